@@ -1,0 +1,55 @@
+# make demo, make test, make lint, make types: each installs what it needs into .venv, once.
+# Needs make and Python 3.11, 3.12 or 3.13; PYTHON=... and VENV=... choose others.
+
+VENV   ?= .venv
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+            $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+              2>/dev/null && echo $$p && break; done)
+PY     := $(VENV)/bin/python
+PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
+# PARITY=0 leaves PyTorch out; the tests that compare with it are then skipped.
+PARITY ?= 1
+comma  := ,
+EXTRAS := dev,demo$(if $(filter 1,$(PARITY)),$(comma)parity)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-slow lint types clean
+
+help:
+	@echo "make demo        train on real digits, compiled (2 minutes on 2 cores)"
+	@echo "make test        the test suite; make test-slow for the slow part"
+	@echo "make lint types  ruff, mypy"
+	@echo "make venv        only install"
+
+$(PY):
+	@test -n "$(PYTHON)" || { echo "graphc needs Python 3.11, 3.12 or 3.13" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp per set of extras; each is renewed when pyproject.toml changes.
+$(VENV)/.stamp-demo: pyproject.toml | $(PY)
+	$(PIP) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.stamp-dev-$(PARITY): pyproject.toml | $(PY)
+	$(PIP) --editable '.[$(EXTRAS)]'
+	@touch $@ $(VENV)/.stamp-demo
+
+venv: $(VENV)/.stamp-dev-$(PARITY)
+
+demo: $(VENV)/.stamp-demo
+	$(PY) -m graphc demo
+
+test: venv
+	$(PY) -m pytest
+
+test-slow: venv
+	$(PY) -m pytest -m slow
+
+lint: venv
+	$(PY) -m ruff check
+
+types: venv
+	$(PY) -m mypy
+
+clean:
+	rm -rf $(VENV) build dist demo_out *.egg-info .pytest_cache .mypy_cache .ruff_cache

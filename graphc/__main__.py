@@ -1,0 +1,48 @@
+"""`python -m graphc COMMAND`: demo, predict, config."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from graphc import config, demo, predict
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; each subcommand's `run` takes the parsed arguments."""
+    top = argparse.ArgumentParser(prog="python -m graphc", description="graph-compiling PyTorch")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    show = commands.add_parser("demo", help="train a convolutional network on real digits")
+    show.add_argument("--epochs", type=int, default=demo.EPOCHS, help="default: %(default)s")
+    show.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    show.add_argument(
+        "--out", type=Path, default=Path("demo_out"), help="folder for what it writes"
+    )
+    show.set_defaults(run=lambda args: demo.main(args.epochs, args.seed, args.out))
+
+    run = commands.add_parser("predict", help="run an exported model on .npy files")
+    run.add_argument("model", type=Path, help="a .gcx file")
+    run.add_argument("inputs", type=Path, nargs="+", help="one .npy file per argument of the model")
+    run.add_argument("--out", type=Path, default=Path("outputs.npy"), help="default: %(default)s")
+    run.set_defaults(run=lambda args: predict.main(args.model, args.inputs, args.out))
+
+    switches = commands.add_parser("config", help="the GRAPHC_* switches and their values")
+    switches.set_defaults(run=lambda args: _show_config())
+    return top
+
+
+def _show_config() -> None:
+    print(config.table(), "\n\nIn force now:")
+    for name, value in config.current()._asdict().items():
+        print(f"  {name} = {value}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    args = parser().parse_args(arguments)
+    return args.run(args) or 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Contraction kernels: a small function per kernel around the shared, cached contraction code.
+
+A kernel's own object holds its sizes, where its operands begin, and its epilogue. The loops, tiles
+and packers are libraries of their own (`contraction_libraries`), compiled once for all shapes.
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+from graphc.backends.llvm.gemm import emit_gemm
+from graphc.backends.llvm.gemm_kernel import emit_gemm_kernel
+from graphc.backends.llvm.gemm_pack import Source, accumulator_of, emit_gemm_packs
+from graphc.backends.llvm.gemm_scratch import emit_scratch
+from graphc.backends.llvm.microkernel import Accumulator, Tile
+from graphc.backends.llvm.target import Target
+from graphc.backends.llvm.text import Function, Module
+from graphc.ir import dtypes
+from graphc.ir.kernel import Contraction, Kernel
+
+# Emits the body (all but `ret`) of an epilogue: void (ptr %args, i64 %b, i64 %m, i64 %rows, i64 %n,
+# i64 %columns, ptr %tile, i64 %pitch). The sum of (m + i, n + j) is %tile[i * pitch + j], of the
+# tile's element type.
+EpilogueEmitter = Callable[[Function, Kernel, Tile], None]
+
+EPILOGUE_PARAMETERS = (
+    "ptr noalias readonly %args, i64 %b, i64 %m, i64 %rows, i64 %n, i64 %columns, "
+    "ptr noalias readonly %tile, i64 %pitch"
+)
+
+
+def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
+    """The names of the libraries that a contraction kernel's object is linked with."""
+    contraction = _contraction(kernel)
+    tile = tile_of(contraction, target)
+    kinds = ("gemm_pack",) if contraction.conv is None else ("gemm_pack", "conv_pack")
+    sources = dict.fromkeys((contraction.left.dtype, contraction.right.dtype))
+    packs = [f"{kind}.{dtype.name}.{tile.accumulator}" for kind in kinds for dtype in sources]
+    return ("scratch", f"gemm.{tile.accumulator}", *packs)
+
+
+def emit_library(name: str, target: Target) -> Module:
+    """The module of a library named by contraction_libraries. It wants @graphc_par."""
+    module = Module()
+    kind, *parts = name.split(".")
+    if kind == "scratch":
+        emit_scratch(module)
+        return module
+    tile = Tile(cast(Accumulator, parts[-1]), target)
+    if kind == "gemm":
+        emit_gemm(module, tile)
+        return module
+    source = Source(dtypes.by_name(parts[0]), tile)
+    if kind == "gemm_pack":
+        emit_gemm_packs(module, source)
+    else:
+        emit_conv_packs(module, source)
+    return module
+
+
+def tile_of(contraction: Contraction, target: Target) -> Tile:
+    """The register tile that computes a contraction."""
+    return Tile(accumulator_of(contraction.acc_dtype), target)
+
+
+def emit_contraction(
+    module: Module, kernel: Kernel, target: Target, symbol: str, epilogue: EpilogueEmitter
+) -> None:
+    """Defines void @symbol(ptr %args, ptr %status): buffers in order of params, then dims."""
+    contraction = _contraction(kernel)
+    tile = tile_of(contraction, target)
+    _emit_epilogue(module, kernel, tile, symbol, epilogue)
+    if contraction.conv is not None:
+        emit_convolution(module, kernel, tile, symbol)
+    else:
+        emit_gemm_kernel(module, kernel, tile, symbol)
+
+
+def _contraction(kernel: Kernel) -> Contraction:
+    if kernel.contraction is None:
+        raise ValueError(f"kernel {kernel.name} is not a contraction")
+    return kernel.contraction
+
+
+def _emit_epilogue(
+    module: Module, kernel: Kernel, tile: Tile, symbol: str, epilogue: EpilogueEmitter
+) -> None:
+    f = module.function(f"void @{symbol}.epilogue({EPILOGUE_PARAMETERS})", "internal")
+    epilogue(f, kernel, tile)
+    f.ret()

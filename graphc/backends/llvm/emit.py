@@ -1,0 +1,203 @@
+"""`emit(kernel, target)`: a kernel as an LLVM module in text. Pure: nothing is compiled or run.
+
+The module defines `void @<symbol>(ptr %args, ptr %status)`. `args` are 8-byte words: the buffers'
+addresses in order of params, then the dims as i64. `status` are four words: state (0 while all
+is well), step (set by the driver), the number of the failed Check, and its value. A parallel loop
+becomes an internal function of one chunk, run by `@graphc_par(fn, ctx, chunks)` of the pool.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from graphc.backends.llvm.emit_context import Buffer
+from graphc.backends.llvm.emit_index import UNKNOWN
+from graphc.backends.llvm.emit_loops import Statements
+from graphc.backends.llvm.target import Target
+from graphc.backends.llvm.text import Function, Module
+from graphc.backends.llvm.values import Value
+from graphc.ir import dim as dims
+from graphc.ir import dtypes
+from graphc.ir.kernel import (
+    Apply,
+    Check,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Param,
+    Scalar,
+    Stmt,
+    Store,
+)
+from graphc.ir.kernel_text import print_kernel
+
+PARALLEL = "@graphc_par"
+
+
+def kernel_symbol(kernel: Kernel) -> str:
+    """The native name of a kernel: a digest of its text without its name."""
+    text = print_kernel(kernel, name=False)
+    return "k_" + hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def emit(kernel: Kernel, target: Target, symbol: str = "") -> str:
+    """LLVM assembly that defines the kernel under `symbol` (default: kernel_symbol(kernel))."""
+    symbol = symbol or kernel_symbol(kernel)
+    module = Module()
+    if kernel.contraction is not None:
+        from graphc.backends.llvm.contraction import emit_contraction
+
+        emit_contraction(module, kernel, target, symbol)
+    else:
+        _KernelEmitter(kernel, target, module, symbol).run()
+    return module.text()
+
+
+def kernel_checks(kernel: Kernel) -> list[Check]:
+    """The Checks of a kernel by number, as status words report them."""
+    bodies: list[Sequence[Stmt]] = list(kernel.stages)
+    if kernel.contraction is not None:
+        bodies.append(kernel.contraction.epilogue)
+    return [stmt for body in bodies for stmt in _walk(body) if isinstance(stmt, Check)]
+
+
+def _walk(body: Sequence[Stmt]) -> Iterator[Stmt]:
+    stack = list(reversed(body))
+    while stack:
+        stmt = stack.pop()
+        yield stmt
+        if isinstance(stmt, Loop):
+            stack += reversed(stmt.body)
+
+
+def _scalars(stmt: Stmt) -> list[Scalar | None]:
+    if isinstance(stmt, Let):
+        return [stmt.value]
+    if isinstance(stmt, Store):
+        return [stmt.value, stmt.mask]
+    if isinstance(stmt, Check):
+        return [stmt.ok, stmt.value]
+    if isinstance(stmt, Loop):
+        return [scalar for c in stmt.carries for scalar in (c.init, c.next)]
+    return []
+
+
+def mutable_buffers(body: Sequence[Stmt]) -> frozenset[str]:
+    """Buffers that statements both load and store: their loads may not move."""
+    loaded: set[str] = set()
+    stored: set[str] = set()
+    seen: set[int] = set()
+    for stmt in _walk(body):
+        if isinstance(stmt, Store):
+            stored.add(stmt.buffer)
+        stack = [scalar for scalar in _scalars(stmt) if scalar is not None]
+        while stack:
+            scalar = stack.pop()
+            if id(scalar) in seen:
+                continue
+            seen.add(id(scalar))
+            if isinstance(scalar, Load):
+                loaded.add(scalar.buffer)
+                stack += [s for s in (scalar.mask, scalar.other) if s is not None]
+            elif isinstance(scalar, Apply):
+                stack += scalar.args
+    return frozenset(loaded & stored)
+
+
+class _KernelEmitter:
+    """The functions of one kernel of loops."""
+
+    def __init__(self, kernel: Kernel, target: Target, module: Module, symbol: str) -> None:
+        self.kernel, self.target, self.module, self.symbol = kernel, target, module, symbol
+        self.check_numbers = {id(check): n for n, check in enumerate(kernel_checks(kernel))}
+
+    def run(self) -> None:
+        """Emits the stages one after the other: graphc_par returns when all chunks are done."""
+        signature = f"void @{self.symbol}(ptr %args, ptr %status)"
+        main = self.module.function(signature)
+        for number, stage in enumerate(self.kernel.stages):
+            self._stage(main, number, stage)
+        main.ret()
+
+    def _stage(self, main: Function, number: int, stage: Sequence[Stmt]) -> None:
+        context = self._context(main, stage)
+        lets: list[Stmt] = []
+        piece = 0
+        for stmt in stage:
+            if isinstance(stmt, Loop) and stmt.kind == "parallel" and not _single_chunk(stmt):
+                name = f"@{self.symbol}.stage{number}" + (f".{piece}" if piece else "")
+                piece += 1
+                self._parallel(context, name, stage, lets, stmt)
+            else:
+                context.statements([stmt])
+                if isinstance(stmt, Let | Local):
+                    lets.append(stmt)
+
+    def _context(self, fn: Function, stage: Sequence[Stmt]) -> Statements:
+        """Params and dims bound to the words of %args."""
+        mutable = mutable_buffers(stage)
+        buffers: dict[str, Buffer] = {}
+        context = Statements(fn, self.module, self.target, buffers)
+        context.mutable, context.check_numbers = mutable, self.check_numbers
+        for position, param in enumerate(self.kernel.params):
+            buffers[param.name] = self._buffer(context, position, param, param.name in mutable)
+        for position, name in enumerate(self.kernel.dims):
+            word = fn.gep("%args", len(self.kernel.params) + position, "i64")
+            context.bind(name, Value(fn.load(word, "i64", 8), dtypes.i64, 1, 0))
+            context.upper[name] = UNKNOWN
+        return context
+
+    @staticmethod
+    def _buffer(context: Statements, position: int, param: Param, mutable: bool) -> Buffer:
+        fn = context.fn
+
+        def pointer() -> str:
+            key = ("param", position)
+            return context.compute(0, key, lambda: fn.load(fn.gep("%args", position, "ptr"), "ptr", 8))
+
+        return Buffer(pointer, param.dtype, mutable)
+
+    def _parallel(
+        self,
+        outer: Statements,
+        name: str,
+        stage: Sequence[Stmt],
+        lets: Sequence[Stmt],
+        loop: Loop,
+    ) -> None:
+        """A chunk function, and the region that runs it over all chunks."""
+        self._chunk_function(name, stage, lets, loop)
+        fn = outer.fn
+        chunks = outer.index(dims.ceil_div(loop.extent, loop.chunk))
+        holder = fn.alloca("ptr", 2, 16)
+        fn.store("%args", "ptr", holder, 8)
+        fn.store("%status", "ptr", fn.gep(holder, 1, "ptr"), 8)
+        self.module.declare(f"declare void {PARALLEL}(ptr, ptr, i64)")
+        fn.call("void", PARALLEL, f"ptr {name}", f"ptr {holder}", f"i64 {chunks}")
+
+    def _chunk_function(
+        self, name: str, stage: Sequence[Stmt], lets: Sequence[Stmt], loop: Loop
+    ) -> None:
+        """Iterations chunk * c to min((chunk + 1) * c, extent); at least one."""
+        fn = self.module.function(f"void {name}(ptr %ctx, i64 %chunk)", "internal")
+        fn.emit("%args = load ptr, ptr %ctx, align 8")
+        fn.emit(f"%status = load ptr, ptr {fn.gep('%ctx', 1, 'ptr')}, align 8")
+        context = self._context(fn, stage)
+        context.statements(lets)
+        chunk, extent = loop.chunk, loop.extent
+        context.upper[loop.var] = extent - 1 if isinstance(extent, int) else UNKNOWN
+        if chunk == 1:
+            low, high = "%chunk", fn.add("%chunk", 1)
+            context.serial(loop, low, high, once=True)
+        else:
+            size, total = context.index(chunk), context.index(extent)
+            start = fn.mul("%chunk", size)
+            context.serial(loop, start, fn.smin(fn.add(start, size), total))
+        fn.ret()
+
+
+def _single_chunk(loop: Loop) -> bool:
+    return dims.ceil_div(loop.extent, loop.chunk) == 1 or loop.extent == 0

@@ -1,0 +1,333 @@
+"""Statements and loops: serial loops with carried values, vector loops with lanes and tails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from graphc.backends.llvm.emit_carries import combine_carries, finish_lanes, lane_inits
+from graphc.backends.llvm.emit_context import Buffer, Hoisted, Index
+from graphc.backends.llvm.emit_index import UNKNOWN
+from graphc.backends.llvm.emit_scalar import Scalars
+from graphc.backends.llvm.text import Module
+from graphc.backends.llvm.values import Value, memory_type, register_type
+from graphc.backends.llvm.vector_plan import plan_vector
+from graphc.ir import dtypes
+from graphc.ir.dim import Dim, Size
+from graphc.ir.kernel import Carry, Check, Let, Local, Loop, Stmt, Store
+
+FAIL = "@graphc.fail"
+Finish = Callable[[], list[str]]
+
+
+class Statements(Scalars):
+    """Emits statements in the current scope. `status` is a pointer to the call's status words,
+    `check_numbers` the number of each Check by identity, `mutable` the buffers that are both
+    loaded and stored."""
+
+    status = "%status"
+    check_numbers: dict[int, int] = {}
+    mutable: frozenset[str] = frozenset()
+
+    def statements(self, body: Sequence[Stmt]) -> None:
+        """Emits statements one after the other."""
+        self._run(body, list, [])
+
+    def _run(self, body: Sequence[Stmt], finish: Finish, skipped: list[tuple[str, str]]) -> list[str]:
+        """Emits a body, then `finish` for its results; an iteration whose Check fails yields
+        `skipped` (type, value) instead."""
+        for position, stmt in enumerate(body):
+            if isinstance(stmt, Let):
+                value = self.value(stmt.value)
+                self.bind(stmt.name, value._replace(stable=True))
+            elif isinstance(stmt, Store):
+                mask = None if stmt.mask is None else self.value(stmt.mask)
+                self.store(stmt.buffer, stmt.index, self.value(stmt.value), mask, stmt.combine)
+            elif isinstance(stmt, Loop):
+                self.loop(stmt)
+            elif isinstance(stmt, Local):
+                self._local(stmt)
+            else:
+                rest = body[position + 1 :]
+                done = self._check(stmt, rest, finish, skipped)
+                if done is not None:
+                    return done
+        return finish()
+
+    def _local(self, stmt: Local) -> None:
+        if stmt.name not in self.buffers:
+            pointer = self.fn.alloca(memory_type(stmt.dtype), max(stmt.size, 1))
+            self.buffers[stmt.name] = Buffer(lambda: pointer, stmt.dtype, True)
+
+    # Checks
+
+    def _check(
+        self, stmt: Check, rest: Sequence[Stmt], finish: Finish, skipped: list[tuple[str, str]]
+    ) -> list[str] | None:
+        """Reports a failure and keeps what follows from happening: by a branch, or lane by lane."""
+        ok, value = self.value(stmt.ok), self.value(stmt.value)
+        self.scopes[-1].checked = True
+        number = self.check_numbers[id(stmt)]
+        if ok.lanes > 1:
+            self._check_lanes(ok, value, number)
+            return None
+        fn = self.fn
+        go_on, failed, end = fn.label("ok"), fn.label("failed"), fn.label("checked")
+        fn.cond_br(ok.text, go_on, failed)
+        fn.block(failed)
+        reported = value.text if value.lanes == 1 else self._extract(value, "0")
+        self._report(number, reported)
+        fn.br(end)
+        fn.block(go_on)
+        results = self._run(rest, finish, skipped)
+        latch = fn.current
+        fn.br(end)
+        fn.block(end)
+        return [
+            fn.phi(kind, ((old, failed), (new, latch)))
+            for (kind, old), new in zip(skipped, results, strict=True)
+        ]
+
+    def _check_lanes(self, ok: Value, value: Value, number: int) -> None:
+        """Lanes that fail are dead for the rest of the iteration."""
+        fn, lanes = self.fn, ok.lanes
+        scope = self.scopes[-1]
+        operations = self.operations(lanes)
+        bad = operations.binary("xor", dtypes.bool_, ok.text, "splat (i1 true)")
+        if scope.mask is not None:
+            bad = operations.binary("and", dtypes.bool_, bad, scope.mask)
+        with fn.when(self.any_lane(bad, lanes)):
+            bits = fn.let(f"bitcast <{lanes} x i1> {bad} to i{lanes}")
+            self.module.declare(f"declare i{lanes} @llvm.cttz.i{lanes}(i{lanes}, i1)")
+            first = fn.let(f"call i{lanes} @llvm.cttz.i{lanes}(i{lanes} {bits}, i1 true)")
+            if lanes != 64:
+                first = fn.let(f"{'zext' if lanes < 64 else 'trunc'} i{lanes} {first} to i64")
+            self._report(number, value.text if value.lanes == 1 else self._extract(value, first))
+        scope.mask = self.both((scope.mask, ok.text), lanes)
+
+    def _extract(self, value: Value, lane: str) -> str:
+        kind = register_type(value.dtype, value.lanes)
+        return self.fn.let(f"extractelement {kind} {value.text}, i64 {lane}")
+
+    def _report(self, number: int, value: str) -> None:
+        arguments = f"ptr {self.status}", f"i64 {number}", f"i64 {value}"
+        self.fn.call("void", FAIL, *arguments)
+        if self.module.count_use(FAIL) == 1:
+            _define_fail(self.module)
+
+    # Loops
+
+    def loop(self, loop: Loop) -> None:
+        """Emits a loop in the current function and binds its carries' final values."""
+        extent = loop.extent
+        if isinstance(extent, int) and extent <= 0:
+            for carry in loop.carries:
+                self.bind(carry.name, self.value(carry.init))
+            return
+        self.upper[loop.var] = extent - 1 if isinstance(extent, int) else UNKNOWN
+        trips = self.index(extent)
+        if loop.kind == "vector":
+            self._guarded_loop(loop, trips, lambda: self._vector(loop, trips))
+        else:
+            self._guarded_loop(loop, trips, lambda: self.serial(loop, 0, trips))
+
+    def _guarded_loop(self, loop: Loop, trips: Index, emit: Callable[[], list[str]]) -> None:
+        """Emits a loop whose preheader may assume at least one iteration."""
+        fn = self.fn
+        lanes = self.lanes
+        inits = [self._in_lanes(self.value(c.init), lanes) for c in loop.carries]
+        if self._certain(loop.extent):
+            results = emit()
+        else:
+            before, then, end = fn.current, fn.label("some"), fn.label("none")
+            enter = fn.cmp("sgt", trips, 0)
+            fn.emit(f"br i1 {enter}, label %{then}, label %{end}")
+            fn.block(then)
+            known = dict(self.scopes[-1].memo)
+            results = emit()
+            self.scopes[-1].memo = known  # what was computed since is not valid past the end
+            latch = fn.current
+            fn.br(end)
+            fn.block(end)
+            results = [
+                fn.phi(register_type(c.dtype, lanes), ((init, before), (result, latch)))
+                for c, init, result in zip(loop.carries, inits, results, strict=True)
+            ]
+        for carry, result in zip(loop.carries, results, strict=True):
+            self.bind(carry.name, Value(result, carry.dtype, lanes, self.depth))
+
+    def _certain(self, extent: Size) -> bool:
+        """At least one iteration whatever the dims: a positive constant, no term negative."""
+        if isinstance(extent, int):
+            return extent > 0
+        return _constant_term(extent) > 0 and self._non_negative(extent)
+
+    def serial(self, loop: Loop, lo: Index, hi: Index, once: bool = False) -> list[str]:
+        """Iterations lo..hi in order (at least one); returns the carried values at the end."""
+        lanes = self.lanes
+        inits = [
+            (register_type(c.dtype, lanes), self._in_lanes(self.value(c.init), lanes))
+            for c in loop.carries
+        ]
+        return self._serial_from(loop, lo, hi, inits)
+
+    def _serial_from(
+        self, loop: Loop, lo: Index, hi: Index, inits: list[tuple[str, str]]
+    ) -> list[str]:
+        fn, lanes = self.fn, self.lanes
+        hoisted = Hoisted(fn.preheader())
+        trip = fn.carry_loop(lo, hi, 1, inits)
+        self.push(hoisted)
+        self.bind(loop.var, Value(str(trip.index), dtypes.i64, 1, self.depth))
+        for carry, text in zip(loop.carries, trip.values, strict=True):
+            self.bind(carry.name, Value(text, carry.dtype, lanes, self.depth))
+        carried = [(kind, text) for (kind, _), text in zip(inits, trip.values, strict=True)]
+        new = self._run(loop.body, lambda: self._next(loop.carries, trip.values, None), carried)
+        self.pop()
+        hoisted.before.close()
+        return trip.close(new)
+
+    def _next(self, carries: Sequence[Carry], old: Sequence[str], mask: str | None) -> list[str]:
+        """The carried values after an iteration; masked-off lanes keep theirs."""
+        lanes = self.lanes
+        new = [self._in_lanes(self.value(c.next), lanes) for c in carries]
+        return combine_carries(self.operations(lanes), carries, old, new, mask)
+
+    # Vector loops
+
+    def _vector(self, loop: Loop, trips: Index) -> list[str]:
+        """A vector loop of at least one iteration; returns the reduced carries."""
+        if self.lanes > 1:
+            raise ValueError(f"vector loop {loop.var} inside vector loop {self.vector_var}")
+        extent = trips if isinstance(trips, int) else loop.extent
+        plan = plan_vector(loop, extent, self.target)
+        inits = [self.value(c.init) for c in loop.carries]
+        if plan.lanes == 1:
+            return self.serial(loop, 0, trips)
+        fn, lanes = self.fn, plan.lanes
+        hoisted = Hoisted(fn.preheader())
+        kinds = [register_type(c.dtype, lanes) for c in loop.carries]
+        values = lane_inits(self, loop.carries, inits, lanes)
+        self.lanes, self.vector_var, self.vector_level = lanes, loop.var, self.depth + 1
+        whole = fn.mul(fn.floordiv(trips, lanes), lanes)
+        if plan.tail in ("none", "masked"):
+            masked = plan.tail == "masked"
+            values = self._lane_loop(loop, hoisted, trips, (kinds, values), masked, trips)
+        elif plan.tail == "once":
+            values = self._lane_body(loop, hoisted, 0, values, self._tail_mask(trips))
+        else:
+            values = self._lane_loop(loop, hoisted, trips, (kinds, values), False, whole)
+            if plan.tail == "after":
+                values = self._tail(loop, hoisted, trips, whole, (kinds, values))
+        self.lanes, self.vector_var = 1, ""
+        hoisted.before.close()
+        results = finish_lanes(self.operations, loop.carries, inits, values, lanes)
+        if plan.tail == "scalar":
+            results = self._scalar_tail(loop, whole, trips, results)
+        return results
+
+    def _lane_loop(
+        self,
+        loop: Loop,
+        hoisted: Hoisted,
+        trips: Index,
+        carried: tuple[list[str], list[str]],
+        masked: bool,
+        hi: Index,
+    ) -> list[str]:
+        """Vectors from 0 up to `hi`; `masked` where the last may pass `trips`."""
+        fn = self.fn
+        trip = fn.carry_loop(0, hi, self.lanes, list(zip(*carried, strict=True)))
+        mask = self._tail_mask(fn.sub(trips, trip.index)) if masked else None
+        new = self._lane_body(loop, hoisted, trip.index, trip.values, mask)
+        return trip.close(new)
+
+    def _tail(
+        self,
+        loop: Loop,
+        hoisted: Hoisted,
+        trips: Index,
+        whole: Index,
+        carried: tuple[list[str], list[str]],
+    ) -> list[str]:
+        """The masked vector after the whole ones; a mask of no lanes does no harm to carries."""
+        fn, values = self.fn, carried[1]
+        rest = fn.sub(trips, whole)
+        if loop.carries or isinstance(rest, int):
+            return self._lane_body(loop, hoisted, whole, values, self._tail_mask(rest))
+        with fn.when(fn.cmp("sgt", rest, 0)):
+            self._lane_body(loop, hoisted, whole, values, self._tail_mask(rest))
+        return []
+
+    def _tail_mask(self, rest: Index) -> str:
+        """The first `rest` lanes; all where there are more."""
+        lanes = self.lanes
+        if isinstance(rest, int):
+            return "<" + ", ".join(f"i1 {str(lane < rest).lower()}" for lane in range(lanes)) + ">"
+        fn = self.fn
+        count = fn.let(f"trunc i64 {fn.smin(rest, lanes)} to i32")
+        splat = self.splat_now(count, dtypes.i32, lanes)
+        numbers = ", ".join(f"i32 {lane}" for lane in range(lanes))
+        return fn.let(f"icmp slt <{lanes} x i32> <{numbers}>, {splat}")
+
+    def _lane_body(
+        self,
+        loop: Loop,
+        hoisted: Hoisted,
+        start: Index,
+        values: Sequence[str],
+        mask: str | None,
+    ) -> list[str]:
+        """One vector of iterations from `start`; returns the lanes' carried values."""
+        self.push(hoisted, mask)
+        self.bind(loop.var, Value(str(start), dtypes.i64, 1, self.depth))
+        kinds = [register_type(c.dtype, self.lanes) for c in loop.carries]
+        for carry, text in zip(loop.carries, values, strict=True):
+            self.bind(carry.name, Value(text, carry.dtype, self.lanes, self.depth))
+
+        def finish() -> list[str]:
+            return self._next(loop.carries, values, self.scopes[-1].mask)
+
+        new = self._run(loop.body, finish, list(zip(kinds, values, strict=True)))
+        self.pop()
+        return new
+
+    def _scalar_tail(
+        self, loop: Loop, whole: Index, trips: Index, results: list[str]
+    ) -> list[str]:
+        """The iterations after the whole vectors one by one, going on from their result."""
+        fn = self.fn
+        if isinstance(whole, int) and isinstance(trips, int):
+            certain = whole < trips
+            if not certain:
+                return results
+        before, then, end = fn.current, fn.label("rest"), fn.label("whole")
+        enter = fn.cmp("slt", whole, trips)
+        fn.emit(f"br i1 {enter}, label %{then}, label %{end}")
+        fn.block(then)
+        inits = [
+            (register_type(c.dtype), text) for c, text in zip(loop.carries, results, strict=True)
+        ]
+        after = self._serial_from(loop, whole, trips, inits)
+        latch = fn.current
+        fn.br(end)
+        fn.block(end)
+        return [
+            fn.phi(kind, ((old, before), (new, latch)))
+            for (kind, old), new in zip(inits, after, strict=True)
+        ]
+
+
+def _constant_term(size: Dim) -> int:
+    return sum(c for m, c in size.terms if not m)
+
+
+def _define_fail(module: Module) -> None:
+    """@graphc.fail(status, check, value): the first failure of a call is the one kept."""
+    fn = module.function(
+        f"void {FAIL}(ptr %status, i64 %check, i64 %value)", "internal", "noinline cold nounwind"
+    )
+    pair = fn.let("cmpxchg ptr %status, i64 0, i64 1 monotonic monotonic")
+    with fn.when(fn.let(f"extractvalue {{ i64, i1 }} {pair}, 1")):
+        fn.store("%check", "i64", fn.gep("%status", 2, "i64"), 8)
+        fn.store("%value", "i64", fn.gep("%status", 3, "i64"), 8)
+    fn.ret()

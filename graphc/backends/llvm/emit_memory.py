@@ -1,0 +1,313 @@
+"""Loads and stores: scalar, contiguous, reversed, gathered and scattered, each with masks.
+
+A scalar access under a false mask goes to a dummy address instead of a branch, so that every
+load is straight-line code and can be hoisted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphc.backends.llvm.emit_context import Buffer
+from graphc.backends.llvm.emit_index import Affine, Indices, Part
+from graphc.backends.llvm.values import (
+    Value,
+    constant,
+    lane_numbers,
+    memory_type,
+    register_type,
+    suffix,
+)
+from graphc.ir import dtypes
+from graphc.ir.dim import Size
+from graphc.ir.dtypes import DType
+
+COMBINE_OPERATOR = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
+_DUMMY = "@graphc.dummy = internal global [64 x i8] zeroinitializer, align 64"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One load or store of a vector: where, how wide, under which mask, at which level."""
+
+    buffer: Buffer
+    where: Affine
+    mask: str | None
+    level: int
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.dtype
+
+
+class Memory(Indices):
+    """Emits memory accesses."""
+
+    # Addresses
+
+    def address(self, buffer: Buffer, where: Affine) -> Part:
+        """The address of lane 0 (without the general part); outer levels' offsets come first."""
+        kind = memory_type(buffer.dtype)
+        pointer = Part(0, buffer.pointer())
+        by_level: dict[int, list[Part]] = {}
+        for part in where.parts:
+            by_level.setdefault(part.level, []).append(part)
+        offsets = [self._sum(by_level[level]) for level in sorted(by_level)]
+        if where.constant:
+            offsets.append(Part(0, where.constant))
+        for offset in offsets:
+            level = max(pointer.level, offset.level)
+            text = f"getelementptr {kind}, ptr {pointer.value}, i64 {offset.value}"
+            pointer = Part(level, self.compute(level, (text,), lambda t=text: self.fn.let(t, "p")))  # type: ignore[misc]
+        return pointer
+
+    def _lane_addresses(self, access: Access) -> str:
+        """A vector of pointers, one a lane."""
+        where, kind = access.where, memory_type(access.dtype)
+        base = self.address(access.buffer, where).value
+        offsets, element = where.general, where.general_type
+        if where.stride:
+            fits = abs(where.stride) * self.lanes < (1 << 31)
+            element = element or ("i32" if fits else "i64")
+            steps = lane_numbers(self.lanes, element, where.stride)
+            if offsets is None:
+                offsets = steps
+            else:
+                offsets = self.fn.let(f"add <{self.lanes} x {element}> {offsets}, {steps}")
+        elif offsets is None:
+            element, offsets = "i32", "zeroinitializer"
+        index = f"<{self.lanes} x {element}> {offsets}"
+        return self.fn.let(f"getelementptr {kind}, ptr {base}, {index}", "p")
+
+    def _dummy(self) -> str:
+        if self.module.count_use("graphc.dummy") == 1:
+            self.module.globals.append(_DUMMY)
+        return "@graphc.dummy"
+
+    def _guarded(self, address: str, mask: str | None) -> str:
+        """The address, or a harmless one where a scalar mask is false."""
+        if mask is None:
+            return address
+        return self.fn.let(f"select i1 {mask}, ptr {address}, ptr {self._dummy()}", "p")
+
+    # Registers and memory hold bool differently
+
+    def _to_register(self, text: str, dtype: DType, lanes: int) -> str:
+        if dtype is not dtypes.bool_:
+            return text
+        return self.fn.let(f"trunc {memory_type(dtype, lanes)} {text} to {register_type(dtype, lanes)}")
+
+    def _to_memory(self, text: str, dtype: DType, lanes: int) -> str:
+        if dtype is not dtypes.bool_:
+            return text
+        return self.fn.let(f"zext {register_type(dtype, lanes)} {text} to {memory_type(dtype, lanes)}")
+
+    # Loads
+
+    def load(self, name: str, size: Size, mask: Value | None, other: Value | None) -> Value:
+        """buffer[index], or `other` where the mask is false."""
+        buffer = self.buffers[name]
+        where = self.affine(size)
+        level = max(
+            [self.check_level(), where.general_level, *(p.level for p in where.parts)]
+            + [v.level for v in (mask, other) if v is not None]
+        )
+        if buffer.mutable:
+            level = self.depth
+        if not where.uniform:
+            level = max(level, self.vector_level)
+        version = self.epoch if buffer.mutable else 0
+        texts = tuple(v.text for v in (mask, other) if v is not None)
+        key = ("load", name, where, version, texts, self.lanes)
+        access = Access(buffer, where, None, level)
+        if where.uniform and (mask is None or mask.lanes == 1):
+            text = self.compute(level, key, lambda: self._load_scalar(access, mask, other))
+            lanes = 1 if other is None else other.lanes
+        else:
+            text = self.compute(level, key, lambda: self._load_lanes(access, mask, other))
+            lanes = self.lanes
+        return Value(text, buffer.dtype, lanes, level, not buffer.mutable)
+
+    def _load_scalar(self, access: Access, mask: Value | None, other: Value | None) -> str:
+        dtype = access.dtype
+        address = str(self.address(access.buffer, access.where).value)
+        address = self._guarded(address, mask.text if mask else None)
+        text = self.fn.load(address, memory_type(dtype), dtype.itemsize)
+        text = self._to_register(text, dtype, 1)
+        if mask is None or other is None:
+            return text
+        lanes = other.lanes
+        text = self.splat_now(text, dtype, lanes)
+        return self.operations(lanes).select(
+            mask.text if lanes == 1 else self.splat(mask, lanes), dtype, text, other.text
+        )
+
+    def splat_now(self, text: str, dtype: DType, lanes: int) -> str:
+        """A scalar in every lane, emitted here and not remembered."""
+        if lanes == 1:
+            return text
+        kind = register_type(dtype, lanes)
+        first = self.fn.let(f"insertelement {kind} poison, {register_type(dtype)} {text}, i64 0")
+        zero = f"<{lanes} x i32> zeroinitializer"
+        return self.fn.let(f"shufflevector {kind} {first}, {kind} poison, {zero}")
+
+    def _load_lanes(self, access: Access, mask: Value | None, other: Value | None) -> str:
+        dtype, lanes = access.dtype, self.lanes
+        wanted = self.splat(mask, lanes) if mask is not None else None
+        live = self.both((self.scopes[access.level].mask, wanted), lanes)
+        if other is None:
+            fill = constant(0, dtype, lanes)
+        else:
+            fill = self.splat(other, lanes)
+        where = access.where
+        if where.uniform:
+            return self._load_broadcast(access, live, fill)
+        if where.stride == 1 and where.general is None:
+            return self._load_contiguous(access, live, fill)
+        if where.stride == -1 and where.general is None and live is None:
+            return self._load_reversed(access)
+        pointers = self._lane_addresses(access)
+        return self._gather(dtype, pointers, live, fill)
+
+    def _load_broadcast(self, access: Access, live: str | None, fill: str) -> str:
+        """One address for all lanes, read if any lane wants it."""
+        dtype, lanes = access.dtype, self.lanes
+        address = str(self.address(access.buffer, access.where).value)
+        if live is not None:
+            address = self._guarded(address, self.any_lane(live, lanes))
+        text = self.fn.load(address, memory_type(dtype), dtype.itemsize)
+        splat = self.splat_now(self._to_register(text, dtype, 1), dtype, lanes)
+        return splat if live is None else self.operations(lanes).select(live, dtype, splat, fill)
+
+    def _load_contiguous(self, access: Access, live: str | None, fill: str) -> str:
+        dtype, lanes = access.dtype, self.lanes
+        kind, align = memory_type(dtype, lanes), dtype.itemsize
+        address = str(self.address(access.buffer, access.where).value)
+        if live is None:
+            return self._to_register(self.fn.load(address, kind, align), dtype, lanes)
+        fill = self._fill_in_memory(fill, dtype)
+        name = f"@llvm.masked.load.{suffix(dtype, lanes, memory=True)}.p0"
+        self.module.declare(f"declare {kind} {name}(ptr, i32, <{lanes} x i1>, {kind})")
+        arguments = f"ptr {address}, i32 {align}, <{lanes} x i1> {live}, {kind} {fill}"
+        return self._to_register(self.fn.let(f"call {kind} {name}({arguments})"), dtype, lanes)
+
+    def _load_reversed(self, access: Access) -> str:
+        dtype, lanes = access.dtype, self.lanes
+        kind = memory_type(dtype, lanes)
+        last = self.address(access.buffer, access.where).value
+        first = self.fn.let(f"getelementptr {memory_type(dtype)}, ptr {last}, i64 {1 - lanes}", "p")
+        text = self.fn.load(first, kind, dtype.itemsize)
+        backwards = ", ".join(f"i32 {lanes - 1 - lane}" for lane in range(lanes))
+        mask = f"<{lanes} x i32> <{backwards}>"
+        text = self.fn.let(f"shufflevector {kind} {text}, {kind} poison, {mask}")
+        return self._to_register(text, dtype, lanes)
+
+    def _gather(self, dtype: DType, pointers: str, live: str | None, fill: str) -> str:
+        lanes = self.lanes
+        kind = memory_type(dtype, lanes)
+        fill = self._fill_in_memory(fill, dtype)
+        name = f"@llvm.masked.gather.{suffix(dtype, lanes, memory=True)}.v{lanes}p0"
+        self.module.declare(
+            f"declare {kind} {name}(<{lanes} x ptr>, i32, <{lanes} x i1>, {kind})"
+        )
+        mask = live if live is not None else "splat (i1 true)"
+        arguments = (
+            f"<{lanes} x ptr> {pointers}, i32 {dtype.itemsize}, <{lanes} x i1> {mask}, "
+            f"{kind} {fill}"
+        )
+        return self._to_register(self.fn.let(f"call {kind} {name}({arguments})"), dtype, lanes)
+
+    def _fill_in_memory(self, fill: str, dtype: DType) -> str:
+        if dtype is dtypes.bool_ and not fill.startswith("%"):
+            return "splat (i8 1)" if "true" in fill else "splat (i8 0)"
+        return self._to_memory(fill, dtype, self.lanes)
+
+    # Stores
+
+    def store(self, name: str, size: Size, value: Value, mask: Value | None, combine: str) -> None:
+        """buffer[index] = value (or combined with it) where the mask holds."""
+        buffer = self.buffers[name]
+        where = self.affine(size)
+        live_lanes = self.scopes[-1].mask
+        if self.lanes > 1:
+            wanted = self.splat(mask, self.lanes) if mask is not None else None
+            live = self.both((live_lanes, wanted), self.lanes)
+            access = Access(buffer, where, live, self.depth)
+            text = self.splat(value, self.lanes)
+            if where.uniform and (value.lanes > 1 or combine):
+                self._store_serially(access, text, combine)
+            elif where.uniform:
+                once = None if live is None else self.any_lane(live, self.lanes)
+                self._store_scalar(access, value.text, once, "")
+            else:
+                self._store_lanes(access, text, combine)
+        else:
+            access = Access(buffer, where, None, self.depth)
+            self._store_scalar(access, value.text, mask.text if mask else None, combine)
+        if buffer.mutable:
+            self.epoch += 1
+
+    def _store_scalar(self, access: Access, text: str, mask: str | None, combine: str) -> None:
+        address = str(self.address(access.buffer, access.where).value)
+        self._store_at(self._guarded(address, mask), access.dtype, text, combine)
+
+    def _store_at(self, address: str, dtype: DType, text: str, combine: str) -> None:
+        """A scalar store, or read, combine and write."""
+        kind, align = memory_type(dtype), dtype.itemsize
+        if combine:
+            old = self._to_register(self.fn.load(address, kind, align), dtype, 1)
+            text = self.combine_lanes(combine, dtype, old, text, 1)
+        self.fn.store(self._to_memory(text, dtype, 1), kind, address, align)
+
+    def combine_lanes(self, combine: str, dtype: DType, old: str, new: str, lanes: int) -> str:
+        """combine(old, new) in every lane."""
+        operations = self.operations(lanes)
+        if combine in ("or", "and"):
+            return operations.binary(combine, dtype, old, new)
+        return operations.apply(COMBINE_OPERATOR[combine], dtype, [dtype, dtype], [new, old])
+
+    def _store_lanes(self, access: Access, text: str, combine: str) -> None:
+        dtype, lanes, where = access.dtype, self.lanes, access.where
+        if combine and where.general is not None:  # lanes may meet in one place
+            self._store_serially(access, text, combine)
+            return
+        kind, align = memory_type(dtype, lanes), dtype.itemsize
+        fill = constant(0, dtype, lanes)
+        if where.stride == 1 and where.general is None:
+            if combine:
+                old = self._load_contiguous(access, access.mask, fill)
+                text = self.combine_lanes(combine, dtype, old, text, lanes)
+            text = self._to_memory(text, dtype, lanes)
+            address = str(self.address(access.buffer, where).value)
+            if access.mask is None:
+                self.fn.store(text, kind, address, align)
+                return
+            name = f"@llvm.masked.store.{suffix(dtype, lanes, memory=True)}.p0"
+            self.module.declare(f"declare void {name}({kind}, ptr, i32, <{lanes} x i1>)")
+            mask = f"<{lanes} x i1> {access.mask}"
+            self.fn.call("void", name, f"{kind} {text}", f"ptr {address}", f"i32 {align}", mask)
+            return
+        pointers = self._lane_addresses(access)
+        if combine:
+            old = self._gather(dtype, pointers, access.mask, fill)
+            text = self.combine_lanes(combine, dtype, old, text, lanes)
+        text = self._to_memory(text, dtype, lanes)
+        name = f"@llvm.masked.scatter.{suffix(dtype, lanes, memory=True)}.v{lanes}p0"
+        places = f"<{lanes} x ptr>"
+        self.module.declare(f"declare void {name}({kind}, {places}, i32, <{lanes} x i1>)")
+        mask = f"<{lanes} x i1> {access.mask or 'splat (i1 true)'}"
+        arguments = f"{kind} {text}", f"{places} {pointers}", f"i32 {align}", mask
+        self.fn.call("void", name, *arguments)
+
+    def _store_serially(self, access: Access, text: str, combine: str) -> None:
+        """Lane after lane, in order: places may repeat."""
+        fn, dtype, lanes = self.fn, access.dtype, self.lanes
+        kind = register_type(dtype, lanes)
+        pointers = self._lane_addresses(access)
+        mask = access.mask or "splat (i1 true)"
+        with fn.loop(0, lanes) as lane:
+            wanted = fn.let(f"extractelement <{lanes} x i1> {mask}, i64 {lane}")
+            with fn.when(wanted):
+                address = fn.let(f"extractelement <{lanes} x ptr> {pointers}, i64 {lane}", "p")
+                value = fn.let(f"extractelement {kind} {text}, i64 {lane}")
+                self._store_at(address, dtype, value, combine)

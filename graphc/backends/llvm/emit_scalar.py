@@ -1,0 +1,88 @@
+"""Scalar expressions to registers: every subexpression once, at the outermost level it allows."""
+
+from __future__ import annotations
+
+from graphc.backends.llvm.emit_memory import Memory
+from graphc.backends.llvm.values import Value, constant
+from graphc.ir import dtypes
+from graphc.ir.dim import Dim, Size
+from graphc.ir.kernel import Apply, IndexValue, Literal, Load, Scalar, Var
+
+
+class Scalars(Memory):
+    """Emits scalar expressions in the current scope."""
+
+    def value(self, root: Scalar) -> Value:
+        """The value of an expression. Iterative: chains may be thousands of operators deep."""
+        found = self._known(root)
+        if found is not None:
+            return found
+        stack = [root]
+        while stack:
+            scalar = stack[-1]
+            if self._known(scalar) is not None:
+                stack.pop()
+                continue
+            missing = [child for child in _children(scalar) if self._known(child) is None]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            self.remember(id(scalar), self._emit(scalar))
+        result = self._known(root)
+        assert result is not None
+        return result
+
+    def _known(self, scalar: Scalar) -> Value | None:
+        if isinstance(scalar, Literal):
+            return Value(constant(scalar.value, scalar.dtype), scalar.dtype, 1, 0)
+        if isinstance(scalar, Var):
+            return self._variable(scalar)
+        return self.recall(id(scalar))
+
+    def _variable(self, scalar: Var) -> Value:
+        found = self.lookup(scalar.name)
+        if found.lanes == 1 and scalar.name == self.vector_var and self.lanes > 1:
+            return self.index_value(Dim.var(scalar.name))
+        return found
+
+    def _emit(self, scalar: Scalar) -> Value:
+        if isinstance(scalar, IndexValue):
+            return self.index_value(scalar.index)
+        if isinstance(scalar, Load):
+            mask = None if scalar.mask is None else self.value(scalar.mask)
+            other = None if scalar.other is None else self.value(scalar.other)
+            return self.load(scalar.buffer, scalar.index, mask, other)
+        assert isinstance(scalar, Apply)
+        return self._apply(scalar)
+
+    def index_value(self, index: Size) -> Value:
+        """An index expression as an i64 scalar."""
+        text, lanes, level = self.index_lanes(index)
+        return Value(text, dtypes.i64, lanes, level)
+
+    def _apply(self, scalar: Apply) -> Value:
+        args = [self.value(arg) for arg in scalar.args]
+        lanes = max((arg.lanes for arg in args), default=1)
+        level = max((arg.level for arg in args), default=0)
+        texts = [self._in_lanes(arg, lanes) for arg in args]
+        key = (scalar.op, scalar.dtype.name, lanes, *texts, args[0].dtype.name)
+        arg_dtypes = [arg.dtype for arg in args]
+        text = self.compute(
+            level,
+            key,
+            lambda: self.operations(lanes).apply(scalar.op, scalar.dtype, arg_dtypes, texts),
+        )
+        # what the memo of this scope may drop, everything computed from it must drop
+        return Value(text, scalar.dtype, lanes, level, all(arg.stable for arg in args))
+
+    def _in_lanes(self, value: Value, lanes: int) -> str:
+        return value.text if value.lanes == lanes else self.splat(value, lanes)
+
+
+def _children(scalar: Scalar) -> tuple[Scalar, ...]:
+    if isinstance(scalar, Apply):
+        return scalar.args
+    if isinstance(scalar, Load):
+        return tuple(child for child in (scalar.mask, scalar.other) if child is not None)
+    return ()

@@ -1,0 +1,491 @@
+"""The shared contraction driver: C = A * B in chunks, blocks and tiles, sizes known at run time.
+
+`emit_gemm` defines `@graphc_contract_<acc>(descriptor)` once per accumulator type. What differs
+between contractions comes as function pointers in the descriptor: where operands begin, how they
+are packed, and the epilogue. All loops over k run in one order per chunk, so results do not depend
+on threads.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
+from graphc.backends.llvm.gemm_plan import choose, emit_plan, round_up
+from graphc.backends.llvm.gemm_scratch import GIVE, TAKE, declare_scratch
+from graphc.backends.llvm.microkernel import MR, ROW_CLASSES, Tile, emit_microkernels
+from graphc.backends.llvm.text import Function, Module, Value
+
+PARALLEL = "@graphc_par"
+
+
+def contract_symbol(tile: Tile) -> str:
+    """The name of the driver: void (ptr descriptor)."""
+    return f"@graphc_contract_{tile.accumulator}"
+
+
+def declare_contract(module: Module, tile: Tile) -> str:
+    """Declares the driver and returns its name."""
+    module.declare(f"declare void {contract_symbol(tile)}(ptr)")
+    return contract_symbol(tile)
+
+
+def emit_gemm(module: Module, tile: Tile) -> None:
+    """Defines the driver, its plan and its microkernels."""
+    declare_scratch(module)
+    module.declare(f"declare void {PARALLEL}(ptr, ptr, i64)")
+    emit_microkernels(module, tile)
+    _emit_table(module, tile)
+    emit_plan(module, tile)
+    _emit_run(module)
+    _emit_finish_tile(module, tile)
+    _emit_product(module, tile)
+    _emit_chunk(module, tile)
+    _emit_combine(module, tile)
+    _emit_pack_left_stage(module, tile)
+    _emit_pack_right_stage(module, tile)
+    _emit_contract(module, tile)
+
+
+def _emit_table(module: Module, tile: Tile) -> None:
+    """Microkernels by [row class][width class]."""
+    names = [
+        f"ptr @graphc_tile_{rows}x{width}_{tile.accumulator}"
+        for rows in ROW_CLASSES
+        for width in tile.widths
+    ]
+    module.globals.append(
+        f"@graphc_tiles = internal constant [{len(names)} x ptr] [{', '.join(names)}]"
+    )
+
+
+def _emit_run(module: Module) -> None:
+    """@graphc_run(fn, descriptor, chunks): through the thread pool unless there is one chunk."""
+    f = module.function("void @graphc_run(ptr %fn, ptr %d, i64 %chunks)", "internal")
+    several, one, done = f.label("several"), f.label("one"), f.label("done")
+    f.cond_br(f.cmp("sgt", "%chunks", 1), several, one)
+    f.block(several)
+    f.call("void", PARALLEL, "ptr %fn", "ptr %d", "i64 %chunks")
+    f.br(done)
+    f.block(one)
+    with f.when(f.cmp("eq", "%chunks", 1)):
+        f.call("void", "%fn", "ptr %d", "i64 0")
+    f.br(done)
+    f.block(done)
+    f.ret()
+
+
+def _emit_contract(module: Module, tile: Tile) -> None:
+    f = module.function(f"void {contract_symbol(tile)}(ptr %d)")
+    acc = tile.accumulator
+    f.call("void", f"@graphc_plan_{acc}", "ptr %d")
+    d = Descriptor(f, "%d")
+    tiles = f.sdiv(f.add(d[Word.M], MR - 1), MR)
+    k, batch, split_k, chunks = d.read(Word.K, Word.BATCH, Word.SPLIT_K, Word.CHUNKS)
+    columns = round_up(f, d[Word.N], tile.lanes)
+    pieces = f.mul(d[Word.SPLIT_N], d[Word.BLOCKS])
+    area, left, right = d.read(Word.AREA, Word.LEFT_PACKED, Word.RIGHT_PACKED)
+    with f.when(f.cmp("ne", left, 0)):
+        size = f.mul(f.mul(f.mul(batch, tiles), k), MR * tile.bytes)
+        d.set_pointer(Word.LEFT_PACKED, f.call("ptr", TAKE, f"i64 {size}"))
+        stages = f.mul(batch, f.sdiv(f.add(tiles, 7), 8))
+        f.call("void", "@graphc_run", f"ptr @graphc_pack_left_{acc}", "ptr %d", f"i64 {stages}")
+    with f.when(f.cmp("ne", right, 0)):
+        size = f.mul(f.mul(columns, k), tile.bytes)
+        d.set_pointer(Word.RIGHT_PACKED, f.call("ptr", TAKE, f"i64 {size}"))
+        f.call("void", "@graphc_run", f"ptr @graphc_pack_right_{acc}", "ptr %d", f"i64 {pieces}")
+    split = f.cmp("sgt", split_k, 1)
+    with f.when(split):
+        size = f.mul(area, chunks)
+        d.set_pointer(Word.PARTIAL, f.call("ptr", TAKE, f"i64 {size}"))
+    f.call("void", "@graphc_run", f"ptr @graphc_chunk_{acc}", "ptr %d", f"i64 {chunks}")
+    with f.when(split):
+        count = f.sdiv(chunks, split_k)
+        f.call("void", "@graphc_run", f"ptr @graphc_combine_{acc}", "ptr %d", f"i64 {count}")
+        f.call("void", GIVE, f"ptr {d.pointer_at(Word.PARTIAL)}")
+    for wanted, word in ((left, Word.LEFT_PACKED), (right, Word.RIGHT_PACKED)):
+        with f.when(f.cmp("ne", wanted, 0)):
+            f.call("void", GIVE, f"ptr {d.pointer_at(word)}")
+    f.ret()
+
+
+class Chunk:
+    """A chunk's number taken apart: first batch, rows, columns and blocks of k."""
+
+    def __init__(self, f: Function, d: Descriptor, number: Value, parts: Value) -> None:
+        split_n, split_m = d.read(Word.SPLIT_N, Word.SPLIT_M)
+        self.part = f.srem(number, parts)
+        rest = f.sdiv(number, parts)
+        row = f.srem(rest, split_m)
+        rest = f.sdiv(rest, split_m)
+        column = f.srem(rest, split_n)
+        self.batch = f.mul(f.sdiv(rest, split_n), d[Word.CHUNK_BATCH])
+        self.batch_end = f.smin(f.add(self.batch, d[Word.CHUNK_BATCH]), d[Word.BATCH])
+        self.m = f.mul(row, d[Word.CHUNK_M])
+        self.m_end = f.smin(f.add(self.m, d[Word.CHUNK_M]), d[Word.M])
+        self.n = f.mul(column, d[Word.CHUNK_N])
+        self.n_end = f.smin(f.add(self.n, d[Word.CHUNK_N]), d[Word.N])
+        self.block = f.mul(self.part, d[Word.CHUNK_BLOCKS])
+        self.block_end = f.smin(f.add(self.block, d[Word.CHUNK_BLOCKS]), d[Word.BLOCKS])
+
+
+def _emit_chunk(module: Module, tile: Tile) -> None:
+    f = module.function(f"void @graphc_chunk_{tile.accumulator}(ptr %d, i64 %number)", "internal")
+    d = Descriptor(f, "%d")
+    split_k, size, area = d.read(Word.SPLIT_K, Word.SCRATCH, Word.AREA)
+    chunk = Chunk(f, d, "%number", split_k)
+    partial = d.pointer_at(Word.PARTIAL)
+    split = f.cmp("sgt", split_k, 1)
+    holder = f.alloca("ptr", 1, 8)
+    f.store("null", "ptr", holder, 8)
+    wanted = f.cmp("sgt", size, 0)
+    with f.when(wanted):
+        f.store(f.call("ptr", TAKE, f"i64 {size}"), "ptr", holder, 8)
+    scratch = f.load(holder, "ptr", 8)
+    part = f.gep(partial, f.mul("%number", area), "i8")
+    sums = f.let(f"select i1 {split}, ptr {part}, ptr {scratch}")
+    finish = f.let(f"zext i1 {f.cmp('eq', split_k, 1)} to i64")
+    with f.loop(chunk.batch, chunk.batch_end) as batch:
+        f.call(
+            "void",
+            f"@graphc_product_{tile.accumulator}",
+            "ptr %d",
+            f"i64 {batch}",
+            *(f"i64 {v}" for v in (chunk.m, chunk.m_end, chunk.n, chunk.n_end)),
+            *(f"i64 {v}" for v in (chunk.block, chunk.block_end)),
+            f"ptr {scratch}",
+            f"ptr {sums}",
+            f"i64 {finish}",
+        )
+    with f.when(wanted):
+        f.call("void", GIVE, f"ptr {scratch}")
+    f.ret()
+
+
+class Block:
+    """A block of k: its first step, its length, and its offset in an unpacked left operand."""
+
+    def __init__(self, f: Function, d: Descriptor, number: Value) -> None:
+        per_segment, size, segment = d.read(Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.SEGMENT)
+        index = f.sdiv(number, per_segment)
+        inside = f.mul(f.srem(number, per_segment), size)
+        self.k = f.add(f.mul(index, segment), inside)
+        self.steps = f.smin(f.sub(segment, inside), size)
+        self.left = f.add(f.mul(index, d[Word.LEFT_SEGMENT]), f.mul(inside, d[Word.LEFT_K]))
+
+
+@contextmanager
+def panels(
+    f: Function, tile: Tile, columns: Value, in_place: str
+) -> Iterator[tuple[Value, Value, Value, str]]:
+    """A loop over the panels of `columns` columns: yields (first column, width, class, is tail).
+
+    Packed panels are 4 registers wide as long as that many remain (rounded up), then 2, then 1. In
+    place (an i1) the last columns that fill no register are a panel of their own, the tail.
+    """
+    wide = tile.vectors
+    extra = choose(f, in_place, 0, tile.lanes - 1)
+    vectors = f.floordiv(f.add(columns, extra), tile.lanes)
+    whole, rest = f.floordiv(vectors, wide), f.mod(vectors, wide)
+    count = f.add(whole, f.add(f.floordiv(rest, 2), f.mod(rest, 2)))
+    tail = f.let(f"and i1 {in_place}, {f.cmp('ne', f.mod(columns, tile.lanes), 0)}")
+    total = f.add(count, f.let(f"zext i1 {tail} to i64"))
+    two = f.cmp("sge", rest, 2)
+    with f.loop(0, total) as panel:
+        index = f.sub(panel, whole)
+        full = f.cmp("slt", index, 0)
+        double = f.let(f"and i1 {two}, {f.cmp('eq', index, 0)}")
+        narrow = choose(f, double, 2, 1)
+        width = choose(f, full, wide, narrow)
+        kind = choose(f, full, 0, choose(f, double, tile.widths.index(2), len(tile.widths) - 1))
+        start = f.add(f.mul(whole, wide), f.mul(index, 2))
+        start = choose(f, full, f.mul(panel, wide), start)
+        is_tail = f.cmp("eq", panel, count)
+        start = choose(f, is_tail, vectors, start)
+        yield f.mul(start, tile.lanes), width, kind, is_tail
+
+
+def _row_class(f: Function, rows: Value) -> Value:
+    """0 for 5 and 6 rows, 1 for 3 and 4, 2 for 2, 3 for 1."""
+    kind: Value = 3
+    for index, least in ((2, 2), (1, 3), (0, 5)):
+        kind = choose(f, f.cmp("sge", rows, least), index, kind)
+    return kind
+
+
+def _emit_product(module: Module, tile: Tile) -> None:
+    """One batch of a chunk: for columns, for blocks of k: pack B, then all rows against it."""
+    f = module.function(
+        f"void @graphc_product_{tile.accumulator}(ptr %d, i64 %b, i64 %m, i64 %m_end, i64 %n, "
+        "i64 %n_end, i64 %block, i64 %block_end, ptr %scratch, ptr %sums, i64 %finish)",
+        "internal",
+    )
+    d = Descriptor(f, "%d")
+    bases = f.alloca("ptr", 2, 16)
+    spare = f.alloca(tile.vector, MR * tile.vectors)
+    arguments = f"ptr {d.pointer_at(Word.ARGUMENTS)}"
+    f.call("void", d.pointer_at(Word.BASES), arguments, "i64 %b", f"ptr {bases}")
+    left = f.load(bases, "ptr", 8)
+    right = f.load(f.gep(bases, 1, "ptr"), "ptr", 8)
+    context = _ProductContext(f, d, tile, left, right, spare)
+    block_n = d[Word.BLOCK_N]
+    with f.loop("%n", "%n_end", block_n) as n:
+        columns = f.smin(f.sub("%n_end", n), block_n)
+        with f.loop("%block", "%block_end") as number:
+            context.emit_block(n, columns, number)
+    f.ret()
+
+
+class _ProductContext:
+    """What the loops of a product share."""
+
+    def __init__(
+        self, f: Function, d: Descriptor, tile: Tile, left: str, right: str, spare: str
+    ) -> None:
+        self.f, self.d, self.tile, self.left, self.right, self.spare = f, d, tile, left, right, spare
+        d.read(Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.SEGMENT, Word.LEFT_SEGMENT)
+        d.read(Word.LEFT_K, Word.LEFT_M, Word.RIGHT_K, Word.AREA, Word.K, Word.M)
+        self.in_place = f.cmp("ne", d[Word.RIGHT_IN_PLACE], 0)
+        self.pack = f.gep("%scratch", d[Word.PACK_AT], "i8")
+        self.pack_scratch = f.gep("%scratch", d[Word.PACK_SCRATCH_AT], "i8")
+        self.pack_right = d.pointer_at(Word.PACK_RIGHT)
+        self.right_packed = d.pointer_at(Word.RIGHT_PACKED)
+        self.shared = f.let(f"icmp ne ptr {self.right_packed}, null")
+        self.waits = f.cmp("sgt", d[Word.AREA], 0)
+        self.row_bytes, self.step_bytes, self.left_start = self._left_layout()
+        self.total_columns = round_up(f, d[Word.N], tile.lanes)
+
+    def _left_layout(self) -> tuple[Value, Value, str]:
+        """Byte strides of the left operand and where its rows begin, packed or in place."""
+        f, d, size = self.f, self.d, self.tile.bytes
+        packed = d.pointer_at(Word.LEFT_PACKED)
+        self.left_in_place = in_place = f.let(f"icmp eq ptr {packed}, null")
+        tiles = f.sdiv(f.add(d[Word.M], MR - 1), MR)
+        batch = f.mul(f.mul("%b", tiles), f.mul(d[Word.K], MR * size))
+        start = f.gep(packed, batch, "i8")
+        row = choose(f, in_place, f.mul(d[Word.LEFT_M], size), size)
+        step = choose(f, in_place, f.mul(d[Word.LEFT_K], size), MR * size)
+        # rows of packed A come in tiles of MR, each [k][MR]: row m begins at m * K elements
+        self.tile_row = choose(f, in_place, f.mul(d[Word.LEFT_M], size), f.mul(d[Word.K], size))
+        return row, step, f.let(f"select i1 {in_place}, ptr {self.left}, ptr {start}")
+
+    def emit_block(self, n: Value, columns: Value, number: Value) -> None:
+        """Packs B where needed and multiplies all rows of the chunk by it."""
+        f, tile = self.f, self.tile
+        block = Block(f, self.d, number)
+        base, tail = self._prepare_right(n, columns, block)
+        packed_k = f.mul(block.k, MR)
+        offset = f.mul(choose(f, self.left_in_place, block.left, packed_k), tile.bytes)
+        left = f.gep(self.left_start, offset, "i8")
+        more = f.let(f"zext i1 {f.cmp('sgt', number, '%block')} to i64")
+        last = f.cmp("eq", f.add(number, 1), "%block_end")
+        last = f.let(f"and i1 {last}, {f.cmp('ne', '%finish', 0)}")
+        padded = round_up(f, columns, tile.lanes)
+        direct_step = f.mul(self.d[Word.RIGHT_K], tile.bytes)
+        steps = block.steps
+        with f.loop("%m", "%m_end", MR) as m:
+            rows = f.smin(f.sub("%m_end", m), MR)
+            a = f.gep(left, f.mul(m, self.tile_row), "i8")
+            row_kind = f.mul(_row_class(f, rows), len(tile.widths))
+            area_row = f.mul(f.sub(m, "%m"), padded)
+            with panels(f, tile, columns, self.in_place) as (j, width, kind, is_tail):
+                pitch = f.mul(width, tile.lanes)
+                reads_pack = f.let(f"or i1 {is_tail}, {f.let(f'xor i1 {self.in_place}, true')}")
+                b_step = choose(f, reads_pack, f.mul(pitch, tile.bytes), direct_step)
+                b_at = choose(f, self.in_place, j, f.mul(j, steps))
+                b = f.gep(base, b_at, tile.element)
+                b = f.let(f"select i1 {is_tail}, ptr {tail}, ptr {b}")
+                c = f.gep("%sums", f.add(area_row, f.mul(j, MR)), tile.element)
+                c = f.let(f"select i1 {self.waits}, ptr {c}, ptr {self.spare}")
+                place = f.gep("@graphc_tiles", f.add(row_kind, kind), "ptr")
+                f.call(
+                    "void",
+                    f.load(place, "ptr", 8),
+                    f"i64 {steps}",
+                    f"ptr {a}",
+                    f"i64 {self.row_bytes}",
+                    f"i64 {self.step_bytes}",
+                    f"ptr {b}",
+                    f"i64 {b_step}",
+                    f"ptr {c}",
+                    f"i64 {rows}",
+                    f"i64 {more}",
+                )
+                with f.when(last):
+                    count = f.smin(pitch, f.sub(columns, j))
+                    values = ("%b", m, rows, f.add(n, j), count)
+                    f.call(
+                        "void",
+                        f"@graphc_finish_{tile.accumulator}",
+                        "ptr %d",
+                        *(f"i64 {v}" for v in values),
+                        f"ptr {c}",
+                        f"i64 {pitch}",
+                    )
+
+    def _prepare_right(self, n: Value, columns: Value, block: Block) -> tuple[str, str]:
+        """(where the panels of this block begin, the packed tail for a B read in place)."""
+        f, d, tile = self.f, self.d, self.tile
+        whole = f.mul(f.floordiv(columns, tile.lanes), tile.lanes)
+        first = choose(f, self.in_place, whole, 0)
+        count = f.sub(columns, first)
+        not_shared = f.let(f"xor i1 {self.shared}, true")
+        with f.when(f.let(f"and i1 {not_shared}, {f.cmp('sgt', count, 0)}")):
+            _call_pack_right(
+                f,
+                self.pack_right,
+                (self.right, f.add(n, first), count, block.k, block.steps),
+                self.pack,
+                self.pack_scratch,
+            )
+        direct = f.gep(self.right, f.add(f.mul(block.k, d[Word.RIGHT_K]), n), tile.element)
+        offset = f.add(f.mul(block.k, self.total_columns), f.mul(n, block.steps))
+        shared = f.gep(self.right_packed, offset, tile.element)
+        packed = f.let(f"select i1 {self.shared}, ptr {shared}, ptr {self.pack}")
+        return f.let(f"select i1 {self.in_place}, ptr {direct}, ptr {packed}"), self.pack
+
+
+def _call_pack_right(
+    f: Function, callee: str, what: tuple[str, Value, Value, Value, Value], to: str, scratch: str
+) -> None:
+    base, n, columns, k, steps = what
+    f.call(
+        "void",
+        callee,
+        "ptr %d",
+        f"ptr {base}",
+        *(f"i64 {v}" for v in (n, columns, k, steps)),
+        f"ptr {to}",
+        f"ptr {scratch}",
+    )
+
+
+def _emit_finish_tile(module: Module, tile: Tile) -> None:
+    """Calls the epilogue on a finished tile, once per image where n is flattened over images."""
+    f = module.function(
+        f"void @graphc_finish_{tile.accumulator}(ptr %d, i64 %b, i64 %m, i64 %rows, i64 %n, "
+        "i64 %columns, ptr %c, i64 %pitch)",
+        "internal",
+    )
+    d = Descriptor(f, "%d")
+    positions = d[Word.POSITIONS]
+    first_b = f.mul("%b", d[Word.EPILOGUE_B])
+    m = f.add(f.mul("%b", d[Word.EPILOGUE_M]), "%m")
+    epilogue, arguments = d.pointer_at(Word.EPILOGUE), d.pointer_at(Word.ARGUMENTS)
+
+    def call(b: Value, n: Value, columns: Value, c: str) -> None:
+        values = (b, m, "%rows", n, columns)
+        f.call(
+            "void",
+            epilogue,
+            f"ptr {arguments}",
+            *(f"i64 {v}" for v in values),
+            f"ptr {c}",
+            "i64 %pitch",
+        )
+
+    end = f.add("%n", "%columns")
+    inside, across = f.label("inside"), f.label("across")
+    f.cond_br(f.cmp("sle", end, positions), inside, across)
+    f.block(inside)
+    call(first_b, "%n", "%columns", "%c")
+    f.ret()
+    f.block(across)
+    image = f.sdiv("%n", positions)
+    last = f.sdiv(f.sub(end, 1), positions)
+    with f.loop(image, f.add(last, 1)) as index:
+        start = f.mul(index, positions)
+        low = f.smax(start, "%n")
+        high = f.smin(f.add(start, positions), end)
+        c = f.gep("%c", f.sub(low, "%n"), tile.element)
+        call(f.add(first_b, index), f.sub(low, start), f.sub(high, low), c)
+    f.ret()
+
+
+def _emit_combine(module: Module, tile: Tile) -> None:
+    """Adds the parts of a split k in index order and finishes the tiles of one (m, n) chunk."""
+    f = module.function(f"void @graphc_combine_{tile.accumulator}(ptr %d, i64 %number)", "internal")
+    d = Descriptor(f, "%d")
+    chunk = Chunk(f, d, "%number", 1)
+    split_k, area = d.read(Word.SPLIT_K, Word.AREA)
+    in_place = f.cmp("ne", d[Word.RIGHT_IN_PLACE], 0)
+    parts = f.gep(d.pointer_at(Word.PARTIAL), f.mul(f.mul("%number", split_k), area), "i8")
+    columns = f.sub(chunk.n_end, chunk.n)
+    padded = round_up(f, columns, tile.lanes)
+    spare = f.alloca(tile.vector, MR * tile.vectors)
+    with f.loop(chunk.m, chunk.m_end, MR) as m:
+        rows = f.smin(f.sub(chunk.m_end, m), MR)
+        with panels(f, tile, columns, in_place) as (j, width, _, _):
+            offset = f.add(f.mul(f.sub(m, chunk.m), padded), f.mul(j, MR))
+            first = f.gep(parts, offset, tile.element)
+            with f.loop(0, f.mul(rows, width)) as index:
+                place = f.gep(first, index, tile.vector)
+                start = f.load(place, tile.vector, tile.bytes)
+                loop = f.carry_loop(1, split_k, 1, [(tile.vector, start)])
+                other = f.gep(place, f.mul(loop.index, area), "i8")
+                more = f.load(other, tile.vector, tile.bytes)
+                (total,) = loop.close([tile.add(f, loop.values[0], more)])
+                f.store(total, tile.vector, f.gep(spare, index, tile.vector), tile.bytes)
+            pitch = f.mul(width, tile.lanes)
+            count = f.smin(pitch, f.sub(columns, j))
+            values = (chunk.batch, m, rows, f.add(chunk.n, j), count)
+            f.call(
+                "void",
+                f"@graphc_finish_{tile.accumulator}",
+                "ptr %d",
+                *(f"i64 {v}" for v in values),
+                f"ptr {spare}",
+                f"i64 {pitch}",
+            )
+    f.ret()
+
+
+def _emit_pack_left_stage(module: Module, tile: Tile) -> None:
+    """Packs eight tiles of rows of the left operand, all of k: [batch][tile][k][MR]."""
+    f = module.function(
+        f"void @graphc_pack_left_{tile.accumulator}(ptr %d, i64 %number)", "internal"
+    )
+    d = Descriptor(f, "%d")
+    m_end, k = d.read(Word.M, Word.K)
+    tiles = f.sdiv(f.add(m_end, MR - 1), MR)
+    groups = f.sdiv(f.add(tiles, 7), 8)
+    batch, group = f.sdiv("%number", groups), f.srem("%number", groups)
+    bases = f.alloca("ptr", 2, 16)
+    pack, arguments = d.pointer_at(Word.PACK_LEFT), d.pointer_at(Word.ARGUMENTS)
+    f.call("void", d.pointer_at(Word.BASES), f"ptr {arguments}", f"i64 {batch}", f"ptr {bases}")
+    left, packed = f.load(bases, "ptr", 8), d.pointer_at(Word.LEFT_PACKED)
+    with f.loop(f.mul(group, 8), f.smin(f.mul(f.add(group, 1), 8), tiles)) as index:
+        m = f.mul(index, MR)
+        rows = f.smin(f.sub(m_end, m), MR)
+        offset = f.mul(f.mul(f.add(f.mul(batch, tiles), index), k), MR)
+        to = f.gep(packed, offset, tile.element)
+        values = (m, rows, 0, k)
+        f.call(
+            "void", pack, "ptr %d", f"ptr {left}", *(f"i64 {v}" for v in values), f"ptr {to}"
+        )
+    f.ret()
+
+
+def _emit_pack_right_stage(module: Module, tile: Tile) -> None:
+    """Packs one block of k of one chunk's columns of the right operand, for every chunk to read."""
+    f = module.function(
+        f"void @graphc_pack_right_{tile.accumulator}(ptr %d, i64 %number)", "internal"
+    )
+    d = Descriptor(f, "%d")
+    split_n, chunk_n, n_end = d.read(Word.SPLIT_N, Word.CHUNK_N, Word.N)
+    block_n, work = d.read(Word.BLOCK_N, Word.PACK_SCRATCH)
+    block = Block(f, d, f.sdiv("%number", split_n))
+    start = f.mul(f.srem("%number", split_n), chunk_n)
+    end = f.smin(f.add(start, chunk_n), n_end)
+    bases = f.alloca("ptr", 2, 16)
+    arguments = d.pointer_at(Word.ARGUMENTS)
+    f.call("void", d.pointer_at(Word.BASES), f"ptr {arguments}", "i64 0", f"ptr {bases}")
+    right = f.load(f.gep(bases, 1, "ptr"), "ptr", 8)
+    packed, pack = d.pointer_at(Word.RIGHT_PACKED), d.pointer_at(Word.PACK_RIGHT)
+    scratch = f.call("ptr", TAKE, f"i64 {work}")
+    row = f.mul(block.k, round_up(f, n_end, tile.lanes))
+    with f.loop(start, end, block_n) as n:
+        to = f.gep(packed, f.add(row, f.mul(n, block.steps)), tile.element)
+        columns = f.smin(f.sub(end, n), block_n)
+        _call_pack_right(f, pack, (right, n, columns, block.k, block.steps), to, scratch)
+    f.call("void", GIVE, f"ptr {scratch}")
+    f.ret()

@@ -1,0 +1,111 @@
+"""The block of words that a contraction kernel hands to the shared contraction code.
+
+A kernel fills the request; `gemm_plan` adds the plan; packers and tiles read both. Every word
+has 8 bytes. Strides and sizes are in elements, scratch sizes and offsets in bytes.
+"""
+
+import enum
+
+from graphc.backends.llvm.text import Function, Value
+
+
+class Word(enum.IntEnum):
+    """Places in the descriptor. Pointers to functions have the signatures below."""
+
+    # The request
+    ARGUMENTS = 0  # the kernel's own argument block, passed through to its functions
+    BATCH = enum.auto()  # independent products (the groups of a convolution)
+    M = enum.auto()
+    N = enum.auto()
+    K = enum.auto()
+    BASES = enum.auto()
+    PACK_LEFT = enum.auto()
+    PACK_RIGHT = enum.auto()
+    EPILOGUE = enum.auto()
+    LEFT_DIRECT = enum.auto()  # 1: the left operand may be read in place
+    LEFT_M = enum.auto()  # strides of the left operand
+    LEFT_K = enum.auto()
+    SEGMENT = enum.auto()  # k = (segment, place in it); K if there is one segment
+    LEFT_SEGMENT = enum.auto()  # stride of a segment in the left operand
+    RIGHT_DIRECT = enum.auto()  # 1: n has stride 1 and the right operand may be read in place
+    RIGHT_K = enum.auto()
+    RIGHT_N = enum.auto()
+    K_QUANTUM = enum.auto()  # blocks of k are multiples of this (the taps of a window)
+    PACK_SCRATCH = enum.auto()  # bytes that PACK_RIGHT wants to work in
+    POSITIONS = enum.auto()  # n = (image, position); N if n is not flattened
+    EPILOGUE_B = enum.auto()  # the epilogue's b is batch * this + image
+    EPILOGUE_M = enum.auto()  # the epilogue's m is batch * this + m
+    GEOMETRY = enum.auto()  # of a convolution: see conv_geometry
+
+    # The plan
+    BLOCK_K = enum.auto()
+    BLOCKS_PER_SEGMENT = enum.auto()
+    BLOCKS = enum.auto()  # blocks of k in all
+    BLOCK_N = enum.auto()  # columns of B packed at a time
+    CHUNK_BATCH = enum.auto()  # a chunk of work: so many batches,
+    CHUNK_M = enum.auto()  # rows,
+    CHUNK_N = enum.auto()  # columns
+    CHUNK_BLOCKS = enum.auto()  # and blocks of k
+    SPLIT_M = enum.auto()  # chunks along m, n and k
+    SPLIT_N = enum.auto()
+    SPLIT_K = enum.auto()
+    CHUNKS = enum.auto()
+    LEFT_PACKED = enum.auto()  # pointers to operands packed in advance, or null
+    RIGHT_PACKED = enum.auto()
+    RIGHT_IN_PLACE = enum.auto()
+    PARTIAL = enum.auto()  # sums of a split k: [chunk of (m, n)][part of k][area]
+    AREA = enum.auto()  # bytes of a chunk's sums, where they wait for further blocks of k
+    PACK_AT = enum.auto()  # offsets in a chunk's scratch
+    PACK_SCRATCH_AT = enum.auto()
+    SCRATCH = enum.auto()  # bytes of a chunk's scratch
+
+
+WORDS = len(Word)
+
+# bases(arguments, b, out): out[0], out[1] = where batch b of left and right begins
+BASES = "void (ptr, i64, ptr)"
+# pack_left(descriptor, base, m, rows, k, steps, destination): [steps][MR], missing rows arbitrary
+PACK_LEFT = "void (ptr, ptr, i64, i64, i64, i64, ptr)"
+# pack_right(descriptor, base, n, columns, k, steps, destination, scratch): panels of
+# [steps][width * lanes], one after the other, columns beyond the last arbitrary
+PACK_RIGHT = "void (ptr, ptr, i64, i64, i64, i64, ptr, ptr)"
+# epilogue(arguments, b, m, rows, n, columns, tile, pitch): tile[row * pitch + column] are the sums
+EPILOGUE = "void (ptr, i64, i64, i64, i64, i64, ptr, i64)"
+
+
+class Descriptor:
+    """Access to a descriptor in memory from a function under construction; loads are cached.
+
+    Only for loads that dominate the rest of the function: make it in the entry block and `read`
+    there what later blocks need.
+    """
+
+    def __init__(self, function: Function, pointer: str) -> None:
+        self.function, self.pointer = function, pointer
+        self._cache: dict[Word, str] = {}
+
+    def place(self, word: Word) -> str:
+        """The address of a word."""
+        return self.function.gep(self.pointer, int(word), "i64")
+
+    def read(self, *words: Word) -> list[str]:
+        """Loads words (i64) and remembers them."""
+        for word in words:
+            if word not in self._cache:
+                self._cache[word] = self.function.load(self.place(word), "i64", 8)
+        return [self._cache[word] for word in words]
+
+    def __getitem__(self, word: Word) -> str:
+        return self.read(word)[0]
+
+    def pointer_at(self, word: Word) -> str:
+        """Loads a word as a pointer, here."""
+        return self.function.load(self.place(word), "ptr", 8)
+
+    def __setitem__(self, word: Word, value: Value) -> None:
+        self.function.store(value, "i64", self.place(word), 8)
+        self._cache[word] = str(value)
+
+    def set_pointer(self, word: Word, value: str) -> None:
+        """Stores a pointer (null is "null")."""
+        self.function.store(value, "ptr", self.place(word), 8)

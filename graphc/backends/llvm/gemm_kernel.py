@@ -1,0 +1,112 @@
+"""What is special to one kernel: its arguments, its descriptor, where its operands begin."""
+
+from graphc.backends.llvm.gemm import declare_contract
+from graphc.backends.llvm.gemm_descriptor import WORDS, Descriptor, Word
+from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source, right_packer
+from graphc.backends.llvm.gemm_sizes import base_and_strides, emit_size
+from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.text import Function, Module, Value
+from graphc.backends.llvm.values import memory_type
+from graphc.ir.dim import Size
+from graphc.ir.kernel import Contraction, Kernel, Operand
+
+
+class Arguments:
+    """The argument block of a kernel: buffers by name, then the named dims."""
+
+    def __init__(self, f: Function, kernel: Kernel) -> None:
+        self.f = f
+        self._places = {param.name: index for index, param in enumerate(kernel.params)}
+        first = len(kernel.params)
+        self.names: dict[str, Value] = {
+            name: f.load(f.gep("%args", first + index, "i64"), "i64", 8)
+            for index, name in enumerate(kernel.dims)
+        }
+
+    def buffer(self, name: str) -> str:
+        """The pointer of a buffer."""
+        return self.f.load(self.f.gep("%args", self._places[name], "ptr"), "ptr", 8)
+
+    def size(self, size: Size) -> Value:
+        """The value of a size over the named dims and what was added to `names`."""
+        return emit_size(self.f, size, self.names)
+
+
+def begin_request(f: Function, words: dict[Word, Value], pointers: dict[Word, str]) -> Descriptor:
+    """A descriptor on the stack with the given words of the request; the others are 0."""
+    d = Descriptor(f, f.alloca("i64", WORDS))
+    request = [word for word in Word if word < Word.BLOCK_K]
+    for word in request:
+        if word in pointers:
+            d.set_pointer(word, pointers[word])
+        else:
+            f.store(words.get(word, 0), "i64", d.place(word), 8)
+    return d
+
+
+def emit_gemm_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) -> None:
+    """Defines the entry and the `bases` of a matrix product."""
+    c = kernel.contraction
+    assert c is not None
+    left_base, left_m, left_k = base_and_strides(c.left, "m", "k")
+    right_base, right_k, right_n = base_and_strides(c.right, "k", "n")
+    _emit_bases(module, kernel, c, symbol, left_base, right_base)
+    left, right = Source(c.left.dtype, tile), Source(c.right.dtype, tile)
+    packer = right_packer(right_k, right_n)
+    f = module.function(f"void @{symbol}(ptr %args, ptr %status)")
+    arguments = Arguments(f, kernel)
+    k = arguments.size(c.k)
+    n = arguments.size(c.n)
+    words: dict[Word, Value] = {
+        Word.BATCH: arguments.size(c.batch),
+        Word.M: arguments.size(c.m),
+        Word.N: n,
+        Word.K: k,
+        Word.LEFT_DIRECT: int(left.same and (left_k == 1 or left_m == 1)),
+        Word.LEFT_M: arguments.size(left_m),
+        Word.LEFT_K: arguments.size(left_k),
+        Word.SEGMENT: k,
+        Word.RIGHT_DIRECT: int(right.same and packer == "rows"),
+        Word.RIGHT_K: arguments.size(right_k),
+        Word.RIGHT_N: arguments.size(right_n),
+        Word.K_QUANTUM: 1,
+        Word.POSITIONS: n,
+        Word.EPILOGUE_B: 1,
+    }
+    pointers = {
+        Word.ARGUMENTS: "%args",
+        Word.BASES: f"@{symbol}.bases",
+        Word.PACK_LEFT: declare_packer(module, "left", left),
+        Word.PACK_RIGHT: declare_packer(module, packer, right),
+        Word.EPILOGUE: f"@{symbol}.epilogue",
+    }
+    d = begin_request(f, words, pointers)
+    f.call("void", declare_contract(module, tile), f"ptr {d.pointer}")
+    f.ret()
+
+
+def declare_packer(module: Module, kind: str, source: Source) -> str:
+    """Declares a packer of `emit_gemm_packs` and returns its name."""
+    symbol = f"@graphc_pack_{kind}_{source.name}"
+    types = LEFT_TYPES if kind == "left" else RIGHT_TYPES
+    module.declare(f"declare void {symbol}({types})")
+    return symbol
+
+
+def _emit_bases(
+    module: Module, kernel: Kernel, c: Contraction, symbol: str, left: Size, right: Size
+) -> None:
+    f = module.function(f"void @{symbol}.bases(ptr %args, i64 %b, ptr %out)", "internal")
+    arguments = Arguments(f, kernel)
+    arguments.names["b"] = "%b"
+    for index, (operand, offset) in enumerate(((c.left, left), (c.right, right))):
+        emit_base(f, arguments, operand, offset, index)
+    f.ret()
+
+
+def emit_base(
+    f: Function, arguments: Arguments, operand: Operand, offset: Size, index: int
+) -> None:
+    """Stores where an operand begins as out[index]."""
+    base = f.gep(arguments.buffer(operand.buffer), arguments.size(offset), memory_type(operand.dtype))
+    f.store(base, "ptr", f.gep("%out", index, "ptr"), 8)

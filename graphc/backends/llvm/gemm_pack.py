@@ -1,0 +1,301 @@
+"""Packing of matrix operands into panels, converting their elements to the accumulator's type.
+
+`emit_gemm_packs` defines, for one source dtype and accumulator:
+    @graphc_pack_left_<src>_<acc>      any strides, k in segments
+    @graphc_pack_rows_<src>_<acc>      right operand with n of stride 1
+    @graphc_pack_columns_<src>_<acc>   right operand with k of stride 1, by register transposes
+    @graphc_pack_strided_<src>_<acc>   right operand, any strides
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
+from graphc.backends.llvm.gemm_plan import choose
+from graphc.backends.llvm.microkernel import MR, Accumulator, Tile
+from graphc.backends.llvm.text import Function, Module, Value
+from graphc.backends.llvm.values import lane_numbers, memory_type, suffix
+from graphc.ir import dtypes
+from graphc.ir.dtypes import DType
+
+LEFT_PARAMETERS = "ptr %d, ptr %base, i64 %m, i64 %rows, i64 %k, i64 %steps, ptr %to"
+RIGHT_PARAMETERS = (
+    "ptr %d, ptr %base, i64 %n, i64 %columns, i64 %k, i64 %steps, ptr %to, ptr %scratch"
+)
+LEFT_TYPES = "ptr, ptr, i64, i64, i64, i64, ptr"
+RIGHT_TYPES = "ptr, ptr, i64, i64, i64, i64, ptr, ptr"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Elements of `dtype` in memory, read as the tile's accumulator type."""
+
+    dtype: DType
+    tile: Tile
+
+    @property
+    def name(self) -> str:
+        """How helpers for this pair are called."""
+        return f"{self.dtype.name}_{self.tile.accumulator}"
+
+    @property
+    def element(self) -> str:
+        """LLVM's type of one element in memory."""
+        return memory_type(self.dtype)
+
+    @property
+    def same(self) -> bool:
+        """True if no conversion is needed."""
+        return self.dtype.name == self.tile.accumulator
+
+    def convert(self, f: Function, value: str, lanes: int) -> str:
+        """Loaded elements as accumulator elements."""
+        if self.same:
+            return value
+        source = memory_type(self.dtype, lanes)
+        target = self.tile.element if lanes == 1 else self.tile.vector
+        wider = self.tile.bytes > self.dtype.itemsize
+        if self.dtype.is_float:
+            op = "fpext" if wider else "fptrunc"
+        elif not wider:
+            op = "trunc"
+        else:
+            op = "sext" if self.dtype.is_signed else "zext"
+        return f.let(f"{op} {source} {value} to {target}")
+
+    def load(self, f: Function, place: str) -> str:
+        """One element."""
+        return self.convert(f, f.load(place, self.element, self.dtype.itemsize), 1)
+
+    def load_vector(self, f: Function, place: str) -> str:
+        """One register of elements."""
+        kind = memory_type(self.dtype, self.tile.lanes)
+        return self.convert(f, f.load(place, kind, self.dtype.itemsize), self.tile.lanes)
+
+    def load_masked(self, f: Function, place: str, mask: str, other: str = "zeroinitializer") -> str:
+        """The lanes of a mask, unconverted; the rest of memory is not touched."""
+        lanes = self.tile.lanes
+        kind, bits = memory_type(self.dtype, lanes), f"<{lanes} x i1>"
+        callee = f"@llvm.masked.load.{suffix(self.dtype, lanes, memory=True)}.p0"
+        f.module.declare(f"declare {kind} {callee}(ptr, i32, {bits}, {kind})")
+        align = self.dtype.itemsize
+        return f.call(
+            kind, callee, f"ptr {place}", f"i32 {align}", f"{bits} {mask}", f"{kind} {other}"
+        )
+
+
+def first_lanes(f: Function, tile: Tile, count: Value) -> str:
+    """A mask of the first `count` lanes (all if count is larger, none if it is not positive)."""
+    lanes = tile.lanes
+    numbers = lane_numbers(lanes, "i64")
+    first = f.let(f"insertelement <{lanes} x i64> poison, i64 {count}, i64 0")
+    splat = f"shufflevector <{lanes} x i64> {first}, <{lanes} x i64> poison"
+    all_counts = f.let(f"{splat}, <{lanes} x i32> zeroinitializer")
+    return f.let(f"icmp slt <{lanes} x i64> {numbers}, {all_counts}")
+
+
+@contextmanager
+def packed_vectors(
+    f: Function, tile: Tile, columns: Value, steps: Value
+) -> Iterator[tuple[Value, str, Value]]:
+    """A loop over a block's vectors of columns: yields (first column, address, elements per step).
+
+    The layout is that of `gemm.panels` for packed operands.
+    """
+    wide = tile.vectors
+    vectors = f.floordiv(f.add(columns, tile.lanes - 1), tile.lanes)
+    rest = f.mod(vectors, wide)
+    whole = f.sub(vectors, rest)
+    two = f.cmp("sge", rest, 2)
+    with f.loop(0, vectors) as index:
+        over = f.sub(index, whole)
+        full = f.cmp("slt", over, 0)
+        pair = f.let(f"and i1 {two}, {f.cmp('slt', over, 2)}")
+        width = choose(f, full, wide, choose(f, pair, 2, 1))
+        start = choose(f, pair, whole, index)
+        start = choose(f, full, f.sub(index, f.mod(index, wide)), start)
+        offset = f.add(f.mul(start, steps), f.sub(index, start))
+        yield (
+            f.mul(index, tile.lanes),
+            f.gep("%to", f.mul(offset, tile.lanes), tile.element),
+            f.mul(width, tile.lanes),
+        )
+
+
+def emit_gemm_packs(module: Module, source: Source) -> None:
+    """Defines the four packers for one source dtype."""
+    _emit_pack_left(module, source)
+    _emit_pack_rows(module, source)
+    emit_transpose(module, source.tile)
+    _emit_pack_columns(module, source)
+    _emit_pack_strided(module, source)
+
+
+def _emit_pack_left(module: Module, source: Source) -> None:
+    f = module.function(f"void @graphc_pack_left_{source.name}({LEFT_PARAMETERS})")
+    d = Descriptor(f, "%d")
+    row_stride, stride, segment, jump = d.read(
+        Word.LEFT_M, Word.LEFT_K, Word.SEGMENT, Word.LEFT_SEGMENT
+    )
+    base = f.gep("%base", f.mul("%m", row_stride), source.element)
+    rows = [base]
+    for row in range(1, MR):
+        step = choose(f, f.cmp("slt", row, "%rows"), row_stride, 0)
+        rows.append(f.gep(rows[-1], step, source.element))
+    end = f.add("%k", "%steps")
+    length = f.smax(segment, 1)
+    first = f.sdiv("%k", length)
+    last = f.sdiv(f.add(end, f.sub(length, 1)), length)
+    with f.loop(first, last) as index:
+        start = f.mul(index, length)
+        low, high = f.smax(start, "%k"), f.smin(f.add(start, length), end)
+        shift = f.mul(index, jump)
+        with f.loop(low, high) as k:
+            offset = f.add(shift, f.mul(f.sub(k, start), stride))
+            to = f.gep("%to", f.mul(f.sub(k, "%k"), MR), source.tile.element)
+            for row, place in enumerate(rows):
+                value = source.load(f, f.gep(place, offset, source.element))
+                at = f.gep(to, row, source.tile.element)
+                f.store(value, source.tile.element, at, source.tile.bytes)
+    f.ret()
+
+
+def _emit_pack_rows(module: Module, source: Source) -> None:
+    """n has stride 1: vectors are copied."""
+    f = module.function(f"void @graphc_pack_rows_{source.name}({RIGHT_PARAMETERS})")
+    tile = source.tile
+    d = Descriptor(f, "%d")
+    stride = d[Word.RIGHT_K]
+    base = f.gep("%base", f.add(f.mul("%k", stride), "%n"), source.element)
+    with packed_vectors(f, tile, "%columns", "%steps") as (column, to, pitch):
+        place = f.gep(base, column, source.element)
+        left = f.sub("%columns", column)
+        mask = first_lanes(f, tile, left)
+        whole, part, done = f.label("whole"), f.label("part"), f.label("done")
+        f.cond_br(f.cmp("sge", left, tile.lanes), whole, part)
+        for label in (whole, part):
+            f.block(label)
+            with f.loop(0, "%steps") as step:
+                at = f.gep(place, f.mul(step, stride), source.element)
+                if label == whole:
+                    value = source.load_vector(f, at)
+                else:
+                    value = source.convert(f, source.load_masked(f, at, mask), tile.lanes)
+                f.store(value, tile.vector, f.gep(to, f.mul(step, pitch), tile.element), tile.bytes)
+            f.br(done)
+        f.block(done)
+    f.ret()
+
+
+def transpose_symbol(tile: Tile) -> str:
+    """The register transpose: void (ptr from, i64 row bytes, ptr to, i64 row bytes)."""
+    return f"@graphc_transpose_{tile.accumulator}"
+
+
+def emit_transpose(module: Module, tile: Tile) -> None:
+    """Defines a transpose of lanes x lanes elements, log2(lanes) exchanges of register pairs."""
+    symbol = transpose_symbol(tile)
+    f = module.function(f"void {symbol}(ptr %from, i64 %pitch, ptr %to, i64 %to_pitch)", "internal")
+    lanes, place = tile.lanes, "%from"
+    rows = []
+    for _ in range(lanes):
+        rows.append(f.load(place, tile.vector, tile.bytes))
+        place = f.let(f"getelementptr i8, ptr {place}, i64 %pitch")
+    bit = 1
+    while bit < lanes:
+        low = [q if not q & bit else (q ^ bit) + lanes for q in range(lanes)]
+        high = [q | bit if not q & bit else q + lanes for q in range(lanes)]
+        masks = [
+            f"<{lanes} x i32> <{', '.join(f'i32 {q}' for q in order)}>" for order in (low, high)
+        ]
+        for row in range(lanes):
+            if not row & bit:
+                a, b = rows[row], rows[row | bit]
+                rows[row], rows[row | bit] = (
+                    f.let(f"shufflevector {tile.vector} {a}, {tile.vector} {b}, {mask}")
+                    for mask in masks
+                )
+        bit *= 2
+    place = "%to"
+    for value in rows:
+        f.store(value, tile.vector, place, tile.bytes)
+        place = f.let(f"getelementptr i8, ptr {place}, i64 %to_pitch")
+    f.ret()
+
+
+def _emit_pack_columns(module: Module, source: Source) -> None:
+    """k has stride 1: squares are transposed, ragged or converted ones through a buffer."""
+    f = module.function(f"void @graphc_pack_columns_{source.name}({RIGHT_PARAMETERS})")
+    tile = source.tile
+    lanes, square = tile.lanes, tile.lanes * tile.bytes
+    d = Descriptor(f, "%d")
+    stride = d[Word.RIGHT_N]
+    stride_bytes = f.mul(stride, source.dtype.itemsize)
+    buffers = [f.alloca(tile.vector, lanes) for _ in range(2)]
+    base = f.gep("%base", f.add(f.mul("%n", stride), "%k"), source.element)
+    with packed_vectors(f, tile, "%columns", "%steps") as (column, to, pitch):
+        first = f.gep(base, f.mul(column, stride), source.element)
+        rows = f.smin(f.sub("%columns", column), lanes)
+        pitch_bytes = f.mul(pitch, tile.bytes)
+        with f.loop(0, "%steps", lanes) as step:
+            place = f.gep(first, step, source.element)
+            target = f.gep(to, f.mul(step, pitch), tile.element)
+            steps = f.smin(f.sub("%steps", step), lanes)
+            whole = f.cmp("eq", f.add(rows, steps), 2 * lanes) if source.same else "false"
+            fast, slow, done = f.label("fast"), f.label("slow"), f.label("done")
+            f.cond_br(whole, fast, slow)
+            f.block(fast)
+            arguments = (f"ptr {place}", f"i64 {stride_bytes}", f"ptr {target}")
+            f.call("void", transpose_symbol(tile), *arguments, f"i64 {pitch_bytes}")
+            f.br(done)
+            f.block(slow)
+            mask = first_lanes(f, tile, steps)
+            with f.loop(0, rows) as row:
+                at = f.gep(place, f.mul(row, stride), source.element)
+                value = source.convert(f, source.load_masked(f, at, mask), lanes)
+                f.store(value, tile.vector, f.gep(buffers[0], row, tile.vector), tile.bytes)
+            arguments = (f"ptr {buffers[0]}", f"i64 {square}", f"ptr {buffers[1]}")
+            f.call("void", transpose_symbol(tile), *arguments, f"i64 {square}")
+            with f.loop(0, steps) as row:
+                value = f.load(f.gep(buffers[1], row, tile.vector), tile.vector, tile.bytes)
+                at = f.gep(target, f.mul(row, pitch), tile.element)
+                f.store(value, tile.vector, at, tile.bytes)
+            f.br(done)
+            f.block(done)
+    f.ret()
+
+
+def _emit_pack_strided(module: Module, source: Source) -> None:
+    """Any strides, element by element."""
+    f = module.function(f"void @graphc_pack_strided_{source.name}({RIGHT_PARAMETERS})")
+    tile = source.tile
+    d = Descriptor(f, "%d")
+    k_stride, n_stride = d.read(Word.RIGHT_K, Word.RIGHT_N)
+    start = f.add(f.mul("%k", k_stride), f.mul("%n", n_stride))
+    base = f.gep("%base", start, source.element)
+    with packed_vectors(f, tile, "%columns", "%steps") as (column, to, pitch):
+        rows = f.smin(f.sub("%columns", column), tile.lanes)
+        first = f.gep(base, f.mul(column, n_stride), source.element)
+        with f.loop(0, rows) as lane:
+            place = f.gep(first, f.mul(lane, n_stride), source.element)
+            target = f.gep(to, lane, tile.element)
+            with f.loop(0, "%steps") as step:
+                value = source.load(f, f.gep(place, f.mul(step, k_stride), source.element))
+                at = f.gep(target, f.mul(step, pitch), tile.element)
+                f.store(value, tile.element, at, tile.bytes)
+    f.ret()
+
+
+def right_packer(k_stride: object, n_stride: object) -> str:
+    """Which packer suits the strides of a right operand: "rows", "columns" or "strided"."""
+    if n_stride == 1:
+        return "rows"
+    return "columns" if k_stride == 1 else "strided"
+
+
+def accumulator_of(dtype: DType) -> Accumulator:
+    """The accumulator type for operands of one dtype: what a tile computes in."""
+    if dtype.is_float:
+        return "f64" if dtype is dtypes.f64 else "f32"
+    return "i64" if dtype is dtypes.i64 else "i32"

@@ -1,0 +1,161 @@
+"""The register tile of every contraction: C[rows, columns] += A[rows, k] * B[k, columns].
+
+A tile has `MR` rows of up to `vectors` registers. Its accumulators stay in registers over the
+whole k loop; every step broadcasts one element per row and loads one vector per column group.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from graphc.backends.llvm.target import Target
+from graphc.backends.llvm.text import CarryLoop, Function, Module
+
+Accumulator = Literal["f32", "f64", "i32", "i64"]
+
+MR = 6  # rows of the full tile
+ROW_CLASSES = (6, 4, 2, 1)  # a tile of 5 rows runs the kernel of 6, its last row computed twice
+
+_ELEMENTS = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The shape of the register tile for one accumulator type on one target."""
+
+    accumulator: Accumulator
+    target: Target
+
+    @property
+    def element(self) -> str:
+        """LLVM's scalar type."""
+        return _ELEMENTS[self.accumulator]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element."""
+        return 4 if self.accumulator in ("f32", "i32") else 8
+
+    @property
+    def lanes(self) -> int:
+        """Elements of one register."""
+        return self.target.lanes(self.bytes)
+
+    @property
+    def vector(self) -> str:
+        """LLVM's vector type of one register."""
+        return f"<{self.lanes} x {self.element}>"
+
+    @property
+    def vectors(self) -> int:
+        """Registers per row of the full tile: 24 accumulators of 32 registers, 12 of 16."""
+        return 4 if self.target.vector_bytes == 64 or self.target.arch == "aarch64" else 2
+
+    @property
+    def columns(self) -> int:
+        """Columns of the full tile."""
+        return self.lanes * self.vectors
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Widths in registers for which there is a kernel, the full one first."""
+        return tuple(width for width in (4, 2, 1) if width <= self.vectors)
+
+    def zero(self) -> str:
+        """A vector of zeros."""
+        return "zeroinitializer"
+
+    def add(self, f: Function, a: str, b: str) -> str:
+        """a + b on vectors."""
+        op = "fadd" if self.accumulator[0] == "f" else "add"
+        return f.let(f"{op} {self.vector} {a}, {b}")
+
+    def multiply_add(self, f: Function, a: str, b: str, c: str) -> str:
+        """a * b + c on vectors; rounded once where the target can."""
+        kind = self.vector
+        if self.accumulator[0] == "i":
+            return f.let(f"add {kind} {f.let(f'mul {kind} {a}, {b}')}, {c}")
+        name = "fma" if self.target.has_fma else "fmuladd"
+        callee = f"@llvm.{name}.v{self.lanes}{self.accumulator}"
+        f.module.declare(f"declare {kind} {callee}({kind}, {kind}, {kind})")
+        return f.call(kind, callee, f"{kind} {a}", f"{kind} {b}", f"{kind} {c}")
+
+    def splat(self, f: Function, scalar: str) -> str:
+        """A scalar in every lane."""
+        first = f.let(f"insertelement {self.vector} poison, {self.element} {scalar}, i64 0")
+        mask = f"<{self.lanes} x i32> zeroinitializer"
+        return f.let(f"shufflevector {self.vector} {first}, {self.vector} poison, {mask}")
+
+
+def kernel_type() -> str:
+    """Parameters of a microkernel; strides are in bytes."""
+    return (
+        "i64 %steps, ptr noalias readonly %a, i64 %a_row, i64 %a_step, "
+        "ptr noalias readonly %b, i64 %b_step, ptr noalias %c, i64 %rows, i64 %accumulate"
+    )
+
+
+def emit_microkernels(module: Module, tile: Tile) -> None:
+    """Defines @graphc_tile_<rows>x<width>_<acc> for every row class and width.
+
+    c is a dense block of `rows` x width registers (of the row class). If accumulate is not 0 the
+    product is added to c, else it replaces c.
+    """
+    for rows in ROW_CLASSES:
+        for width in tile.widths:
+            _emit_kernel(module, tile, rows, width)
+
+
+def _emit_kernel(module: Module, tile: Tile, rows: int, width: int) -> None:
+    f = module.function(
+        f"void @graphc_tile_{rows}x{width}_{tile.accumulator}({kernel_type()})", "internal"
+    )
+    places = _row_addresses(f, rows)
+    zeros = [(tile.vector, tile.zero())] * (rows * width)
+    # Not unrolled: 24 multiply-adds hide the loop's few instructions, and code size is compile time.
+    loop = f.carry_loop(0, "%steps", 1, [("i64", "0"), ("ptr", "%b"), *zeros])
+    _emit_result(f, tile, _emit_step(f, tile, loop, places)[2:])
+
+
+def _row_addresses(f: Function, rows: int) -> list[str]:
+    """One pointer per row; a class's last row may be missing, then the one before stands in."""
+    places = ["%a"]
+    for row in range(1, rows):
+        step = "%a_row"
+        if row == rows - 1 and rows > 2:
+            present = f.let(f"icmp eq i64 %rows, {rows}")
+            step = f.let(f"select i1 {present}, i64 %a_row, i64 0")
+        places.append(f.let(f"getelementptr i8, ptr {places[-1]}, i64 {step}"))
+    return places
+
+
+def _emit_step(f: Function, tile: Tile, loop: CarryLoop, places: list[str]) -> list[str]:
+    """The body of the k loop over (byte offset in A's rows, B's row, accumulators)."""
+    offset, b, *sums = loop.values
+    width = len(sums) // len(places)
+    columns = [
+        f.load(f.gep(b, index * tile.lanes, tile.element), tile.vector, tile.bytes)
+        for index in range(width)
+    ]
+    for row, place in enumerate(places):
+        address = f.let(f"getelementptr i8, ptr {place}, i64 {offset}")
+        scalar = tile.splat(f, f.load(address, tile.element, tile.bytes))
+        for index, column in enumerate(columns):
+            at = row * width + index
+            sums[at] = tile.multiply_add(f, scalar, column, sums[at])
+    offset = f.let(f"add i64 {offset}, %a_step")
+    b = f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
+    return loop.close([offset, b, *sums])
+
+
+def _emit_result(f: Function, tile: Tile, sums: list[str]) -> None:
+    """Stores the accumulators, added to what is there if the caller wants it."""
+    more, first = f.label("more"), f.label("first")
+    f.cond_br(f.let("icmp ne i64 %accumulate, 0"), more, first)
+    for label in (more, first):
+        f.block(label)
+        for index, total in enumerate(sums):
+            place = f.gep("%c", index * tile.lanes, tile.element)
+            if label == more:
+                total = tile.add(f, total, f.load(place, tile.vector, tile.bytes))
+            f.store(total, tile.vector, place, tile.bytes)
+        f.ret()

@@ -1,0 +1,58 @@
+"""What the generated code may assume of the machine: a plain value, passed to every emitter."""
+
+from typing import NamedTuple
+
+from graphc.backends.llvm.jit import binding
+
+
+class Target(NamedTuple):
+    """Triple, CPU and features as LLVM spells them, and the facts that emitters ask for."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int  # of the widest register worth using: 64 AVX-512, 32 AVX2, 16 SSE and NEON
+    has_fma: bool
+
+    @property
+    def arch(self) -> str:
+        """The first part of the triple: "x86_64", "aarch64" (also for arm64), ..."""
+        arch = self.triple.split("-", 1)[0]
+        return "aarch64" if arch == "arm64" else arch
+
+    def lanes(self, elem_bytes: int) -> int:
+        """Elements of one vector register."""
+        return self.vector_bytes // elem_bytes
+
+
+def make_target(triple: str, cpu: str = "", features: str = "") -> Target:
+    """A Target; features must spell out what the CPU name implies ("+avx2,+fma")."""
+    arch = triple.split("-", 1)[0]
+    has = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
+    vector_bytes, has_fma = 16, arch in ("aarch64", "arm64")
+    if arch == "x86_64":
+        has_fma = bool(has & {"fma", "avx512f"})
+        if {"avx512f", "avx512dq", "avx512bw", "avx512vl"} <= has:
+            vector_bytes = 64
+            # LLVM prefers 256 bits on some CPUs; our vectors are explicit and must not be split.
+            features += "" if "-prefer-256-bit" in features else ",-prefer-256-bit"
+        elif "avx2" in has:
+            vector_bytes = 32
+    return Target(triple, cpu, features, vector_bytes, has_fma)
+
+
+_host: Target | None = None
+
+
+def host_target() -> Target:
+    """The machine that runs this process."""
+    global _host
+    if _host is None:
+        llvm = binding()
+        features = llvm.get_host_cpu_features()
+        # "+prefer-256-bit" is tuning, not an ability: make_target decides.
+        names = sorted(
+            ("+" if on else "-") + name for name, on in features.items() if name != "prefer-256-bit"
+        )
+        _host = make_target(llvm.get_process_triple(), llvm.get_host_cpu_name(), ",".join(names))
+    return _host

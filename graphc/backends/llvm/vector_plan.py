@@ -1,0 +1,159 @@
+"""How wide a vector loop is and how its ragged end is done, from what its body contains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from graphc.backends.llvm.target import Target
+from graphc.ir import dtypes
+from graphc.ir.dim import Dim, Size
+from graphc.ir.dtypes import DType
+from graphc.ir.kernel import Apply, Check, Let, Load, Local, Loop, Scalar, Stmt, Store
+
+# Operators that cost tens of instructions a lane vector.
+_HEAVY = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+    "atanh erf erfc erfinv lgamma digamma sigmoid pow atan2 hypot fmod remainder floor_divide "
+    "trunc_divide".split()
+)
+_HEAVY_COST = 30
+_MOST_LANES = 128
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a loop body holds: element types, a rough instruction count, memory, inner loops."""
+
+    dtypes: set[DType] = field(default_factory=set)
+    cost: int = 0
+    general: bool = False  # an index that may need a gather
+    inner: bool = False
+    lets: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`lanes` lanes; `tail`: "none" (they divide the extent), "once" (the extent fits in one
+    vector), "masked" (every vector is masked), "after" (whole vectors, then a masked one) or
+    "scalar" (whole vectors, then single iterations)."""
+
+    lanes: int
+    tail: str
+
+
+def survey(loop: Loop) -> Survey:
+    """Looks at every scalar of a loop body once."""
+    found, seen = Survey(), set[int]()
+    _survey_statements(loop.body, loop.var, found, seen)
+    for carry in loop.carries:
+        found.dtypes.add(carry.dtype)
+        found.cost += 1
+        _survey_scalar(carry.next, loop.var, found, seen)
+    return found
+
+
+def _survey_statements(
+    body: tuple[Stmt, ...], var: str, found: Survey, seen: set[int]
+) -> None:
+    for stmt in body:
+        if isinstance(stmt, Let):
+            found.lets.add(stmt.name)
+            _survey_scalar(stmt.value, var, found, seen)
+        elif isinstance(stmt, Store):
+            found.cost += 1
+            _survey_index(stmt.index, var, found)
+            found.dtypes.add(stmt.value.dtype)
+            for scalar in (stmt.value, stmt.mask):
+                if scalar is not None:
+                    _survey_scalar(scalar, var, found, seen)
+        elif isinstance(stmt, Check):
+            _survey_scalar(stmt.ok, var, found, seen)
+        elif isinstance(stmt, Loop):
+            found.inner = True
+            _survey_statements(stmt.body, var, found, seen)
+            for carry in stmt.carries:
+                found.dtypes.add(carry.dtype)
+                found.cost += 1
+                _survey_scalar(carry.init, var, found, seen)
+                _survey_scalar(carry.next, var, found, seen)
+        else:
+            assert isinstance(stmt, Local)
+
+
+def _survey_scalar(root: Scalar, var: str, found: Survey, seen: set[int]) -> None:
+    stack = [root]
+    while stack:
+        scalar = stack.pop()
+        if id(scalar) in seen:
+            continue
+        seen.add(id(scalar))
+        if isinstance(scalar, Apply):
+            found.dtypes.add(scalar.dtype)
+            found.cost += _HEAVY_COST if scalar.op in _HEAVY else 1
+            if scalar.op == "div":
+                found.cost += 3
+            elif scalar.op == "cast" and dtypes.bf16 in (scalar.dtype, scalar.args[0].dtype):
+                found.cost += 4
+            stack += scalar.args
+        elif isinstance(scalar, Load):
+            found.dtypes.add(scalar.dtype)
+            found.cost += 1
+            _survey_index(scalar.index, var, found)
+            stack += [child for child in (scalar.mask, scalar.other) if child is not None]
+
+
+def _survey_index(size: Size, var: str, found: Survey) -> None:
+    if not isinstance(size, Dim):
+        return
+    for monomial, coefficient in size.terms:
+        for atom, _ in monomial:
+            if atom.kind != "var":
+                found.general |= var in size.variables()
+            elif atom.name in found.lets or (atom.name == var and abs(coefficient) != 1):
+                found.general = True
+
+
+def plan_vector(loop: Loop, extent: Size, target: Target) -> Plan:
+    """The width and tail of a vector loop over `extent` iterations."""
+    found = survey(loop)
+    width = _register_lanes(found.dtypes, target)
+    lanes = min(width * _registers(found, width, bool(loop.carries), target), _MOST_LANES)
+    masks = target.vector_bytes == 64
+    costly = found.cost >= _HEAVY_COST
+    if not isinstance(extent, int):
+        return Plan(lanes, "scalar" if not masks else "masked" if costly else "after")
+    smallest = min(width, 2 * width if loop.carries and extent > 8 * width else width)
+    divisor = lanes
+    while divisor > smallest and extent % divisor:
+        divisor //= 2
+    if extent % divisor == 0:
+        return Plan(divisor, "none")
+    if not masks:
+        while lanes > width and lanes > extent:
+            lanes //= 2
+        return Plan(lanes, "scalar") if extent >= lanes else Plan(1, "none")
+    while lanes >= 2 * extent:
+        lanes //= 2
+    if lanes == extent:
+        return Plan(lanes, "none")
+    if lanes >= extent:
+        return Plan(lanes, "once") if lanes > 1 else Plan(1, "none")
+    return Plan(lanes, "masked" if costly else "after")
+
+
+def _register_lanes(found: set[DType], target: Target) -> int:
+    """Lanes of one register of the main element type: 4 bytes unless everything is 8."""
+    narrow = any(d.bits <= 32 and d is not dtypes.bool_ for d in found)
+    return target.vector_bytes // (4 if narrow or not found - {dtypes.bool_} else 8)
+
+
+def _registers(found: Survey, width: int, carries: bool, target: Target) -> int:
+    """Registers per vector: several where the body is cheap, to hide latency and loop overhead."""
+    if found.cost >= _HEAVY_COST or found.general:
+        return 1
+    if carries or found.inner:
+        count = 8 if found.cost <= 4 else 4 if found.cost <= 8 else 2 if found.cost <= 16 else 1
+    else:
+        count = 4 if found.cost <= 5 else 2 if found.cost <= 10 else 1
+    wide = any(d.bits == 64 for d in found.dtypes) and width * 8 > target.vector_bytes
+    return max(count // 2, 1) if wide else count

@@ -1,0 +1,44 @@
+"""What every NumPy operator shares: exact result dtypes, and half precision through float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Function: TypeAlias = Callable[..., Any]
+
+HALF = "eE"  # dtype.char of float16 and of ml_dtypes' bfloat16
+F32 = np.dtype(np.float32)
+I64 = np.dtype(np.int64)
+
+
+def as_array(value: Any) -> Array:
+    """NumPy turns 0-d results into scalars; operators return arrays."""
+    return value if type(value) is np.ndarray else np.asarray(value)
+
+
+def widen(x: Array) -> Array:
+    """float16 and bfloat16 as float32; anything else as it is."""
+    return x.astype(F32) if x.dtype.char in HALF else x
+
+
+def is_float(x: Array) -> bool:
+    """True for the four float dtypes (bfloat16's NumPy kind is 'V')."""
+    return bool(x.dtype.kind == "f" or x.dtype.char == "E")
+
+
+def through_f32(function: Function) -> Function:
+    """Let a same-dtype function of arrays compute half precision in float32, rounded once."""
+
+    def wrapped(x: Array, *others: Array, **attrs: Any) -> Any:
+        if x.dtype.char in HALF:
+            dtype = x.dtype
+            result = function(x.astype(F32), *(y.astype(F32) for y in others), **attrs)
+            return as_array(result).astype(dtype)
+        result = function(x, *others, **attrs)
+        return result if type(result) is np.ndarray else np.asarray(result)
+
+    return wrapped

@@ -1,0 +1,193 @@
+"""Elementwise operators: unary, binary, compare, ternary, cast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.dtypes import DType
+
+from . import special
+from .common import F32, HALF, I64, Array, Function, as_array, is_float, through_f32, widen
+
+
+def _keep_integers(function: Function) -> Function:
+    """Rounding functions leave integers and bool as they are (as a new array)."""
+
+    def wrapped(x: Array) -> Array:
+        return as_array(function(x)) if is_float(x) else x.copy()
+
+    return through_f32(wrapped)
+
+
+def _to_bool(function: Function) -> Function:
+    def wrapped(x: Array) -> Array:
+        return as_array(function(widen(x)))
+
+    return wrapped
+
+
+def _compare(function: Function) -> Function:
+    def wrapped(a: Array, b: Array) -> Array:
+        if a.dtype.char in HALF:
+            a, b = a.astype(F32), b.astype(F32)
+        result = function(a, b)
+        return result if type(result) is np.ndarray else np.asarray(result)
+
+    return wrapped
+
+
+def _relu(x: Array) -> Any:
+    return np.maximum(x, x.dtype.type(0))
+
+
+def _sigmoid(x: Array) -> Any:
+    one = x.dtype.type(1)
+    return one / (one + np.exp(-x))
+
+
+def _rsqrt(x: Array) -> Any:
+    return x.dtype.type(1) / np.sqrt(x)
+
+
+def _reciprocal(x: Array) -> Any:
+    return x.dtype.type(1) / x
+
+
+def _sign(x: Array) -> Any:
+    if x.dtype.kind == "b":
+        return x.copy()
+    if x.dtype.kind == "f":  # NaN gives 0, as in torch
+        return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
+    return np.sign(x)
+
+
+def _neg(x: Array) -> Any:
+    return np.negative(x)
+
+
+# --- division ------------------------------------------------------------------------------
+
+
+def _check_divisor(b: Array) -> None:
+    if b.dtype.kind in "iu" and not np.all(b):
+        raise RuntimeError("ZeroDivisionError")
+
+
+def _floor_divide(a: Array, b: Array) -> Any:
+    _check_divisor(b)
+    return np.floor_divide(a, b)
+
+
+def _remainder(a: Array, b: Array) -> Any:
+    _check_divisor(b)
+    return np.remainder(a, b)
+
+
+def _fmod(a: Array, b: Array) -> Any:
+    _check_divisor(b)
+    return np.fmod(a, b)
+
+
+def _trunc_divide(a: Array, b: Array) -> Any:
+    if a.dtype.kind == "f":
+        return np.trunc(a / b)
+    _check_divisor(b)
+    quotient = np.floor_divide(a, b)
+    if a.dtype.kind == "u":
+        return quotient
+    inexact = (quotient * b != a) & ((a < 0) != (b < 0))
+    return quotient + inexact.astype(a.dtype)
+
+
+def _pow(a: Array, b: Array) -> Any:
+    if a.dtype.kind == "b":
+        return np.logical_or(a, np.logical_not(b))
+    if a.dtype.kind == "f" or b.dtype.kind == "u" or not np.any(b < 0):
+        return np.power(a, b)
+    # a negative integer power is 0 but for the bases 1 and -1
+    positive = np.power(a, np.where(b < 0, 0, b).astype(a.dtype))
+    inverse = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 0, 1, -1), 0))
+    return np.where(b < 0, inverse.astype(a.dtype), positive)
+
+
+# --- ternary -------------------------------------------------------------------------------
+
+
+def _where(condition: Array, a: Array, b: Array) -> Array:
+    return np.where(condition, a, b)
+
+
+def _clamp(x: Array, low: Array, high: Array) -> Any:
+    return np.minimum(np.maximum(x, low), high)
+
+
+# --- cast ----------------------------------------------------------------------------------
+
+_INT64_MIN = np.iinfo(np.int64).min
+
+
+def cast_array(x: Array, dtype: np.dtype[Any]) -> Array:
+    """x in another dtype, by the rules of operator `cast` (always a new array)."""
+    source = x.dtype
+    if source == dtype:
+        return x.copy()
+    if dtype.kind == "b":
+        return as_array(x != 0)
+    if dtype.char in HALF and source.char not in HALF and source != F32 and source.kind != "b":
+        x = x.astype(F32)  # torch rounds through float32 as well
+    if dtype.kind in "iu" and is_float(x):
+        wide = widen(x)
+        whole = as_array(wide.astype(I64))
+        outside = ~(np.abs(wide) < 2.0**63)
+        if outside.any():
+            whole = np.where(outside, I64.type(_INT64_MIN), whole)
+        return whole if dtype == I64 else whole.astype(dtype)
+    return x.astype(dtype)
+
+
+def _cast(x: Array, *, dtype: DType) -> Array:
+    return cast_array(x, dtype.numpy)
+
+
+_UNARY: dict[str, Function] = {
+    "neg": _neg, "abs": np.abs, "sign": _sign, "square": np.square, "relu": _relu,
+    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,
+    "log10": np.log10, "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": _rsqrt,
+    "reciprocal": _reciprocal, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
+    "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh, "erf": special.erf, "erfc": special.erfc, "erfinv": special.erfinv,
+    "lgamma": special.lgamma, "digamma": special.digamma, "sigmoid": _sigmoid,
+    "bitwise_not": np.invert,
+}  # fmt: skip
+_ROUNDING: dict[str, Function] = {
+    "floor": np.floor, "ceil": np.ceil, "round": np.rint, "trunc": np.trunc,
+}  # fmt: skip
+_TO_BOOL: dict[str, Function] = {
+    "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "logical_not": np.logical_not,
+}  # fmt: skip
+_BINARY: dict[str, Function] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,
+    "floor_divide": _floor_divide, "remainder": _remainder, "trunc_divide": _trunc_divide,
+    "fmod": _fmod, "pow": _pow, "maximum": np.maximum, "minimum": np.minimum, "fmax": np.fmax,
+    "fmin": np.fmin, "atan2": np.arctan2, "copysign": np.copysign, "hypot": np.hypot,
+    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
+    "shift_left": np.left_shift, "shift_right": np.right_shift,
+    "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
+}  # fmt: skip
+_COMPARE: dict[str, Function] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+TABLE: dict[str, Function] = {
+    **{name: through_f32(f) for name, f in (_UNARY | _BINARY).items()},
+    **{name: _keep_integers(f) for name, f in _ROUNDING.items()},
+    **{name: _to_bool(f) for name, f in _TO_BOOL.items()},
+    **{name: _compare(f) for name, f in _COMPARE.items()},
+    "where": _where,
+    "clamp": through_f32(_clamp),
+    "cast": _cast,
+}

@@ -1,0 +1,114 @@
+"""Indexing operators: gather, scatter, NumPy-style advanced indexing and its update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .common import F32, HALF, Array, Function
+
+_UFUNC = {"add": np.add, "mul": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+
+def _check_index(index: Array, size: int, dim: int) -> None:
+    if index.size and (index.min() < 0 or index.max() >= size):
+        bad = index[(index < 0) | (index >= size)].flat[0]
+        raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
+
+
+def _along(index: Array, dim: int) -> tuple[Array, ...]:
+    """Index arrays that address position index[i] of dim and i elsewhere."""
+    grid: list[Array] = []
+    for d, n in enumerate(index.shape):
+        if d == dim:
+            grid.append(index)
+        else:
+            grid.append(np.arange(n).reshape([-1 if e == d else 1 for e in range(index.ndim)]))
+    return tuple(grid)
+
+
+def _gather(x: Array, index: Array, *, dim: int) -> Array:
+    if x.ndim == 0:
+        _check_index(index, 1, 0)
+        return np.array(np.broadcast_to(x, index.shape))
+    _check_index(index, x.shape[dim], dim)
+    if index.ndim == 0:
+        return np.asarray(x[index])
+    return np.asarray(x[_along(index, dim)])
+
+
+def _scatter(x: Array, index: Array, source: Array, *, dim: int, reduce: str) -> Array:
+    result = x.astype(F32) if reduce and x.dtype.char in HALF else x.copy(order="C")
+    if index.size == 0:
+        return result.astype(x.dtype, copy=False)
+    _check_index(index, x.shape[dim] if x.ndim else 1, dim)
+    if x.ndim == 0:
+        result, index = result.reshape(1), index.reshape(1)
+        source = source.reshape(1)
+    source = source[tuple(slice(0, n) for n in index.shape)]
+    where = _along(index, dim)
+    if reduce:
+        _UFUNC[reduce].at(result, where, source.astype(result.dtype, copy=False))
+    else:
+        result[where] = source
+    return result.astype(x.dtype, copy=False).reshape(x.shape)
+
+
+def _checked(x: Array, indices: tuple[Array, ...], dim: int) -> tuple[Any, ...]:
+    """The NumPy subscript; raises IndexError in torch's words."""
+    for d, index in enumerate(indices, dim):
+        size = x.shape[d]
+        if index.size and (index.min() < -size or index.max() >= size):
+            bad = index[(index < -size) | (index >= size)].flat[0]
+            raise IndexError(f"index {bad} is out of bounds for dimension {d} with size {size}")
+    return (slice(None),) * dim + indices
+
+
+def _index(x: Array, *indices: Array, dim: int) -> Array:
+    if len(indices) == 1 and indices[0].ndim:
+        _checked(x, indices, dim)
+        return x.take(indices[0], axis=dim)
+    return np.array(x[_checked(x, indices, dim)])
+
+
+def _index_put(
+    x: Array, source: Array, *indices: Array, dim: int, accumulate: bool
+) -> Array:
+    where = _checked(x, indices, dim)
+    if not accumulate:
+        result = x.copy(order="C")
+        result[where] = source
+        return result
+    result = x.astype(F32) if x.dtype.char in HALF else x.copy(order="C")
+    _add_rows(result, source.astype(result.dtype, copy=False), indices, dim)
+    return result.astype(x.dtype, copy=False)
+
+
+def _add_rows(result: Array, source: Array, indices: tuple[Array, ...], dim: int) -> None:
+    """result[..., indices, ...] += source, repeated indices in order, by sorted segments."""
+    k = len(indices)
+    shape = np.broadcast_shapes(*(i.shape for i in indices))
+    sizes = result.shape[dim : dim + k]
+    flat = np.zeros(shape, np.int64)
+    for index, size in zip(indices, sizes, strict=True):
+        flat = flat * size + np.where(index < 0, index + size, index)
+    ids = flat.reshape(-1)
+    lead, trail = result.shape[:dim], result.shape[dim + k :]
+    full = np.broadcast_to(source, lead + shape + trail)
+    if ids.size == 0 or full.size == 0:
+        return
+    rows = full.reshape((int(np.prod(lead, dtype=int)), ids.size, -1))
+    order = np.argsort(ids, kind="stable")
+    ordered = ids[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    sums = np.add.reduceat(rows[:, order], starts, axis=1)
+    result.reshape((rows.shape[0], -1, rows.shape[2]))[:, ordered[starts]] += sums
+
+
+TABLE: dict[str, Function] = {
+    "gather": _gather,
+    "scatter": _scatter,
+    "index": _index,
+    "index_put": _index_put,
+}

@@ -1,0 +1,184 @@
+"""Every GRAPHC_* switch, in one table: the only reader of the environment.
+
+The values travel as arguments from here: ir, frontend and backends take a Config (or a field of
+one), they never ask for it.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Switch(NamedTuple):
+    """One environment variable, as `python -m graphc config` and the README show it."""
+
+    variable: str
+    default: str
+    meaning: str
+    in_key: bool
+
+
+_switches: list[Switch] = []
+
+
+def env(
+    variable: str,
+    default: T,
+    meaning: str,
+    parse: Callable[[str], T],
+    *,
+    in_key: bool = False,
+    shown: str | None = None,
+) -> T:
+    """The value of an environment variable, or its default when unset or empty.
+
+    `in_key` marks what changes generated code; `shown` replaces a default that differs from
+    machine to machine in the documentation.
+    """
+    _switches.append(Switch(variable, str(default) if shown is None else shown, meaning, in_key))
+    text = os.environ.get(variable, "").strip()
+    if not text:
+        return default
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"{variable}={text!r}: {error}") from None
+
+
+def _flag(text: str) -> bool:
+    words = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
+    if text.lower() not in words:
+        raise ValueError(f"expected one of {', '.join(words)}")
+    return words[text.lower()]
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise ValueError(f"expected a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _folder(text: str) -> Path | None:
+    return None if text.lower() == "off" else Path(text).expanduser().absolute()
+
+
+def _default_cache() -> Path | None:
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification: a relative path is invalid and to be ignored.
+    if os.path.isabs(base):
+        return Path(base, "graphc")
+    try:
+        return Path.home() / ".cache" / "graphc"
+    except RuntimeError:  # no HOME and no entry in the password file: nothing can be kept
+        return None
+
+
+def _available_cores() -> int:
+    """Cores this process may run on, fewer than the machine's in a container or under taskset."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Config(NamedTuple):
+    """The switches' values. `Config()` is the environment's, read once when graphc is imported."""
+
+    debug: int = env(
+        "GRAPHC_DEBUG",
+        0,
+        "Print to stderr: 1 compile times, 2 graphs, 3 the graph after each pass, "
+        "4 kernels and LLVM text, 5 assembly. Each level includes those below it.",
+        _whole(0, 5),
+    )
+    threads: int = env(
+        "GRAPHC_THREADS",
+        _available_cores(),
+        "Threads of compiled code. Results do not depend on it.",
+        _whole(1, 4096),
+        shown="the cores this process may use",
+    )
+    cache_dir: Path | None = env(
+        "GRAPHC_CACHE_DIR",
+        _default_cache(),
+        "Folder of compiled kernels; `off` keeps none on disk.",
+        _folder,
+        shown="`graphc` in the user's cache folder",
+    )
+    check: int = env(
+        "GRAPHC_CHECK",
+        0,
+        "1 verifies the graph after each pass, "
+        "2 also runs it on NumPy before and after, and names the pass that changed a value.",
+        _whole(0, 2),
+    )
+    dump: Path | None = env(
+        "GRAPHC_DUMP",
+        None,
+        "Folder for the graph after each pass, the kernels and their code, in numbered files.",
+        _folder,
+        shown="off",
+    )
+    fast_math: bool = env(
+        "GRAPHC_FAST_MATH",
+        False,
+        "Allow contraction and reassociation of floating-point arithmetic: faster, and the "
+        "last bits differ from PyTorch's.",
+        _flag,
+        in_key=True,
+        shown="0",
+    )
+
+    def key(self) -> str:
+        """The part that changes generated code, for cache keys."""
+        chosen = zip(self._fields, self, _switches, strict=True)
+        return " ".join(f"{name}={value}" for name, value, switch in chosen if switch.in_key)
+
+
+_process = Config()
+_lock = threading.Lock()
+_override: ContextVar[Config | None] = ContextVar("graphc_config", default=None)
+
+
+def current() -> Config:
+    """The Config in force here: the innermost `override`, else the process's."""
+    return _override.get() or _process
+
+
+@contextmanager
+def override(**values: Any) -> Iterator[Config]:
+    """Other values inside a `with` block, for the calling thread (or asyncio task) only."""
+    changed = _replaced(current(), values)
+    token = _override.set(changed)
+    try:
+        yield changed
+    finally:
+        _override.reset(token)
+
+
+def set_default(**values: Any) -> None:
+    """Change the process's values for good, for all threads (`graphc.set_num_threads`)."""
+    global _process
+    with _lock:
+        _process = _replaced(_process, values)
+
+
+def _replaced(config: Config, values: dict[str, Any]) -> Config:
+    unknown = sorted(values.keys() - set(Config._fields))
+    if unknown:
+        raise TypeError(f"no switch {unknown[0]!r}; there are {', '.join(Config._fields)}")
+    return config._replace(**values)
+
+
+def table() -> str:
+    """The switches as a Markdown table; README.md carries this text."""
+    rows = [f"| `{s.variable}` | {s.default} | {s.meaning} |" for s in _switches]
+    return "\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows])

@@ -1,0 +1,410 @@
+"""backward() and grad(): the reverse walk over the tape, with hooks and accumulation.
+
+The walk itself is ir/autodiff's. Nodes are visited in the reverse order of their making; a leaf
+right after the last node that reads it, so that hooks on it can act while others still run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import ops
+from graphc.ir.autodiff import sum_to, walk
+from graphc.ir.types import TensorType
+
+from .context import local
+from .dispatch import apply, constant, inplace
+from .errors import located
+from .hooks import Hooks
+from .nodes import AccumulateGrad, Edge, Node, World
+from .tensor import Tensor, current, edge, from_array, register_methods, requires_grad
+from .values import ArrayValue
+from .worlds import ArrayWorld, NodeWorld, TensorWorld
+
+TensorOrTensors = Any
+
+
+def backward(
+    tensors: TensorOrTensors,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: TensorOrTensors | None = None,
+) -> None:
+    """torch.autograd.backward: add the gradients of `tensors` to the leaves' `.grad`.
+
+    `inputs`: only these get a gradient. Raises RuntimeError where a tensor has no history, or
+    is not a scalar and has no gradient given.
+    """
+    outputs = _tuple(tensors)
+    grads = _tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
+    wanted = None
+    if inputs is not None:
+        wanted = _tuple(inputs)
+        if not wanted:
+            raise RuntimeError(located("'inputs' argument to backward() cannot be empty."))
+    keep = create_graph if retain_graph is None else retain_graph
+    run = Pass(outputs, grads, keep, create_graph)
+    run.execute(None if wanted is None else [_edge_of(t) for t in wanted], accumulate=True)
+
+
+def grad(
+    outputs: TensorOrTensors,
+    inputs: TensorOrTensors,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """torch.autograd.grad: the gradients of `outputs` with regard to `inputs`, not accumulated."""
+    if is_grads_batched:
+        raise NotImplementedError("is_grads_batched: call grad once per row instead")
+    outs, wanted = _tuple(outputs), _tuple(inputs)
+    grads = _tuple(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads")
+    keep = create_graph if retain_graph is None else retain_graph
+    run = Pass(outs, grads, keep, create_graph)
+    found = run.execute([_edge_of(t) for t in wanted], accumulate=False)
+    for i, (value, tensor) in enumerate(zip(found, wanted, strict=True)):
+        if value is None and materialize_grads:
+            found[i] = _zeros_like(tensor)
+        elif value is None and not allow_unused:
+            raise RuntimeError(located(
+                f"One of the differentiated Tensors (number {i}) appears to not have been used in "
+                "the graph. Set allow_unused=True if this is the desired behavior."
+            ))  # fmt: skip
+    return tuple(found)
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, Tensor) or value is None else tuple(value)
+
+
+def _zeros_like(tensor: Tensor) -> Tensor:
+    type_ = tensor._type
+    result: Tensor = apply(ops.full, shape=type_.shape, value=0.0, dtype=type_.dtype)
+    return result
+
+
+def _edge_of(tensor: Any) -> Edge:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
+    state = current(tensor)
+    if not requires_grad(state):
+        raise RuntimeError(located("One of the differentiated Tensors does not require grad"))
+    return edge(state)
+
+
+class Pass:
+    """One backward pass."""
+
+    def __init__(
+        self,
+        outputs: Sequence[Any],
+        grads: Sequence[Any],
+        retain_graph: bool,
+        create_graph: bool,
+    ) -> None:
+        if len(grads) != len(outputs):
+            raise RuntimeError(located(
+                f"got {len(outputs)} tensors and {len(grads)} gradients"
+            ))  # fmt: skip
+        self.trace = local.trace
+        self.retain_graph = retain_graph
+        self.create_graph = create_graph
+        self.world: World
+        if create_graph:
+            self.world = TensorWorld(self.trace)
+        elif self.trace is not None:
+            self.world = NodeWorld(self.trace)
+        else:
+            self.world = ArrayWorld()
+        self.seeds: list[tuple[Node, int, Any]] = []
+        for i, (output, gradient) in enumerate(zip(outputs, grads, strict=True)):
+            seed = self._seed(output, gradient, i)
+            self.seeds.append((*edge(current(output)), self.world.from_tensor(seed)))
+        # (node, result) -> places in the result of execute()
+        self.captures: dict[Edge, list[int]] = {}
+        self.found: list[Any] = []
+        self.needed: dict[Node, bool] | None = None
+        self.accumulate = True
+
+    def _seed(self, output: Any, gradient: Any, i: int) -> Tensor:
+        if not isinstance(output, Tensor) or not requires_grad(current(output)):
+            raise RuntimeError(located(
+                f"element {i} of tensors does not require grad and does not have a grad_fn"
+            ))  # fmt: skip
+        type_ = output._type
+        if gradient is None:
+            if type_.elements != 1:
+                raise RuntimeError(located(
+                    "grad can be implicitly created only for scalar outputs, but this one has "
+                    f"shape {list(type_.shape)}. Cure: reduce it (sum(), mean()) or pass gradient="
+                ))  # fmt: skip
+            one = constant(1.0, type_.dtype)
+            shaped: Tensor = apply(ops.reshape, one, shape=type_.shape) if type_.shape else one
+            return shaped
+        if not isinstance(gradient, Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient)}")
+        if gradient._type.shape != type_.shape:
+            raise RuntimeError(located(
+                f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and "
+                f"output[{i}] has a shape of {output.shape}."
+            ))  # fmt: skip
+        if gradient.dtype is not type_.dtype:
+            gradient = apply(ops.cast, gradient, dtype=type_.dtype)
+        return gradient
+
+    def execute(self, inputs: list[Edge] | None, accumulate: bool) -> list[Any]:
+        """Run the pass. `inputs` limits it; without `accumulate` their gradients are returned."""
+        self.accumulate = accumulate
+        order = _order([node for node, _, _ in self.seeds])
+        if inputs is not None:
+            self.found = [None] * len(inputs)
+            for i, place in enumerate(inputs):
+                self.captures.setdefault(place, []).append(i)
+            self.needed = _reaching(order, {node for node, _ in inputs})
+        saved_mode = local.grad
+        local.grad = self.create_graph
+        trace = self.trace
+        outer = None if trace is None else trace.enter_backward()
+        try:
+            seeds, self.seeds = self.seeds, []
+            walk(order, seeds, self._visit, _add)
+        finally:
+            local.grad = saved_mode
+            if trace is not None:
+                trace.leave_backward(outer)
+        return self.found
+
+    def _visit(self, node: Node, slots: list[Any]) -> list[tuple[Node, int, Any]]:
+        trace = self.trace
+        if trace is not None:
+            trace.builder.loc = node.loc
+        if node.tensor_hooks or node.retained or node.pre_hooks:
+            self._before(node, slots)
+        for output, value in enumerate(slots) if self.captures else ():
+            places = self.captures.get((node, output))
+            if places is not None and value is not None:
+                self._capture(node, output, value, places)
+        if isinstance(node, AccumulateGrad):
+            if self.captures and ((node, 0) not in self.captures or not self.accumulate):
+                return []
+            value, slots[0] = slots[0], None
+            if value is not None:
+                self._accumulate(node, value)
+            return []
+        needs = [
+            e is not None and (self.needed is None or self.needed.get(e[0], False))
+            for e in node.edges
+        ]
+        if not any(needs):
+            return []
+        while len(slots) < len(node.out_types):
+            slots.append(None)
+        found = list(node.gradients(slots, needs, self.world))
+        if node.post_hooks:
+            self._after(node, found, slots)
+        if not self.retain_graph:
+            node.release()
+        return self._deliver(node, found, needs)
+
+    def _deliver(
+        self, node: Node, found: list[Any], needs: list[bool]
+    ) -> list[tuple[Node, int, Any]]:
+        contributions: list[tuple[Node, int, Any]] = []
+        for i, (place, value) in enumerate(zip(node.edges, found, strict=True)):
+            if place is None or value is None or not needs[i]:
+                continue
+            want = place[0].out_types[place[1]]
+            have: TensorType = value.type
+            if have != want:
+                value = _conform(node, i, value, have, want)
+            contributions.append((*place, value))
+        return contributions
+
+    def _before(self, node: Node, slots: list[Any]) -> None:
+        """Hooks of the tensors that the node made, retain_grad, then the node's own prehooks."""
+        world = self.world
+        for output, hooks in (node.tensor_hooks or {}).items():
+            if output < len(slots) and slots[output] is not None:
+                tensor = _run_hooks(hooks, world.to_tensor(slots[output]))
+                slots[output] = world.from_tensor(tensor)
+        for output, reference in (node.retained or {}).items():
+            kept = reference()
+            if kept is not None and output < len(slots) and slots[output] is not None:
+                kept._grad = _private(world.to_tensor(slots[output]), self.create_graph)
+        for hook in list((node.pre_hooks or {}).values()):
+            given = tuple([None if v is None else world.to_tensor(v) for v in slots])
+            changed = hook(given)
+            if changed is not None:
+                changed = _tuple(changed)
+                slots[:] = [None if t is None else world.from_tensor(t) for t in changed]
+
+    def _after(self, node: Node, found: list[Any], slots: list[Any]) -> None:
+        world = self.world
+        for hook in list((node.post_hooks or {}).values()):
+            grads_in = tuple([None if v is None else world.to_tensor(v) for v in found])
+            grads_out = tuple([None if v is None else world.to_tensor(v) for v in slots])
+            changed = hook(grads_in, grads_out)
+            if changed is not None:
+                changed = _tuple(changed)
+                found[:] = [None if t is None else world.from_tensor(t) for t in changed]
+
+    def _capture(self, node: Node, output: int, value: Any, places: list[int]) -> None:
+        if isinstance(node, AccumulateGrad):
+            if self.accumulate:
+                return
+            if node.variable._hooks:
+                value = self._leaf_hooks(node.variable, value)
+        tensor = self.world.to_tensor(value)
+        if self.accumulate:  # backward(inputs=[non-leaf])
+            for variable in _retainers(node, output):
+                variable._grad = _private(tensor, self.create_graph)
+            return
+        for place in places:
+            self.found[place] = _private(tensor, self.create_graph)
+
+    def _leaf_hooks(self, variable: Tensor, value: Any) -> Any:
+        assert variable._hooks is not None
+        tensor = _run_hooks(variable._hooks, self.world.to_tensor(value))
+        return self.world.from_tensor(tensor)
+
+    def _accumulate(self, node: AccumulateGrad, value: Any) -> None:
+        """Add to the leaf's `.grad`; a gradient that nothing else refers to is taken over."""
+        variable = node.variable
+        if variable._hooks:
+            value = self._leaf_hooks(variable, value)
+        trace = self.trace
+        old = variable._grad if trace is None else trace.get_grad(variable)
+        if old is None:
+            if trace is None and isinstance(value, ArrayValue):
+                # references: the attribute or variable here, and getrefcount's argument
+                array = value.array
+                lone = sys.getrefcount(value) <= 3 and sys.getrefcount(array) <= 3
+                if not (lone and array.flags.owndata and array.flags.c_contiguous):
+                    array = np.array(array, order="C")
+                variable._grad = from_array(array)
+            else:
+                variable._grad = _private(self.world.to_tensor(value), self.create_graph)
+        elif self.create_graph:
+            variable._grad = apply(ops.add, old, self.world.to_tensor(value))
+        else:
+            new = self.world.to_tensor(value)
+            inplace(old, apply(ops.add, old, new))
+        for hook in list((variable._post_hooks or {}).values()):
+            hook(variable if trace is None else trace.face(variable))
+
+
+def _private(tensor: Tensor, create_graph: bool) -> Tensor:
+    """A gradient for the user: memory of its own, unless its history must be kept."""
+    if create_graph:
+        return tensor
+    trace = tensor._trace
+    if trace is not None:
+        return trace.wrap(trace.read(tensor))
+    return from_array(np.array(tensor._array, order="C"))
+
+
+def _retainers(node: Node, output: int) -> list[Tensor]:
+    reference = (node.retained or {}).get(output)
+    tensor = None if reference is None else reference()
+    return [] if tensor is None else [tensor]
+
+
+def _run_hooks(hooks: Hooks, tensor: Tensor) -> Tensor:
+    for hook in list(hooks.values()):
+        changed = hook(tensor)
+        if changed is not None:
+            if not isinstance(changed, Tensor):
+                raise TypeError(f"expected Tensor, but hook returned '{type(changed).__name__}'")
+            if changed._type != tensor._type:
+                raise RuntimeError(located(
+                    f"hook has changed the type of value: was {tensor._type}, "
+                    f"now {changed._type}"
+                ))  # fmt: skip
+            tensor = changed
+    return tensor
+
+
+def _add(old: Any, new: Any) -> Any:
+    return ops.add(old, new)
+
+
+def _conform(node: Node, i: int, value: Any, have: TensorType, want: TensorType) -> Any:
+    """Sum a gradient of a broadcast shape down. Raises RuntimeError where it does not fit."""
+    if have.dtype is not want.dtype:
+        value = ops.cast(value, dtype=want.dtype)
+    if have.shape != want.shape:
+        try:
+            value = sum_to(value, want.shape)
+        except Exception:
+            raise RuntimeError(located(
+                f"Function {node.name()} returned an invalid gradient at index {i} - got "
+                f"{list(have.shape)} but expected shape compatible with {list(want.shape)}"
+            )) from None  # fmt: skip
+    return value
+
+
+def _order(roots: Sequence[Node]) -> list[Node]:
+    """Every reachable node, consumers first; each leaf right after its last consumer."""
+    seen: set[Node] = set(roots)
+    stack = list(seen)
+    inner: list[Node] = []
+    while stack:
+        node = stack.pop()
+        inner.append(node)
+        for place in node.edges:
+            if place is not None and place[0] not in seen:
+                seen.add(place[0])
+                stack.append(place[0])
+    leaves = [node for node in inner if isinstance(node, AccumulateGrad)]
+    inner = [node for node in inner if not isinstance(node, AccumulateGrad)]
+    inner.sort(key=lambda node: node.sequence, reverse=True)
+    order: list[Node] = []
+    remaining = dict.fromkeys(leaves, 0)
+    for node in inner:
+        for place in node.edges:
+            if place is not None and place[0] in remaining:
+                remaining[place[0]] += 1
+    order.extend(leaf for leaf, uses in remaining.items() if uses == 0)
+    for node in inner:
+        order.append(node)
+        for place in node.edges:
+            if place is not None and place[0] in remaining:
+                remaining[place[0]] -= 1
+                if remaining[place[0]] == 0:
+                    order.append(place[0])
+    return order
+
+
+def _reaching(order: list[Node], targets: set[Node]) -> dict[Node, bool]:
+    """Which nodes lead to one of `targets` (`order` has consumers first)."""
+    reaching: dict[Node, bool] = {}
+    for node in reversed(order):
+        reaching[node] = node in targets or any(
+            place is not None and reaching.get(place[0], False) for place in node.edges
+        )
+    return reaching
+
+
+def _method(
+    self: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: TensorOrTensors | None = None,
+) -> None:
+    """Add the gradients of this tensor to the leaves' `.grad`."""
+    backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+register_methods({"backward": _method})

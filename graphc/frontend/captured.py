@@ -1,0 +1,193 @@
+"""What a finished trace says: a Graph, and what its inputs and outputs are in the user's world.
+
+`TracedGraph.graph` has one input per entry of `inputs` (same order) and one output per entry of
+`graph.outputs`; everything below refers to outputs by number.
+
+Inputs (in order; fetch their arrays at each call)
+    TensorInput "argument"  the argument tensor number `index`: `arguments[index]._array`
+    TensorInput "tensor"    a captured tensor: `tensor._array` (any strides: make it contiguous
+                            for the native code; `strides` are those at the trace)
+    TensorInput "grad"      the `.grad` of a tensor: `tensor.grad._array` (guard: not None)
+    TensorInput "storage"   the whole flat memory under overlapping tensors:
+                            `tensor._storage.root.flat()`; `tensor` is argument `index` if >= 0
+    NumberInput             a Python number: float64 or int64 0-d; fetched from its `source`
+
+Results (`result` is a structure from tree.py whose leaves are Output records)
+    Output "value"     graph output `index`; if `order` is not None the array must be transposed
+                       by it (logical strides were not row-major)
+    Output "view"      `chain` of views of graph output `index` (outputs that share memory)
+    Output "input"     the very tensor object `tensor` (argument `argument` if >= 0)
+    Output "alias"     `chain` of views of the tensor of input number `index`, detached first if
+                       `detached`: replay it eagerly to get the autograd link (attrs may hold Dims)
+    Output "number"    a Python number: `number.evaluate(sources, dims)`
+    Output "object"    anything else, as it is: `tensor` is that object
+    One traced Tensor is one Output object: `a is b` in the result is `a is b` here.
+    `requires_grad` says that the output carries history (see backward below).
+
+Effects (all to be done after the native call, in this order)
+    mutations   input number `input`'s memory gets graph output `output`; storage.version += `versions`;
+                `history`: autograd must see it (the tensor then requires grad)
+    rebinds     `.data` of `tensor` becomes the Output (also set_() like changes)
+    grads       `.grad` of `tensor` becomes the Output, or None; `zero`: known to be all zeros
+    flags       `.requires_grad` of `tensor` becomes the flag
+
+Guards (beside the types of the inputs)
+    grad_reads  `.grad` of `tensor` was None / was a tensor (`present`)
+    numbers     a lifted number was decided upon: `guard.holds(sources, dims)`; with the line
+    graph.env   guards on symbolic dims (`env.guards`); the dims are bound by the inputs' shapes
+    Inputs that the trace saw apart must not overlap at a later call, and those in one "storage"
+    must keep their offsets: `overlaps` names the pairs of input numbers that were forwarded.
+
+backward (asked for by `finish(result, backward=True)`; for compile(model) with loss.backward()
+outside): the graph then has one more input per differentiable output, its gradient, and one more
+output per captured tensor that requires a gradient. It follows the tape, so detach(), no_grad
+and custom Functions count; hooks of captured leaves are left to the eager pass that goes on.
+Every node of it has `backward` > 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from graphc.ir.graph import Graph, Node
+from graphc.ir.types import Shape, TensorType
+
+from .views import Chain
+
+if TYPE_CHECKING:
+    from .numbers import NumberExpr, NumberGuard
+    from .tensor import Tensor
+
+
+class Unread:
+    """`.grad` of a shadow that nobody has looked at."""
+
+
+UNREAD = Unread()
+
+
+@dataclass(eq=False, slots=True)
+class TensorInput:
+    """A graph input that is a tensor's memory."""
+
+    kind: str  # "argument" | "tensor" | "grad" | "storage" | "tangent"
+    tensor: Tensor | None
+    node: Node
+    strides: Shape
+    index: int = -1  # argument number
+    number: int = -1  # which graph input
+    requires_grad: bool = False
+    leaf: bool = True
+
+    @property
+    def type(self) -> TensorType:
+        return self.node.tensor_type
+
+
+@dataclass(eq=False, slots=True)
+class NumberInput:
+    """A graph input that is a Python number; `value` is the one at the trace."""
+
+    node: Node
+    source: Any
+    value: float | int
+    number: int = -1
+
+    @property
+    def type(self) -> TensorType:
+        return self.node.tensor_type
+
+
+@dataclass(eq=False, slots=True)
+class Output:
+    """One leaf of the result, or the new value of something the trace changed."""
+
+    kind: str  # "value" | "view" | "input" | "alias" | "number" | "object"
+    index: int = -1
+    type: TensorType | None = None
+    tensor: Any = None
+    argument: int = -1
+    chain: Chain = ()
+    order: tuple[int, ...] | None = None
+    detached: bool = False
+    requires_grad: bool = False
+    number: NumberExpr | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Mutation:
+    """Memory of an input that was written to."""
+
+    input: int
+    output: int
+    versions: int
+    history: bool
+    zero: bool = False  # known to hold zeros now
+
+
+@dataclass(eq=False, slots=True)
+class GradWrite:
+    """`.grad` of a concrete tensor was set; `value` None clears it."""
+
+    tensor: Tensor
+    value: Output | None
+    zero: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Rebind:
+    """`.data` of a concrete tensor was set."""
+
+    tensor: Tensor
+    value: Output
+
+
+@dataclass(eq=False, slots=True)
+class FlagWrite:
+    """`.requires_grad` of a concrete tensor was set."""
+
+    tensor: Tensor
+    requires_grad: bool
+
+
+@dataclass(eq=False, slots=True)
+class GradRead:
+    """`.grad` of a concrete tensor was looked at and was (not) None."""
+
+    tensor: Tensor
+    present: bool
+
+
+@dataclass(eq=False, slots=True)
+class Backward:
+    """What `finish(backward=True)` added.
+
+    `outputs`: the Outputs that carry history (an "input" among them: a captured tensor that was
+    written to, whose history must become this one); `tangents`: the graph input number of the
+    gradient of each. `tensors`: concrete tensors that require a gradient, `gradients`: the graph
+    output number of the gradient of each (None: nothing flows).
+    """
+
+    outputs: list[Output]
+    tangents: list[int]
+    tensors: list[Tensor]
+    gradients: list[int | None]
+
+
+@dataclass(eq=False, slots=True)
+class TracedGraph:
+    """A finished trace; see the module's docstring."""
+
+    graph: Graph
+    inputs: list[TensorInput | NumberInput]
+    result: Any
+    stored: dict[Any, Output]
+    mutations: list[Mutation] = field(default_factory=list)
+    rebinds: list[Rebind] = field(default_factory=list)
+    grads: list[GradWrite] = field(default_factory=list)
+    flags: list[FlagWrite] = field(default_factory=list)
+    grad_reads: list[GradRead] = field(default_factory=list)
+    numbers: list[NumberGuard] = field(default_factory=list)
+    overlaps: list[tuple[int, int]] = field(default_factory=list)
+    backward: Backward | None = None

@@ -1,0 +1,20 @@
+"""What is true of the running thread: its trace, and whether operations are recorded."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+
+class _Local(threading.local):
+    """Defaults are class attributes: a new thread starts untraced, with gradients on."""
+
+    trace: Trace | None = None
+    grad: bool = True
+    inference: bool = False
+
+
+local = _Local()

@@ -1,0 +1,51 @@
+"""torch.device: where a tensor lives."""
+
+from __future__ import annotations
+
+
+class device:  # torch spells this class in lower case
+    """`device("cpu")`, `device("cuda", 0)`, `device("cuda:0")` or a device."""
+
+    __slots__ = ("index", "type")
+
+    def __init__(self, type: str | device | int = "cpu", index: int | None = None) -> None:
+        if isinstance(type, int):
+            type, index = "cuda", type
+        if isinstance(type, device):
+            type, index = type.type, type.index if index is None else index
+        if not isinstance(type, str):
+            raise TypeError(f"device(): argument 'type' must be str, not {type!r}")
+        name, colon, number = type.partition(":")
+        if colon:
+            if index is not None:
+                raise RuntimeError(f"type (string) must not include an index, got {type!r}")
+            if not number.isdigit():
+                raise RuntimeError(f"Invalid device string: {type!r}")
+            index = int(number)
+        if name not in ("cpu", "cuda", "meta"):
+            raise RuntimeError(
+                f"Expected one of cpu, cuda, meta device type at start of device string: {type}"
+            )
+        self.type: str = name
+        self.index: int | None = index
+
+    def __repr__(self) -> str:
+        tail = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{tail})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __reduce__(self) -> tuple[object, tuple[str, int | None]]:
+        return (device, (self.type, self.index))
+
+
+CPU = device("cpu")

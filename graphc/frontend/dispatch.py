@@ -1,0 +1,313 @@
+"""The single entry of every operation: `apply`, and the in-place protocol: `inplace`.
+
+To write a torch function (functions/*.py), on top of promote.py:
+
+    def exp(input: Tensor) -> Tensor:                       # one operator
+        return promote.unary("exp", input)                  # ints become the default float
+    def add(input, other, *, alpha=1):                      # torch promotion of numbers, 0-d
+        return promote.binary("add", input, other)
+    def softmax(input, dim):                                # attributes are keywords
+        return apply(ops.softmax, input, dim=dim % input.ndim)
+
+    register_methods({"exp": exp, "add": add, "__add__": add})      # from tensor.py
+
+An in-place variant computes the value, then writes it:
+
+    def exp_(self): return inplace(self, exp(self))
+    def zero_(self): return inplace(self, zeros_like(self), overwrite=True)
+
+`overwrite=True` says that the value does not depend on the target's old contents (copy_, fill_,
+zero_, setitem): the target's former history then gets zero gradients, as in torch. Writing to a
+view (setitem: `inplace(view, value, overwrite=True)`) reaches the base and its history.
+
+Creation: `create(ops.full, shape=(2,), value=0.0, dtype=dtypes.f32)`; `constant(array)` for data
+known now; `from_array(array)` (tensor.py) shares an array's memory. Data-dependent results need
+`concrete(tensor, "nonzero()", cure)` (tensor.py): an array in eager, a TraceError under a trace.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import dtypes, ops
+from graphc.ir.autodiff import saved_values
+from graphc.ir.dim import DimEnv
+from graphc.ir.graph import attr_key
+from graphc.ir.op import Attrs, Op, OpError
+from graphc.ir.types import TensorType, TupleType
+
+from . import views
+from .context import local
+from .errors import located, raise_op_error
+from .nodes import CopyBackwards, CopySlices, OpNode
+from .storage import Storage
+from .tensor import Tensor, current, edge, from_array, requires_grad
+from .values import Eager, Runner
+
+
+def set_runner(run: Runner) -> None:
+    """Inject the backend that runs one operator: run(op, arrays, attrs) -> array or tuple."""
+    Eager.run = staticmethod(run)  # type: ignore[assignment]
+
+
+def apply(op: Op, *inputs: Tensor, **attrs: Any) -> Any:
+    """Apply an operator: a Tensor, or a tuple of them. dtypes must already agree (promote.py).
+
+    Raises what the operator's type rule finds wrong, with the user's line.
+    """
+    if local.trace is not None:
+        return local.trace.apply(op, inputs, attrs)
+    return _apply_eager(op, inputs, attrs)
+
+
+def create(op: Op, **attrs: Any) -> Any:
+    """Apply an operator without inputs: full, iota."""
+    return apply(op, **attrs)
+
+
+def constant(array: Any, dtype: dtypes.DType | None = None) -> Tensor:
+    """A new tensor of data that is known now (copied): a graph constant under a trace."""
+    copied = np.array(array, None if dtype is None else dtype.numpy)
+    if local.trace is not None:
+        return local.trace.constant(copied)
+    return from_array(copied)
+
+
+# --- eager -------------------------------------------------------------------------------------
+
+
+class Signature:
+    """What is known of an operator on inputs of these types with these attributes."""
+
+    __slots__ = ("inputs", "plans", "records", "results")
+
+    def __init__(self, op: Op, inputs: tuple[TensorType, ...], attrs: Attrs) -> None:
+        self.inputs = inputs
+        result = op.infer(inputs, attrs, _STATIC)
+        self.results = result.elements if isinstance(result, TupleType) else (result,)
+        # whether a tape is worth keeping: some result can carry a gradient
+        self.records = bool(inputs) and any(t.dtype.is_float for t in self.results) and not (
+            op.vjp is None and bool(op.nondifferentiable)
+        )
+        # needs -> numbers of the inputs and of the results to save
+        self.plans: dict[tuple[bool, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+
+
+_STATIC = DimEnv()
+_signatures: dict[Any, Signature] = {}
+_SIGNATURE_LIMIT = 20_000
+# values of these types are told apart by == and hash alone; 1, 1.0, True and -0.0 are not
+_PLAIN = frozenset({int, str, tuple, type(None), dtypes.DType})
+
+
+def _signature(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Signature:
+    key = (
+        op.name,
+        tuple([v if type(v) in _PLAIN else attr_key(v) for v in attrs.values()]),
+        *[(a.dtype, a.shape) for a in arrays],
+    )
+    found = _signatures.get(key)
+    if found is None:
+        types = tuple([TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays])
+        if op.arity is not None and op.arity != len(types):
+            raise TypeError(f"{op.name} takes {op.arity} inputs, got {len(types)}")
+        found = Signature(op, types, attrs)
+        if "graphs" not in attrs:
+            if len(_signatures) >= _SIGNATURE_LIMIT:
+                _signatures.clear()
+            _signatures[key] = found
+    return found
+
+
+def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
+    try:
+        arrays = [t._array for t in inputs]
+        signature = _signature(op, arrays, attrs)
+    except OpError as error:
+        raise_op_error(error)
+    except AttributeError:
+        explain_inputs(op, inputs)
+        raise
+    if op.view:
+        view = views.ARRAYS[op.name](arrays[0], attrs)
+        if view is not None:
+            return _wrap_view(op, inputs[0], view, attrs, signature)
+    out = Eager.run(op, arrays, attrs)
+    several = type(out) is tuple
+    results = [_wrap(a) for a in out] if several else [_wrap(out)]
+    if local.grad and signature.records:
+        for t in inputs:
+            if t._node is not None or t._requires_grad or (
+                t._base is not None and requires_grad(t)
+            ):
+                _record(op, inputs, arrays, attrs, signature, results)
+                break
+    return tuple(results) if several else results[0]
+
+
+def _wrap(array: np.ndarray) -> Tensor:
+    result: Tensor = object.__new__(Tensor)
+    result._array = array
+    result._storage = Storage(array)
+    return result
+
+
+def _wrap_view(
+    op: Op, source: Tensor, array: np.ndarray, attrs: Attrs, signature: Signature
+) -> Tensor:
+    result: Tensor = object.__new__(Tensor)
+    result._array = array
+    result._storage = source._storage
+    join_view(result, source, op, attrs)
+    if local.grad and signature.records and requires_grad(source):
+        _record(op, (source,), [source._array], attrs, signature, [result])
+    return result
+
+
+def join_view(result: Tensor, source: Tensor, op: Op, attrs: Attrs) -> None:
+    """Note that `result` is the view `op` of `source`, for writes that change its history."""
+    base = source._base
+    result._base = source if base is None else base
+    result._chain = (*source._chain, (op, attrs))
+    result._seen = source._storage.version
+    if not local.grad or source._no_grad_view:
+        result._no_grad_view = True
+
+
+def _record(
+    op: Op,
+    inputs: tuple[Tensor, ...],
+    arrays: list[np.ndarray],
+    attrs: Attrs,
+    signature: Signature,
+    results: list[Tensor],
+) -> None:
+    edges = tuple([edge(t) if requires_grad(t) else None for t in inputs])
+    needs = tuple([e is not None for e in edges])
+    plan = signature.plans.get(needs)
+    if plan is None:
+        plan = saved_values(op, signature.inputs, attrs, needs)
+        signature.plans[needs] = plan
+    node = OpNode(op, attrs, edges, signature.inputs, signature.results)
+    saved_in: list[Any] = [None] * len(inputs)
+    saved_out: list[Any] = [None] * len(results)
+    stamps: list[Any] = []
+    for i in plan[0]:
+        saved_in[i] = arrays[i]
+        storage = inputs[i]._storage
+        stamps.append((storage, storage.version, i))
+    for i in plan[1]:
+        saved_out[i] = results[i]._array
+        storage = results[i]._storage
+        stamps.append((storage, storage.version, ~i))
+    node.saved_in, node.saved_out, node.stamps = tuple(saved_in), tuple(saved_out), tuple(stamps)
+    for i, (result, type_) in enumerate(zip(results, signature.results, strict=True)):
+        if type_.dtype.is_float:
+            result._node = node
+            result._output = i
+
+
+def explain_inputs(op: Op, inputs: tuple[Any, ...]) -> None:
+    """Raise what is wrong with inputs that have no array."""
+    for i, value in enumerate(inputs):
+        if not isinstance(value, Tensor):
+            raise TypeError(located(
+                f"{op.name}(): argument {i + 1} must be Tensor, not {type(value).__name__}"
+            ))  # fmt: skip
+        current(value)  # raises for a tensor of a trace that is over
+
+
+# --- in place ----------------------------------------------------------------------------------
+
+
+def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
+    """Write `value` (cast and broadcast to the target) into `target`'s memory; gives `target`.
+
+    `overwrite`: the value does not depend on what was there. Raises RuntimeError on a leaf that
+    requires a gradient (unless gradients are off), on a value that does not fit, and on a target
+    whose elements share memory.
+    """
+    state = current(target)
+    tracks = local.grad and requires_grad(state)
+    if tracks:
+        _check_leaf(state)
+    value = _fit(state, value)
+    if local.trace is not None:
+        local.trace.write(state, value)
+    else:
+        _write_array(state, value)
+    if (tracks or (local.grad and requires_grad(current(value)))) and state._type.dtype.is_float:
+        _rebase(state, current(value), overwrite)
+    return target
+
+
+def _check_leaf(target: Tensor) -> None:
+    base = target._base
+    if base is None:
+        if target._node is None:
+            raise RuntimeError(located(
+                "a leaf Variable that requires grad is being used in an in-place operation. "
+                "Cure: use an out-of-place operation, or write under torch.no_grad()"
+            ))  # fmt: skip
+    elif base._node is None and requires_grad(base):
+        raise RuntimeError(located(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation. "
+            "Cure: clone() the leaf first, or write under torch.no_grad()"
+        ))  # fmt: skip
+    elif target._no_grad_view:
+        raise RuntimeError(located(
+            "A view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. Cure: make the view, or write to it, in the same mode"
+        ))  # fmt: skip
+
+
+def _fit(target: Tensor, value: Tensor) -> Tensor:
+    """`value` with the target's dtype and shape, keeping its history."""
+    have, want = value._type, target._type
+    if have.dtype is not want.dtype:
+        value = apply(ops.cast, value, dtype=want.dtype)
+    if have.shape != want.shape:
+        extra = len(have.shape) - len(want.shape)
+        if extra > 0 and all(size == 1 for size in have.shape[:extra]):
+            value = apply(ops.reshape, value, shape=have.shape[extra:])
+        try:
+            value = apply(ops.expand, value, shape=want.shape)
+        except RuntimeError:
+            raise RuntimeError(located(
+                f"output with shape {list(want.shape)} doesn't match the broadcast shape "
+                f"{list(have.shape)}"
+            )) from None  # fmt: skip
+    return value
+
+
+def _write_array(target: Tensor, value: Tensor) -> None:
+    array = target._array
+    if 0 in array.strides and views.may_overlap(array.shape, array.strides, _STATIC):
+        raise RuntimeError(located(views.OVERLAP))
+    if not array.flags.writeable:
+        raise RuntimeError(located(
+            "the tensor's memory is read-only (it came from a NumPy array that is not writeable). "
+            "Cure: clone() it before the in-place operation"
+        ))  # fmt: skip
+    np.copyto(array, value._array)
+    target._storage.version += 1
+
+
+def _rebase(target: Tensor, value: Tensor, overwrite: bool) -> None:
+    """Give `target`, or the base that it is a view of, the history of the value written."""
+    value_edge = edge(value) if requires_grad(value) else None
+    type_ = target._type
+    base = target._base
+    if base is not None:
+        base_edge = edge(base) if requires_grad(base) else None
+        base._node = CopySlices(target._chain, (base_edge, value_edge), base._type, type_)
+        base._output = 0
+        return
+    if value_edge is None or overwrite or value._node is None:
+        target_edge = edge(target) if requires_grad(target) else None
+        target._node = CopyBackwards((target_edge, value_edge), (type_,))
+        target._output = 0
+    else:
+        target._node, target._output = value_edge

@@ -1,0 +1,57 @@
+"""Errors that name the user's line, the offending value and the cure."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType, FrameType
+from typing import NoReturn
+
+from graphc.ir.graph import Loc
+from graphc.ir.op import OpError
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_inside: dict[CodeType, bool] = {}
+
+
+class TraceError(RuntimeError):
+    """Something that a trace cannot record; the message names the user's line and the cure."""
+
+
+class EscapedTensorError(TraceError):
+    """A traced Tensor was used after its trace had ended."""
+
+
+def user_location() -> Loc | None:
+    """The innermost line of running code outside graphc; None if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        inside = _inside.get(code)
+        if inside is None:
+            inside = _inside[code] = code.co_filename.startswith((_PACKAGE, "<"))
+        if not inside:
+            return Loc(code.co_filename, frame.f_lineno, code.co_qualname)
+        frame = frame.f_back
+    return None
+
+
+def located(message: str, loc: Loc | None = None) -> str:
+    """`message` with the user's file, line and function."""
+    loc = loc if loc is not None else user_location()
+    if loc is None:
+        return message
+    inside = f" in {loc.function}" if loc.function not in ("", "<module>") else ""
+    return f"{message}\n  at {loc}{inside}"
+
+
+def raise_op_error(error: OpError) -> NoReturn:
+    """Raise what a type rule found wrong as the exception that torch raises."""
+    raise error.kind(located(str(error))) from None
+
+
+def unsupported_in_trace(what: str, cure: str) -> TraceError:
+    """The error for an operation that needs a value which a trace does not have."""
+    return TraceError(
+        located(f"{what} needs the value of a Tensor, which is unknown while tracing. Cure: {cure}")
+    )

@@ -1,0 +1,223 @@
+"""The end of a trace: which values leave it, and what they are in the user's world."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphc.ir.graph import Node
+from graphc.ir.types import TensorType
+
+from .autograd import Pass
+from .captured import (
+    UNREAD,
+    Backward,
+    FlagWrite,
+    GradRead,
+    GradWrite,
+    Mutation,
+    Output,
+    Rebind,
+    TensorInput,
+    TracedGraph,
+)
+from .functionalize import dense_order
+from .nodes import Edge
+from .numbers import TracedNumber
+from .tensor import Tensor, requires_grad
+from .tree import flatten, unflatten
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+
+def finish(trace: Trace, result: Any, stored: dict[Any, Any], backward: bool) -> TracedGraph:
+    """Build the Graph and say what its inputs and outputs are. The trace stays open: close() it
+    (or rollback()) when its traced tensors have been replaced."""
+    return _Finish(trace).run(result, stored, backward)
+
+
+class _Finish:
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.nodes: dict[Node, int] = {}  # graph outputs
+        self.outputs: dict[int, Output] = {}  # by id of the tensor
+        self.sharing: dict[int, int] = {}  # id of a storage made in the trace -> tensors on it
+
+    def run(self, result: Any, stored: dict[Any, Any], backward: bool) -> TracedGraph:
+        trace = self.trace
+        leaves, structure = flatten(result)
+        grads = [
+            (tensor, shadow._grad)
+            for tensor, shadow in trace.shadows.values()
+            if shadow._grad is not UNREAD and shadow._grad is not tensor._grad
+        ]
+        leaving = [*leaves, *stored.values(), *(g for _, g in grads), *trace.rebound_values()]
+        self._count(leaving)
+        outputs = [self.output(leaf) for leaf in leaves]
+        traced = TracedGraph(
+            graph=None,  # type: ignore[arg-type]  # set below, when every output is known
+            inputs=trace.inputs,
+            result=unflatten(outputs, structure),
+            stored={key: self.output(value) for key, value in stored.items()},
+        )
+        traced.mutations = self._mutations()
+        traced.rebinds = [Rebind(t, self.output(v)) for t, v in trace.rebinds()]
+        for tensor, value in grads:
+            kept = None if value is None else self.output(value)
+            zero = isinstance(value, Tensor) and value._trace is trace and _zero(trace.read(value))
+            traced.grads.append(GradWrite(tensor, kept, zero))
+        traced.flags = [
+            FlagWrite(tensor, shadow._requires_grad)
+            for tensor, shadow in trace.shadows.values()
+            if tensor._node is None and shadow._requires_grad != tensor._requires_grad
+        ]
+        traced.grad_reads = [GradRead(t, present) for t, present in trace.grad_reads.values()]
+        traced.numbers = list(trace.number_guards.values())
+        traced.overlaps = trace.overlaps
+        if backward:
+            traced.backward = self._backward(leaving)
+        traced.graph = trace.builder.build(list(self.nodes), trace.name)
+        return traced
+
+    # --- outputs ---------------------------------------------------------------------------
+
+    def _count(self, leaving: list[Any]) -> None:
+        counted: set[int] = set()
+        for value in leaving:
+            if isinstance(value, Tensor) and value._trace is self.trace:
+                if id(value) not in counted:
+                    counted.add(id(value))
+                    root = value._storage.root
+                    self.sharing[id(root)] = self.sharing.get(id(root), 0) + 1
+
+    def number(self, node: Node) -> int:
+        """The output number of a node."""
+        return self.nodes.setdefault(node, len(self.nodes))
+
+    def output(self, value: Any) -> Output:
+        """What a leaf of the result is. Raises EscapedTensorError for another trace's tensor."""
+        found = self.outputs.get(id(value))
+        if found is None:
+            found = self._classify(value)
+            if isinstance(value, Tensor):
+                self.outputs[id(value)] = found
+        return found
+
+    def _classify(self, value: Any) -> Output:
+        trace = self.trace
+        if isinstance(value, TracedNumber):
+            return Output("number", number=value.expression)
+        if not isinstance(value, Tensor):
+            return Output("object", tensor=value)
+        if value._trace is None:
+            shadow = trace.shadows.get(id(value))
+            requires = requires_grad(value if shadow is None else shadow[1])
+            index = trace.argument_index(value)
+            return Output("input", tensor=value, argument=index, requires_grad=requires)
+        if value._trace is not trace:
+            raise value._trace.escaped(value)
+        requires = requires_grad(value)
+        state = value._traced
+        root, path = value._storage.resolve(state.path)
+        if root.source is not None:
+            return Output(
+                "alias", index=root.source.number, type=state.type, chain=path,
+                detached=value._base is None or not requires, requires_grad=requires,
+            )  # fmt: skip
+        if self.sharing.get(id(root), 1) > 1:
+            index = self.number(root.node)
+            return Output(
+                "view", index=index, type=state.type, chain=path, requires_grad=requires
+            )
+        return self._value(trace.read(value), state, requires)
+
+    def _value(self, node: Node, state: Any, requires: bool) -> Output:
+        order = None
+        if not state.is_contiguous():
+            physical = dense_order(state.type.shape, state.strides, self.trace.env)
+            if physical is not None:
+                # hand it out in the order of its memory, to be transposed back
+                node = self.trace.emit("permute", node, dims=physical)
+                order = tuple(physical.index(i) for i in range(len(physical)))
+        return Output(
+            "value", index=self.number(node), type=state.type, order=order, requires_grad=requires
+        )
+
+    # --- effects ---------------------------------------------------------------------------
+
+    def _mutations(self) -> list[Mutation]:
+        found: list[Mutation] = []
+        for source, root in self.trace.sources:
+            if root.parent is not None or root.node is source.node:
+                continue
+            history = any(self._has_history(s) for s in self._shadows_on(root))
+            found.append(
+                Mutation(source.number, self.number(root.node), max(root.version, 1), history,
+                         _zero(root.node))
+            )  # fmt: skip
+        return found
+
+    def _shadows_on(self, root: Any) -> list[Tensor]:
+        return [s for _, s in self.trace.shadows.values() if s._storage.root is root]
+
+    def _has_history(self, shadow: Tensor) -> bool:
+        """Whether writes under the trace gave a concrete tensor a history of its own."""
+        if not requires_grad(shadow) or shadow._node is None:
+            return False
+        return shadow._node not in self.trace.outside
+
+    # --- backward --------------------------------------------------------------------------
+
+    def _backward(self, leaving: list[Any]) -> Backward:
+        """Gradients of what leaves with a history, by the tape; see captured.py."""
+        trace = self.trace
+        roots: dict[int, tuple[Tensor, Output]] = {}
+        for value in leaving:
+            if isinstance(value, Tensor) and value._trace is trace and requires_grad(value):
+                output = self.output(value)
+                if output.kind in ("value", "view") and value._node is not None:
+                    roots[id(value)] = (value, output)
+        for tensor, shadow in trace.shadows.values():
+            if self._has_history(shadow):
+                roots[id(shadow)] = (shadow, self.output(tensor))
+        tangents: list[int] = []
+        seeds: list[Tensor] = []
+        for value, _ in roots.values():
+            source = self._tangent(value._traced.type)
+            tangents.append(source.number)
+            seeds.append(trace.wrap(source.node))
+        for _, shadow in trace.shadows.values():
+            shadow._hooks = None
+        found: list[Any] = []
+        if roots:
+            run = Pass([t for t, _ in roots.values()], seeds, True, False)
+            edges: list[Edge] = [e for _, e in trace.entries]
+            found = run.execute(edges, accumulate=False)
+        else:
+            found = [None] * len(trace.entries)
+        return Backward(
+            [output for _, output in roots.values()],
+            tangents,
+            [tensor for tensor, _ in trace.entries],
+            [None if g is None else self.number(trace.read(g)) for g in found],
+        )
+
+    def _tangent(self, type_: TensorType) -> TensorInput:
+        trace = self.trace
+        node = trace.builder.input(type_, f"tangent{len(trace.inputs)}")
+        source = TensorInput("tangent", None, node, (), number=len(trace.inputs))
+        trace.inputs.append(source)
+        return source
+
+
+_VIEWS = frozenset({"reshape", "expand", "permute", "slice", "cast"})
+
+
+def _zero(node: Node) -> bool:
+    """Whether a node is visibly all zeros."""
+    while node.op.name in _VIEWS:
+        node = node.inputs[0]
+    if node.op.name == "full":
+        return bool(node.attrs["value"] == 0)
+    return node.op.name == "const" and not node.attrs["value"].array.any()
+

@@ -1,0 +1,308 @@
+"""In-place writes without memory: what stands for storages and views under a trace.
+
+A `TracedStorage` stands for memory: a graph node with the value of its base *now*. A traced
+tensor is the base or a chain of views (`TracedState.path`) of it; reading replays the chain on
+the current node, writing rebuilds the base by the inverse updates and rebinds the node. Nodes
+never change. `Memory` decides which concrete tensors share a storage, by address.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from graphc.ir.dim import Dim, DimEnv, is_static
+from graphc.ir.dim import Size as DimSize
+from graphc.ir.graph import Node
+from graphc.ir.op import get as get_op
+from graphc.ir.types import Shape, TensorType
+
+from .errors import TraceError, located
+from .numbers import Size, SymInt
+from .storage import Storage, address, contiguous_strides, strides_of
+from .views import Chain
+
+if TYPE_CHECKING:
+    from .captured import TensorInput
+    from .tensor import Tensor
+    from .trace import Trace
+
+
+class TracedStorage:
+    """Memory under a trace. `source` is the graph input it came from, None if made in the trace.
+
+    Two captured regions that turn out to overlap are both forwarded to one flat storage
+    (`parent`, and the path from its base to this one's).
+    """
+
+    __slots__ = ("__weakref__", "_linked_version", "_version", "_writes", "node", "parent",
+                 "path", "source")  # fmt: skip
+
+    def __init__(self, node: Node, source: TensorInput | None = None) -> None:
+        self.node = node
+        self.source = source
+        self.parent: TracedStorage | None = None
+        self.path: Chain = ()
+        self._version = 0
+        self._writes = 0
+        self._linked_version = 0
+
+    def resolve(self, path: Chain) -> tuple[TracedStorage, Chain]:
+        """The storage that holds the value, and the views from its base."""
+        storage = self
+        while storage.parent is not None:
+            path = storage.path + path
+            storage = storage.parent
+        return storage, path
+
+    def forward(self, parent: TracedStorage, path: Chain) -> None:
+        """From now on be a view of `parent`."""
+        self._version -= parent.version
+        self.parent, self.path = parent, path
+
+    @property
+    def root(self) -> TracedStorage:
+        """The storage by which aliasing is decided."""
+        return self.resolve(())[0]
+
+    @property
+    def version(self) -> int:
+        """In-place writes that autograd must see."""
+        return self._version + (0 if self.parent is None else self.parent.version)
+
+    @property
+    def writes(self) -> int:
+        """All writes; a value read earlier is stale when it has grown."""
+        return self.resolve(())[0]._writes
+
+    def rebind(self, node: Node, tracked: bool) -> None:
+        """A write: the base's value is `node` from now on. Only for a root."""
+        self.node = node
+        self._writes += 1
+        if tracked:
+            self._version += 1
+
+
+class TracedState:
+    """Where a traced tensor's value is found: views from its storage's base, and a cached value.
+
+    `strides` and `offset` are torch's logical ones, in elements of the storage.
+    """
+
+    __slots__ = ("_size", "offset", "path", "stamp", "strides", "trace", "tracked", "type", "value")
+
+    def __init__(
+        self,
+        type_: TensorType,
+        value: Node,
+        stamp: int,
+        trace: Trace,
+        path: Chain = (),
+        strides: Shape | None = None,
+        offset: DimSize = 0,
+    ) -> None:
+        self.type = type_
+        self.value = value
+        self.stamp = stamp  # storage.writes when `value` was right
+        self.trace = trace
+        self.path = path
+        self.strides = contiguous_strides(type_.shape) if strides is None else strides
+        self.offset = offset
+        self.tracked = True  # False for .data: autograd does not see its writes
+        self._size: Size | None = None
+
+    def copy(self) -> TracedState:
+        """The same place, with a cache of its own."""
+        twin = TracedState(
+            self.type, self.value, self.stamp, self.trace, self.path, self.strides, self.offset
+        )
+        twin.tracked = self.tracked
+        return twin
+
+    def torch_size(self) -> Size:
+        """The shape, with SymInts where it is symbolic."""
+        if self._size is None:
+            self._size = Size(self._symbols(self.type.shape))
+        return self._size
+
+    def torch_strides(self) -> tuple[Any, ...]:
+        return self._symbols(self.strides)
+
+    def torch_offset(self) -> Any:
+        return self._symbols((self.offset,))[0]
+
+    def _symbols(self, sizes: Shape) -> tuple[Any, ...]:
+        return tuple([SymInt(s, self.trace) if isinstance(s, Dim) else s for s in sizes])
+
+    def is_contiguous(self) -> bool:
+        """Row-major without gaps; dimensions of size 1 do not count."""
+        return is_contiguous(self.type.shape, self.strides)
+
+
+def is_contiguous(shape: Shape, strides: Shape) -> bool:
+    """Row-major without gaps; dimensions of size 1 do not count. Sizes may be symbolic."""
+    if 0 in shape:
+        return True
+    return all(
+        n == 1 or have == want
+        for n, have, want in zip(shape, strides, contiguous_strides(shape), strict=True)
+    )
+
+
+def dense_order(shape: Shape, strides: Shape, env: DimEnv) -> tuple[int, ...] | None:
+    """The order of dimensions, outermost first, in which memory has no gaps; None if it has."""
+    order = sorted(range(len(shape)), key=lambda i: (-env.hint(strides[i]), i))
+    permuted = tuple(shape[i] for i in order)
+    found = tuple(strides[i] for i in order)
+    return tuple(order) if is_contiguous(permuted, found) else None
+
+
+def result_strides(states: list[TracedState], shape: Shape, env: DimEnv) -> Shape | None:
+    """Elementwise results keep the layout of the first operand of their shape, if it is dense.
+
+    None stands for row-major.
+    """
+    for state in states:
+        if state.type.shape == shape:
+            if state.is_contiguous() or dense_order(shape, state.strides, env) is None:
+                return None
+            return state.strides
+    return None
+
+
+# --- which concrete tensors share memory -----------------------------------------------------
+
+
+class Region(NamedTuple):
+    """Memory of a captured tensor: addresses [low, high), and its TracedStorage."""
+
+    low: int
+    high: int
+    array: np.ndarray
+    storage: TracedStorage
+    tensor: Tensor
+
+
+class Memory:
+    """Concrete memory that a trace has captured.
+
+    A tensor alone in its part of memory is one graph input, whatever it is a slice of (so that
+    `data[i : i + 32]` is one input of 32 rows). Tensors that overlap are one flat input of the
+    whole storage, and views of it.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.regions: list[Region] = []
+
+    def place(self, tensor: Tensor) -> tuple[TracedStorage, Chain]:
+        """The traced storage of a concrete tensor, and the views that lead to it."""
+        array = tensor._array
+        low = address(array)
+        high = low + _span(array)
+        overlapping = [r for r in self.regions if r.low < high and low < r.high]
+        for region in overlapping:
+            if _same_place(region.array, array):
+                return region.storage, ()
+        if not overlapping or array.size == 0:
+            storage = self.trace.new_input(tensor)
+            if array.size:
+                self.regions.append(Region(low, high, array, storage, tensor))
+            return storage, ()
+        for region in overlapping:
+            if region.low <= low and high <= region.high and region.array.flags.c_contiguous:
+                offset = (low - region.low) // array.itemsize
+                return region.storage, self._path(region, array, offset)
+        return self._flatten(tensor, low, high, overlapping)
+
+    def _path(self, region: Region, array: np.ndarray, offset: int) -> Chain:
+        if region.array.dtype != array.dtype:
+            raise TraceError(located(
+                "tensors of different dtypes share memory here; clone() one of them"
+            ))  # fmt: skip
+        env = self.trace.builder.env
+        base = tuple(env.specialise(s) for s in region.storage.node.shape)
+        return path_to(base, array.shape, strides_of(array), offset)
+
+    def _flatten(
+        self, tensor: Tensor, low: int, high: int, overlapping: list[Region]
+    ) -> tuple[TracedStorage, Chain]:
+        """Make the whole storage one input, and forward what was captured of it so far."""
+        root = _root_over(tensor, overlapping)
+        flat = root.flat()
+        start = address(flat)
+        storage = self.trace.new_flat_input(tensor, flat)
+        whole = Region(start, start + flat.nbytes, flat, storage, tensor)
+        inside = [r for r in self.regions if r.low < whole.high and whole.low < r.high]
+        for region in inside:
+            offset = (region.low - start) // flat.itemsize
+            self.trace.forward(region.storage, storage, self._path(whole, region.array, offset))
+        self.regions.append(whole)
+        offset = (low - start) // flat.itemsize
+        return storage, self._path(whole, tensor._array, offset)
+
+
+def _root_over(tensor: Tensor, overlapping: list[Region]) -> Storage:
+    """A storage whose memory holds the tensor and all that it overlaps."""
+    candidates = [tensor._storage.root, *(r.tensor._storage.root for r in overlapping)]
+    arrays = [tensor._array, *(r.array for r in overlapping)]
+    for root in candidates:
+        flat = root.flat()
+        low = address(flat)
+        high = low + flat.nbytes
+        if all(
+            low <= address(a) and address(a) + _span(a) <= high and a.dtype == flat.dtype
+            for a in arrays
+        ):
+            return root
+    raise TraceError(located(
+        "tensors made from overlapping NumPy arrays meet in this compiled function; "
+        "clone() one of them"
+    ))  # fmt: skip
+
+
+def _span(array: np.ndarray) -> int:
+    """Bytes from the first element to the end of the last."""
+    if array.size == 0:
+        return 0
+    reach = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    return reach + array.itemsize
+
+
+def _same_place(a: np.ndarray, b: np.ndarray) -> bool:
+    return (
+        address(a) == address(b) and a.shape == b.shape and a.strides == b.strides
+        and a.dtype == b.dtype
+    )  # fmt: skip
+
+
+def path_to(base: Shape, size: Shape, strides: Shape, offset: int) -> Chain:
+    """The plainest views from a contiguous base to a place in it (static sizes)."""
+    reshape, permute, cut = get_op("reshape"), get_op("permute"), get_op("slice")
+    if size == base and offset == 0 and is_contiguous(size, strides):
+        return ()
+    count = 1
+    for n in base:
+        count *= int(n)  # type: ignore[arg-type]
+    order = dense_order(size, strides, DimEnv())
+    if order is not None and is_static(size):
+        steps: list[Any] = []
+        elements = 1
+        for n in size:
+            elements *= int(n)  # type: ignore[arg-type]
+        physical = tuple(size[i] for i in order)
+        if elements != count or offset:
+            steps.append((reshape, {"shape": (count,)}))
+            steps.append(
+                (cut, {"starts": (offset,), "stops": (offset + elements,), "steps": (1,)})
+            )
+            steps.append((reshape, {"shape": physical}))
+        elif physical != base:
+            steps.append((reshape, {"shape": physical}))
+        if order != tuple(range(len(order))):
+            inverse = tuple(order.index(i) for i in range(len(order)))
+            steps.append((permute, {"dims": inverse}))
+        return tuple(steps)
+    attrs = {"size": size, "stride": strides, "offset": offset}
+    return ((get_op("as_strided"), attrs),)

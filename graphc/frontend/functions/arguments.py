@@ -1,0 +1,120 @@
+"""Reading arguments as torch does: dims, shapes, `out=`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.dtypes import DType
+
+from ..context import local
+from ..dispatch import inplace
+from ..errors import located
+from ..numbers import is_traced_number, plain_size
+from ..tensor import Tensor, concrete
+
+
+def wrap_dim(dim: Any, rank: int) -> int:
+    """`dim` as a non-negative int. Raises IndexError outside [-rank, rank-1]."""
+    span = max(rank, 1)
+    dim = dim.__index__()
+    if not -span <= dim < span:
+        raise IndexError(located(
+            f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], "
+            f"but got {dim})"
+        ))  # fmt: skip
+    return int(dim) % span
+
+
+def wrap_dims(dims: Any, rank: int) -> tuple[int, ...]:
+    """Sorted non-negative dims; None or () mean all. Raises RuntimeError on a repeated one."""
+    if dims is None:
+        return tuple(range(rank))
+    given = tuple(dims) if isinstance(dims, (tuple, list)) else (dims,)
+    if not given:
+        return tuple(range(rank))
+    wrapped = [wrap_dim(dim, rank) for dim in given]
+    for dim in wrapped:
+        if wrapped.count(dim) > 1:
+            raise RuntimeError(located(f"dim {dim} appears multiple times in the list of dims"))
+    return tuple(sorted(wrapped)) if rank else ()
+
+
+def shape_of(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sizes given as f(2, 3), f((2, 3)) or f(torch.Size) as a tuple of ints and SymInts."""
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = tuple(sizes[0])
+    return tuple(as_size(size) for size in sizes)
+
+
+def as_size(size: Any) -> Any:
+    """One size. Raises TypeError on what is not an integer."""
+    if type(size) is int:
+        return size
+    if is_traced_number(size):
+        return plain_size(size)
+    if isinstance(size, Tensor):
+        return int(concrete(size, "using a tensor as a size", "use an int").item())
+    if isinstance(size, (bool, float)) or not hasattr(size, "__index__"):
+        raise TypeError(located(f"sizes must be ints, got {size!r} ({type(size).__name__})"))
+    return size.__index__()
+
+
+def non_negative(shape: Iterable[Any]) -> None:
+    """Raise RuntimeError on a negative size."""
+    sizes = tuple(shape)
+    for size in sizes:
+        if isinstance(size, int) and size < 0:
+            raise RuntimeError(located(
+                f"Trying to create tensor with negative dimension {size}: {list(sizes)}"
+            ))  # fmt: skip
+
+
+def check_dtype(dtype: Any) -> DType | None:
+    """A dtype, also from a Python type. Raises TypeError for anything else."""
+    from . import dtype_names
+
+    if dtype is None or isinstance(dtype, DType):
+        return dtype
+    found = dtype_names.PYTHON.get(dtype)
+    if found is None:
+        raise TypeError(located(f"dtype must be torch.dtype, not {dtype!r}"))
+    return found
+
+
+def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function the keyword `out`: a tensor (or tuple) that the result is copied into."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if out is None:
+            return result
+        if isinstance(result, Tensor):
+            return write_out(out, result)
+        for target, value in zip(out, result, strict=True):
+            write_out(target, value)
+        return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
+
+    return wrapper
+
+
+def write_out(out: Tensor, value: Tensor) -> Tensor:
+    """Copy a result into `out=`, resizing it (in eager) as torch does."""
+    if tuple(out.shape) != tuple(value.shape):
+        if local.trace is not None:
+            raise RuntimeError(located(
+                f"out= of shape {list(out.shape)} would be resized to {list(value.shape)} under "
+                "compile. Cure: give it the right shape"
+            ))  # fmt: skip
+        out.data = value.detach().clone().to(out.dtype)
+        return out
+    return inplace(out, value, overwrite=True)
+
+
+def array_of(value: Any) -> np.ndarray:
+    """Any nested sequence, number or NumPy array as an array."""
+    return value if isinstance(value, np.ndarray) else np.asarray(value)

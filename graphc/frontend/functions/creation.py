@@ -1,0 +1,400 @@
+"""Tensors from data, constants and ranges."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import dtypes, ops
+from graphc.ir.dtypes import DType
+
+from .. import promote
+from ..dispatch import apply, constant
+from ..errors import located
+from ..promote import get_default_dtype
+from ..tensor import Tensor, from_array
+from .arguments import check_dtype, non_negative, shape_of
+
+
+def check_device(device: Any) -> None:
+    """Raise RuntimeError for a device other than the CPU."""
+    if device is None:
+        return
+    kind = str(device).split(":")[0]
+    if kind == "cuda":
+        raise RuntimeError(located(
+            "no CUDA backend in this build of graphc: use device='cpu' (torch.cuda.is_available() "
+            "is False)"
+        ))  # fmt: skip
+    if kind not in ("cpu", "meta"):
+        raise RuntimeError(located(f"device {str(device)!r} is not supported: use 'cpu'"))
+
+
+def _finish(
+    result: Tensor, requires_grad: bool, device: Any = None, pin_memory: bool = False
+) -> Tensor:
+    check_device(device)
+    return result.requires_grad_() if requires_grad else result
+
+
+def _has_tensor(data: Any) -> bool:
+    if isinstance(data, Tensor):
+        return True
+    return isinstance(data, (list, tuple)) and any(_has_tensor(item) for item in data)
+
+
+def _nested(data: Any) -> Tensor:
+    """A nested sequence that holds tensors: stacked level by level."""
+    from .shape import stack
+
+    if isinstance(data, Tensor):
+        return data.detach()
+    if isinstance(data, (list, tuple)):
+        return stack([_nested(item) for item in data])
+    return constant(_array(data, None))
+
+
+def _array(data: Any, dtype: DType | None) -> np.ndarray:
+    if isinstance(data, np.ndarray) or (isinstance(data, np.generic)):
+        array = np.asarray(data)
+        if dtype is None:
+            dtypes.from_numpy(array.dtype)
+    else:
+        _check_ragged(data, 0)
+        try:
+            array = np.asarray(data)
+        except ValueError as error:
+            raise ValueError(located(f"not a rectangular nested sequence: {error}")) from None
+        if array.dtype == object or array.dtype.kind in "USOV":
+            raise TypeError(located(
+                f"new(): invalid data type '{type(_first(data)).__name__}'"
+            ))  # fmt: skip
+        if array.dtype.kind == "f" and dtype is None:
+            array = array.astype(get_default_dtype().numpy)
+        if array.size == 0 and dtype is None and array.dtype.kind == "f":
+            array = array.astype(get_default_dtype().numpy)
+        if array.dtype.kind == "c":
+            raise TypeError(located("complex numbers are not supported"))
+    return array if dtype is None else array.astype(dtype.numpy)
+
+
+def _first(data: Any) -> Any:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return data
+
+
+def _check_ragged(data: Any, depth: int) -> None:
+    if not isinstance(data, (list, tuple)) or not data:
+        return
+    lengths = [len(item) if isinstance(item, (list, tuple)) else None for item in data]
+    for i, length in enumerate(lengths):
+        if length != lengths[0]:
+            if length is None or lengths[0] is None:
+                raise TypeError(located("not a sequence: nested sequences must be rectangular"))
+            raise ValueError(located(
+                f"expected sequence of length {lengths[0]} at dim {depth + 1} (got {length})"
+            ))  # fmt: skip
+    for item in data:
+        _check_ragged(item, depth + 1)
+
+
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new leaf with a copy of the data: numbers, nested sequences, NumPy arrays, tensors."""
+    dtype = check_dtype(dtype)
+    if isinstance(data, Tensor):
+        copied = data.detach().clone()
+        return _finish(copied if dtype is None else promote.cast(copied, dtype), requires_grad)
+    if _has_tensor(data):
+        stacked = _nested(data)
+        return _finish(stacked if dtype is None else promote.cast(stacked, dtype), requires_grad)
+    from ..numbers import is_traced_number
+
+    if is_traced_number(data):
+        kind = promote.number_dtype(data) if dtype is None else dtype
+        return promote.operand(data, kind)
+    return _finish(constant(_array(data, dtype)), requires_grad, device)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """The data as a tensor, sharing memory with a tensor or NumPy array where it can."""
+    dtype = check_dtype(dtype)
+    check_device(device)
+    if isinstance(data, Tensor):
+        return data if dtype is None else promote.cast(data, dtype)
+    if isinstance(data, np.ndarray):
+        shared = from_numpy(data)
+        return shared if dtype is None else promote.cast(shared, dtype)
+    return tensor(data, dtype=dtype)
+
+
+asarray = as_tensor
+
+
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A tensor on the array's memory. Raises TypeError for a dtype that tensors lack."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(located(f"expected np.ndarray (got {type(ndarray).__name__})"))
+    dtypes.from_numpy(ndarray.dtype)
+    if any(stride < 0 for stride in ndarray.strides):
+        raise ValueError(located(
+            "At least one stride in the given numpy array is negative, and tensors with negative "
+            "strides are not currently supported. (You can probably work around this by making a "
+            "copy of your array with array.copy().)"
+        ))  # fmt: skip
+    return from_array(ndarray)
+
+
+def full(
+    size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, out: Any = None,
+) -> Tensor:
+    """A tensor of one value."""
+    dtype = check_dtype(dtype)
+    if isinstance(fill_value, Tensor):
+        kind = fill_value.dtype if dtype is None else dtype
+        return expand_value(promote.cast(fill_value, kind), shape_of((size,)))
+    if dtype is None:
+        dtype = promote.number_dtype(fill_value)
+    return _filled(shape_of((size,)), fill_value, dtype, device, requires_grad, out)
+
+
+def expand_value(value: Tensor, shape: tuple[Any, ...]) -> Tensor:
+    """A new tensor of `shape` filled with a 0-d tensor."""
+    from .conversion import clone
+
+    expanded: Tensor = apply(ops.expand, value.reshape(()), shape=shape)
+    return clone(expanded)
+
+
+def _filled(
+    shape: tuple[Any, ...], value: Any, dtype: DType, device: Any = None,
+    requires_grad: bool = False, out: Any = None,
+) -> Tensor:
+    check_device(device)
+    non_negative(shape)
+    from ..numbers import is_traced_number
+
+    if is_traced_number(value):
+        result = expand_value(promote.operand(value, dtype), shape)
+    else:
+        result = apply(ops.full, shape=shape, value=_plain(value, dtype), dtype=dtype)
+    if out is not None:
+        from .arguments import write_out
+
+        return write_out(out, result)
+    return result.requires_grad_() if requires_grad else result
+
+
+def _plain(value: Any, dtype: DType) -> Any:
+    """A number as the attribute of `full`: bool, int or float by the dtype."""
+    if dtype.is_float:
+        return float(value)
+    if dtype.kind == "bool":
+        return bool(value)
+    return int(promote.operand(value, dtype)._array) if isinstance(value, float) else int(value)
+
+
+def _shaped(value: float, name: str, doc: str) -> Any:
+    def function(
+        *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None,
+        requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
+        memory_format: Any = None, out: Any = None, names: Any = None,
+    ) -> Tensor:
+        kind = check_dtype(dtype) or get_default_dtype()
+        shape = shape_of(sizes if size is None else (size,))
+        return _filled(shape, value, kind, device, requires_grad, out)
+
+    function.__name__ = name
+    function.__doc__ = doc
+    return function
+
+
+zeros = _shaped(0, "zeros", "A tensor of zeros.")
+ones = _shaped(1, "ones", "A tensor of ones.")
+empty = _shaped(0, "empty", "A tensor whose values do not matter (zeros here).")
+
+
+def _like(value: Any, name: str) -> Any:
+    def function(
+        input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+        layout: Any = None, memory_format: Any = None, pin_memory: bool = False,
+    ) -> Tensor:
+        kind = check_dtype(dtype) or input.dtype
+        return _filled(tuple(input._type.shape), value, kind, device, requires_grad)
+
+    function.__name__ = name
+    function.__doc__ = f"{name}: the shape and dtype of `input`."
+    return function
+
+
+zeros_like = _like(0, "zeros_like")
+ones_like = _like(1, "ones_like")
+empty_like = _like(0, "empty_like")
+
+
+def full_like(
+    input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, memory_format: Any = None,
+) -> Tensor:
+    """One value, with the shape and dtype of `input`."""
+    kind = check_dtype(dtype) or input.dtype
+    return _filled(tuple(input._type.shape), fill_value, kind, device, requires_grad)
+
+
+def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """Zeros of this tensor's dtype."""
+    return zeros(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
+
+
+def new_ones(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """Ones of this tensor's dtype."""
+    return ones(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
+
+
+def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **kw: Any) -> Tensor:
+    """One value of this tensor's dtype."""
+    return full(size, fill_value, dtype=dtype or self.dtype, **kw)
+
+
+def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """A copy of the data with this tensor's dtype."""
+    return tensor(data, dtype=dtype or self.dtype, **kwargs)
+
+
+def arange(
+    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, out: Any = None,
+) -> Tensor:
+    """start, start + step, ... below end."""
+    if end is None:
+        start, end = 0, start
+    values = (start, end, step)
+    dtype = check_dtype(dtype)
+    if dtype is None:
+        floats = any(promote.number_dtype(v).is_float for v in values if not isinstance(v, Tensor))
+        tensors = [v for v in values if isinstance(v, Tensor)]
+        floats = floats or any(t.dtype.is_float for t in tensors)
+        dtype = get_default_dtype() if floats else dtypes.i64
+    check_device(device)
+    from ..numbers import is_traced_number, plain_size
+
+    if is_traced_number(end) and type(start) is int and start == 0 and step == 1:
+        result: Tensor = apply(ops.iota, shape=(plain_size(end),), dim=0, dtype=dtype)
+        return result
+    start, end, step = (v.item() if isinstance(v, Tensor) else v for v in values)
+    if step == 0:
+        raise RuntimeError(located("step must be nonzero"))
+    if (step > 0 and start > end) or (step < 0 and start < end):
+        raise RuntimeError(located(
+            "upper bound and lower bound inconsistent with step sign"
+        ))  # fmt: skip
+    count = math.ceil((end - start) / step)
+    if dtype.is_integer:
+        array = int(start) + int(step) * np.arange(count, dtype=np.int64)
+    else:
+        array = start + step * np.arange(count, dtype=np.float64)
+    result = _ranged(array, count, start, step, dtype)
+    return result.requires_grad_() if requires_grad else result
+
+
+def _ranged(array: np.ndarray, count: int, start: Any, step: Any, dtype: DType) -> Tensor:
+    """An iota where the range is plain, so that a graph stays small; else a constant."""
+    if start == 0 and step == 1:
+        result: Tensor = apply(ops.iota, shape=(count,), dim=0, dtype=dtype)
+        return result
+    return constant(array.astype(dtype.numpy))
+
+
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, out: Any = None,
+) -> Tensor:
+    """`steps` values from start to end, both included; symmetric as torch's."""
+    if steps < 0:
+        raise RuntimeError(located("number of steps must be non-negative"))
+    dtype = check_dtype(dtype) or get_default_dtype()
+    kind = dtype.numpy if dtype.is_float and dtype.bits >= 32 else np.dtype(np.float64)
+    low, high = kind.type(_number(start)), kind.type(_number(end))
+    if steps == 1:
+        array = np.array([low])
+    else:
+        step = kind.type((high - low) / kind.type(max(steps - 1, 1)))
+        index = np.arange(steps)
+        half = steps // 2
+        array = np.where(
+            index < half, low + step * index.astype(kind),
+            high - step * (steps - 1 - index).astype(kind),
+        )
+    return _finish(constant(array.astype(dtype.numpy)), requires_grad, device)
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
+
+
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, **kwargs: Any
+) -> Tensor:
+    """base ** linspace(start, end)."""
+    dtype = check_dtype(dtype) or get_default_dtype()
+    powers = linspace(start, end, steps, dtype=dtypes.f64)
+    return _finish(promote.cast(promote.binary(ops.pow, base, powers), dtype), False)
+
+
+def eye(
+    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, out: Any = None,
+) -> Tensor:
+    """The identity matrix [n, m]."""
+    dtype = check_dtype(dtype) or get_default_dtype()
+    shape = (n, n if m is None else m)
+    non_negative(shape)
+    rows = apply(ops.iota, shape=shape, dim=0, dtype=dtypes.i64)
+    columns = apply(ops.iota, shape=shape, dim=1, dtype=dtypes.i64)
+    result = promote.cast(apply(ops.eq, rows, columns), dtype)
+    return _finish(result, requires_grad, device)
+
+
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **kw: Any) -> Tensor:
+    """Row and column numbers of the lower triangle, [2, count]."""
+    array = np.stack(np.tril_indices(row, offset, col)).astype(np.int64)
+    return constant(array, check_dtype(dtype) or dtypes.i64)
+
+
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **kw: Any) -> Tensor:
+    """Row and column numbers of the upper triangle, [2, count]."""
+    array = np.stack(np.triu_indices(row, offset, col)).astype(np.int64)
+    return constant(array, check_dtype(dtype) or dtypes.i64)
+
+
+def legacy_constructor(cls: type[Tensor], *args: Any, device: Any = None, **kwargs: Any) -> Tensor:
+    """torch.Tensor(2, 3), torch.Tensor([1, 2]): default-dtype tensors of the old interface."""
+    return typed_constructor(get_default_dtype())(*args, device=device, **kwargs)
+
+
+def typed_constructor(dtype: DType) -> Any:
+    """torch.FloatTensor and the like."""
+
+    def construct(*args: Any, device: Any = None) -> Tensor:
+        check_device(device)
+        if not args:
+            return constant(np.zeros(0, dtype.numpy))
+        if len(args) == 1 and not isinstance(args[0], int):
+            data = args[0]
+            if isinstance(data, Tensor):
+                return promote.cast(data.detach(), dtype)
+            if type(data).__name__ == "Size":
+                return _filled(tuple(data), 0, dtype)
+            if isinstance(data, np.ndarray):
+                return from_array(np.ascontiguousarray(data, dtype.numpy))
+            return tensor(data, dtype=dtype)
+        return _filled(shape_of(args), 0, dtype)
+
+    construct.__name__ = dtype.torch_name
+    return construct

@@ -1,0 +1,72 @@
+"""torch's names of the dtypes, and what torch.finfo and torch.iinfo say of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from graphc.ir import dtypes
+from graphc.ir.dtypes import DType
+
+NAMES: dict[str, DType] = {d.torch_name: d for d in dtypes.ALL} | {
+    "float": dtypes.f32, "double": dtypes.f64, "half": dtypes.f16,
+    "long": dtypes.i64, "int": dtypes.i32, "short": dtypes.i16,
+}  # fmt: skip
+
+PYTHON: dict[Any, DType] = {float: dtypes.f64, int: dtypes.i64, bool: dtypes.bool_}
+
+TYPE_STRINGS: dict[str, DType] = {
+    "FloatTensor": dtypes.f32, "DoubleTensor": dtypes.f64, "HalfTensor": dtypes.f16,
+    "BFloat16Tensor": dtypes.bf16, "LongTensor": dtypes.i64, "IntTensor": dtypes.i32,
+    "ShortTensor": dtypes.i16, "CharTensor": dtypes.i8, "ByteTensor": dtypes.u8,
+    "BoolTensor": dtypes.bool_,
+}  # fmt: skip
+
+TYPE_NAMES = {dtype: name for name, dtype in TYPE_STRINGS.items()}
+
+
+class finfo:
+    """Limits of a floating-point dtype (torch.finfo)."""
+
+    def __init__(self, dtype: DType | None = None) -> None:
+        dtype = dtypes.f32 if dtype is None else dtype
+        if not dtype.is_float:
+            raise TypeError(
+                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
+                f"'{dtype}'"
+            )
+        info = ml_dtypes.finfo(dtype.numpy) if dtype is dtypes.bf16 else np.finfo(dtype.numpy)
+        self.bits = dtype.bits
+        self.eps = float(info.eps)
+        self.max = float(info.max)
+        self.min = float(info.min)
+        self.tiny = float(info.tiny)
+        self.smallest_normal = self.tiny
+        self.resolution = float(info.resolution)
+        self.dtype = dtype.torch_name
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, "
+            f"eps={self.eps:g}, smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, "
+            f"dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """Limits of an integer dtype (torch.iinfo)."""
+
+    def __init__(self, dtype: DType) -> None:
+        if not dtype.is_integer:
+            raise TypeError(
+                f"torch.iinfo() requires an integer input type. Use torch.finfo to handle "
+                f"'{dtype}'"
+            )
+        info = np.iinfo(dtype.numpy)
+        self.bits, self.min, self.max = dtype.bits, int(info.min), int(info.max)
+        self.dtype = dtype.torch_name
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

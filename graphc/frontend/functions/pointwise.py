@@ -1,0 +1,467 @@
+"""Pointwise functions: arithmetic, transcendentals, comparison, logic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from graphc.ir import dtypes, ops
+
+from .. import promote
+from ..dispatch import apply
+from ..errors import located
+from ..promote import binary, is_number
+from ..tensor import Tensor
+from .arguments import with_out
+
+
+def _unary(name: str, doc: str, to_float: bool = True) -> Callable[..., Tensor]:
+    record = getattr(ops, name)
+
+    def function(input: Tensor) -> Tensor:
+        result: Tensor = promote.unary(record, input, to_float=to_float)
+        return result
+
+    function.__name__ = name
+    function.__doc__ = doc
+    return with_out(function)
+
+
+exp = _unary("exp", "e ** x.")
+exp2 = _unary("exp2", "2 ** x.")
+expm1 = _unary("expm1", "e ** x - 1.")
+log = _unary("log", "Natural logarithm.")
+log2 = _unary("log2", "Logarithm to base 2.")
+log10 = _unary("log10", "Logarithm to base 10.")
+log1p = _unary("log1p", "log(1 + x).")
+sqrt = _unary("sqrt", "Square root.")
+rsqrt = _unary("rsqrt", "1 / sqrt(x).")
+reciprocal = _unary("reciprocal", "1 / x.")
+sin = _unary("sin", "Sine.")
+cos = _unary("cos", "Cosine.")
+tan = _unary("tan", "Tangent.")
+asin = _unary("asin", "Inverse sine.")
+acos = _unary("acos", "Inverse cosine.")
+atan = _unary("atan", "Inverse tangent.")
+sinh = _unary("sinh", "Hyperbolic sine.")
+cosh = _unary("cosh", "Hyperbolic cosine.")
+tanh = _unary("tanh", "Hyperbolic tangent.")
+asinh = _unary("asinh", "Inverse hyperbolic sine.")
+acosh = _unary("acosh", "Inverse hyperbolic cosine.")
+atanh = _unary("atanh", "Inverse hyperbolic tangent.")
+erf = _unary("erf", "Error function.")
+erfc = _unary("erfc", "1 - erf(x).")
+erfinv = _unary("erfinv", "Inverse of erf.")
+lgamma = _unary("lgamma", "log |gamma(x)|.")
+digamma = _unary("digamma", "Derivative of lgamma.")
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).")
+abs = _unary("abs", "|x|.", to_float=False)
+sign = _unary("sign", "-1, 0 or 1.", to_float=False)
+square = _unary("square", "x * x.", to_float=False)
+relu = _unary("relu", "max(x, 0).", to_float=False)
+floor = _unary("floor", "Round down.", to_float=False)
+ceil = _unary("ceil", "Round up.", to_float=False)
+trunc = _unary("trunc", "Round towards 0.", to_float=False)
+bitwise_not = _unary("bitwise_not", "~x.", to_float=False)
+
+
+@with_out
+def neg(input: Tensor) -> Tensor:
+    """-x. Raises RuntimeError for bool."""
+    if isinstance(input, Tensor) and input.dtype is dtypes.bool_:
+        raise RuntimeError(located(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to "
+            "invert a mask, use the `~` or `logical_not()` operator instead."
+        ))  # fmt: skip
+    result: Tensor = promote.unary(ops.neg, input, to_float=False)
+    return result
+
+
+@with_out
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """Round half to even, to `decimals` places."""
+    if decimals == 0:
+        result: Tensor = promote.unary(ops.round, input, to_float=False)
+        return result
+    scale = 10.0**decimals
+    scaled: Tensor = promote.unary(ops.round, mul(input, scale), to_float=False)
+    return div(scaled, scale)
+
+
+def frac(input: Tensor) -> Tensor:
+    """x - trunc(x)."""
+    return sub(input, trunc(input))
+
+
+def _predicate(name: str, otherwise: bool) -> Callable[[Tensor], Tensor]:
+    record = getattr(ops, name)
+
+    def function(input: Tensor) -> Tensor:
+        if not input.dtype.is_float:
+            shape = input._type.shape
+            constant: Tensor = apply(ops.full, shape=shape, value=otherwise, dtype=dtypes.bool_)
+            return constant
+        result: Tensor = apply(record, input)
+        return result
+
+    function.__name__ = name
+    function.__doc__ = f"Elementwise {name}."
+    return function
+
+
+isnan = _predicate("isnan", False)
+isinf = _predicate("isinf", False)
+isfinite = _predicate("isfinite", True)
+
+
+# --- binary ----------------------------------------------------------------------------------
+
+
+def _scaled(other: Any, alpha: Any) -> Any:
+    return other if type(alpha) is int and alpha == 1 else mul(other, alpha)
+
+
+
+@with_out
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """input + alpha * other."""
+    result: Tensor = binary(ops.add, input, _scaled(other, alpha))
+    return result
+
+
+@with_out
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """input - alpha * other. Raises RuntimeError for two bools."""
+    for value in (input, other):
+        if isinstance(value, Tensor) and value.dtype is dtypes.bool_ and (
+            promote.result_type(input, other) is dtypes.bool_
+        ):
+            raise RuntimeError(located(
+                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the "
+                "`^` or `logical_xor()` operator instead."
+            ))  # fmt: skip
+    result: Tensor = binary(ops.sub, input, _scaled(other, alpha))
+    return result
+
+
+@with_out
+def mul(input: Any, other: Any) -> Any:
+    """input * other."""
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
+        return input * other
+    return binary(ops.mul, input, other)
+
+
+@with_out
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """input / other; rounding_mode None, "trunc" or "floor"."""
+    if rounding_mode is None:
+        result: Tensor = binary(ops.div, input, other, to_float=True)
+    elif rounding_mode == "floor":
+        result = binary(ops.floor_divide, input, other)
+    elif rounding_mode == "trunc":
+        result = binary(ops.trunc_divide, input, other)
+    else:
+        raise RuntimeError(located(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+            f"{rounding_mode!r}"
+        ))  # fmt: skip
+    return result
+
+
+def _binary(name: str, doc: str, to_float: bool = False) -> Callable[..., Tensor]:
+    record = getattr(ops, name)
+
+    def function(input: Any, other: Any) -> Tensor:
+        result: Tensor = binary(record, input, other, to_float=to_float)
+        return result
+
+    function.__name__ = name
+    function.__doc__ = doc
+    return with_out(function)
+
+
+floor_divide = _binary("floor_divide", "floor(input / other).")
+remainder = _binary("remainder", "Remainder with the sign of the divisor.")
+fmod = _binary("fmod", "Remainder with the sign of the dividend.")
+atan2 = _binary("atan2", "Angle of (other, input).", to_float=True)
+hypot = _binary("hypot", "sqrt(a^2 + b^2).", to_float=True)
+copysign = _binary("copysign", "|input| with other's sign.", to_float=True)
+maximum = _binary("maximum", "The larger; NaN if either is.")
+minimum = _binary("minimum", "The smaller; NaN if either is.")
+fmax = _binary("fmax", "The larger; ignores one NaN.")
+fmin = _binary("fmin", "The smaller; ignores one NaN.")
+bitwise_and = _binary("bitwise_and", "input & other.")
+bitwise_or = _binary("bitwise_or", "input | other.")
+bitwise_xor = _binary("bitwise_xor", "input ^ other.")
+bitwise_left_shift = _binary("shift_left", "input << other.")
+bitwise_right_shift = _binary("shift_right", "input >> other.")
+eq = _binary("eq", "input == other.")
+ne = _binary("ne", "input != other.")
+lt = _binary("lt", "input < other.")
+le = _binary("le", "input <= other.")
+gt = _binary("gt", "input > other.")
+ge = _binary("ge", "input >= other.")
+
+
+@with_out
+def pow(input: Any, exponent: Any) -> Tensor:
+    """input ** exponent. Raises RuntimeError for an integer to a negative integer."""
+    if isinstance(input, Tensor) and is_number(exponent) and isinstance(exponent, int):
+        if not input.dtype.is_float and exponent < 0:
+            raise RuntimeError(located(
+                "Integers to negative integer powers are not allowed."
+            ))  # fmt: skip
+        if exponent == 2 and input.dtype is not dtypes.bool_:
+            return square(input)
+    if isinstance(input, Tensor) and isinstance(exponent, float) and input.dtype.is_float:
+        if exponent == 0.5:
+            return sqrt(input)
+        if exponent == 2.0:
+            return square(input)
+    result: Tensor = binary(ops.pow, input, exponent)
+    return result
+
+
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """input ** exponent in float64."""
+    base, power = promote.operands(input, exponent, dtype=dtypes.f64)
+    result: Tensor = apply(ops.pow, base, power)
+    return result
+
+
+def _truth(value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return promote.cast(value, dtypes.bool_)
+    return promote.operand(bool(value), dtypes.bool_)
+
+
+@with_out
+def logical_not(input: Tensor) -> Tensor:
+    """not input."""
+    result: Tensor = apply(ops.logical_not, _truth(input))
+    return result
+
+
+def _logical(name: str) -> Callable[..., Tensor]:
+    record = getattr(ops, name)
+
+    def function(input: Any, other: Any) -> Tensor:
+        result: Tensor = apply(record, _truth(input), _truth(other))
+        return result
+
+    function.__name__ = name
+    function.__doc__ = f"Elementwise {name} of truth values."
+    return with_out(function)
+
+
+logical_and = _logical("logical_and")
+logical_or = _logical("logical_or")
+logical_xor = _logical("logical_xor")
+
+
+# --- three and more --------------------------------------------------------------------------
+
+
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """input where condition, else other; with the condition alone, torch.nonzero as a tuple."""
+    if input is None and other is None:
+        from .indexing import nonzero
+
+        return nonzero(condition, as_tuple=True)
+    dtype = promote.result_type(input, other)
+    if not isinstance(condition, Tensor):
+        raise TypeError(located(
+            f"where(): argument 'condition' must be Tensor, not {type(condition).__name__}"
+        ))  # fmt: skip
+    if condition.dtype is not dtypes.bool_:
+        if condition.dtype is not dtypes.u8:
+            raise RuntimeError(located(
+                "where expected condition to be a boolean tensor, but got a tensor with dtype "
+                f"{condition.dtype}"
+            ))  # fmt: skip
+        condition = promote.cast(condition, dtypes.bool_)
+    return apply(
+        ops.where, condition, promote.operand(input, dtype), promote.operand(other, dtype)
+    )
+
+
+@with_out
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """input bounded to [min, max]; each a number, a tensor or None."""
+    if min is None and max is None:
+        raise ValueError(located("torch.clamp: At least one of 'min' or 'max' must not be None"))
+    given = [value for value in (min, max) if value is not None]
+    dtype = promote.result_type(input, *given)
+    x = promote.cast(input, dtype)
+    if min is None or max is None:
+        if dtype.is_float:
+            bound = -math.inf if min is None else math.inf
+        else:
+            from .dtype_names import iinfo
+
+            limits = iinfo(dtype)
+            bound = limits.min if min is None else limits.max
+        min, max = (bound, max) if min is None else (min, bound)
+    result: Tensor = apply(
+        ops.clamp, x, promote.operand(min, dtype), promote.operand(max, dtype)
+    )
+    return result
+
+
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """input bounded below."""
+    return clamp(input, min=min)
+
+
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """input bounded above."""
+    return clamp(input, max=max)
+
+
+@with_out
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """input + weight * (end - input); from the other end where weight >= 0.5, as torch."""
+    difference = sub(end, input)
+    if isinstance(weight, Tensor):
+        small = add(input, mul(weight, difference))
+        large = sub(end, mul(difference, sub(1, weight)))
+        result: Tensor = where(lt(abs(weight), 0.5), small, large)
+        return result
+    if -0.5 < weight < 0.5:
+        return add(input, mul(difference, weight))
+    return sub(end, mul(difference, 1 - weight))
+
+
+@with_out
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    """input + value * tensor1 * tensor2."""
+    if type(value) is int and value == 1:
+        return add(input, mul(tensor1, tensor2))
+    return add(input, mul(mul(tensor1, value), tensor2))
+
+
+@with_out
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    """input + value * tensor1 / tensor2."""
+    if type(value) is int and value == 1:
+        return add(input, div(tensor1, tensor2))
+    return add(input, div(mul(tensor1, value), tensor2))
+
+
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
+    """0 below 0, 1 above, `values` at 0."""
+    result: Tensor = where(eq(input, 0), values, promote.cast(gt(input, 0), input.dtype))
+    return result
+
+
+def logaddexp(input: Tensor, other: Tensor) -> Tensor:
+    """log(exp(a) + exp(b)), stable."""
+    top = maximum(input, other)
+    finite = where(isinf(top), mul(top, 0.0), top)
+    finite = where(isnan(finite), 0.0, finite)
+    safe: Tensor = add(log(add(exp(sub(input, finite)), exp(sub(other, finite)))), finite)
+    return safe
+
+
+def xlogy(input: Any, other: Any) -> Tensor:
+    """x * log(y), 0 where x is 0 (unless y is NaN)."""
+    x, y = promote.operands(input, other)
+    if not x.dtype.is_float:
+        x, y = promote.operands(x, y, dtype=promote.get_default_dtype())
+    zero = logical_and(eq(x, 0), logical_not(isnan(y)))
+    result: Tensor = where(zero, 0.0, mul(x, log(where(zero, 1.0, y))))
+    return result
+
+
+def sinc(input: Tensor) -> Tensor:
+    """sin(pi x) / (pi x), 1 at 0."""
+    zero = eq(input, 0)
+    angle = mul(where(zero, 1.0, input), math.pi)
+    result: Tensor = where(zero, 1.0, div(sin(angle), angle))
+    return result
+
+
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
+    """log(x / (1 - x)), x first clamped to [eps, 1 - eps]."""
+    x = input if eps is None else clamp(input, eps, 1 - eps)
+    return log(div(x, sub(1, x)))
+
+
+def nan_to_num(
+    input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """Replace NaN and infinities."""
+    if not input.dtype.is_float:
+        return input.clone()
+    from .dtype_names import finfo
+
+    limits = finfo(input.dtype)
+    high = limits.max if posinf is None else posinf
+    low = limits.min if neginf is None else neginf
+    result = where(isnan(input), nan, input)
+    result = where(eq(input, math.inf), high, result)
+    replaced: Tensor = where(eq(input, -math.inf), low, result)
+    return replaced
+
+
+def deg2rad(input: Tensor) -> Tensor:
+    """Degrees to radians."""
+    return mul(input, math.pi / 180)
+
+
+def rad2deg(input: Tensor) -> Tensor:
+    """Radians to degrees."""
+    return mul(input, 180 / math.pi)
+
+
+def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """other - alpha * input."""
+    return sub(other, _scaled(input, alpha))
+
+
+absolute, negative, multiply, divide, subtract = abs, neg, mul, div, sub
+true_divide, clip, fix, arcsin, arccos, arctan = div, clamp, trunc, asin, acos, atan
+arcsinh, arccosh, arctanh, arctan2 = asinh, acosh, atanh, atan2
+greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
+expit = sigmoid
+
+
+# --- operators and methods ---------------------------------------------------------------------
+
+
+def _operator(function: Callable[..., Any], swap: bool = False) -> Callable[[Any, Any], Any]:
+    def method(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, Tensor) and not is_number(other):
+            import numpy as np
+
+            if not isinstance(other, np.ndarray):
+                return NotImplemented
+            from .creation import as_tensor
+
+            other = as_tensor(other)
+        return function(other, self) if swap else function(self, other)
+
+    return method
+
+
+OPERATORS = {
+    "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floor_divide,
+    "mod": remainder, "pow": pow, "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor,
+    "lshift": bitwise_left_shift, "rshift": bitwise_right_shift,
+}  # fmt: skip
+COMPARISONS = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
+
+
+def operator_methods() -> dict[str, Any]:
+    """__add__, __radd__, __eq__ and the like."""
+    table: dict[str, Any] = {}
+    for name, function in OPERATORS.items():
+        table[f"__{name}__"] = _operator(function)
+        table[f"__r{name}__"] = _operator(function, swap=True)
+    for name, function in COMPARISONS.items():
+        table[f"__{name}__"] = _operator(function)
+    table |= {"__neg__": neg, "__pos__": lambda self: self, "__abs__": abs,
+              "__invert__": bitwise_not}  # fmt: skip
+    return table

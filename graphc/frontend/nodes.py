@@ -1,0 +1,278 @@
+"""The autograd tape: what each result remembers of how it was made.
+
+Edges point from a node to the nodes that made its inputs. A node keeps the values that its
+gradient rule reads, each with the version of its storage, and nothing else. The same classes
+serve eager mode (saved values are arrays) and traces (saved values are graph nodes).
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from graphc.ir.autodiff import run_vjp, saved_values
+from graphc.ir.dim import DimEnv
+from graphc.ir.graph import Loc
+from graphc.ir.op import Attrs, Op
+from graphc.ir.op import get as get_op
+from graphc.ir.types import TensorType
+
+from .errors import located
+from .hooks import Hooks, RemovableHandle, add_hook
+from .values import TypeValue
+from .views import Chain, replay, write_back
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+Edge: TypeAlias = "tuple[Node, int]"
+
+TWICE = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after "
+    "they have already been freed). Saved intermediate values of the graph are freed when you "
+    "call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward "
+    "through the graph a second time or if you need to access saved tensors after calling "
+    "backward."
+)
+
+_sequence = itertools.count(1)
+
+
+class Stamped(Protocol):
+    """A storage, eager or traced: its version counts in-place writes."""
+
+    version: int
+
+
+class World(Protocol):
+    """How a backward pass computes: on arrays, on graph nodes, or on Tensors."""
+
+    env: DimEnv
+
+    def saved(self, value: Any, type_: TensorType, edge: Edge | None) -> Any:
+        """A saved value; `edge` is where its gradient goes (used with create_graph)."""
+
+    def to_tensor(self, value: Any) -> Tensor: ...
+
+    def from_tensor(self, tensor: Tensor) -> Any: ...
+
+
+class Node:
+    """A function of the backward graph (`grad_fn`)."""
+
+    __slots__ = (
+        "__weakref__", "edges", "loc", "metadata_", "out_types", "post_hooks", "pre_hooks",
+        "retained", "sequence", "tensor_hooks",
+    )  # fmt: skip
+
+    def __init__(
+        self, edges: tuple[Edge | None, ...], out_types: tuple[TensorType, ...]
+    ) -> None:
+        self.edges = edges
+        self.out_types = out_types
+        self.sequence: float = next(_sequence)
+        self.loc: Loc | None = None
+        # hooks of the tensors this node made: result number -> hooks
+        self.tensor_hooks: dict[int, Hooks] | None = None
+        self.pre_hooks: Hooks | None = None
+        self.post_hooks: Hooks | None = None
+        # retain_grad(): result number -> the tensor
+        self.retained: dict[int, weakref.ref[Tensor]] | None = None
+        self.metadata_: dict[Any, Any] | None = None
+
+    def name(self) -> str:
+        """The name torch prints, e.g. AddBackward0."""
+        return type(self).__name__
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """(node, result number) that made each input; (None, 0) where no gradient goes."""
+        return tuple((None, 0) if edge is None else edge for edge in self.edges)
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dictionary for the user's own notes."""
+        if self.metadata_ is None:
+            self.metadata_ = {}
+        return self.metadata_
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call hook(grad_inputs, grad_outputs) after this node has run."""
+        if self.post_hooks is None:
+            self.post_hooks = {}
+        return add_hook(self.post_hooks, hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call hook(grad_outputs) before this node runs."""
+        if self.pre_hooks is None:
+            self.pre_hooks = {}
+        return add_hook(self.pre_hooks, hook)
+
+    def input_type(self, i: int) -> TensorType | None:
+        """The type that the gradient of input i is summed down to; None to leave it."""
+        return None
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        """The gradients of the inputs as values, given those of the results (None: zero)."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Forget saved values."""
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+
+class AccumulateGrad(Node):
+    """Where the gradient of a leaf arrives."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Tensor, type_: TensorType) -> None:
+        super().__init__((), (type_,))
+        self.variable = variable
+        self.sequence = float("inf")  # runs as soon as its gradient is complete
+
+
+class OpNode(Node):
+    """An operator with its attributes, and those inputs and results that its rule reads."""
+
+    __slots__ = ("attrs", "in_types", "op", "saved_in", "saved_out", "stamps")
+
+    def __init__(
+        self,
+        op: Op,
+        attrs: Attrs,
+        edges: tuple[Edge | None, ...],
+        in_types: tuple[TensorType, ...],
+        out_types: tuple[TensorType, ...],
+    ) -> None:
+        super().__init__(edges, out_types)
+        self.op = op
+        self.attrs = attrs
+        self.in_types = in_types
+        # value or None per input and result; None altogether once released
+        self.saved_in: tuple[Any, ...] | None = None
+        self.saved_out: tuple[Any, ...] | None = None
+        # (storage, version when saved, input number or ~result number)
+        self.stamps: tuple[tuple[Stamped, int, int], ...] = ()
+
+    def name(self) -> str:
+        return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
+
+    def input_type(self, i: int) -> TensorType | None:
+        return self.in_types[i]
+
+    def release(self) -> None:
+        if self.stamps:
+            self.saved_in = self.saved_out = None
+            self.stamps = ()
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        if self.saved_in is None or self.saved_out is None:
+            raise RuntimeError(located(TWICE))
+        for storage, version, which in self.stamps:
+            if storage.version != version:
+                self._check_modified(storage.version, version, which, needs, world.env)
+        like = next(g for g in grads if g is not None)
+        inputs = [
+            TypeValue(type_, like) if value is None else world.saved(value, type_, edge)
+            for value, type_, edge in zip(self.saved_in, self.in_types, self.edges, strict=True)
+        ]
+        outs = [
+            TypeValue(type_, like) if value is None else world.saved(value, type_, (self, i))
+            for i, (value, type_) in enumerate(zip(self.saved_out, self.out_types, strict=True))
+        ]
+        return run_vjp(self.op, grads, inputs, outs, needs, self.attrs)
+
+    def _check_modified(
+        self, now: int, then: int, which: int, needs: Sequence[bool], env: DimEnv
+    ) -> None:
+        # a trace saves every value, so ask what the rule reads before calling it an error
+        read_in, read_out = saved_values(self.op, self.in_types, self.attrs, needs, env)
+        if which not in read_in and ~which not in read_out:
+            return
+        type_ = self.in_types[which] if which >= 0 else self.out_types[~which]
+        edge = self.edges[which] if which >= 0 else (self, ~which)
+        made = "" if edge is None else f", which is output {edge[1]} of {edge[0].name()},"
+        at = "" if self.loc is None else f" (recorded at {self.loc})"
+        raise RuntimeError(located(
+            "one of the variables needed for gradient computation has been modified by an inplace "
+            f"operation: [torch.{_kind(type_)} {list(type_.shape)}]{made} is at version {now}; "
+            f"expected version {then} instead. It was saved for {self.name()}{at}. Hint: use an "
+            "out-of-place operation, or clone() the tensor before the in-place one."
+        ))  # fmt: skip
+
+
+def _kind(type_: TensorType) -> str:
+    names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16",
+             "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
+             "bool": "Bool"}  # fmt: skip
+    return names[type_.dtype.torch_name] + "Tensor"
+
+
+class AsStridedBackward(Node):
+    """The history of a view whose base was written to: the base's history, then the views."""
+
+    __slots__ = ("base_type", "chain")
+
+    def __init__(
+        self, chain: Chain, edge: Edge, base_type: TensorType, type_: TensorType
+    ) -> None:
+        super().__init__((edge,), (type_,))
+        self.chain = chain
+        self.base_type = base_type
+
+    def name(self) -> str:
+        return "AsStridedBackward0"
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        g = grads[0]
+        return (write_back(self.chain, zeros(g, self.base_type), g, world.env),)
+
+
+class CopySlices(Node):
+    """A base after a view of it was written to. Inputs: the base before, the value written."""
+
+    __slots__ = ("chain", "value_type")
+
+    def __init__(
+        self,
+        chain: Chain,
+        edges: tuple[Edge | None, Edge | None],
+        base_type: TensorType,
+        value_type: TensorType,
+    ) -> None:
+        super().__init__(edges, (base_type,))
+        self.chain = chain
+        self.value_type = value_type
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        g = grads[0]
+        base = value = None
+        if needs[0]:
+            base = write_back(self.chain, g, zeros(g, self.value_type), world.env)
+        if needs[1]:
+            value = replay(self.chain, g)
+        return base, value
+
+
+class CopyBackwards(Node):
+    """A tensor after all of it was overwritten. Inputs: the tensor before, the value written."""
+
+    __slots__ = ()
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        g = grads[0]
+        return (
+            zeros(g, self.out_types[0]) if needs[0] else None,
+            g if needs[1] else None,
+        )
+
+
+def zeros(like: Any, type_: TensorType) -> Any:
+    """Zeros of a type in the world of `like`."""
+    value: float | int = 0.0 if type_.dtype.is_float else 0
+    return get_op("full").like(like, shape=type_.shape, value=value, dtype=type_.dtype)

@@ -1,0 +1,205 @@
+"""torch's type promotion: Python numbers, 0-d tensors and tensors to one dtype before an operator.
+
+    binary("add", a, b)            # a, b: Tensor or number; casts put in, numbers made 0-d
+    binary("div", a, b, to_float=True)      # ints become the default float
+    unary("exp", x)                # ints and bools become the default float
+    compare("lt", a, b)
+    operands(a, b, c)              # -> Tensors of one dtype (for where, clamp, concat, ...)
+    operand(2.5, dtype)            # -> a 0-d Tensor
+    cast(x, dtype)                 # x itself where it has that dtype
+    result_type(a, b, ...)         # torch.result_type
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphc.ir import dtypes, ops
+from graphc.ir.dtypes import DType
+from graphc.ir.op import Op
+from graphc.ir.op import get as get_op
+
+from .context import local
+from .dispatch import apply
+from .errors import located
+from .numbers import is_traced_number
+from .tensor import Tensor, from_array
+
+Number: TypeAlias = Any  # bool, int, float, NumPy scalar, SymInt or LiftedNumber
+
+
+class Defaults:
+    """torch.set_default_dtype."""
+
+    dtype: DType = dtypes.f32
+
+
+def get_default_dtype() -> DType:
+    """The dtype of Python floats among tensors, float32 unless set."""
+    return Defaults.dtype
+
+
+def set_default_dtype(dtype: DType) -> None:
+    """Raises TypeError for a dtype that is not a float."""
+    if not isinstance(dtype, DType) or not dtype.is_float:
+        raise TypeError(f"only floating-point types are supported as the default type, got {dtype}")
+    Defaults.dtype = dtype
+
+
+def is_number(value: Any) -> bool:
+    """True for Python and NumPy numbers and for the numbers of a trace."""
+    return isinstance(value, (bool, int, float, np.number, np.bool_)) or is_traced_number(value)
+
+
+def number_dtype(value: Number) -> DType:
+    """bool, int64 or the default float: what a number counts as among tensors."""
+    kind = type(value)
+    if kind is bool:
+        return dtypes.bool_
+    if kind is int:
+        return dtypes.i64
+    if kind is float:
+        return Defaults.dtype
+    if is_traced_number(value):
+        return dtypes.i64 if value.is_integer_number else Defaults.dtype
+    if isinstance(value, (bool, np.bool_)):
+        return dtypes.bool_
+    if isinstance(value, (int, np.integer)):
+        return dtypes.i64
+    if isinstance(value, (float, np.floating)):
+        return Defaults.dtype
+    raise TypeError(located(f"expected a Tensor or a number, got {type(value).__name__}"))
+
+
+def result_type(*values: Tensor | Number) -> DType:
+    """The dtype that an operation on these tensors and numbers has."""
+    ranked = []
+    for value in values:
+        if isinstance(value, Tensor):
+            ranked.append((value.dtype, 2 if value.ndim else 1))
+        else:
+            ranked.append((number_dtype(value), 0))
+    return dtypes.result_type(ranked, Defaults.dtype)
+
+
+def cast(x: Tensor, dtype: DType) -> Tensor:
+    """`x` as `dtype`; `x` itself where it is that already."""
+    if x.dtype is dtype:
+        return x
+    result: Tensor = apply(ops.cast, x, dtype=dtype)
+    return result
+
+
+_constants: dict[Any, Tensor] = {}
+_CONSTANT_LIMIT = 4096
+
+
+def operand(value: Tensor | Number, dtype: DType) -> Tensor:
+    """A Tensor of `dtype`: a tensor cast, or a number as a 0-d tensor.
+
+    Raises RuntimeError for an int outside the dtype's range, and for a float among integers.
+    """
+    if isinstance(value, Tensor):
+        return cast(value, dtype)
+    if is_traced_number(value):
+        found: Tensor = value.as_operand(dtype)
+        return found
+    if local.trace is not None:
+        return local.trace.constant(_scalar(value, dtype))
+    key = (type(value), value, dtype.name)
+    if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
+        return from_array(_scalar(value, dtype))
+    constant = _constants.get(key)
+    if constant is None:
+        if len(_constants) >= _CONSTANT_LIMIT:
+            _constants.clear()
+        constant = _constants[key] = from_array(_scalar(value, dtype))
+        constant._array.flags.writeable = False
+    return constant
+
+
+def _scalar(value: Any, dtype: DType) -> np.ndarray:
+    if dtype.is_float or dtype.kind == "bool":
+        # an int too long for float64 overflows as torch's does
+        return np.asarray(float(value) if dtype.is_float else bool(value), dtype.numpy)
+    if isinstance(value, (float, np.floating)):
+        raise RuntimeError(located(
+            f"value {value!r} cannot be converted to type {dtype} without loss"
+        ))  # fmt: skip
+    limits = np.iinfo(dtype.numpy)
+    # torch lets a negative number wrap into an unsigned dtype
+    low = -int(limits.max) if dtype.kind == "uint" else int(limits.min)
+    if not low <= value <= limits.max:
+        raise RuntimeError(located(
+            f"value cannot be converted to type {dtype} without overflow: {value}"
+        ))  # fmt: skip
+    return np.asarray(int(value)).astype(dtype.numpy)
+
+
+def operands(*values: Tensor | Number, dtype: DType | None = None) -> tuple[Tensor, ...]:
+    """Tensors of one dtype: `dtype`, or the promoted one. At least one value is a Tensor."""
+    if dtype is None:
+        dtype = result_type(*values)
+    return tuple([operand(value, dtype) for value in values])
+
+
+def binary(op: str | Op, a: Tensor | Number, b: Tensor | Number, *, to_float: bool = False) -> Any:
+    """A two-input operator with torch's promotion. `to_float`: integers become floats first."""
+    if isinstance(op, str):
+        op = get_op(op)
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        dtype = a.dtype
+        if dtype is b.dtype and (dtype.is_float or not to_float):
+            return apply(op, a, b)
+    dtype = result_type(a, b)
+    if to_float and not dtype.is_float:
+        dtype = Defaults.dtype
+    return apply(op, operand(a, dtype), operand(b, dtype))
+
+
+def compare(op: str | Op, a: Tensor | Number, b: Tensor | Number) -> Any:
+    """A comparison in the promoted dtype; the result is bool."""
+    return binary(op, a, b)
+
+
+def unary(op: str | Op, x: Tensor, *, to_float: bool = True, **attrs: Any) -> Any:
+    """A one-input operator. `to_float`: integers and bools become the default float first."""
+    if isinstance(op, str):
+        op = get_op(op)
+    if not isinstance(x, Tensor):
+        raise TypeError(located(
+            f"{op.name}(): argument 'input' must be Tensor, not {type(x).__name__}"
+        ))  # fmt: skip
+    if to_float and not x.dtype.is_float:
+        x = cast(x, Defaults.dtype)
+    return apply(op, x, **attrs)
+
+
+def check_inplace(target: Tensor, value: Tensor) -> Tensor:
+    """The value, if an arithmetic in-place operation may store it in `target`.
+
+    Raises RuntimeError where the result's kind of number is higher than the target's.
+    """
+    have, want = value.dtype, target.dtype
+    rank = {"bool": 0, "uint": 1, "int": 1, "float": 2}
+    if rank[have.kind] > rank[want.kind]:
+        raise RuntimeError(located(
+            f"result type {_name(have)} can't be cast to the desired output type {_name(want)}"
+        ))  # fmt: skip
+    return value
+
+
+def _name(dtype: DType) -> str:
+    names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16",
+             "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
+             "bool": "Bool"}  # fmt: skip
+    return names[dtype.torch_name]
+
+
+def promote_all(values: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """Tensors (concat, stack) cast to their promoted dtype."""
+    return operands(*values)

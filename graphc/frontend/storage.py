@@ -1,0 +1,91 @@
+"""The memory under tensors: one Storage for all the tensors that share it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.dim import Size as DimSize
+from graphc.ir.types import Shape
+
+
+class Storage:
+    """Memory of a concrete tensor and the number of in-place writes to it.
+
+    `array` is the array that the memory was first seen as; views of it are made by tensors.
+    `root` is the Storage that stands for the memory: `.data` makes a sibling with a version of
+    its own, as torch does.
+    """
+
+    __slots__ = ("__weakref__", "_root", "array", "version")
+
+    def __init__(self, array: np.ndarray, root: Storage | None = None) -> None:
+        self.array = array
+        self.version = 0
+        self._root = root
+
+    @property
+    def root(self) -> Storage:
+        """The Storage by which aliasing is decided."""
+        return self if self._root is None else self._root
+
+    def sibling(self) -> Storage:
+        """The same memory with a version counter of its own."""
+        return Storage(self.array, self.root)
+
+    def flat(self) -> np.ndarray:
+        """The memory's elements from the lowest to the highest address, 1-d, sharing it."""
+        array = self.array
+        if array.flags.c_contiguous:
+            return array.reshape(-1)
+        if array.size == 0:
+            return array.reshape(-1)
+        span = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+        count = span // array.itemsize + 1
+        flat = np.lib.stride_tricks.as_strided(array, (count,), (array.itemsize,))
+        return flat
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
+        if self._root is not None:
+            root = memo.get(id(self._root))
+            if root is None:
+                root = self._root.__deepcopy__(memo)
+            copy: Storage = root.sibling()
+        else:
+            copy = Storage(self.flat().copy())
+        memo[id(self)] = copy
+        return copy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._root is not None:
+            return (Storage.sibling, (self._root,))
+        return (Storage, (self.flat().copy(),))
+
+
+def offset_of(array: np.ndarray, storage: Storage) -> int:
+    """Elements between the start of the storage and the first element of a view of it."""
+    if array is storage.array:
+        return 0
+    return (address(array) - address(storage.array)) // array.itemsize
+
+
+def address(array: np.ndarray) -> int:
+    """The address of the first element."""
+    return int(array.__array_interface__["data"][0])
+
+
+def strides_of(array: np.ndarray) -> tuple[int, ...]:
+    """Strides in elements."""
+    size = array.itemsize
+    return tuple([s // size for s in array.strides])
+
+
+def contiguous_strides(shape: Shape) -> Shape:
+    """Row-major strides in elements; sizes may be symbolic."""
+    strides: list[DimSize] = []
+    step: DimSize = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step = step * (1 if size == 0 else size)
+    return tuple(reversed(strides))

@@ -1,0 +1,487 @@
+"""The Tensor: state only. Functions and methods are attached by other files.
+
+A concrete Tensor has `_array` (a NumPy view) and `_storage` (the memory it shares). A traced
+Tensor (`_trace` is its Trace) has no array: its value is a graph node that the trace finds. A
+concrete Tensor used under a trace keeps its state untouched: reads and writes go to its *shadow*,
+a traced Tensor that the trace holds for it (`current()` finds it).
+
+Attributes are class-level defaults, so that making a Tensor sets two of them only.
+
+To attach a method:   `register_method("add", function)`   (or a table, `register_methods`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphc.ir import dtypes
+from graphc.ir.dtypes import DType
+from graphc.ir.types import TensorType
+
+from .context import local
+from .device import CPU, device
+from .errors import located, unsupported_in_trace
+from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
+from .nodes import AccumulateGrad, AsStridedBackward, Edge, Node
+from .numbers import Size
+from .storage import Storage, address, offset_of, strides_of
+from .views import Chain, check_bounds, strided
+
+if TYPE_CHECKING:
+    from .functionalize import TracedState
+    from .trace import Trace
+
+_DTYPE_OF = {d.numpy: d for d in dtypes.ALL}
+
+
+class Tensor:
+    """A multi-dimensional array with a gradient, shaped like torch.Tensor."""
+
+    _array: np.ndarray
+    _storage: Any  # Storage; TracedStorage under a trace
+    _trace: Trace | None = None
+    _traced: TracedState  # where a traced tensor's value is found
+    _face: Tensor | None = None  # of a shadow: the concrete tensor it stands for
+
+    _requires_grad: bool = False
+    _grad: Any = None
+    _node: Node | None = None  # grad_fn
+    _output: int = 0  # which of the node's results this is
+    _accumulator: weakref.ref[AccumulateGrad] | None = None
+    _hooks: Hooks | None = None  # of a leaf; those of others are on the node
+    _post_hooks: Hooks | None = None
+    # a view: the tensor whose history it follows, how it is made from that, and the version of
+    # the storage at which `_node` was right
+    _base: Tensor | None = None
+    _chain: Chain = ()
+    _seen: int = 0
+    _no_grad_view: bool = False
+
+    _constructor: Callable[..., Any] | None = None  # torch.Tensor(...), set by functions/
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls._constructor is None or (not args and not kwargs and cls is not Tensor):
+            return object.__new__(cls)
+        return cls._constructor(cls, *args, **kwargs)
+
+    # --- what kind of tensor ---------------------------------------------------------------
+
+    @property
+    def shape(self) -> Size:
+        """The sizes, as torch.Size."""
+        if local.trace is not None or self._trace is not None:
+            return current(self)._traced.torch_size()
+        return Size(self._array.shape)
+
+    @property
+    def dtype(self) -> DType:
+        if local.trace is not None or self._trace is not None:
+            return current(self)._traced.type.dtype
+        return _DTYPE_OF[self._array.dtype]
+
+    @property
+    def device(self) -> device:
+        return CPU
+
+    @property
+    def ndim(self) -> int:
+        if local.trace is not None or self._trace is not None:
+            return current(self)._traced.type.rank
+        return self._array.ndim
+
+    @property
+    def _type(self) -> TensorType:
+        """The IR's type: dtype and shape (sizes may be symbolic)."""
+        if local.trace is not None or self._trace is not None:
+            return current(self)._traced.type
+        return TensorType(_DTYPE_OF[self._array.dtype], self._array.shape)
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Steps between neighbours, in elements: of every dimension, or of `dim`."""
+        if local.trace is not None or self._trace is not None:
+            strides: tuple[Any, ...] = current(self)._traced.torch_strides()
+        else:
+            strides = strides_of(self._array)
+        return strides if dim is None else strides[dim]
+
+    def storage_offset(self) -> Any:
+        """Elements between the start of the storage and the first element."""
+        if local.trace is not None or self._trace is not None:
+            state = current(self)
+            if state._storage.root.source is not None:
+                raise unsupported_in_trace("storage_offset()", "ask for it outside")
+            return state._traced.torch_offset()
+        return offset_of(self._array, self._storage)
+
+    def data_ptr(self) -> int:
+        """The address of the first element. Raises TraceError under a trace."""
+        return address(concrete(self, "data_ptr()", "call it outside the compiled function"))
+
+    @property
+    def _version(self) -> int:
+        return current(self)._storage.version
+
+    def _is_view(self) -> bool:
+        return current(self)._base is not None
+
+    # --- history ---------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        return requires_grad(current(self))
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Start or stop recording operations on this leaf. Raises RuntimeError for others."""
+        state = current(self)
+        if requires_grad and not state._type.dtype.is_float:
+            raise RuntimeError(located(
+                f"only Tensors of floating point dtype can require gradients, got {self.dtype}"
+            ))  # fmt: skip
+        if state._node is not None:
+            if not requires_grad:
+                raise RuntimeError(located(
+                    "you can only change requires_grad flags of leaf variables. If you want to use "
+                    "a computed variable in a subgraph that doesn't require differentiation use "
+                    "var_no_grad = var.detach()."
+                ))  # fmt: skip
+            return self
+        state._requires_grad = bool(requires_grad)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """True if no recorded operation made it."""
+        state = current(self)
+        requires_grad(state)
+        return state._node is None
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The tape's node that made it; None for a leaf."""
+        state = current(self)
+        requires_grad(state)
+        return state._node
+
+    @property
+    def output_nr(self) -> int:
+        """Which result of grad_fn this is."""
+        return current(self)._output
+
+    @property
+    def grad(self) -> Any:
+        """The accumulated gradient; None before backward()."""
+        trace = local.trace
+        if trace is not None:
+            return trace.get_grad(current(self))
+        return current(self)._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            _check_grad(self, value)
+        current(self)._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        current(self)._grad = None
+
+    def detach(self) -> Tensor:
+        """A tensor on the same memory without history."""
+        return alias(self)
+
+    def detach_(self) -> Tensor:
+        """Forget the history, in place. Raises RuntimeError for views."""
+        state = current(self)
+        if state._base is not None:
+            raise RuntimeError(located(
+                "Can't detach views in-place. Use detach() instead."
+            ))  # fmt: skip
+        state._node, state._output, state._requires_grad = None, 0, False
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """A tensor on the same memory without history, whose writes autograd does not see."""
+        trace = local.trace
+        if trace is not None:
+            return trace.untracked(current(self))
+        result = alias(self)
+        result._storage = self._storage.sibling()
+        return result
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        trace = local.trace
+        if trace is not None:
+            trace.set_data(self, value)
+            return
+        current(self)
+        array = concrete(value, "assigning .data", "assign it under the same trace")
+        if (requires_grad(self) or self._node) and not value.dtype.is_float:
+            raise RuntimeError(located(
+                f"data set to a tensor that requires gradients must be floating point, "
+                f"got {value.dtype}"
+            ))  # fmt: skip
+        self._array = array
+        self._storage = value._storage.sibling()
+        self._base, self._chain = None, ()
+
+    def retain_grad(self) -> None:
+        """Keep `.grad` of this non-leaf in backward()."""
+        state = current(self)
+        if not requires_grad(state):
+            raise RuntimeError(located("can't retain_grad on Tensor that has requires_grad=False"))
+        node = state._node
+        if node is None:
+            return
+        if node.retained is None:
+            node.retained = {}
+        node.retained[state._output] = weakref.ref(state)
+
+    @property
+    def retains_grad(self) -> bool:
+        state = current(self)
+        node = state._node
+        return node is not None and node.retained is not None and state._output in node.retained
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """Call hook(grad) when this tensor's gradient is known; a result replaces it."""
+        state = current(self)
+        if not requires_grad(state):
+            raise RuntimeError(located(
+                "cannot register a hook on a tensor that doesn't require gradient"
+            ))  # fmt: skip
+        node = state._node
+        if node is None:
+            if state._hooks is None:
+                state._hooks = new_hooks()
+            return add_hook(state._hooks, hook)
+        if node.tensor_hooks is None:
+            node.tensor_hooks = {}
+        return add_hook(node.tensor_hooks.setdefault(state._output, new_hooks()), hook)
+
+    def register_post_accumulate_grad_hook(
+        self, hook: Callable[[Tensor], None]
+    ) -> RemovableHandle:
+        """Call hook(self) after backward() has added to this leaf's `.grad`."""
+        state = current(self)
+        if not requires_grad(state) or state._node is not None:
+            raise RuntimeError(located(
+                "post accumulate grad hooks cannot be registered on non-leaf tensors or on those "
+                "that do not require gradient"
+            ))  # fmt: skip
+        if state._post_hooks is None:
+            state._post_hooks = new_hooks()
+        return add_hook(state._post_hooks, hook)
+
+    # --- identity --------------------------------------------------------------------------
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        found = memo.get(id(self))
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+        array = concrete(self, "copy.deepcopy()", "clone() it instead")
+        if self._node is not None:
+            raise RuntimeError(located(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the moment. Cure: detach() it first"
+            ))  # fmt: skip
+        storage = memo.get(id(self._storage)) or deepcopy(self._storage, memo)
+        parts = (offset_of(array, self._storage), array.shape, strides_of(array))
+        result = rebuild(type(self), storage, *parts, self._requires_grad)
+        memo[id(self)] = result
+        result._grad = deepcopy(self._grad, memo)
+        for name, value in self.__dict__.items():
+            if name not in _INTERNAL:
+                result.__dict__[name] = deepcopy(value, memo)
+        return result
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        array = concrete(self, "pickling", "pickle it outside the compiled function")
+        if self._node is not None:
+            raise RuntimeError(located(
+                "cannot pickle a Tensor that has a grad_fn: detach() it first"
+            ))  # fmt: skip
+        parts = (offset_of(array, self._storage), array.shape, strides_of(array))
+        own = {k: v for k, v in self.__dict__.items() if k not in _INTERNAL}
+        return (rebuild, (type(self), self._storage, *parts, self._requires_grad), own or None)
+
+    if TYPE_CHECKING:  # attached by functions/
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+
+
+_INTERNAL = frozenset(Tensor.__annotations__)
+
+
+class Parameter(Tensor):
+    """A Tensor that a Module lists among its parameters; it requires a gradient."""
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
+        if data is None:
+            data = from_array(np.zeros(0, np.float32))
+        result = alias(data, cls)
+        return result.requires_grad_(requires_grad) if requires_grad else result
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        return Tensor.__deepcopy__(self, memo)
+
+
+# --- making tensors --------------------------------------------------------------------------
+
+
+def from_array(array: np.ndarray, requires_grad: bool = False) -> Tensor:
+    """A concrete leaf on an array's memory (shared, not copied)."""
+    result: Tensor = object.__new__(Tensor)
+    result._array = array
+    result._storage = Storage(array)
+    if requires_grad:
+        result._requires_grad = True
+    return result
+
+
+def alias(tensor: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
+    """A new leaf on the same memory, with the same version counter and no history."""
+    state = current(tensor)
+    result: Tensor = object.__new__(cls)
+    result._storage = state._storage
+    if state._trace is not None:
+        result._trace = state._trace
+        result._traced = state._traced.copy()
+    else:
+        result._array = state._array
+    return result
+
+
+def rebuild(
+    cls: type[Tensor], storage: Storage, offset: int, shape: Any, strides: Any, requires: bool
+) -> Tensor:
+    """A concrete leaf at a place in a storage (what copy and pickle call).
+
+    Raises RuntimeError where the place is outside the storage.
+    """
+    flat = storage.flat()
+    check_bounds(shape, strides, offset, flat.size)
+    result: Tensor = object.__new__(cls)
+    empty = 0 in shape
+    result._array = flat[:0].reshape(shape) if empty else strided(flat[offset:], shape, strides)
+    result._storage = storage
+    result._requires_grad = requires
+    return result
+
+
+# --- state under the running trace -------------------------------------------------------------
+
+
+def current(tensor: Tensor) -> Tensor:
+    """The Tensor that holds `tensor`'s state now: itself, or its shadow under a trace.
+
+    Raises EscapedTensorError for a tensor of a trace that is over.
+    """
+    trace = local.trace
+    if trace is None:
+        if tensor._trace is not None:
+            raise tensor._trace.escaped(tensor)
+        return tensor
+    return tensor if tensor._trace is trace else trace.shadow(tensor)
+
+
+def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
+    """The array of a Tensor. Raises TraceError (naming `what` was called, and the cure) if traced.
+
+    Under a trace a concrete Tensor is refused too: its value changes from call to call.
+    """
+    trace = local.trace
+    if trace is None:
+        if tensor._trace is not None:
+            raise tensor._trace.escaped(tensor)
+        return tensor._array
+    raise unsupported_in_trace(what, cure)
+
+
+# --- history -----------------------------------------------------------------------------------
+
+
+def requires_grad(tensor: Tensor) -> bool:
+    """Whether operations on it are recorded. For a view whose base was written to, looks again."""
+    if tensor._base is not None and tensor._seen != tensor._storage.version:
+        _follow_base(tensor, tensor._base)
+    return tensor._node is not None or tensor._requires_grad
+
+
+def _follow_base(view: Tensor, base: Tensor) -> None:
+    """After a write to shared memory, a view's history is its base's, then the view."""
+    view._seen = view._storage.version
+    if requires_grad(base):
+        view._node = AsStridedBackward(view._chain, edge(base), base._type, view._type)
+        view._output = 0
+    else:
+        view._node = None
+
+
+def edge(tensor: Tensor) -> Edge:
+    """Where the gradient of a tensor that requires one goes."""
+    node = tensor._node
+    if node is not None:
+        return node, tensor._output
+    reference = tensor._accumulator
+    accumulator = None if reference is None else reference()
+    if accumulator is None:
+        accumulator = AccumulateGrad(tensor, tensor._type)
+        tensor._accumulator = weakref.ref(accumulator)
+    return accumulator, 0
+
+
+def _check_grad(tensor: Tensor, value: Tensor) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value)}")
+    if value is tensor:
+        raise RuntimeError("can't assign Variable as its own grad")
+    if value.dtype is not tensor.dtype:
+        raise RuntimeError(
+            f"assigned grad has data of a different type: {value.dtype}, expected {tensor.dtype}"
+        )
+    if tuple(value.shape) != tuple(tensor.shape):
+        raise RuntimeError(
+            f"assigned grad has data of a different size: {list(value.shape)}, "
+            f"expected {list(tensor.shape)}"
+        )
+
+
+# --- methods -----------------------------------------------------------------------------------
+
+
+def register_method(name: str, function: Any) -> None:
+    """Make `function(self, ...)` (or a property) an attribute of every Tensor."""
+    setattr(Tensor, name, function)
+
+
+def register_methods(table: Mapping[str, Any]) -> None:
+    """Attach a table of methods and properties."""
+    for name, function in table.items():
+        setattr(Tensor, name, function)

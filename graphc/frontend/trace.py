@@ -1,0 +1,538 @@
+"""The tracer: every operation of a thread is recorded into a Builder while Python runs once.
+
+    trace = Trace("step")
+    with trace:                                     # an exception inside rolls everything back
+        trace.add_argument(tensor, 0, {0: "n"})     # optional: dim 0 becomes symbolic
+        rate = trace.lift_number(0.1, source=("lr", 0))
+        result = step(...)                          # real tensors, not replaced
+        traced = trace.finish(result)               # -> TracedGraph (captured.py says what it is)
+
+Concrete tensors are captured when an operation meets them: the Trace holds a *shadow*, a traced
+Tensor with the state (value, .grad, history, requires_grad) that the tensor has during the trace.
+The tensor itself is not touched, so a trace that is dropped needs no undoing; what was really
+changed meanwhile (state made in `suspended()`) registers its undoing with `on_rollback`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import dtypes, ops
+from graphc.ir.dim import Dim, DimEnv
+from graphc.ir.dim import Size as DimSize
+from graphc.ir.dtypes import DType
+from graphc.ir.graph import Builder, Expr, Loc, Node
+from graphc.ir.op import Attrs, Op, OpError
+from graphc.ir.op import get as get_op
+from graphc.ir.types import TensorType, TupleType
+
+from . import views
+from .captured import UNREAD, NumberInput, TensorInput, TracedGraph
+from .context import local
+from .dispatch import explain_inputs, join_view
+from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
+from .finish import finish
+from .functionalize import Memory, TracedState, TracedStorage, result_strides
+from .nodes import Edge, OpNode
+from .nodes import Node as GradNode
+from .numbers import (
+    LiftedNumber,
+    NumberExpr,
+    NumberGuard,
+    NumberTable,
+    SymInt,
+    TracedNumber,
+)
+from .storage import strides_of
+from .tensor import Tensor, alias, edge, requires_grad
+
+
+class OutsideHistory(GradNode):
+    """Stands for the history that a captured tensor had before the trace."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor, type_: TensorType) -> None:
+        super().__init__((), (type_,))
+        self.tensor = tensor
+        self.sequence = 0.0
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
+        return ()
+
+
+class Trace:
+    """A recording. Only the thread that entered it is traced."""
+
+    def __init__(self, name: str = "graph", env: DimEnv | None = None) -> None:
+        self.name = name
+        self.env = env if env is not None else DimEnv()
+        self.builder = Builder(self.env)
+        self.open = True
+        self.inputs: list[TensorInput | NumberInput] = []
+        self.numbers = NumberTable()
+        self.number_guards: dict[NumberExpr, NumberGuard] = {}
+        # whether `.grad` of a concrete tensor was None when looked at
+        self.grad_reads: dict[int, tuple[Tensor, bool]] = {}
+        self.shadows: dict[int, tuple[Tensor, Tensor]] = {}  # by id: (concrete, shadow)
+        self.rebound: dict[int, tuple[Tensor, Tensor]] = {}
+        self.overlaps: list[tuple[int, int]] = []
+        self.memory = Memory(self)
+        self.outside: set[GradNode] = set()
+        self.sources: list[tuple[TensorInput, TracedStorage]] = []
+        # concrete tensors that require a gradient, and where it arrives
+        self.entries: list[tuple[Tensor, Edge]] = []
+        self._arguments: dict[int, tuple[int, dict[int, str]]] = {}
+        self._argument_tensors: list[Tensor] = []  # keeps their ids taken
+        self._grad_owners: dict[int, Tensor] = {}
+        self._number_nodes: dict[NumberExpr, Node] = {}
+        self._backwards = 0
+        self._undo: list[Callable[[], None]] = []
+        self._outer: list[Trace | None] = []
+
+    # --- life ------------------------------------------------------------------------------
+
+    def __enter__(self) -> Trace:
+        self.check_open(f"the trace of {self.name}()")
+        self._outer.append(local.trace)
+        local.trace = self
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        local.trace = self._outer.pop()
+        if kind is not None:
+            self.rollback()
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Run eagerly inside: for state that is made for real (optimizer moments)."""
+        saved = local.trace
+        local.trace = None
+        try:
+            yield
+        finally:
+            local.trace = saved
+
+    def on_rollback(self, undo: Callable[[], None]) -> None:
+        """Call `undo` if the trace fails."""
+        self._undo.append(undo)
+
+    def rollback(self) -> None:
+        """Undo what was really changed, newest first, and close the trace."""
+        self.open = False
+        while self._undo:
+            self._undo.pop()()
+
+    def close(self) -> None:
+        """The trace is over: its tensors raise by name from now on."""
+        self.open = False
+        self._undo.clear()
+
+    def check_open(self, what: str) -> None:
+        """Raise EscapedTensorError once the trace is over."""
+        if not self.open:
+            raise EscapedTensorError(located(
+                f"{what} was traced inside {self.name}() and kept after the trace. Cure: return "
+                "it from the compiled function, or store it in an attribute of a Module"
+            ))  # fmt: skip
+
+    def escaped(self, tensor: Tensor) -> EscapedTensorError:
+        """The error for a traced tensor that is used outside its trace."""
+        loc = tensor._traced.value.loc
+        where = "" if loc is None else f" at {loc}"
+        if self.open:
+            why = "is used where tracing is suspended or in another thread"
+        else:
+            why = "was kept after the trace"
+        return EscapedTensorError(located(
+            f"tensor traced{where} inside {self.name}() {why}. Cure: return it from the compiled "
+            "function, or store it in an attribute of a Module or another root of the function"
+        ))  # fmt: skip
+
+    def materialise(self, tensor: Tensor, concrete: Tensor) -> None:
+        """Make a traced tensor concrete: it gets the state of `concrete` (the same object stays)."""
+        tensor.__dict__.clear()
+        tensor.__dict__.update(concrete.__dict__)
+
+    # --- inputs ----------------------------------------------------------------------------
+
+    def add_argument(
+        self, tensor: Tensor, index: int, symbolic: dict[int, str] | None = None
+    ) -> None:
+        """Declare argument `index`. `symbolic` names the dims that are to be symbolic."""
+        self._arguments.setdefault(id(tensor), (index, symbolic or {}))
+        self._argument_tensors.append(tensor)
+
+    def argument_index(self, tensor: Tensor) -> int:
+        """Which argument a concrete tensor is; -1 for none."""
+        found = self._arguments.get(id(tensor))
+        return -1 if found is None else found[0]
+
+    def shadow(self, tensor: Tensor) -> Tensor:
+        """The traced Tensor that stands for a concrete one. Captures it the first time."""
+        found = self.shadows.get(id(tensor))
+        if found is not None:
+            return found[1]
+        if tensor._trace is not None:
+            raise tensor._trace.escaped(tensor)
+        storage, path = self.memory.place(tensor)
+        root, full = storage.resolve(path)
+        node = views.replay(full, Expr(self.builder, root.node)).node
+        shadow: Tensor = object.__new__(Tensor)
+        shadow._trace = self
+        shadow._face = tensor
+        shadow._storage = storage
+        strides: Any = strides_of(tensor._array)
+        if storage.source is not None and not path:
+            strides = storage.source.strides
+        shadow._traced = TracedState(node.tensor_type, node, root.writes, self, path, strides)
+        if requires_grad(tensor):
+            if tensor._node is None:
+                shadow._requires_grad = True
+                if tensor._hooks:
+                    shadow._hooks = dict(tensor._hooks)
+                if tensor._post_hooks:
+                    shadow._post_hooks = dict(tensor._post_hooks)
+            else:
+                shadow._node = OutsideHistory(tensor, node.tensor_type)
+                self.outside.add(shadow._node)
+            self.entries.append((tensor, edge(shadow)))
+        shadow._grad = UNREAD
+        self.shadows[id(tensor)] = (tensor, shadow)
+        return shadow
+
+    def face(self, shadow: Tensor) -> Tensor:
+        """The concrete tensor that a shadow stands for; the tensor itself if it is none."""
+        return shadow if shadow._face is None else shadow._face
+
+    def new_input(self, tensor: Tensor) -> TracedStorage:
+        """A graph input for a concrete tensor's part of memory."""
+        array = tensor._array
+        index, symbolic = self._arguments.get(id(tensor), (-1, {}))
+        shape: list[DimSize] = list(array.shape)
+        for dim, name in symbolic.items():
+            if shape[dim] not in (0, 1):
+                known = self.env.hints.get(name)
+                if known is not None and known != shape[dim]:
+                    raise TraceError(f"dim {name} is both {known} and {shape[dim]}")
+                shape[dim] = Dim.var(name) if known else self.env.new(name, array.shape[dim])
+        strides = self._symbolic_strides(array, tuple(shape))
+        owner = self._grad_owners.get(id(tensor))
+        kind = "argument" if index >= 0 else "tensor" if owner is None else "grad"
+        name = f"{kind}{index if index >= 0 else len(self.inputs)}"
+        type_ = TensorType(dtypes.from_numpy(array.dtype), tuple(shape))
+        node = self.builder.input(type_, name)
+        source = TensorInput(
+            kind, tensor if owner is None else owner, node, strides, index, len(self.inputs),
+            requires_grad(tensor), tensor._node is None,
+        )  # fmt: skip
+        self.inputs.append(source)
+        storage = TracedStorage(node, source)
+        self.sources.append((source, storage))
+        return storage
+
+    def _symbolic_strides(self, array: np.ndarray, shape: Any) -> Any:
+        if shape == array.shape:
+            return strides_of(array)
+        from_rows = TracedState(
+            TensorType(dtypes.f32, shape), self._nothing(), 0, self
+        ).strides
+        order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
+        if not array.flags.c_contiguous and order != list(range(array.ndim)):
+            # a permuted layout: row-major strides of the permuted shape
+            permuted = tuple(shape[i] for i in order)
+            rows = TracedState(TensorType(dtypes.f32, permuted), self._nothing(), 0, self).strides
+            return tuple(rows[order.index(i)] for i in range(array.ndim))
+        return from_rows
+
+    def _nothing(self) -> Node:
+        return self.builder.const(0.0, dtypes.f32)
+
+    def new_flat_input(self, tensor: Tensor, flat: np.ndarray) -> TracedStorage:
+        """A graph input for a whole storage, under tensors that overlap."""
+        type_ = TensorType(dtypes.from_numpy(flat.dtype), flat.shape)
+        node = self.builder.input(type_, f"storage{len(self.inputs)}")
+        source = TensorInput(
+            "storage", tensor, node, (1,), self.argument_index(tensor), len(self.inputs)
+        )
+        self.inputs.append(source)
+        storage = TracedStorage(node, source)
+        self.sources.append((source, storage))
+        return storage
+
+    def forward(self, storage: TracedStorage, parent: TracedStorage, path: views.Chain) -> None:
+        """Two captured storages turn out to overlap: one becomes a view of the other."""
+        if storage.source is not None and storage.node is not storage.source.node:
+            value = views.write_back(
+                path, Expr(self.builder, parent.node), Expr(self.builder, storage.node), self.env
+            )
+            parent.rebind(value.node, tracked=True)
+        storage.forward(parent, path)
+        if storage.source is not None and parent.source is not None:
+            self.overlaps.append((storage.source.number, parent.source.number))
+
+    def lift_number(self, value: float | int, source: Any) -> LiftedNumber:
+        """A run-time number; `source` is the caller's name for it (hashable)."""
+        if isinstance(value, TracedNumber):
+            raise TypeError("the number is lifted already")
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise TypeError(f"only int and float can be lifted, got {type(value).__name__}")
+        return LiftedNumber(self, self.numbers.leaf("source", source, value))
+
+    def lift_size(self, dim: Dim) -> SymInt:
+        """The SymInt of a symbolic size."""
+        return SymInt(dim, self)
+
+    def specialise(self, dim: Dim) -> int:
+        """A symbolic size as its example's int, kept true by a guard."""
+        return self.env.specialise(dim)
+
+    def number_operand(self, expression: NumberExpr, dtype: DType) -> Tensor:
+        """A 0-d Tensor of `dtype` with the value of a number expression."""
+        self.check_open(f"the number {expression.value!r}")
+        self.builder.loc = user_location()
+        node = self._emit_number(expression)
+        if node.dtype is not dtype:
+            node = self.builder.emit(ops.cast, node, dtype=dtype)
+        return self.wrap(node)
+
+    def _emit_number(self, root: NumberExpr) -> Node:
+        """The 0-d f64 or i64 node of a number expression; iterative."""
+        nodes = self._number_nodes
+        stack = [root]
+        while stack:
+            expression = stack[-1]
+            if expression in nodes:
+                stack.pop()
+                continue
+            waiting = [
+                a for a in expression.args if isinstance(a, NumberExpr) and a not in nodes
+            ]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                nodes[expression] = self._number_node(expression)
+        return nodes[root]
+
+    def _number_node(self, expression: NumberExpr) -> Node:
+        dtype = dtypes.i64 if isinstance(expression.value, int) else dtypes.f64
+        if expression.op == "constant":
+            return self.builder.const(expression.value, dtype)
+        if expression.op == "dim":
+            return self.builder.emit(ops.full, shape=(), value=expression.args[0], dtype=dtypes.i64)
+        if expression.op == "source":
+            node = self.builder.input(TensorType(dtype, ()), f"number{len(self.inputs)}")
+            self.inputs.append(
+                NumberInput(node, expression.args[0], expression.value, len(self.inputs))
+            )
+            return node
+        inputs = [self._number_nodes[a] for a in expression.args]
+        same = dtypes.f64 if expression.op == "div" else dtype
+        cast = [
+            n if n.dtype is same else self.builder.emit(ops.cast, n, dtype=same) for n in inputs
+        ]
+        if expression.op == "float":
+            return cast[0]
+        return self.builder.emit(getattr(ops, expression.op), *cast)
+
+    # --- values ----------------------------------------------------------------------------
+
+    def read(self, tensor: Tensor) -> Node:
+        """The node with a traced tensor's value now."""
+        state = tensor._traced
+        storage: Any = tensor._storage
+        writes = storage.writes
+        if state.stamp != writes:
+            root, path = storage.resolve(state.path)
+            state.value = views.replay(path, Expr(self.builder, root.node)).node
+            state.stamp = writes
+        return state.value
+
+    def write(self, target: Tensor, value: Tensor) -> None:
+        """Rebind the memory under a traced tensor to hold `value` there."""
+        node = self.read(value if value._trace is self else self.shadow(value))
+        state = target._traced
+        storage: Any = target._storage
+        root, path = storage.resolve(state.path)
+        self.builder.loc = user_location()
+        try:
+            base = views.write_back(
+                path, Expr(self.builder, root.node), Expr(self.builder, node), self.env
+            ).node
+        except OpError as error:
+            raise_op_error(error)
+        root.rebind(base, state.tracked)
+        state.value, state.stamp = node, root.writes
+
+    def wrap(self, node: Node, strides: Any = None) -> Tensor:
+        """A new traced tensor on memory of its own."""
+        result: Tensor = object.__new__(Tensor)
+        result._trace = self
+        result._storage = TracedStorage(node)
+        result._traced = TracedState(node.tensor_type, node, 0, self, (), strides)
+        return result
+
+    def emit(self, name: str, *inputs: Node, **attrs: Any) -> Node:
+        """A node at the present line."""
+        return self.builder.emit(get_op(name), *inputs, **attrs)
+
+    def constant(self, array: np.ndarray) -> Tensor:
+        """A traced tensor of data known now."""
+        self.builder.loc = user_location()
+        return self.wrap(self.builder.const(array))
+
+    def apply(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
+        """Record one operation."""
+        try:
+            states = [t if t._trace is self else self.shadow(t) for t in inputs]
+        except AttributeError:
+            explain_inputs(op, inputs)
+            raise
+        nodes = [self.read(t) for t in states]
+        self.builder.loc = user_location()
+        try:
+            node = self.builder.emit(op, *nodes, **_plain_attrs(attrs))
+        except OpError as error:
+            raise_op_error(error)
+        if op.view:
+            results = [self._view(op, states[0], node)]
+        else:
+            strides = None
+            if op.elementwise:
+                strides = result_strides([t._traced for t in states], node.shape, self.env)
+            results = [self.wrap(r, strides) for r in self.builder.results(node)]
+        if local.grad and _records(op, node):
+            self._record(op, states, nodes, node, results)
+        return tuple(results) if isinstance(node.type, TupleType) else results[0]
+
+    def _view(self, op: Op, source: Tensor, node: Node) -> Tensor:
+        state = source._traced
+        attrs = dict(node.attrs)
+        geometry = (state.type.shape, state.strides, state.offset)
+        found = views.view_geometry(op, attrs, geometry, node.shape, self.env)
+        if found is None:
+            return self.wrap(node)
+        result: Tensor = object.__new__(Tensor)
+        result._trace = self
+        result._storage = source._storage
+        result._traced = TracedState(
+            node.tensor_type, node, state.stamp, self, (*state.path, (op, attrs)), *found[1:]
+        )
+        result._traced.tracked = state.tracked
+        join_view(result, source, op, attrs)
+        return result
+
+    def _record(
+        self,
+        op: Op,
+        states: list[Tensor],
+        nodes: list[Node],
+        node: Node,
+        results: list[Tensor],
+    ) -> None:
+        edges: tuple[Edge | None, ...] = tuple(
+            [edge(t) if requires_grad(t) else None for t in states]
+        )
+        if not any(e is not None for e in edges):
+            return
+        out_types = tuple([r._traced.type for r in results])
+        in_types = tuple([t._traced.type for t in states])
+        attrs = {**node.attrs, "graphs": node.graphs} if node.graphs else dict(node.attrs)
+        entry = OpNode(op, attrs, edges, in_types, out_types)
+        entry.loc = node.loc
+        # saving a node costs nothing: which values the rule reads is asked only after a write
+        entry.saved_in = tuple(nodes)
+        entry.saved_out = tuple([r._traced.value for r in results])
+        entry.stamps = (
+            *[(t._storage, t._storage.version, i) for i, t in enumerate(states)],
+            *[(t._storage, t._storage.version, ~i) for i, t in enumerate(results)],
+        )
+        for i, (result, type_) in enumerate(zip(results, out_types, strict=True)):
+            if type_.dtype.is_float:
+                result._node, result._output = entry, i
+
+    # --- state of concrete tensors ---------------------------------------------------------
+
+    def get_grad(self, state: Tensor) -> Any:
+        """`.grad` as the trace sees it; a first look at a concrete tensor's is a guard."""
+        if state._grad is UNREAD:
+            tensor = self.face(state)
+            found = tensor._grad
+            self.grad_reads[id(tensor)] = (tensor, found is not None)
+            if found is not None:
+                self._grad_owners[id(found)] = tensor
+            state._grad = found
+        return state._grad
+
+    def untracked(self, state: Tensor) -> Tensor:
+        """`.data`: the same memory; autograd does not see its writes."""
+        result = alias(state)
+        result._traced.tracked = False
+        return result
+
+    def set_data(self, tensor: Tensor, value: Tensor) -> None:
+        """`tensor.data = value`: take over the value's memory."""
+        state = tensor if tensor._trace is self else self.shadow(tensor)
+        source = value if value._trace is self else self.shadow(value)
+        state._storage = source._storage
+        state._traced = source._traced.copy()
+        if tensor._trace is not self:
+            self.rebound[id(tensor)] = (tensor, value)
+
+    def rebinds(self) -> list[tuple[Tensor, Tensor]]:
+        """(tensor, value) for each concrete tensor whose `.data` was set."""
+        return list(self.rebound.values())
+
+    def rebound_values(self) -> list[Tensor]:
+        return [value for _, value in self.rebound.values()]
+
+    # --- backward --------------------------------------------------------------------------
+
+    def enter_backward(self) -> tuple[int, Loc | None]:
+        """Nodes from here on belong to a new backward call."""
+        outer = self.builder.backward, self.builder.loc
+        self._backwards += 1
+        self.builder.backward = self._backwards
+        return outer
+
+    def leave_backward(self, outer: Any) -> None:
+        """Back to what `enter_backward` found."""
+        self.builder.backward, self.builder.loc = outer
+
+    def finish(
+        self, result: Any, stored: dict[Any, Any] | None = None, backward: bool = False
+    ) -> TracedGraph:
+        """End the recording. `result`: what the function returned; `stored`: further tensors by
+        key; `backward`: also add the gradients for a backward() outside (captured.py)."""
+        return finish(self, result, stored or {}, backward)
+
+
+def _records(op: Op, node: Node) -> bool:
+    if op.vjp is None and op.nondifferentiable:
+        return False
+    types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
+    return any(t.dtype.is_float for t in types)
+
+
+def _plain_attrs(attrs: Attrs) -> Attrs:
+    """Attributes with SymInts as Dims, wherever they are."""
+    if not attrs:
+        return attrs
+    return {k: _plain(v) if type(v) in _MAY_HOLD else v for k, v in attrs.items()}
+
+
+_MAY_HOLD = frozenset({tuple, SymInt, LiftedNumber})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, SymInt):
+        return value.dim
+    if isinstance(value, LiftedNumber):
+        return value.item()
+    if any(isinstance(v, (tuple, TracedNumber)) for v in value):
+        return tuple([_plain(v) if type(v) in _MAY_HOLD else v for v in value])
+    return value

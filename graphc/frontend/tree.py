@@ -1,0 +1,106 @@
+"""Nested containers as a flat list of leaves and a hashable structure.
+
+`flatten` takes lists, tuples, namedtuples, dicts (also OrderedDict and subclasses of dict with
+plain constructors), dataclass instances and None apart; anything else is a leaf.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The shape of a nested container. `kind` is its type, None for a leaf; `keys` are the dict's
+    keys or the dataclass's field names."""
+
+    kind: type | None
+    keys: tuple[Any, ...] = ()
+    children: tuple[Structure, ...] = ()
+    extra: Any = None  # a defaultdict's factory
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves it holds."""
+        return 1 if self.kind is None else sum(child.leaves for child in self.children)
+
+
+LEAF = Structure(None)
+
+
+def flatten(value: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[
+    list[Any], Structure
+]:
+    """(leaves in order, structure). `is_leaf` stops the descent."""
+    leaves: list[Any] = []
+    return leaves, _flatten(value, leaves, is_leaf)
+
+
+def _flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None) -> Structure:
+    kind = type(value)
+    parts = None if is_leaf is not None and is_leaf(value) else _parts(value, kind)
+    if parts is None:
+        leaves.append(value)
+        return LEAF
+    keys, children, extra = parts
+    return Structure(kind, keys, tuple([_flatten(c, leaves, is_leaf) for c in children]), extra)
+
+
+def _parts(value: Any, kind: type) -> tuple[tuple[Any, ...], list[Any], Any] | None:
+    if kind is list or kind is tuple:
+        return (), list(value), None
+    if kind is dict or kind is OrderedDict:
+        return tuple(value), list(value.values()), None
+    if kind is defaultdict:
+        return tuple(value), list(value.values()), value.default_factory
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return (), list(value), None
+    if isinstance(value, dict) and dataclasses.is_dataclass(value) is False and not _slots(kind):
+        return tuple(value), list(value.values()), None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = tuple(f.name for f in dataclasses.fields(value))
+        return names, [getattr(value, n) for n in names], None
+    return None
+
+
+def _slots(kind: type) -> bool:
+    """A dict subclass with a constructor of its own cannot be made again from its items."""
+    return kind.__init__ is not dict.__init__
+
+
+def unflatten(leaves: list[Any], structure: Structure) -> Any:
+    """Put leaves back. Raises ValueError where their number is wrong."""
+    if len(leaves) != structure.leaves:
+        raise ValueError(f"the structure has {structure.leaves} leaves, got {len(leaves)}")
+    return _unflatten(iter(leaves), structure)
+
+
+def _unflatten(leaves: Any, structure: Structure) -> Any:
+    kind = structure.kind
+    if kind is None:
+        return next(leaves)
+    children = [_unflatten(leaves, child) for child in structure.children]
+    if kind is list:
+        return children
+    if kind is tuple:
+        return tuple(children)
+    if issubclass(kind, tuple):
+        return kind._make(children)  # type: ignore[attr-defined]
+    if kind is defaultdict:
+        return defaultdict(structure.extra, zip(structure.keys, children, strict=True))
+    if issubclass(kind, dict):
+        return kind(zip(structure.keys, children, strict=True))
+    made = object.__new__(kind)
+    for name, child in zip(structure.keys, children, strict=True):
+        object.__setattr__(made, name, child)
+    return made
+
+
+def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """The same containers with `function` applied to every leaf."""
+    leaves, structure = flatten(value)
+    return unflatten([function(leaf) for leaf in leaves], structure)

@@ -1,0 +1,89 @@
+"""What gradient rules compute on besides graph expressions: arrays, Tensors, and types alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import dtypes
+from graphc.ir.graph import Expr
+from graphc.ir.op import Attrs, Op
+from graphc.ir.types import TensorType
+
+Runner = Callable[[Op, list[np.ndarray], Attrs], Any]
+
+
+class _Unset:
+    """Stands for the runner until graphc/__init__.py injects one."""
+
+    def __call__(self, op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Any:
+        raise RuntimeError("eager mode has no runner; call dispatch.set_runner(run) first")
+
+
+class Eager:
+    """The injected backend function `run(op, arrays, attrs) -> array | tuple of arrays`."""
+
+    run: Runner = _Unset()
+
+
+class ArrayValue(Expr):
+    """An array as a `Value`: operators run at once, without a tape."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(dtypes.from_numpy(self.array.dtype), self.array.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        return dtypes.from_numpy(self.array.dtype)
+
+    def _emit(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
+        out = Eager.run(op, [x.array for x in inputs], attrs)
+        if type(out) is tuple:
+            return tuple([ArrayValue(a) for a in out])
+        return ArrayValue(out)
+
+    def _constant(self, value: float | int | bool, like: TensorType) -> ArrayValue:
+        return ArrayValue(np.asarray(value, like.dtype.numpy))
+
+
+class TypeValue(Expr):
+    """A value of which only the type was kept: what a rule does not read is not saved."""
+
+    __slots__ = ("_like", "_type")
+
+    def __init__(self, type_: TensorType, like: Expr) -> None:
+        self._type = type_
+        self._like = like
+
+    @property
+    def type(self) -> TensorType:
+        return self._type
+
+    @property
+    def shape(self) -> Any:
+        return self._type.shape
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        return self._type.dtype
+
+    def _emit(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
+        if any(isinstance(x, TypeValue) for x in inputs):
+            raise AssertionError(f"a gradient rule applied {op.name} to a value it did not save")
+        return self._like._emit(op, inputs, attrs)
+
+    def _constant(self, value: float | int | bool, like: TensorType) -> Expr:
+        constant: Expr = self._like._constant(value, like)
+        return constant

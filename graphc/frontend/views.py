@@ -1,0 +1,250 @@
+"""View operators: reshape, permute, expand, slice, as_strided.
+
+Four readings of each: on arrays (eager), on strides (`stride()` under trace), on values
+(replaying a chain of views on a base), and backwards (a write to a view, as an update of its
+base). A *chain* is the tuple of (op, attrs) that leads from a base to a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphc.ir.dim import DimEnv, Size, is_static, product
+from graphc.ir.op import Attrs, Op
+from graphc.ir.op import get as get_op
+from graphc.ir.types import Shape
+
+from .storage import contiguous_strides, strides_of
+
+Step: TypeAlias = tuple[Op, Attrs]
+Chain: TypeAlias = tuple[Step, ...]
+Geometry: TypeAlias = tuple[Shape, Shape, Size]  # size, strides, offset; in elements
+
+OVERLAP = (
+    "unsupported operation: more than one element of the written-to tensor refers to a single "
+    "memory location. Please clone() the tensor before performing the operation."
+)
+
+# --- on arrays -----------------------------------------------------------------------------
+
+
+def _reshape_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
+    shape = attrs["shape"]
+    if array.flags.c_contiguous:
+        return array.reshape(shape)
+    strides = reshape_strides(array.shape, strides_of(array), shape, DimEnv())
+    if strides is None:
+        return None
+    return strided(array, shape, strides)
+
+
+def _permute_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
+    return array.transpose(attrs["dims"])
+
+
+def _expand_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
+    shape = attrs["shape"]
+    strides = [0] * (len(shape) - array.ndim)
+    skip = len(strides)
+    for i, (size, step) in enumerate(zip(array.shape, strides_of(array), strict=True)):
+        strides.append(step if shape[skip + i] == size else 0)
+    return strided(array, shape, tuple(strides))
+
+
+def _slice_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
+    if array.ndim == 0:
+        return array[...]
+    found: np.ndarray = array[tuple(map(slice, attrs["starts"], attrs["stops"], attrs["steps"]))]
+    return found
+
+
+def _as_strided_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
+    """Raises RuntimeError where an element would lie outside the array."""
+    if not array.flags.c_contiguous:
+        return None
+    size, stride, offset = attrs["size"], attrs["stride"], attrs["offset"]
+    check_bounds(size, stride, offset, array.size)
+    flat = array.reshape(-1)
+    if 0 in size:
+        return flat[:0].reshape(size)
+    return strided(flat[offset:], size, stride)
+
+
+ARRAYS: dict[str, Callable[[np.ndarray, Attrs], np.ndarray | None]] = {
+    "reshape": _reshape_array,
+    "permute": _permute_array,
+    "expand": _expand_array,
+    "slice": _slice_array,
+    "as_strided": _as_strided_array,
+}
+
+
+def strided(array: np.ndarray, size: Shape, strides: Shape) -> np.ndarray:
+    """A view from array's first element. The caller answers for the bounds."""
+    step = array.itemsize
+    return np.lib.stride_tricks.as_strided(
+        array, tuple(size), tuple(int(s) * step for s in strides)  # type: ignore[arg-type]
+    )
+
+
+def check_bounds(size: Shape, stride: Shape, offset: Size, elements: Size) -> None:
+    """Raise RuntimeError unless every element lies within `elements`. Static sizes only."""
+    known = (*size, *stride, offset, elements)
+    if not is_static(known) or 0 in size:
+        return
+    last = int(offset) + sum(  # type: ignore[arg-type]
+        (int(n) - 1) * int(s) for n, s in zip(size, stride, strict=True)  # type: ignore[arg-type]
+    )
+    if int(offset) < 0 or any(int(s) < 0 for s in stride) or last >= int(elements):  # type: ignore[arg-type]
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} "
+            f"require a storage of {last + 1} elements, but it has {elements}"
+        )
+
+
+# --- on strides ----------------------------------------------------------------------------
+
+
+def reshape_strides(shape: Shape, strides: Shape, new: Shape, env: DimEnv) -> Shape | None:
+    """The strides of a reshaped view; None where a copy is needed (torch's computeStride)."""
+    if shape == new:
+        return strides
+    if strides == contiguous_strides(shape) or 0 in shape:
+        return contiguous_strides(new)
+    if not shape:
+        return (1,) * len(new)
+    out: list[Size] = [0] * len(new)
+    chunk_stride = strides[-1]
+    position = len(new) - 1
+    old_count: Size = 1
+    new_count: Size = 1
+    for i in reversed(range(len(shape))):
+        old_count = old_count * shape[i]
+        if i > 0 and (
+            env.equal(shape[i - 1], 1) or env.equal(strides[i - 1], old_count * chunk_stride)
+        ):
+            continue
+        while position >= 0 and (
+            not env.at_most(old_count, new_count) or env.equal(new[position], 1)
+        ):
+            out[position] = new_count * chunk_stride
+            new_count = new_count * new[position]
+            position -= 1
+        if not env.equal(new_count, old_count):
+            return None
+        if i > 0:
+            chunk_stride = strides[i - 1]
+            old_count = new_count = 1
+    return tuple(out) if position == -1 else None
+
+
+def view_geometry(
+    op: Op, attrs: Attrs, geometry: Geometry, new: Shape, env: DimEnv
+) -> Geometry | None:
+    """Where the view `op` of a tensor at `geometry` lies; None where a reshape must copy."""
+    shape, strides, offset = geometry
+    name = op.name
+    if name == "reshape":
+        found = reshape_strides(shape, strides, new, env)
+        return None if found is None else (new, found, offset)
+    if name == "permute":
+        return new, tuple(strides[d] for d in attrs["dims"]), offset
+    if name == "expand":
+        skip = len(new) - len(shape)
+        kept = tuple(
+            step if size == new[skip + i] else 0
+            for i, (size, step) in enumerate(zip(shape, strides, strict=True))
+        )
+        return new, (0,) * skip + kept, offset
+    if name == "slice":
+        for start, step in zip(attrs["starts"], strides, strict=True):
+            offset = offset + start * step
+        return new, tuple(s * k for s, k in zip(strides, attrs["steps"], strict=True)), offset
+    if name == "as_strided":
+        if strides != contiguous_strides(shape):
+            return None
+        return attrs["size"], attrs["stride"], offset + attrs["offset"]
+    raise AssertionError(f"{name} is not a view operator")
+
+
+def may_overlap(size: Shape, strides: Shape, env: DimEnv) -> bool:
+    """True if two indices may name one element."""
+    dims = [(env.hint(s), env.hint(n)) for n, s in zip(size, strides, strict=True)]
+    reach = 0
+    for step, count in sorted(d for d in dims if d[1] > 1):
+        if step <= reach:
+            return True
+        reach += step * (count - 1)
+    return False
+
+
+# --- on values -----------------------------------------------------------------------------
+
+
+def replay(chain: Chain, base: Any) -> Any:
+    """The view that `chain` makes of a base value (anything with `type` and `_emit`)."""
+    for op, attrs in chain:
+        base = op(base, **attrs)
+    return base
+
+
+def write_back(chain: Chain, base: Any, value: Any, env: DimEnv) -> Any:
+    """The base value after `value` was written to the view of it that `chain` makes.
+
+    Raises RuntimeError where elements of the view share memory.
+    """
+    if any(op.name == "expand" and _repeats(op, attrs) for op, attrs in chain):
+        chain = _one_stride(chain, base, env)
+    bases = [base]
+    for op, attrs in chain[:-1]:
+        bases.append(op(bases[-1], **attrs))
+    for (op, attrs), under in zip(reversed(chain), reversed(bases), strict=True):
+        value = _inverse(op, attrs, under, value, env)
+    return value
+
+
+def _repeats(op: Op, attrs: Attrs) -> bool:
+    return bool(product(attrs["shape"]) != 1)
+
+
+def _inverse(op: Op, attrs: Attrs, base: Any, value: Any, env: DimEnv) -> Any:
+    name = op.name
+    if name in ("reshape", "expand"):
+        return _respell(value, base.type.shape)
+    if name == "permute":
+        dims = attrs["dims"]
+        inverse = [0] * len(dims)
+        for i, d in enumerate(dims):
+            inverse[d] = i
+        return op(value, dims=tuple(inverse))
+    if name == "slice":
+        if value.type.shape == base.type.shape and all(s == 1 for s in attrs["steps"]):
+            return value
+        return get_op("slice_update")(base, value, **attrs)
+    if may_overlap(attrs["size"], attrs["stride"], env):
+        raise RuntimeError(OVERLAP)
+    flat = _respell(base, (base.type.elements,))
+    flat = get_op("as_strided_update")(flat, value, **attrs)
+    return _respell(flat, base.type.shape)
+
+
+def _respell(value: Any, shape: Shape) -> Any:
+    return value if value.type.shape == shape else get_op("reshape")(value, shape=shape)
+
+
+def _one_stride(chain: Chain, base: Any, env: DimEnv) -> Chain:
+    """A chain with an expand as one as_strided of the base."""
+    shape = base.type.shape
+    geometry: Geometry = (shape, contiguous_strides(shape), 0)
+    value = base
+    for op, attrs in chain:
+        value = op(value, **attrs)
+        found = view_geometry(op, attrs, geometry, value.type.shape, env)
+        if found is None:
+            raise RuntimeError(OVERLAP)
+        geometry = found
+    size, stride, offset = geometry
+    return ((get_op("as_strided"), {"size": size, "stride": stride, "offset": offset}),)

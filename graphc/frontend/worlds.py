@@ -1,0 +1,109 @@
+"""The three ways a backward pass computes: on arrays, on graph nodes, on Tensors.
+
+Arrays: eager, without create_graph. Nodes: under a trace, without create_graph. Tensors: with
+create_graph, in either; every operation is then recorded again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphc.ir.dim import DimEnv
+from graphc.ir.graph import Expr
+from graphc.ir.op import Attrs, Op
+from graphc.ir.types import TensorType
+
+from .context import local
+from .dispatch import apply, constant
+from .nodes import AccumulateGrad, Edge
+from .tensor import Tensor, current, from_array
+from .values import ArrayValue
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+
+class TensorValue(Expr):
+    """A Tensor as a `Value`. (Tensor itself has torch's `type()` method instead of `type`.)"""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    @property
+    def type(self) -> TensorType:
+        return self.tensor._type
+
+    @property
+    def shape(self) -> Any:
+        return self.tensor._type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.tensor._type.dtype
+
+    def _emit(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
+        out = apply(op, *[x.tensor for x in inputs], **attrs)
+        return tuple([TensorValue(t) for t in out]) if type(out) is tuple else TensorValue(out)
+
+    def _constant(self, value: float | int | bool, like: TensorType) -> TensorValue:
+        return TensorValue(constant(value, like.dtype))
+
+
+class ArrayWorld:
+    """Eager: values are ArrayValues."""
+
+    env = DimEnv()
+
+    def saved(self, value: np.ndarray, type_: TensorType, edge: Edge | None) -> ArrayValue:
+        return ArrayValue(value)
+
+    def to_tensor(self, value: ArrayValue) -> Tensor:
+        return from_array(value.array)
+
+    def from_tensor(self, tensor: Tensor) -> ArrayValue:
+        return ArrayValue(current(tensor)._array)
+
+
+class NodeWorld:
+    """Under a trace: values are Exprs on the trace's Builder."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.env = trace.builder.env
+
+    def saved(self, value: Any, type_: TensorType, edge: Edge | None) -> Expr:
+        return Expr(self.trace.builder, value)
+
+    def to_tensor(self, value: Expr) -> Tensor:
+        return self.trace.wrap(value.node)
+
+    def from_tensor(self, tensor: Tensor) -> Expr:
+        return Expr(self.trace.builder, self.trace.read(current(tensor)))
+
+
+class TensorWorld:
+    """create_graph: values are TensorValues, with the history that their edges tell."""
+
+    def __init__(self, trace: Trace | None) -> None:
+        self.env = DimEnv() if trace is None else trace.builder.env
+
+    def saved(self, value: Any, type_: TensorType, edge: Edge | None) -> TensorValue:
+        trace = local.trace
+        if edge is not None and isinstance(edge[0], AccumulateGrad):
+            variable = edge[0].variable
+            if trace is None and variable._array is value:
+                return TensorValue(variable)
+        tensor = from_array(value) if trace is None else trace.wrap(value)
+        if edge is not None:
+            tensor._node, tensor._output = edge
+        return TensorValue(tensor)
+
+    def to_tensor(self, value: TensorValue) -> Tensor:
+        return value.tensor
+
+    def from_tensor(self, tensor: Tensor) -> TensorValue:
+        return TensorValue(tensor)

@@ -1,0 +1,291 @@
+"""The tensor IR: frozen nodes, graphs of them, and the Builder, the only maker of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import dtypes
+from .dim import Dim, DimEnv, Size
+from .dtypes import DType
+from .op import Attrs, Op, OpError, register
+from .types import Shape, TensorType, TupleType, Type
+
+
+class Loc(NamedTuple):
+    """Where in the user's code a node was recorded."""
+
+    file: str
+    line: int
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Constant:
+    """An immutable array payload of a `const` node, compared by contents."""
+
+    __slots__ = ("_key", "array")
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = np.array(array, order="C", copy=True)
+        self.array.flags.writeable = False
+        self._key = (self.array.dtype.str, str(self.array.dtype), self.array.shape,
+                     self.array.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Node:
+    """One operation and its result. Compared by identity; made by `Builder.emit` alone.
+
+    `graphs` are sub-graphs (cond, while_loop, scan, fusion). `backward` is the number of the
+    backward call that made the node, 0 for forward nodes.
+    """
+
+    op: Op
+    inputs: tuple[Node, ...]
+    attrs: Mapping[str, Any]
+    type: Type
+    loc: Loc | None = None
+    graphs: tuple[Graph, ...] = ()
+    backward: int = 0
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The type of a single-result node. Raises TypeError on a node with several results."""
+        if not isinstance(self.type, TensorType):
+            raise TypeError(f"{self.op.name} has several results; take one with get")
+        return self.type
+
+    @property
+    def shape(self) -> Shape:
+        return self.tensor_type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor_type.dtype
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} : {self.type}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A pure function on tensors. `nodes` is a topological order with the inputs first."""
+
+    name: str
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    env: DimEnv = field(default_factory=DimEnv)
+    nodes: tuple[Node, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", toposort(self.outputs, self.inputs))
+
+    def users(self) -> dict[Node, list[Node]]:
+        """Which nodes read each node (outputs are not users)."""
+        users: dict[Node, list[Node]] = {n: [] for n in self.nodes}
+        for node in self.nodes:
+            for source in dict.fromkeys(node.inputs):
+                users[source].append(node)
+        return users
+
+    def __str__(self) -> str:
+        from . import text
+
+        return text.print_graph(self)
+
+
+def toposort(outputs: Iterable[Node], first: Sequence[Node] = ()) -> tuple[Node, ...]:
+    """Every node that `outputs` need, inputs before users; iterative, so any depth is fine."""
+    order: dict[Node, None] = dict.fromkeys(first)
+    stack: list[tuple[Node, int]] = [(n, 0) for n in reversed(list(outputs))]
+    while stack:
+        node, i = stack.pop()
+        if node in order:
+            continue
+        if i < len(node.inputs):
+            stack.append((node, i + 1))
+            if node.inputs[i] not in order:
+                stack.append((node.inputs[i], 0))
+        else:
+            order[node] = None
+    return tuple(order)
+
+
+# --- structural operators ------------------------------------------------------------------
+
+
+def _input_type(inputs: tuple[TensorType, ...], attrs: Attrs, env: DimEnv) -> Type:
+    type_: Type = attrs["type"]
+    return type_
+
+
+def _const_type(inputs: tuple[TensorType, ...], attrs: Attrs, env: DimEnv) -> Type:
+    array = attrs["value"].array
+    return TensorType(dtypes.from_numpy(array.dtype), tuple(array.shape))
+
+
+def _get_type(inputs: tuple[Any, ...], attrs: Attrs, env: DimEnv) -> Type:
+    if not isinstance(inputs[0], TupleType):
+        raise OpError(f"get needs a node with several results, got {inputs[0]}")
+    return inputs[0].elements[attrs["index"]]
+
+
+input_ = register(Op("input", "structure", _input_type, arity=0, attrs=("index", "name", "type")))
+const = register(Op("const", "structure", _const_type, arity=0, attrs=("value",)))
+get_ = register(Op("get", "structure", _get_type, arity=1, attrs=("index",)))
+
+
+def attr_key(value: Any) -> Any:
+    """A hashable stand-in for an attribute that keeps 1, 1.0, True and -0.0 apart."""
+    if isinstance(value, (bool, float)):
+        return (type(value).__name__, repr(value))
+    if isinstance(value, tuple):
+        return tuple(attr_key(v) for v in value)
+    return value
+
+
+class Builder:
+    """Makes nodes: runs the type rule once, records the user's line, merges equal nodes."""
+
+    def __init__(self, env: DimEnv | None = None) -> None:
+        self.env = env if env is not None else DimEnv()
+        self.inputs: list[Node] = []
+        self.loc: Loc | None = None
+        self.backward = 0
+        self._interned: dict[Any, Node] = {}
+        self._serial = 0
+
+    def emit(
+        self, op: Op, *inputs: Node, graphs: tuple[Graph, ...] = (), **attrs: Any
+    ) -> Node:
+        """The node `op(*inputs, **attrs)`. Raises OpError on operands the op does not take."""
+        key: Any = (op.name, inputs, graphs, tuple((k, attr_key(v)) for k, v in attrs.items()))
+        if not op.impure:
+            found = self._interned.get(key)
+            if found is not None:
+                return found
+        if op.arity is not None and len(inputs) != op.arity:
+            raise OpError(f"{op.name} takes {op.arity} inputs, got {len(inputs)}", TypeError)
+        types: tuple[Any, ...] = tuple(n.type for n in inputs)
+        if graphs:
+            attrs_with = {**attrs, "graphs": graphs}
+            type_ = op.infer(types, attrs_with, self.env)
+        else:
+            type_ = op.infer(types, attrs, self.env)
+        node = Node(op, inputs, attrs, type_, self.loc, graphs, self.backward)
+        if not op.impure:
+            self._interned[key] = node
+        return node
+
+    def results(self, node: Node) -> tuple[Node, ...]:
+        """The node's results as single values: itself, or a `get` for each of several."""
+        if isinstance(node.type, TensorType):
+            return (node,)
+        return tuple(self.emit(get_, node, index=i) for i in range(len(node.type.elements)))
+
+    def input(self, type_: TensorType, name: str = "") -> Node:
+        """A new graph input."""
+        node = self.emit(input_, index=len(self.inputs), name=name, type=type_)
+        self.inputs.append(node)
+        return node
+
+    def const(self, value: Any, dtype: DType | None = None) -> Node:
+        """A constant array or number."""
+        array = np.asarray(value, dtype=None if dtype is None else dtype.numpy)
+        return self.emit(const, value=Constant(array))
+
+    def build(self, outputs: Sequence[Node], name: str = "graph") -> Graph:
+        return Graph(name, tuple(self.inputs), tuple(outputs), self.env)
+
+    @contextmanager
+    def at(self, loc: Loc | None, backward: int = 0) -> Iterator[None]:
+        """Nodes made inside carry this line and backward number."""
+        saved = self.loc, self.backward
+        self.loc, self.backward = loc, backward
+        try:
+            yield
+        finally:
+            self.loc, self.backward = saved
+
+
+class Expr:
+    """A node together with its builder: what gradient rules and decompositions compute on."""
+
+    __slots__ = ("builder", "node")
+
+    def __init__(self, builder: Builder, node: Node) -> None:
+        self.builder = builder
+        self.node = node
+
+    @property
+    def type(self) -> TensorType:
+        return self.node.tensor_type
+
+    @property
+    def shape(self) -> Shape:
+        return self.node.tensor_type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.node.tensor_type.dtype
+
+    def _emit(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
+        node = self.builder.emit(op, *(x.node for x in inputs), **attrs)
+        if isinstance(node.type, TensorType):
+            return Expr(self.builder, node)
+        return tuple(Expr(self.builder, r) for r in self.builder.results(node))
+
+    def _constant(self, value: float | int | bool, like: TensorType) -> Expr:
+        return Expr(self.builder, self.builder.const(value, like.dtype))
+
+    def _binary(self, name: str, other: Any, swap: bool = False) -> Any:
+        op = OPERATORS[name]
+        return op(other, self) if swap else op(self, other)
+
+    def __add__(self, other: Any) -> Any:
+        return self._binary("add", other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._binary("add", other, swap=True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._binary("sub", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._binary("sub", other, swap=True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._binary("mul", other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._binary("mul", other, swap=True)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._binary("div", other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._binary("div", other, swap=True)
+
+    def __neg__(self) -> Any:
+        return OPERATORS["neg"](self)
+
+
+OPERATORS: dict[str, Op] = {}  # add, sub, mul, div, neg: filled in by ir/ops/elementwise.py
+
+
+def size_text(size: Size) -> str:
+    """A size as the text form spells it."""
+    return str(size) if isinstance(size, Dim) else repr(size)

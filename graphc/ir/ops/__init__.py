@@ -1,0 +1,40 @@
+"""Every operator record, as an attribute: `from graphc.ir import ops; ops.add(a, b)`.
+
+The modules here register their records when they are imported; none of them is named like an
+operator. `op.REGISTRY` finds a record by a name that is only known at run time.
+"""
+
+from __future__ import annotations
+
+from ..op import REGISTRY, Op
+from . import (
+    composite_activation,
+    composite_attention,
+    composite_loss,
+    composite_norm,
+    composite_softmax,
+    contract,
+    control,
+    create,
+    cumulative,
+    elementwise,
+    indexing,
+    movement,
+    random,
+    reduce,
+    sorting,
+    window,
+)
+from ._rules import sum_to
+from ._types import broadcast_shapes, reduced_shape
+from .contract import conv_output_shape
+
+globals().update(REGISTRY)
+
+
+def __getattr__(name: str) -> Op:
+    raise AttributeError(f"graphc.ir.ops has no operator {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(REGISTRY)

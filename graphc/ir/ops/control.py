@@ -1,0 +1,140 @@
+"""Operators with sub-graphs: branches, loops, and the fused groups that passes/fuse.py makes.
+
+A sub-graph is a closed function: what it reads comes in through its inputs. Its results are the
+node's: one tensor, or several (a TupleType). Such records have `results` 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import dtypes
+from ..dim import DimEnv
+from ..graph import Graph
+from ..op import Attrs, Op, register
+from ..types import TensorType, TupleType, Type
+from ._types import Types, fail, same_shape
+
+
+def _graphs(name: str, attrs: Attrs, number: int) -> tuple[Graph, ...]:
+    graphs: tuple[Graph, ...] = attrs.get("graphs", ())
+    if len(graphs) != number:
+        fail(f"{name} takes {number} sub-graphs, got {len(graphs)}", TypeError)
+    return graphs
+
+
+def _bundle(types: Sequence[TensorType]) -> Type:
+    return types[0] if len(types) == 1 else TupleType(tuple(types))
+
+
+def _outputs(graph: Graph) -> tuple[TensorType, ...]:
+    return tuple(node.tensor_type for node in graph.outputs)
+
+
+def _require_same(
+    what: str, have: Sequence[TensorType], want: Sequence[TensorType], env: DimEnv
+) -> None:
+    """Raise TypeError unless two lists of types agree."""
+    if tuple(have) == tuple(want):
+        return
+    fits = len(have) == len(want) and all(
+        h.dtype is w.dtype and same_shape(env, h.shape, w.shape)
+        for h, w in zip(have, want, strict=True)
+    )
+    if not fits:
+        fail(
+            f"{what} has types ({', '.join(map(str, have))}), "
+            f"expected ({', '.join(map(str, want))})",
+            TypeError,
+        )
+
+
+def _require_inputs(what: str, graph: Graph, types: Sequence[TensorType], env: DimEnv) -> None:
+    _require_same(f"{what}'s input list", [n.tensor_type for n in graph.inputs], types, env)
+
+
+def _require_predicate(what: str, types: Sequence[TensorType]) -> None:
+    if len(types) != 1 or types[0] != TensorType(dtypes.bool_, ()):
+        fail(f"{what} must be one 0-d bool, got ({', '.join(map(str, types))})", TypeError)
+
+
+def _cond_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
+    then, otherwise = _graphs("cond", attrs, 2)
+    if not types:
+        fail("cond takes a predicate", TypeError)
+    _require_predicate("cond's predicate", types[:1])
+    _require_inputs("cond's true branch", then, types[1:], env)
+    _require_inputs("cond's false branch", otherwise, types[1:], env)
+    results = _outputs(then)
+    _require_same("cond's false branch's result", _outputs(otherwise), results, env)
+    return _bundle(results)
+
+
+def _while_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
+    condition, body = _graphs("while_loop", attrs, 2)
+    if not types:
+        fail("while_loop takes at least one carried value", TypeError)
+    _require_inputs("while_loop's condition", condition, types, env)
+    _require_predicate("while_loop's condition's result", _outputs(condition))
+    _require_inputs("while_loop's body", body, types, env)
+    _require_same("while_loop's body's result", _outputs(body), types, env)
+    return _bundle(types)
+
+
+def _scan_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
+    (body,) = _graphs("scan", attrs, 1)
+    n_carried: int = attrs["n_carried"]
+    if not 0 <= n_carried < len(types):
+        fail(f"scan takes {n_carried} carried values and at least one sequence, "
+             f"got {len(types)} inputs", TypeError)
+    carried, sequences = types[:n_carried], types[n_carried:]
+    for sequence in sequences:
+        if not sequence.rank:
+            fail(f"scan runs along dim 0 of each sequence, got {sequence}", ValueError)
+        if not env.equal(sequence.shape[0], sequences[0].shape[0]):
+            fail(f"scan's sequences have lengths {sequences[0].shape[0]} and "
+                 f"{sequence.shape[0]}", ValueError)
+    rows = [s.with_shape(s.shape[1:]) for s in sequences]
+    _require_inputs("scan's body", body, [*carried, *rows], env)
+    results = _outputs(body)
+    _require_same("scan's body's carried result", results[:n_carried], carried, env)
+    length = sequences[0].shape[0]
+    stacked = [r.with_shape((length, *r.shape)) for r in results[n_carried:]]
+    return _bundle([*carried, *stacked])
+
+
+def _fusion_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
+    (body,) = _graphs("fusion", attrs, 1)
+    _require_inputs("fusion's body", body, types, env)
+    return _bundle(_outputs(body))
+
+
+_LATER = "gradients through its sub-graphs are not derived yet; run the Python control flow instead"
+
+register(
+    Op(
+        "cond", "control", _cond_type, results=0, nondifferentiable=_LATER,
+        doc="The results of the first sub-graph where the 0-d bool is true, else of the second.",
+    )
+)
+register(
+    Op(
+        "while_loop", "control", _while_type, results=0,
+        nondifferentiable="the number of iterations is not known before it runs; use scan",
+        doc="Runs the second sub-graph on the carried values while the first says true.",
+    )
+)
+register(
+    Op(
+        "scan", "control", _scan_type, results=0, attrs=("n_carried",), nondifferentiable=_LATER,
+        doc="Runs body(*carried, *rows) -> (*carried, *outputs) for each row of dim 0; gives the "
+        "last carried values, and the outputs stacked.",
+    )
+)
+register(
+    Op(
+        "fusion", "structure", _fusion_type, results=0, attrs=("kind",),
+        nondifferentiable="made after differentiation, by passes/fuse.py alone",
+        doc="One kernel's worth of operators, as a sub-graph.",
+    )
+)

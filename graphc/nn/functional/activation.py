@@ -1,0 +1,221 @@
+"""Activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...frontend import functions as T
+from ...frontend.dispatch import apply
+from ...frontend.tensor import Tensor
+from ...ir import ops
+
+
+def _dim(dim: int | None, rank: int) -> int:
+    """torch's implicit dim for softmax: 0 for 0-, 1- and 3-d, else 1."""
+    if dim is None:
+        return 0 if rank in (0, 1, 3) else 1
+    if not -max(rank, 1) <= dim < max(rank, 1):
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-max(rank, 1)}, "
+            f"{max(rank, 1) - 1}], but got {dim})"
+        )
+    return dim % max(rank, 1)
+
+
+def _into(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
+    return input.copy_(result) if inplace else result
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(x, 0)."""
+    return input.relu_() if inplace else T.relu(input)
+
+
+def relu_(input: Tensor) -> Tensor:
+    """In-place relu."""
+    return input.relu_()
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """min(max(x, 0), 6)."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """x clipped to [min_val, max_val]; the gradient is 0 at and beyond the bounds."""
+    inside = (input > min_val) & (input < max_val)
+    clipped = T.where(inside, input, input.detach().clamp(min_val, max_val))
+    return _into(input, clipped, inplace)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """x where x > 0, else negative_slope * x."""
+    return _into(input, T.where(input > 0, input, input * negative_slope), inplace)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """x where x > 0, else weight * x, weight per channel (dim 1)."""
+    if weight.numel() > 1:
+        if input.dim() < 2 or input.shape[1] != weight.numel():
+            raise RuntimeError(
+                "Mismatch of parameter numbers and input channel size. Found parameter numbers "
+                f"= {weight.numel()} and channel size = "
+                f"{input.shape[1] if input.dim() > 1 else 1}."
+            )
+        weight = weight.reshape([1, -1] + [1] * (input.dim() - 2))
+    return T.where(input > 0, input, input * weight)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where x > 0, else alpha * (exp(x) - 1)."""
+    negative = T.where(input > 0, T.zeros_like(input), input)
+    return _into(input, T.where(input > 0, input, T.expm1(negative) * alpha), inplace)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Self-normalising elu (Klambauer et al. 2017)."""
+    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+    negative = T.where(input > 0, T.zeros_like(input), input)
+    value = T.where(input > 0, input * scale, T.expm1(negative) * (alpha * scale))
+    return _into(input, value, inplace)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    negative = T.where(input > 0, T.zeros_like(input), input / alpha)
+    return _into(input, T.where(input > 0, input, T.expm1(negative) * alpha), inplace)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """x * Phi(x); approximate="tanh" for the tanh form."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return apply(ops.gelu, input, approximate=approximate)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """x * sigmoid(x)."""
+    return _into(input, apply(ops.silu, input), inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x * tanh(softplus(x))."""
+    return _into(input, input * T.tanh(softplus(input)), inplace)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))."""
+    return T.sigmoid(input)
+
+
+def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent."""
+    return T.tanh(input)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """log(sigmoid(x)), stable."""
+    return T.minimum(input, T.zeros_like(input)) - T.log1p(T.exp(-T.abs(input)))
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """relu6(x + 3) / 6."""
+    return _into(input, relu6(input + 3) / 6, inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x * relu6(x + 3) / 6."""
+    return _into(input, input * relu6(input + 3) / 6, inplace)
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta x)) / beta; x itself where beta x > threshold."""
+    return apply(ops.softplus, input, beta=float(beta), threshold=float(threshold))
+
+
+def softsign(input: Tensor) -> Tensor:
+    """x / (1 + |x|)."""
+    return input / (T.abs(input) + 1)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """x - tanh(x)."""
+    return input - T.tanh(input)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x shrunk towards 0 by lambd."""
+    shifted = T.where(input > lambd, input - lambd, input + lambd)
+    return T.where(T.abs(input) > lambd, shifted, T.zeros_like(input) * input)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x where |x| > lambd, else 0."""
+    return T.where(T.abs(input) > lambd, input, T.zeros_like(input))
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """x where x > threshold, else value."""
+    return _into(
+        input, T.where(input > threshold, input, T.full_like(input, value)), inplace
+    )
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """a * sigmoid(b) of the two halves along dim."""
+    if input.dim() == 0:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    if input.shape[dim] % 2:
+        raise RuntimeError(
+            f"Halving dimension must be even, but dimension {dim} is size {input.shape[dim]}"
+        )
+    first, second = input.chunk(2, dim)
+    return first * T.sigmoid(second)
+
+
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """exp(x) / sum(exp(x)) along dim."""
+    if dtype is not None:
+        input = input.to(dtype)
+    return apply(ops.softmax, input, dim=_dim(dim, input.dim()))
+
+
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """softmax(-x)."""
+    return softmax(-input, dim, dtype=dtype)
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """log(softmax(x)), stable."""
+    if dtype is not None:
+        input = input.to(dtype)
+    return apply(ops.log_softmax, input, dim=_dim(dim, input.dim()))
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """x / max(norm_p(x), eps) along dim."""
+    norm = input.norm(p, dim, keepdim=True)
+    return input / norm.clamp_min(eps).expand_as(input)
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """A sample of the Gumbel-softmax distribution (Jang et al. 2016)."""
+    noise = -T.empty_like(logits).exponential_().log()
+    soft = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    index = soft.max(dim, keepdim=True)[1]
+    one_hot = T.zeros_like(logits).scatter_(dim, index, 1.0)
+    return one_hot - soft.detach() + soft
+
+

@@ -1,0 +1,192 @@
+"""Linear maps and convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...frontend import functions as T
+from ...frontend.dispatch import apply
+from ...frontend.tensor import Tensor
+from ...ir import ops
+
+
+def tuple_of(value: Any, count: int, name: str = "argument") -> tuple[int, ...]:
+    """An int or a sequence as `count` ints."""
+    if isinstance(value, (tuple, list)):
+        if len(value) == 1:
+            return tuple(value) * count
+        if len(value) != count:
+            raise RuntimeError(f"expected {name} to be a single value or a list of {count} values, "
+                               f"but got {name}={list(value)}")
+        return tuple(value)
+    return (value,) * count
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x @ weight.T + bias, weight [out, in]."""
+    if input.dim() and weight.dim() == 2 and input.shape[-1] != weight.shape[-1]:
+        rows = 1
+        for size in input.shape[:-1]:
+            rows = rows * size
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({rows}x{input.shape[-1]} and "
+            f"{weight.shape[1]}x{weight.shape[0]})"
+        )
+    rank = input.dim()
+    result = apply(
+        ops.dot_general, input, weight, batch_a=(), batch_b=(), contract_a=(rank - 1,),
+        contract_b=(weight.dim() - 1,),
+    )
+    return result if bias is None else result + bias
+
+
+def bilinear(
+    input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """x1 W x2 + bias, weight [out, in1, in2]."""
+    result = T.einsum("...i,oij,...j->...o", input1, weight, input2)
+    return result if bias is None else result + bias
+
+
+def _check(input: Tensor, weight: Tensor, groups: int, spatial: int, transposed: bool) -> None:
+    if weight.dim() != spatial + 2:
+        raise RuntimeError(
+            f"expected weight of {spatial + 2} dimensions for conv{spatial}d, "
+            f"got {list(weight.shape)}"
+        )
+    if input.dim() not in (spatial + 1, spatial + 2):
+        raise RuntimeError(
+            f"Expected {spatial + 1}D (unbatched) or {spatial + 2}D (batched) input to "
+            f"conv{spatial}d, but got input of size: {list(input.shape)}"
+        )
+    if input.dtype is not weight.dtype:
+        raise RuntimeError(
+            f"Input type ({input.dtype}) and bias/weight type ({weight.dtype}) should be the same"
+        )
+    channels = input.shape[-spatial - 1]
+    expected = weight.shape[0] if transposed else weight.shape[1] * groups
+    if channels != expected:
+        raise RuntimeError(
+            f"Given groups={groups}, {'transposed=1, ' if transposed else ''}weight of size "
+            f"{list(weight.shape)}, expected input{list(input.shape)} to have {expected} "
+            f"channels, but got {channels} channels instead"
+        )
+
+
+def _same_padding(kernel: tuple[int, ...], dilation: tuple[int, ...]) -> Any:
+    total = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+    low = tuple(t // 2 for t in total)
+    return low, tuple(t - x for t, x in zip(total, low, strict=True))
+
+
+def _conv(
+    spatial: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
+    dilation: Any, groups: int,
+) -> Tensor:
+    _check(input, weight, groups, spatial, transposed=False)
+    stride = tuple_of(stride, spatial, "stride")
+    dilation = tuple_of(dilation, spatial, "dilation")
+    if padding == "same":
+        if any(s != 1 for s in stride):
+            raise RuntimeError("padding='same' is not supported for strided convolutions")
+        low, high = _same_padding(tuple(weight.shape[2:]), dilation)
+    elif padding == "valid":
+        low = high = (0,) * spatial
+    elif isinstance(padding, str):
+        raise ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
+    else:
+        low = high = tuple_of(padding, spatial, "padding")
+    batched = input.dim() == spatial + 2
+    result = apply(
+        ops.conv, input if batched else input.unsqueeze(0), weight, stride=stride, pad_low=low,
+        pad_high=high, dilation=dilation, groups=groups,
+    )
+    if bias is not None:
+        result = result + bias.reshape([1, -1] + [1] * spatial)
+    return result if batched else result.squeeze(0)
+
+
+def conv1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
+) -> Tensor:
+    """input [N, C, L], weight [O, C/groups, K]."""
+    return _conv(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
+) -> Tensor:
+    """input [N, C, H, W], weight [O, C/groups, KH, KW]."""
+    return _conv(2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
+) -> Tensor:
+    """input [N, C, D, H, W], weight [O, C/groups, KD, KH, KW]."""
+    return _conv(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _conv_transpose(
+    spatial: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
+    output_padding: Any, groups: int, dilation: Any,
+) -> Tensor:
+    _check(input, weight, groups, spatial, transposed=True)
+    stride = tuple_of(stride, spatial, "stride")
+    padding = tuple_of(padding, spatial, "padding")
+    extra = tuple_of(output_padding, spatial, "output_padding")
+    dilation = tuple_of(dilation, spatial, "dilation")
+    for e, s, d in zip(extra, stride, dilation, strict=True):
+        if e >= max(s, d):
+            raise RuntimeError(
+                "output padding must be smaller than either stride or dilation, but got "
+                f"output_padding: {extra} stride: {stride} dilation: {dilation}"
+            )
+    batched = input.dim() == spatial + 2
+    x = input if batched else input.unsqueeze(0)
+    sizes = tuple(
+        (x.shape[2 + i] - 1) * stride[i] - 2 * padding[i]
+        + dilation[i] * (weight.shape[2 + i] - 1) + extra[i] + 1
+        for i in range(spatial)
+    )
+    result = apply(
+        ops.conv_input_grad, x, weight,
+        input_shape=(x.shape[0], weight.shape[1] * groups, *sizes), stride=stride,
+        pad_low=padding, pad_high=padding, dilation=dilation, groups=groups,
+    )
+    if bias is not None:
+        result = result + bias.reshape([1, -1] + [1] * spatial)
+    return result if batched else result.squeeze(0)
+
+
+def conv_transpose1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:
+    """The gradient of conv1d with respect to its input; weight [C, O/groups, K]."""
+    return _conv_transpose(
+        1, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+def conv_transpose2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:
+    """The gradient of conv2d with respect to its input; weight [C, O/groups, KH, KW]."""
+    return _conv_transpose(
+        2, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+def conv_transpose3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:
+    """The gradient of conv3d with respect to its input."""
+    return _conv_transpose(
+        3, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )

@@ -1,0 +1,308 @@
+"""Losses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...frontend import functions as T
+from ...frontend.dispatch import apply
+from ...frontend.tensor import Tensor
+from ...ir import ops
+from .activation import log_softmax, logsigmoid
+from .padding import cosine_similarity, pairwise_distance
+
+
+def _legacy(size_average: Any, reduce: Any, reduction: str) -> str:
+    if size_average is None and reduce is None:
+        if reduction not in ("none", "mean", "sum"):
+            raise ValueError(f"{reduction} is not a valid value for reduction")
+        return reduction
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
+def _reduce(loss: Tensor, reduction: str) -> Tensor:
+    if reduction == "mean":
+        return loss.mean()
+    return loss.sum() if reduction == "sum" else loss
+
+
+def cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """input [N, C, *] (or [C]); target class indices [N, *] or probabilities [N, C, *]."""
+    reduction = _legacy(size_average, reduce, reduction)
+    if target.dtype.is_floating_point:
+        return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
+    unbatched = input.dim() == 1
+    if unbatched:
+        input, target = input.unsqueeze(0), target.unsqueeze(0)
+    _check_classes(input, target)
+    inputs = (input, target.long()) if weight is None else (input, target.long(), weight)
+    loss: Tensor = apply(
+        ops.cross_entropy, *inputs, ignore_index=ignore_index,
+        label_smoothing=float(label_smoothing), reduction=reduction,
+    )
+    return loss.squeeze(0) if unbatched and reduction == "none" else loss
+
+
+def _check_classes(input: Tensor, target: Tensor) -> None:
+    expected = (input.shape[0], *tuple(input.shape)[2:])
+    if len(expected) != target.dim() or any(
+        a != b for a, b in zip(expected, target.shape, strict=True)
+    ):
+        if input.dim() == 2 and target.dim() == 1:
+            raise ValueError(
+                f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
+                f"({target.shape[0]})."
+            )
+        raise RuntimeError(
+            f"Expected target size {list(expected)}, got {list(target.shape)}"
+        )
+
+
+def _soft_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
+) -> Tensor:
+    dim = 0 if input.dim() == 1 else 1
+    classes = input.shape[dim]
+    if smoothing > 0:
+        target = target * (1 - smoothing) + smoothing / classes
+    terms = log_softmax(input, dim) * target
+    if weight is not None:
+        terms = terms * weight.reshape([-1 if d == dim else 1 for d in range(input.dim())])
+    loss = -terms.sum(dim)
+    if reduction == "mean":
+        batch = 1 if input.dim() == 1 else loss.numel()
+        return loss.sum() / batch
+    return _reduce(loss, reduction)
+
+
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
+) -> Tensor:
+    """Minus the log-probability of each target class; input [N, C, *]."""
+    reduction = _legacy(size_average, reduce, reduction)
+    unbatched = input.dim() == 1
+    if unbatched:
+        input, target = input.unsqueeze(0), target.unsqueeze(0)
+    _check_classes(input, target)
+    inputs = (input, target.long()) if weight is None else (input, target.long(), weight)
+    loss: Tensor = apply(
+        ops.nll_loss, *inputs, ignore_index=ignore_index, reduction=reduction
+    )
+    return loss.squeeze(0) if unbatched and reduction == "none" else loss
+
+
+def mse_loss(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean", weight: Tensor | None = None,
+) -> Tensor:
+    """(input - target)^2."""
+    loss = (input - target).square()
+    if weight is not None:
+        loss = loss * weight
+    return _reduce(loss, _legacy(size_average, reduce, reduction))
+
+
+def l1_loss(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """|input - target|."""
+    return _reduce(T.abs(input - target), _legacy(size_average, reduce, reduction))
+
+
+def smooth_l1_loss(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean", beta: float = 1.0,
+) -> Tensor:
+    """Squared below beta, absolute above."""
+    if beta == 0:
+        return l1_loss(input, target, size_average, reduce, reduction)
+    distance = T.abs(input - target)
+    loss = T.where(distance < beta, distance.square() * (0.5 / beta), distance - 0.5 * beta)
+    return _reduce(loss, _legacy(size_average, reduce, reduction))
+
+
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
+) -> Tensor:
+    """Squared below delta, delta times absolute above."""
+    distance = T.abs(input - target)
+    loss = T.where(
+        distance < delta, distance.square() * 0.5, (distance - 0.5 * delta) * delta
+    )
+    return _reduce(loss, reduction)
+
+
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean",
+) -> Tensor:
+    """-(t log p + (1-t) log(1-p)), logs bounded below by -100."""
+    if tuple(target.shape) != tuple(input.shape):
+        raise ValueError(
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}) is deprecated. Please ensure they have the same size."
+        )
+    first = T.log(input).clamp_min(-100)
+    second = T.log1p(-input).clamp_min(-100)
+    loss = (target - 1) * second - target * first
+    if weight is not None:
+        loss = loss * weight
+    return _reduce(loss, _legacy(size_average, reduce, reduction))
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean", pos_weight: Tensor | None = None,
+) -> Tensor:
+    """binary_cross_entropy of sigmoid(input), stable."""
+    if tuple(target.shape) != tuple(input.shape):
+        raise ValueError(
+            f"Target size ({target.shape}) must be the same as input size ({input.shape})"
+        )
+    if pos_weight is None:
+        loss = (1 - target) * input - logsigmoid(input)
+    else:
+        factor = (pos_weight - 1) * target + 1
+        loss = (1 - target) * input - factor * logsigmoid(input)
+    if weight is not None:
+        loss = loss * weight
+    return _reduce(loss, _legacy(size_average, reduce, reduction))
+
+
+def kl_div(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean", log_target: bool = False,
+) -> Tensor:
+    """target * (log target - input); input holds log-probabilities."""
+    if log_target:
+        loss = T.exp(target) * (target - input)
+    else:
+        positive = target > 0
+        safe = T.where(positive, target, T.ones_like(target))
+        loss = T.where(positive, target * T.log(safe), T.zeros_like(target)) - target * input
+    if reduction == "batchmean":
+        return loss.sum() / input.shape[0]
+    return _reduce(loss, _legacy(size_average, reduce, reduction))
+
+
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
+    size_average: Any = None, eps: float = 1e-8, reduce: Any = None, reduction: str = "mean",
+) -> Tensor:
+    """Negative log-likelihood of a Poisson distribution."""
+    if log_input:
+        loss = T.exp(input) - target * input
+    else:
+        loss = input - target * T.log(input + eps)
+    if full:
+        stirling = target * T.log(target) - target + 0.5 * T.log(2 * math.pi * target)
+        loss = loss + T.where(target > 1, stirling, T.zeros_like(stirling))
+    return _reduce(loss, _legacy(size_average, reduce, reduction))
+
+
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log-likelihood of a Gaussian with given variance."""
+    variance = var if isinstance(var, Tensor) else T.full_like(input, var)
+    if variance.dim() == input.dim() - 1:
+        variance = variance.unsqueeze(-1)
+    bounded = variance + (variance.detach().clamp_min(eps) - variance.detach())
+    loss = 0.5 * (T.log(bounded) + (input - target).square() / bounded)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return _reduce(loss, reduction)
+
+
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean",
+) -> Tensor:
+    """x where target is 1, max(0, margin - x) where it is -1."""
+    zero = T.zeros_like(input)
+    loss = T.where(target == 1, input, zero) + T.where(
+        target == -1, (margin - input).clamp_min(0), zero
+    )
+    return _reduce(loss, _legacy(size_average, reduce, reduction))
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean",
+) -> Tensor:
+    """max(0, -target * (x1 - x2) + margin)."""
+    loss = (-target * (input1 - input2) + margin).clamp_min(0)
+    return _reduce(loss, _legacy(size_average, reduce, reduction))
+
+
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """log(1 + exp(-target * x))."""
+    loss = T.log1p(T.exp(-target * input))
+    return _reduce(loss, _legacy(size_average, reduce, reduction))
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean",
+) -> Tensor:
+    """Mean over classes of binary cross entropy with logits."""
+    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    return _reduce(loss.mean(-1), _legacy(size_average, reduce, reduction))
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: Any = None,
+    reduce: Any = None, reduction: str = "mean",
+) -> Tensor:
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
+    cosine = cosine_similarity(input1, input2, -1)
+    zero = T.zeros_like(cosine)
+    loss = T.where(target == 1, 1 - cosine, zero) + T.where(
+        target == -1, (cosine - margin).clamp_min(0), zero
+    )
+    return _reduce(loss, _legacy(size_average, reduce, reduction))
+
+
+def triplet_margin_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
+    eps: float = 1e-6, swap: bool = False, size_average: Any = None, reduce: Any = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, d(a, p) - d(a, n) + margin)."""
+    near = pairwise_distance(anchor, positive, p, eps)
+    far = pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = T.minimum(far, pairwise_distance(positive, negative, p, eps))
+    loss = (near - far + margin).clamp_min(0)
+    return _reduce(loss, _legacy(size_average, reduce, reduction))
+
+
+def multi_margin_loss(
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
+    size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+) -> Tensor:
+    """Mean over wrong classes of max(0, margin - x[target] + x)^p."""
+    chosen = input.gather(-1, target.unsqueeze(-1))
+    terms = (margin - chosen + input).clamp_min(0)
+    if p == 2:
+        terms = terms.square()
+    if weight is not None:
+        terms = terms * weight[target].unsqueeze(-1)
+    wrong = T.arange(input.shape[-1]) != target.unsqueeze(-1)
+    loss = T.where(wrong, terms, T.zeros_like(terms)).sum(-1) / input.shape[-1]
+    return _reduce(loss, _legacy(size_average, reduce, reduction))

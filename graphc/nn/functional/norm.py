@@ -1,0 +1,210 @@
+"""Normalisation and dropout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...frontend import functions as T
+from ...frontend.dispatch import apply
+from ...frontend.grad_mode import no_grad
+from ...frontend.tensor import Tensor
+from ...ir import ops
+
+
+def _channels(parameter: Tensor, rank: int) -> Tensor:
+    return parameter.reshape([1, -1] + [1] * (rank - 2))
+
+
+def batch_norm(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
+    weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
+    momentum: float = 0.1, eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel (dim 1) over all other dims; updates the running statistics."""
+    channels = input.shape[1]
+    if weight is None:
+        weight = T.ones((channels,), dtype=input.dtype)
+    if bias is None:
+        bias = T.zeros((channels,), dtype=input.dtype)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise RuntimeError("running_mean and running_var must be given in evaluation mode")
+        scale = _channels(weight * T.rsqrt(running_var + eps), input.dim())
+        return (input - _channels(running_mean, input.dim())) * scale + _channels(
+            bias, input.dim()
+        )
+    count = input.numel() // channels
+    if count == 1:
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {input.shape}"
+        )
+    result, mean, variance = apply(ops.batch_norm, input, weight, bias, eps=float(eps))
+    if running_mean is not None and running_var is not None:
+        with no_grad():
+            unbiased = variance.detach() * (count / (count - 1))
+            running_mean.mul_(1 - momentum).add_(mean.detach() * momentum)
+            running_var.mul_(1 - momentum).add_(unbiased * momentum)
+    return result
+
+
+def instance_norm(
+    input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,
+    weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
+    momentum: float = 0.1, eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel of each sample over its spatial dims."""
+    dims = tuple(range(2, input.dim()))
+    if use_input_stats:
+        variance, mean = T.var_mean(input, dims, correction=0, keepdim=True)
+        if running_mean is not None and running_var is not None:
+            count = 1
+            for dim in dims:
+                count = count * input.shape[dim]
+            with no_grad():
+                unbiased = variance.detach() * (count / (count - 1))
+                running_mean.mul_(1 - momentum).add_(mean.detach().mean((0, *dims)) * momentum)
+                running_var.mul_(1 - momentum).add_(unbiased.mean((0, *dims)) * momentum)
+    else:
+        assert running_mean is not None and running_var is not None
+        mean = _channels(running_mean, input.dim())
+        variance = _channels(running_var, input.dim())
+    result = (input - mean) * T.rsqrt(variance + eps)
+    if weight is not None:
+        result = result * _channels(weight, input.dim())
+    return result if bias is None else result + _channels(bias, input.dim())
+
+
+def layer_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5,
+) -> Tensor:
+    """Normalise over the trailing dims `normalized_shape`."""
+    shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (
+        normalized_shape,
+    )
+    count = len(shape)
+    trailing = tuple(input.shape)[input.dim() - count :]
+    if input.dim() < count or any(a != b for a, b in zip(trailing, shape, strict=True)):
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape "
+            f"[*, {', '.join(str(s) for s in shape)}], but got input of size{list(input.shape)}"
+        )
+    parameters: list[Tensor] = []
+    if weight is not None:
+        parameters.append(weight)
+        if bias is not None:
+            parameters.append(bias)
+    result: Tensor = apply(
+        ops.layer_norm, input, *parameters, normalized_dims=count, eps=float(eps)
+    )
+    return result if bias is None or weight is not None else result + bias
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """x / sqrt(mean(x^2) + eps) over the trailing dims, times weight."""
+    if eps is None:
+        eps = T.finfo(input.dtype).eps
+    dims = tuple(range(-len(normalized_shape), 0))
+    result = input * T.rsqrt(input.square().mean(dims, keepdim=True) + eps)
+    return result if weight is None else result * weight
+
+
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise groups of channels of each sample."""
+    batch, channels = input.shape[0], input.shape[1]
+    if channels % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input "
+            f"of shape {list(input.shape)} and num_groups={num_groups}"
+        )
+    grouped = input.reshape([batch, num_groups, -1])
+    result: Tensor = apply(ops.layer_norm, grouped, normalized_dims=1, eps=float(eps))
+    result = result.reshape(list(input.shape))
+    if weight is not None:
+        result = result * _channels(weight, input.dim())
+    return result if bias is None else result + _channels(bias, input.dim())
+
+
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """x / (k + alpha * mean of squares over `size` neighbouring channels) ** beta."""
+    squared = input.square().transpose(1, -1)
+    window = apply(
+        ops.window_sum, squared, window=(size,), stride=(1,), pad_low=(size // 2,),
+        pad_high=((size - 1) // 2,), dilation=(1,),
+    )
+    return input / (window.transpose(1, -1) / size * alpha + k).pow(beta)
+
+
+def _check_probability(p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _masked(input: Tensor, p: float, shape: Any, inplace: bool) -> Tensor:
+    if p == 1.0:
+        result = input * T.zeros(shape, dtype=input.dtype)
+    else:
+        noise = T.empty(shape, dtype=input.dtype).bernoulli_(1 - p).div_(1 - p)
+        result = input * noise
+    return input.copy_(result) if inplace else result
+
+
+def dropout(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zero elements with probability p and scale the rest by 1/(1-p)."""
+    _check_probability(p)
+    if not training or p == 0.0 or input.numel() == 0:
+        return input
+    return _masked(input, p, tuple(input.shape), inplace)
+
+
+def _feature_dropout(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    shape = (*tuple(input.shape)[:2], *(1 for _ in range(input.dim() - 2)))
+    return _masked(input, p, shape, inplace)
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zero whole channels of [N, C, L]."""
+    return _feature_dropout(input, p, training, inplace)
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zero whole channels of [N, C, H, W]."""
+    return _feature_dropout(input, p, training, inplace)
+
+
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zero whole channels of [N, C, D, H, W]."""
+    return _feature_dropout(input, p, training, inplace)
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Dropout that keeps the mean and variance of selu's output (Klambauer et al. 2017)."""
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    alpha = 1.7580993408473766
+    a = ((alpha**2 * p + 1) * (1 - p)) ** -0.5
+    noise = T.empty(tuple(input.shape), dtype=input.dtype).bernoulli_(1 - p)
+    shift = (noise - 1) * (alpha * a) + alpha * a * p
+    result = input * (noise * a) + shift
+    return input.copy_(result) if inplace else result

@@ -1,0 +1,48 @@
+"""Embeddings and one-hot codes."""
+
+from __future__ import annotations
+
+from ...frontend import functions as T
+from ...frontend.dispatch import apply
+from ...frontend.grad_mode import no_grad
+from ...frontend.tensor import Tensor
+from ...ir import ops
+
+
+def embedding(
+    input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
+    norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Tensor:
+    """Rows of weight [V, D] at integer positions. Raises IndexError out of [0, V)."""
+    if scale_grad_by_freq or sparse:
+        raise NotImplementedError(
+            "embedding: scale_grad_by_freq and sparse gradients are not supported; "
+            "leave them False"
+        )
+    if input.dtype.is_floating_point or input.dtype.torch_name == "bool":
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar "
+            f"types: Long, Int; but got {input.type()} instead (while checking arguments for "
+            "embedding)"
+        )
+    if max_norm is not None:
+        with no_grad():
+            rows = T.unique(input)
+            norms = weight[rows].norm(norm_type, 1, keepdim=True)
+            scale = T.where(norms > max_norm, max_norm / (norms + 1e-7), T.ones_like(norms))
+            weight[rows] = weight[rows] * scale
+    indices = input if input.dtype is T.int64 else input.long()
+    result: Tensor = apply(ops.index, weight, indices, dim=0, wrap=False)
+    if padding_idx is not None:
+        # rows at padding_idx take no gradient
+        position = padding_idx % weight.shape[0]
+        padded = (indices == position).unsqueeze(-1)
+        result = T.where(padded, result.detach(), result)
+    return result
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """int64 codes with a new last dim of num_classes."""
+    if num_classes == -1:
+        num_classes = int(tensor.max().item()) + 1
+    return (tensor.unsqueeze(-1) == T.arange(num_classes)).long()

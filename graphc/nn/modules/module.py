@@ -1,0 +1,466 @@
+"""nn.Module: registration, traversal, state dicts, hooks and conversion, as in torch."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...frontend import state_version
+from ...frontend.tensor import Parameter, Tensor
+from .hooks import HookHandle, call_with_hooks
+from .state import StateDictMixin
+
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
+
+
+def _indent(text: str) -> str:
+    first, *rest = text.split("\n")
+    return "\n".join([first, *("  " + line for line in rest)])
+
+
+class Module(StateDictMixin):
+    """Base class of all neural network modules (torch.nn.Module)."""
+
+    training: bool
+    _version: int = 1
+    forward: Callable[..., Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        write = object.__setattr__
+        write(self, "training", True)
+        for registry in _REGISTRIES:
+            write(self, registry, {})
+        write(self, "_non_persistent_buffers_set", set())
+        for hooks in (
+            "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_pre_hooks",
+            "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called",
+            "_backward_hooks", "_backward_pre_hooks",
+            "_state_dict_hooks", "_state_dict_pre_hooks",
+            "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+        ):
+            write(self, hooks, OrderedDict())
+
+    # --- attributes ---------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        fields = self.__dict__
+        for registry in _REGISTRIES:
+            entries = fields.get(registry)
+            if entries is not None and name in entries:
+                return entries[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        state_version.bump()
+        fields = self.__dict__
+        parameters, buffers, modules = (fields.get(registry) for registry in _REGISTRIES)
+        if isinstance(value, Parameter):
+            if parameters is None:
+                raise AttributeError("cannot assign parameters before Module.__init__() call")
+            self._forget(name, "_parameters")
+            self.register_parameter(name, value)
+        elif parameters is not None and name in parameters:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{_type_name(value)}' as parameter '{name}' "
+                    "(torch.nn.Parameter or None expected)"
+                )
+            parameters[name] = None
+        elif isinstance(value, Module):
+            if modules is None:
+                raise AttributeError("cannot assign module before Module.__init__() call")
+            self._forget(name, "_modules")
+            modules[name] = value
+        elif modules is not None and name in modules:
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{_type_name(value)}' as child module '{name}' "
+                    "(torch.nn.Module or None expected)"
+                )
+            modules[name] = None
+        elif buffers is not None and name in buffers:
+            if value is not None and not isinstance(value, Tensor):
+                raise TypeError(
+                    f"cannot assign '{_type_name(value)}' as buffer '{name}' "
+                    "(torch.Tensor or None expected)"
+                )
+            buffers[name] = value
+        else:
+            object.__setattr__(self, name, value)
+
+    def _forget(self, name: str, keep: str) -> None:
+        self.__dict__.pop(name, None)
+        for registry in _REGISTRIES:
+            if registry != keep:
+                self.__dict__[registry].pop(name, None)
+        self.__dict__["_non_persistent_buffers_set"].discard(name)
+
+    def __delattr__(self, name: str) -> None:
+        state_version.bump()
+        for registry in _REGISTRIES:
+            if name in self.__dict__[registry]:
+                del self.__dict__[registry][name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        names = set(dir(type(self))) | set(self.__dict__)
+        for registry in _REGISTRIES:
+            names |= set(self.__dict__[registry])
+        return sorted(name for name in names if not name[:1].isdigit())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    # --- registration -------------------------------------------------------------------
+
+    def _check_name(self, name: Any, kind: str, registry: str) -> None:
+        if registry not in self.__dict__:
+            raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name should be a string. Got {_type_name(name)}")
+        if "." in name:
+            raise KeyError(f'{kind} name can\'t contain "."')
+        if name == "":
+            raise KeyError(f'{kind} name can\'t be empty string ""')
+        if hasattr(self, name) and name not in self.__dict__[registry]:
+            raise KeyError(f"attribute '{name}' already exists")
+        state_version.bump()
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that is state but not a parameter; in state_dict if persistent."""
+        self._check_name(name, "buffer", "_buffers")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' "
+                "(torch Tensor or None required)"
+            )
+        self._buffers[name] = tensor
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter. Raises TypeError for a Tensor that is not a Parameter."""
+        self._check_name(name, "parameter", "_parameters")
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign '{_type_name(param)}' object to parameter '{name}' "
+                "(torch.nn.Parameter or None required)"
+            )
+        if param is not None and param.grad_fn is not None:
+            raise ValueError(
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
+                "created explicitly. To express '" + name + "' as a function of another Tensor, "
+                "compute the value in the forward() method."
+            )
+        self._parameters[name] = param
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a child module."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{_type_name(module)} is not a Module subclass")
+        self._check_name(name, "module", "_modules")
+        self._modules[name] = module
+
+    register_module = add_module
+
+    # --- traversal ----------------------------------------------------------------------
+
+    def _named_members(
+        self, members: Callable[[Module], Any], prefix: str, recurse: bool, dedup: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        modules = self.named_modules(prefix=prefix, remove_duplicate=dedup) if recurse else [
+            (prefix, self)
+        ]
+        for module_prefix, module in modules:
+            for name, value in members(module):
+                if value is None or id(value) in seen:
+                    continue
+                if dedup:
+                    seen.add(id(value))
+                yield module_prefix + ("." if module_prefix else "") + name, value
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Pairs (dotted name, Parameter), each parameter once."""
+        yield from self._named_members(
+            lambda module: module._parameters.items(), prefix, recurse, remove_duplicate
+        )
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """Every parameter once."""
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Pairs (dotted name, buffer)."""
+        yield from self._named_members(
+            lambda module: module._buffers.items(), prefix, recurse, remove_duplicate
+        )
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Every buffer once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Pairs (name, direct child), each child once."""
+        seen: set[int] = set()
+        for name, module in self._modules.items():
+            if module is not None and id(module) not in seen:
+                seen.add(id(module))
+                yield name, module
+
+    def children(self) -> Iterator[Module]:
+        """Direct children."""
+        for _, module in self.named_children():
+            yield module
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """Pairs (dotted name, module) in depth-first order, self first."""
+        seen: set[Module] = set() if memo is None else memo
+        if self in seen:
+            return
+        if remove_duplicate:
+            seen.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                child_prefix = prefix + ("." if prefix else "") + name
+                yield from module.named_modules(seen, child_prefix, remove_duplicate)
+
+    def modules(self) -> Iterator[Module]:
+        """Every module once, self first."""
+        for _, module in self.named_modules():
+            yield module
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a dotted path. Raises AttributeError."""
+        module: Any = self
+        for item in target.split(".") if target else ():
+            if not hasattr(module, item):
+                raise AttributeError(f"{type(module).__name__} has no attribute `{item}`")
+            module = getattr(module, item)
+            if not isinstance(module, Module):
+                raise AttributeError(f"`{item}` is not an nn.Module")
+        return module
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a dotted path. Raises AttributeError."""
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if name not in module._parameters:
+            raise AttributeError(f"{type(module).__name__} has no parameter `{name}`")
+        found: Parameter = module._parameters[name]
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a dotted path. Raises AttributeError."""
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if name not in module._buffers:
+            raise AttributeError(f"{type(module).__name__} has no buffer `{name}`")
+        found: Tensor = module._buffers[name]
+        return found
+
+    # --- calling ------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        fields = self.__dict__
+        if not (
+            fields["_forward_hooks"] or fields["_forward_pre_hooks"]
+            or fields["_backward_hooks"] or fields["_backward_pre_hooks"]
+        ):
+            return self.forward(*args, **kwargs)
+        return call_with_hooks(self, args, kwargs)
+
+    def _hook(self, registry: str, hook: Callable[..., Any], prepend: bool = False) -> HookHandle:
+        state_version.bump()
+        return HookHandle.register(self.__dict__[registry], hook, prepend)
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> HookHandle:
+        """hook(module, args, output) -> None or a new output, after each forward."""
+        handle = self._hook("_forward_hooks", hook, prepend)
+        if with_kwargs:
+            self._forward_hooks_with_kwargs[handle.id] = True
+        return handle
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> HookHandle:
+        """hook(module, args) -> None or new args, before each forward."""
+        handle = self._hook("_forward_pre_hooks", hook, prepend)
+        if with_kwargs:
+            self._forward_pre_hooks_with_kwargs[handle.id] = True
+        return handle
+
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> HookHandle:
+        """hook(module, grad_input, grad_output) -> None or a new grad_input."""
+        return self._hook("_backward_hooks", hook, prepend)
+
+    register_backward_hook = register_full_backward_hook
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> HookHandle:
+        """hook(module, grad_output) -> None or a new grad_output."""
+        return self._hook("_backward_pre_hooks", hook, prepend)
+
+    # --- modes and conversion -----------------------------------------------------------
+
+    def train(self, mode: bool = True) -> Module:
+        """Set training mode for self and every submodule."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Module:
+        """Set evaluation mode: train(False)."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        """Set requires_grad of every parameter."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear the gradients of every parameter."""
+        for parameter in self.parameters():
+            if parameter.grad is None:
+                continue
+            if set_to_none:
+                parameter.grad = None
+            else:
+                parameter.grad.detach_()
+                parameter.grad.zero_()
+
+    def apply(self, fn: Callable[[Module], Any]) -> Module:
+        """Call fn on every submodule, children first, then self."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def _apply(self, fn: Callable[[Tensor], Tensor]) -> Module:
+        for module in self.children():
+            module._apply(fn)
+        for parameter in self._parameters.values():
+            if parameter is None:
+                continue
+            parameter.data = fn(parameter.data)
+            if parameter.grad is not None:
+                parameter.grad = fn(parameter.grad.detach())
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        state_version.bump()
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Module:
+        """Convert parameters and buffers: a device, a dtype (floating point only), a tensor."""
+        device, dtype = _parse_to(*args, **kwargs)
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(
+                f"nn.Module.to only accepts floating point or complex dtypes, but got "
+                f"desired dtype={dtype}"
+            )
+
+        def convert(tensor: Tensor) -> Tensor:
+            cast = dtype if tensor.is_floating_point() else None
+            target = device if device is not None else tensor.device
+            return tensor.to(target) if cast is None else tensor.to(target, cast)
+
+        return self._apply(convert)
+
+    def type(self, dst_type: Any) -> Module:
+        """Cast every parameter and buffer."""
+        return self._apply(lambda tensor: tensor.type(dst_type))
+
+    def _cast(self, method: str) -> Module:
+        return self._apply(
+            lambda tensor: getattr(tensor, method)() if tensor.is_floating_point() else tensor
+        )
+
+    def float(self) -> Module:
+        """Cast floating-point state to float32."""
+        return self._cast("float")
+
+    def double(self) -> Module:
+        """Cast floating-point state to float64."""
+        return self._cast("double")
+
+    def half(self) -> Module:
+        """Cast floating-point state to float16."""
+        return self._cast("half")
+
+    def bfloat16(self) -> Module:
+        """Cast floating-point state to bfloat16."""
+        return self._cast("bfloat16")
+
+    def cpu(self) -> Module:
+        """Move state to the CPU."""
+        return self._apply(lambda tensor: tensor.cpu())
+
+    def cuda(self, device: Any = None) -> Module:
+        """Move state to a GPU."""
+        return self._apply(lambda tensor: tensor.cuda(device))
+
+    # --- text ---------------------------------------------------------------------------
+
+    def _get_name(self) -> str:
+        return self.__class__.__name__
+
+    def extra_repr(self) -> str:
+        """What repr shows between the parentheses; override it."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        children = [
+            f"({name}): {_indent(repr(module))}" for name, module in self._modules.items()
+        ]
+        if not children and len(lines) <= 1:
+            return f"{self._get_name()}({extra})"
+        body = "\n  ".join(itertools.chain(lines, children))
+        return f"{self._get_name()}(\n  {body}\n)"
+
+
+def _type_name(value: Any) -> str:
+    cls = type(value)
+    return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
+
+
+def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
+    for name in ("non_blocking", "copy", "memory_format"):
+        kwargs.pop(name, None)
+    if kwargs:
+        raise TypeError(f"to() received an invalid keyword argument: {next(iter(kwargs))!r}")
+    for value in args:
+        if isinstance(value, Tensor):
+            device, dtype = value.device, value.dtype
+        elif hasattr(value, "is_floating_point"):
+            dtype = value
+        elif value is not None and not isinstance(value, bool):
+            device = value
+    return device, dtype

@@ -1,0 +1,106 @@
+"""graphc/config.py: one table, read once, overridden per thread."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from graphc import config
+
+
+def run(code: str, repository: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", f"from graphc import config; {code}"],
+        cwd=repository,
+        env={"PATH": "/usr/bin:/bin", **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_values_come_from_the_environment(repository: Path, tmp_path: Path) -> None:
+    result = run(
+        "print(*config.current())",
+        repository,
+        GRAPHC_DEBUG="3",
+        GRAPHC_THREADS="5",
+        GRAPHC_CACHE_DIR="off",
+        GRAPHC_CHECK="2",
+        GRAPHC_DUMP=str(tmp_path),
+        GRAPHC_FAST_MATH="on",
+    )
+    assert result.stdout.split() == ["3", "5", "None", "2", str(tmp_path), "True"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "cure"),
+    [
+        ("GRAPHC_DEBUG", "6", "whole number from 0 to 5"),
+        ("GRAPHC_THREADS", "-1", "whole number from 1"),
+        ("GRAPHC_FAST_MATH", "maybe", "expected one of 1, true"),
+    ],
+)
+def test_a_bad_value_is_named(variable: str, value: str, cure: str, repository: Path) -> None:
+    result = run("", repository, **{variable: value})
+    assert result.returncode
+    assert f"{variable}={value!r}" in result.stderr
+    assert cure in result.stderr
+
+
+def test_the_cache_folder_follows_xdg(repository: Path) -> None:
+    code = "print(config.current().cache_dir)"
+    assert run(code, repository, XDG_CACHE_HOME="/x").stdout.strip() == "/x/graphc"
+    assert run(code, repository, HOME="/h").stdout.strip() == "/h/.cache/graphc"
+    relative = run(code, repository, HOME="/h", XDG_CACHE_HOME="x")
+    assert relative.stdout.strip() == "/h/.cache/graphc"
+
+
+def test_override_nests_and_ends() -> None:
+    before = config.current()
+    with config.override(debug=2, threads=3) as outer:
+        assert config.current() is outer
+        with config.override(debug=5):
+            assert (config.current().debug, config.current().threads) == (5, 3)
+        assert config.current() is outer
+    assert config.current() is before
+
+
+def test_override_is_seen_by_its_own_thread_only() -> None:
+    seen: list[int] = []
+    with config.override(threads=77):
+        thread = threading.Thread(target=lambda: seen.append(config.current().threads))
+        thread.start()
+        thread.join()
+    assert seen == [config.current().threads]
+
+
+def test_set_default_is_seen_by_all_threads() -> None:
+    before = config.current().threads
+    seen: list[int] = []
+    try:
+        config.set_default(threads=78)
+        thread = threading.Thread(target=lambda: seen.append(config.current().threads))
+        thread.start()
+        thread.join()
+    finally:
+        config.set_default(threads=before)
+    assert seen == [78]
+
+
+def test_an_unknown_switch_is_an_error() -> None:
+    with pytest.raises(TypeError, match="no switch 'treads'"), config.override(treads=1):
+        pass
+
+
+def test_the_key_holds_what_changes_code_and_no_more() -> None:
+    key = config.current().key()
+    with config.override(debug=1, threads=99, check=2, dump=Path("/x"), cache_dir=None):
+        assert config.current().key() == key
+    with config.override(fast_math=not config.current().fast_math):
+        assert config.current().key() != key
+
+
+def test_the_readme_carries_the_table(repository: Path) -> None:
+    assert config.table() in (repository / "README.md").read_text()
