@@ -160,7 +160,8 @@ class Pass:
                 f"output[{i}] has a shape of {output.shape}."
             ))  # fmt: skip
         if gradient.dtype is not type_.dtype:
-            gradient = apply(ops.cast, gradient, dtype=type_.dtype)
+            cast: Tensor = apply(ops.cast, gradient, dtype=type_.dtype)
+            return cast
         return gradient
 
     def execute(self, inputs: list[Edge] | None, accumulate: bool) -> list[Any]:

@@ -8,11 +8,14 @@ class device:  # torch spells this class in lower case
 
     __slots__ = ("index", "type")
 
+    type: str
+    index: int | None
+
     def __init__(self, type: str | device | int = "cpu", index: int | None = None) -> None:
         if isinstance(type, int):
-            type, index = "cuda", type
+            type = f"cuda:{type}"
         if isinstance(type, device):
-            type, index = type.type, type.index if index is None else index
+            type = str(type)
         if not isinstance(type, str):
             raise TypeError(f"device(): argument 'type' must be str, not {type!r}")
         name, colon, number = type.partition(":")
@@ -26,8 +29,8 @@ class device:  # torch spells this class in lower case
             raise RuntimeError(
                 f"Expected one of cpu, cuda, meta device type at start of device string: {type}"
             )
-        self.type: str = name
-        self.index: int | None = index
+        self.type = name
+        self.index = index
 
     def __repr__(self) -> str:
         tail = "" if self.index is None else f", index={self.index}"

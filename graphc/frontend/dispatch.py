@@ -49,7 +49,7 @@ from .values import Eager, Runner
 
 def set_runner(run: Runner) -> None:
     """Inject the backend that runs one operator: run(op, arrays, attrs) -> array or tuple."""
-    Eager.run = staticmethod(run)  # type: ignore[assignment]
+    Eager.run = staticmethod(run)
 
 
 def apply(op: Op, *inputs: Tensor, **attrs: Any) -> Any:

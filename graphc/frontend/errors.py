@@ -11,6 +11,8 @@ from graphc.ir.graph import Loc
 from graphc.ir.op import OpError
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# generated code has no line that helps
+_HIDDEN = (_PACKAGE, "<string>", "<frozen ", "<__array_function__")
 _inside: dict[CodeType, bool] = {}
 
 
@@ -29,7 +31,7 @@ def user_location() -> Loc | None:
         code = frame.f_code
         inside = _inside.get(code)
         if inside is None:
-            inside = _inside[code] = code.co_filename.startswith((_PACKAGE, "<"))
+            inside = _inside[code] = code.co_filename.startswith(_HIDDEN)
         if not inside:
             return Loc(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back

@@ -84,11 +84,12 @@ class _Finish:
     def _count(self, leaving: list[Any]) -> None:
         counted: set[int] = set()
         for value in leaving:
-            if isinstance(value, Tensor) and value._trace is self.trace:
-                if id(value) not in counted:
-                    counted.add(id(value))
-                    root = value._storage.root
-                    self.sharing[id(root)] = self.sharing.get(id(root), 0) + 1
+            if not isinstance(value, Tensor) or value._trace is not self.trace:
+                continue
+            if id(value) not in counted:
+                counted.add(id(value))
+                root = value._storage.root
+                self.sharing[id(root)] = self.sharing.get(id(root), 0) + 1
 
     def number(self, node: Node) -> int:
         """The output number of a node."""
@@ -152,7 +153,7 @@ class _Finish:
                 continue
             history = any(self._has_history(s) for s in self._shadows_on(root))
             found.append(
-                Mutation(source.number, self.number(root.node), max(root.version, 1), history,
+                Mutation(source.number, self.number(root.node), root.version, history,
                          _zero(root.node))
             )  # fmt: skip
         return found

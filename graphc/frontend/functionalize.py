@@ -247,7 +247,8 @@ def _root_over(tensor: Tensor, overlapping: list[Region]) -> Storage:
     """A storage whose memory holds the tensor and all that it overlaps."""
     candidates = [tensor._storage.root, *(r.tensor._storage.root for r in overlapping)]
     arrays = [tensor._array, *(r.array for r in overlapping)]
-    for root in candidates:
+    for candidate in candidates:
+        root: Storage = candidate
         flat = root.flat()
         low = address(flat)
         high = low + flat.nbytes
@@ -266,7 +267,7 @@ def _span(array: np.ndarray) -> int:
     """Bytes from the first element to the end of the last."""
     if array.size == 0:
         return 0
-    reach = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    reach: int = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
     return reach + array.itemsize
 
 

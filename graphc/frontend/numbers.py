@@ -43,7 +43,7 @@ class Size(tuple[Any, ...]):
     def __repr__(self) -> str:
         return f"torch.Size([{', '.join(map(repr, self))}])"
 
-    def __add__(self, other: Any) -> Size:  # type: ignore[override]
+    def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, other))
 
     def __getitem__(self, index: Any) -> Any:
@@ -174,6 +174,9 @@ class TracedNumber:
             guards[expression] = NumberGuard(expression, expression.value, user_location())
         return expression.value
 
+    def _zero(self) -> NumberExpr:
+        return self.trace.numbers.leaf("constant", 0, 0)
+
     def _with(self, op: str, other: Any, swap: bool = False) -> Any:
         right = _expression(other, self.trace)
         if right is None:
@@ -183,14 +186,14 @@ class TracedNumber:
         if swap:
             left, right = right, left
         if op in ("div", "floor_divide", "remainder") and right.op != "constant":
-            self._decide(self.trace.numbers.combine("eq", right, self.trace.numbers.leaf("constant", 0, 0)))
+            self._decide(self.trace.numbers.combine("eq", right, self._zero()))
         if op == "pow":
             self._guard_power(left, right)
         return LiftedNumber(self.trace, self.trace.numbers.combine(op, left, right))
 
     def _guard_power(self, left: NumberExpr, right: NumberExpr) -> None:
         # int ** negative int is a float, a negative float ** fraction is complex
-        zero = self.trace.numbers.leaf("constant", 0, 0)
+        zero = self._zero()
         for side in (left, right):
             if side.op != "constant":
                 self._decide(self.trace.numbers.combine("lt", side, zero))
@@ -277,8 +280,7 @@ class TracedNumber:
         return self._compare("le", other, swap=True)
 
     def __bool__(self) -> bool:
-        zero = self.trace.numbers.leaf("constant", 0, 0)
-        return not self._decide(self.trace.numbers.combine("eq", self.expression, zero))
+        return not self._decide(self.trace.numbers.combine("eq", self.expression, self._zero()))
 
     def __float__(self) -> float:
         return float(self._decide(self.expression))
@@ -293,10 +295,10 @@ class TracedNumber:
         return round(self._decide(self.expression), digits)
 
     def __floor__(self) -> int:
-        return math.floor(self._decide(self.expression))
+        return int(math.floor(self._decide(self.expression)))
 
     def __ceil__(self) -> int:
-        return math.ceil(self._decide(self.expression))
+        return int(math.ceil(self._decide(self.expression)))
 
     def __hash__(self) -> int:
         return hash(self._decide(self.expression))

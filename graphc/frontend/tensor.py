@@ -124,7 +124,8 @@ class Tensor:
 
     @property
     def _version(self) -> int:
-        return current(self)._storage.version
+        version: int = current(self)._storage.version
+        return version
 
     def _is_view(self) -> bool:
         return current(self)._base is not None

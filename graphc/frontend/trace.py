@@ -154,7 +154,7 @@ class Trace:
         ))  # fmt: skip
 
     def materialise(self, tensor: Tensor, concrete: Tensor) -> None:
-        """Make a traced tensor concrete: it gets the state of `concrete` (the same object stays)."""
+        """Make a traced tensor concrete, the same object: it gets the state of `concrete`."""
         tensor.__dict__.clear()
         tensor.__dict__.update(concrete.__dict__)
 

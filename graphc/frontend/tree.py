@@ -69,7 +69,7 @@ def _parts(value: Any, kind: type) -> tuple[tuple[Any, ...], list[Any], Any] | N
 
 def _slots(kind: type) -> bool:
     """A dict subclass with a constructor of its own cannot be made again from its items."""
-    return kind.__init__ is not dict.__init__
+    return kind.__dict__.get("__init__") is not None
 
 
 def unflatten(leaves: list[Any], structure: Structure) -> Any:

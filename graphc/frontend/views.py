@@ -92,13 +92,11 @@ def strided(array: np.ndarray, size: Shape, strides: Shape) -> np.ndarray:
 
 def check_bounds(size: Shape, stride: Shape, offset: Size, elements: Size) -> None:
     """Raise RuntimeError unless every element lies within `elements`. Static sizes only."""
-    known = (*size, *stride, offset, elements)
+    known: Any = (*size, *stride, offset, elements)
     if not is_static(known) or 0 in size:
         return
-    last = int(offset) + sum(  # type: ignore[arg-type]
-        (int(n) - 1) * int(s) for n, s in zip(size, stride, strict=True)  # type: ignore[arg-type]
-    )
-    if int(offset) < 0 or any(int(s) < 0 for s in stride) or last >= int(elements):  # type: ignore[arg-type]
+    last = known[-2] + sum((n - 1) * s for n, s in zip(known, stride, strict=False))
+    if min(known) < 0 or last >= known[-1]:
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} "
             f"require a storage of {last + 1} elements, but it has {elements}"
@@ -196,6 +194,8 @@ def write_back(chain: Chain, base: Any, value: Any, env: DimEnv) -> Any:
 
     Raises RuntimeError where elements of the view share memory.
     """
+    if not chain:
+        return value
     if any(op.name == "expand" and _repeats(op, attrs) for op, attrs in chain):
         chain = _one_stride(chain, base, env)
     bases = [base]

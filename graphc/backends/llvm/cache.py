@@ -7,6 +7,7 @@ import os
 import stat
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from graphc.backends.llvm.jit import Passes, compile_object, llvm_version
@@ -54,8 +55,12 @@ class ObjectCache:
         opt_level: int = 1,
         passes: Passes = "none",
         verify: bool = True,
+        make: Callable[[], str] | None = None,
     ) -> bytes:
-        """compile_object, unless its result is already known."""
+        """compile_object, unless its result is already known.
+
+        With `make`, `text` is only a key: what make() alone depends on, called if it is not known.
+        """
         key = cache_key(text, target, opt_level, passes)
         with self._lock:
             found = self._objects.get(key)
@@ -63,7 +68,8 @@ class ObjectCache:
             found = self._read(key)
         hit = found is not None
         if found is None:
-            found = compile_object(text, target, opt_level, passes, verify)
+            source = text if make is None else make()
+            found = compile_object(source, target, opt_level, passes, verify)
             self._write(key, found)
         with self._lock:
             self._objects[key] = found

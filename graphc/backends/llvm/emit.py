@@ -8,26 +8,30 @@ becomes an internal function of one chunk, run by `@graphc_par(fn, ctx, chunks)`
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 
+from graphc.backends.llvm.contraction import emit_contraction
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_loops import Statements
+from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.backends.llvm.values import Value
 from graphc.ir import dim as dims
 from graphc.ir import dtypes
+from graphc.ir.dim import Dim
 from graphc.ir.kernel import (
     Apply,
     Check,
+    IndexValue,
     Kernel,
     Let,
     Load,
     Local,
     Loop,
-    Param,
     Scalar,
     Stmt,
     Store,
@@ -48,9 +52,7 @@ def emit(kernel: Kernel, target: Target, symbol: str = "") -> str:
     symbol = symbol or kernel_symbol(kernel)
     module = Module()
     if kernel.contraction is not None:
-        from graphc.backends.llvm.contraction import emit_contraction
-
-        emit_contraction(module, kernel, target, symbol)
+        emit_contraction(module, kernel, target, symbol, emit_epilogue)
     else:
         _KernelEmitter(kernel, target, module, symbol).run()
     return module.text()
@@ -107,6 +109,51 @@ def mutable_buffers(body: Sequence[Stmt]) -> frozenset[str]:
     return frozenset(loaded & stored)
 
 
+def _context(
+    fn: Function, module: Module, target: Target, kernel: Kernel, body: Sequence[Stmt]
+) -> Statements:
+    """A function's statements, with params and dims bound to the words of %args."""
+    mutable = mutable_buffers(body)
+    buffers: dict[str, Buffer] = {}
+    context = Statements(fn, module, target, buffers)
+    for position, param in enumerate(kernel.params):
+        pointer = functools.partial(_param_pointer, context, position)
+        buffers[param.name] = Buffer(pointer, param.dtype, param.name in mutable)
+    for position, name in enumerate(kernel.dims):
+        word = fn.gep("%args", len(kernel.params) + position, "i64")
+        context.bind(name, Value(fn.load(word, "i64", 8), dtypes.i64, 1, 0))
+        context.upper[name] = UNKNOWN
+    return context
+
+
+def _param_pointer(context: Statements, position: int) -> str:
+    fn = context.fn
+    key = ("param", position)
+    return context.compute(0, key, lambda: fn.load(fn.gep("%args", position, "ptr"), "ptr", 8))
+
+
+def emit_epilogue(fn: Function, kernel: Kernel, tile: Tile) -> None:
+    """The epilogue of a contraction on one tile of sums; see contraction.EPILOGUE_PARAMETERS."""
+    contraction = kernel.contraction
+    assert contraction is not None
+    context = _context(fn, fn.module, tile.target, kernel, contraction.epilogue)
+    context.buffers["acc.tile"] = Buffer(lambda: "%tile", contraction.acc_dtype, False)
+    for name, word in (("b", "%b"), ("tile.m", "%m"), ("tile.n", "%n"), ("tile.pitch", "%pitch"),
+                       ("tile.rows", "%rows"), ("tile.columns", "%columns")):  # fmt: skip
+        context.bind(name, Value(word, dtypes.i64, 1, 0))
+        context.upper[name] = UNKNOWN
+    for name, size in (("b", contraction.batch), ("tile.m", contraction.m)):
+        if isinstance(size, int):
+            context.upper[name] = size - 1
+    context.vector_base, context.aligned = "%n", False
+    row, pitch, first = (Dim.var(name) for name in ("tile.row", "tile.pitch", "tile.n"))
+    where = row * pitch + Dim.var("n") - first
+    body = (Let("acc", Load("acc.tile", where, contraction.acc_dtype)), *contraction.epilogue)
+    columns = Loop("vector", "n", Dim.var("tile.columns"), body)
+    m = Let("m", IndexValue(row + Dim.var("tile.m"), dtypes.i64))
+    context.loop(Loop("serial", "tile.row", Dim.var("tile.rows"), (m, columns)))
+
+
 class _KernelEmitter:
     """The functions of one kernel of loops."""
 
@@ -137,28 +184,9 @@ class _KernelEmitter:
                     lets.append(stmt)
 
     def _context(self, fn: Function, stage: Sequence[Stmt]) -> Statements:
-        """Params and dims bound to the words of %args."""
-        mutable = mutable_buffers(stage)
-        buffers: dict[str, Buffer] = {}
-        context = Statements(fn, self.module, self.target, buffers)
-        context.mutable, context.check_numbers = mutable, self.check_numbers
-        for position, param in enumerate(self.kernel.params):
-            buffers[param.name] = self._buffer(context, position, param, param.name in mutable)
-        for position, name in enumerate(self.kernel.dims):
-            word = fn.gep("%args", len(self.kernel.params) + position, "i64")
-            context.bind(name, Value(fn.load(word, "i64", 8), dtypes.i64, 1, 0))
-            context.upper[name] = UNKNOWN
+        context = _context(fn, self.module, self.target, self.kernel, stage)
+        context.check_numbers = self.check_numbers
         return context
-
-    @staticmethod
-    def _buffer(context: Statements, position: int, param: Param, mutable: bool) -> Buffer:
-        fn = context.fn
-
-        def pointer() -> str:
-            key = ("param", position)
-            return context.compute(0, key, lambda: fn.load(fn.gep("%args", position, "ptr"), "ptr", 8))
-
-        return Buffer(pointer, param.dtype, mutable)
 
     def _parallel(
         self,
@@ -190,8 +218,7 @@ class _KernelEmitter:
         chunk, extent = loop.chunk, loop.extent
         context.upper[loop.var] = extent - 1 if isinstance(extent, int) else UNKNOWN
         if chunk == 1:
-            low, high = "%chunk", fn.add("%chunk", 1)
-            context.serial(loop, low, high, once=True)
+            context.iteration(loop, "%chunk")
         else:
             size, total = context.index(chunk), context.index(extent)
             start = fn.mul("%chunk", size)

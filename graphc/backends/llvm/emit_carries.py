@@ -104,7 +104,9 @@ def finish_lanes(
         lanes = half
     o = operations(1)
     return [
-        v if c.combine in ("argmax", "argmin", "index") else combine(o, c.combine, c.dtype, i.text, v)
+        v
+        if c.combine in ("argmax", "argmin", "index")
+        else combine(o, c.combine, c.dtype, i.text, v)
         for c, i, v in zip(carries, inits, values, strict=True)
     ]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from graphc.backends.llvm.scalar import Operations
 from graphc.backends.llvm.target import Target
@@ -19,6 +20,13 @@ from graphc.ir.dtypes import DType
 
 Index = int | str  # an i64: a constant or an SSA name
 Key = tuple[object, ...] | int
+
+
+class Noted(NamedTuple):
+    """A scalar's value and the epoch in which it was computed."""
+
+    value: Value
+    epoch: int
 
 
 @dataclass(slots=True)
@@ -142,9 +150,9 @@ class Context:
             if entry is None and scope.hoisted is not None:
                 entry = scope.hoisted.memo.get(key)
             if entry is not None:
-                value, epoch = entry  # type: ignore[misc]
-                if value.stable or epoch == self.epoch:
-                    return value  # type: ignore[no-any-return]
+                assert isinstance(entry, Noted)
+                if entry.value.stable or entry.epoch == self.epoch:
+                    return entry.value
         return None
 
     def remember(self, key: int, value: Value) -> None:
@@ -155,13 +163,15 @@ class Context:
             hoisted = self.scopes[value.level + 1].hoisted
             if hoisted is not None:
                 memo = hoisted.memo
-        memo[key] = (value, self.epoch)
+        memo[key] = Noted(value, self.epoch)
 
     # Lanes
 
     def splat(self, value: Value, lanes: int) -> str:
         """A value in every one of `lanes` lanes."""
-        return self.splat_text(value.text, register_type(value.dtype), value.lanes, lanes, value.level)
+        return self.splat_text(
+            value.text, register_type(value.dtype), value.lanes, lanes, value.level
+        )
 
     def splat_text(self, text: str, element: str, have: int, lanes: int, level: int) -> str:
         """The same for a text of an LLVM element type."""

@@ -160,7 +160,7 @@ class Indices(Context):
         if rest:
             offsets = Dim(tuple(rest))
             kind = "i32" if self._magnitude(offsets) < UNKNOWN else "i64"
-            general, level = self._vector(offsets, kind)
+            general, level = self._spread(offsets, kind)
         return Affine(tuple(parts), constant, stride, general, kind, level)
 
     def _lane_term(self, monomial: Monomial) -> tuple[Part, int] | None:
@@ -234,7 +234,7 @@ class Indices(Context):
             return UNKNOWN
         return max(bounds)
 
-    def _vector(self, size: Size, kind: str) -> tuple[str, int]:
+    def _spread(self, size: Size, kind: str) -> tuple[str, int]:
         """An expression in every lane, as a vector of i32 or i64, and its level."""
         if isinstance(size, int):
             return f"splat ({kind} {size})", 0
@@ -264,7 +264,7 @@ class Indices(Context):
     def _vector_atom(self, atom: Atom, kind: str) -> tuple[str, int]:
         if atom.kind == "var":
             return self._vector_variable(atom.name, kind)
-        a, b = (self._vector(_unwrapped(arg), kind) for arg in atom.args)
+        a, b = (self._spread(_unwrapped(arg), kind) for arg in atom.args)
         if atom.kind in ("floordiv", "mod"):
             # i32 is only chosen where nothing is negative; i64 expressions of masked-off lanes
             # may be, and only must not trap

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from graphc.backends.llvm.emit_carries import combine_carries, finish_lanes, lane_inits
 from graphc.backends.llvm.emit_context import Buffer, Hoisted, Index
@@ -21,18 +21,19 @@ Finish = Callable[[], list[str]]
 
 class Statements(Scalars):
     """Emits statements in the current scope. `status` is a pointer to the call's status words,
-    `check_numbers` the number of each Check by identity, `mutable` the buffers that are both
-    loaded and stored."""
+    `check_numbers` the number of each Check by identity."""
 
     status = "%status"
-    check_numbers: dict[int, int] = {}
-    mutable: frozenset[str] = frozenset()
+    check_numbers: Mapping[int, int] = {}
+    vector_base: Index = 0  # where vector loops start counting
 
     def statements(self, body: Sequence[Stmt]) -> None:
         """Emits statements one after the other."""
         self._run(body, list, [])
 
-    def _run(self, body: Sequence[Stmt], finish: Finish, skipped: list[tuple[str, str]]) -> list[str]:
+    def _run(
+        self, body: Sequence[Stmt], finish: Finish, skipped: list[tuple[str, str]]
+    ) -> list[str]:
         """Emits a body, then `finish` for its results; an iteration whose Check fails yields
         `skipped` (type, value) instead."""
         for position, stmt in enumerate(body):
@@ -161,7 +162,7 @@ class Statements(Scalars):
             return extent > 0
         return _constant_term(extent) > 0 and self._non_negative(extent)
 
-    def serial(self, loop: Loop, lo: Index, hi: Index, once: bool = False) -> list[str]:
+    def serial(self, loop: Loop, lo: Index, hi: Index) -> list[str]:
         """Iterations lo..hi in order (at least one); returns the carried values at the end."""
         lanes = self.lanes
         inits = [
@@ -169,6 +170,15 @@ class Statements(Scalars):
             for c in loop.carries
         ]
         return self._serial_from(loop, lo, hi, inits)
+
+    def iteration(self, loop: Loop, index: Index) -> None:
+        """One iteration of a loop without carries."""
+        hoisted = Hoisted(self.fn.preheader())
+        self.push(hoisted)
+        self.bind(loop.var, Value(str(index), dtypes.i64, 1, self.depth))
+        self.statements(loop.body)
+        self.pop()
+        hoisted.before.close()
 
     def _serial_from(
         self, loop: Loop, lo: Index, hi: Index, inits: list[tuple[str, str]]
@@ -279,7 +289,8 @@ class Statements(Scalars):
     ) -> list[str]:
         """One vector of iterations from `start`; returns the lanes' carried values."""
         self.push(hoisted, mask)
-        self.bind(loop.var, Value(str(start), dtypes.i64, 1, self.depth))
+        first = self.fn.add(self.vector_base, start)
+        self.bind(loop.var, Value(str(first), dtypes.i64, 1, self.depth))
         kinds = [register_type(c.dtype, self.lanes) for c in loop.carries]
         for carry, text in zip(loop.carries, values, strict=True):
             self.bind(carry.name, Value(text, carry.dtype, self.lanes, self.depth))
@@ -291,9 +302,7 @@ class Statements(Scalars):
         self.pop()
         return new
 
-    def _scalar_tail(
-        self, loop: Loop, whole: Index, trips: Index, results: list[str]
-    ) -> list[str]:
+    def _scalar_tail(self, loop: Loop, whole: Index, trips: Index, results: list[str]) -> list[str]:
         """The iterations after the whole vectors one by one, going on from their result."""
         fn = self.fn
         if isinstance(whole, int) and isinstance(trips, int):

@@ -6,6 +6,7 @@ load is straight-line code and can be hoisted.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from graphc.backends.llvm.emit_context import Buffer
@@ -58,7 +59,9 @@ class Memory(Indices):
         for offset in offsets:
             level = max(pointer.level, offset.level)
             text = f"getelementptr {kind}, ptr {pointer.value}, i64 {offset.value}"
-            pointer = Part(level, self.compute(level, (text,), lambda t=text: self.fn.let(t, "p")))  # type: ignore[misc]
+            pointer = Part(
+                level, self.compute(level, (text,), functools.partial(self.fn.let, text, "p"))
+            )
         return pointer
 
     def _lane_addresses(self, access: Access) -> str:
@@ -95,12 +98,16 @@ class Memory(Indices):
     def _to_register(self, text: str, dtype: DType, lanes: int) -> str:
         if dtype is not dtypes.bool_:
             return text
-        return self.fn.let(f"trunc {memory_type(dtype, lanes)} {text} to {register_type(dtype, lanes)}")
+        return self.fn.let(
+            f"trunc {memory_type(dtype, lanes)} {text} to {register_type(dtype, lanes)}"
+        )
 
     def _to_memory(self, text: str, dtype: DType, lanes: int) -> str:
         if dtype is not dtypes.bool_:
             return text
-        return self.fn.let(f"zext {register_type(dtype, lanes)} {text} to {memory_type(dtype, lanes)}")
+        return self.fn.let(
+            f"zext {register_type(dtype, lanes)} {text} to {memory_type(dtype, lanes)}"
+        )
 
     # Loads
 
@@ -207,9 +214,7 @@ class Memory(Indices):
         kind = memory_type(dtype, lanes)
         fill = self._fill_in_memory(fill, dtype)
         name = f"@llvm.masked.gather.{suffix(dtype, lanes, memory=True)}.v{lanes}p0"
-        self.module.declare(
-            f"declare {kind} {name}(<{lanes} x ptr>, i32, <{lanes} x i1>, {kind})"
-        )
+        self.module.declare(f"declare {kind} {name}(<{lanes} x ptr>, i32, <{lanes} x i1>, {kind})")
         mask = live if live is not None else "splat (i1 true)"
         arguments = (
             f"<{lanes} x ptr> {pointers}, i32 {dtype.itemsize}, <{lanes} x i1> {mask}, "

@@ -24,8 +24,10 @@ def cast(o: Operations, x: str, source: DType, target: DType) -> str:
     if source is dtypes.bool_:
         return o.select(x, target, o.const(1, target), o.const(0, target))
     if source.is_float:
-        return _float_to_float(o, x, source, target) if target.is_float else _to_int(
-            o, x, source, target
+        return (
+            _float_to_float(o, x, source, target)
+            if target.is_float
+            else _to_int(o, x, source, target)
         )
     if target.is_float:
         instruction = "sitofp" if source.kind == "int" else "uitofp"
@@ -57,7 +59,9 @@ def _extend_bf16(o: Operations, x: str) -> str:
     """The upper half of a float's bits."""
     i16, i32 = register_type(dtypes.i16, o.lanes), register_type(dtypes.i32, o.lanes)
     bits = o.fn.let(f"bitcast {o.type(dtypes.bf16)} {x} to {i16}")
-    wide = o.binary("shl", dtypes.i32, o.fn.let(f"zext {i16} {bits} to {i32}"), o.const(16, dtypes.i32))
+    wide = o.binary(
+        "shl", dtypes.i32, o.fn.let(f"zext {i16} {bits} to {i32}"), o.const(16, dtypes.i32)
+    )
     return o.fn.let(f"bitcast {i32} {wide} to {o.type(dtypes.f32)}")
 
 

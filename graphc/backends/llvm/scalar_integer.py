@@ -38,8 +38,10 @@ def _abs(o: Operations, dtype: DType, x: str) -> str:
 def _sign(o: Operations, dtype: DType, x: str) -> str:
     zero, one = o.const(0, dtype), o.const(1, dtype)
     if not _signed(dtype):
-        return x if dtype is dtypes.bool_ else o.select(
-            o.compare("ne", dtype, x, zero), dtype, one, zero
+        return (
+            x
+            if dtype is dtypes.bool_
+            else o.select(o.compare("ne", dtype, x, zero), dtype, one, zero)
         )
     negative = o.select(o.compare("slt", dtype, x, zero), dtype, o.const(-1, dtype), zero)
     return o.select(o.compare("sgt", dtype, x, zero), dtype, one, negative)
@@ -142,7 +144,9 @@ def _shift(left: bool) -> Emit:
     def emit(o: Operations, dtype: DType, a: str, b: str) -> str:
         inside = o.compare("ult", dtype, b, o.const(dtype.bits, dtype))
         if not left and _signed(dtype):
-            return o.binary("ashr", dtype, a, o.select(inside, dtype, b, o.const(dtype.bits - 1, dtype)))
+            return o.binary(
+                "ashr", dtype, a, o.select(inside, dtype, b, o.const(dtype.bits - 1, dtype))
+            )
         zero = o.const(0, dtype)
         shifted = o.binary("shl" if left else "lshr", dtype, a, o.select(inside, dtype, b, zero))
         return o.select(inside, dtype, shifted, zero)

@@ -52,9 +52,7 @@ def survey(loop: Loop) -> Survey:
     return found
 
 
-def _survey_statements(
-    body: tuple[Stmt, ...], var: str, found: Survey, seen: set[int]
-) -> None:
+def _survey_statements(body: tuple[Stmt, ...], var: str, found: Survey, seen: set[int]) -> None:
     for stmt in body:
         if isinstance(stmt, Let):
             found.lets.add(stmt.name)

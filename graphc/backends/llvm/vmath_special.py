@@ -47,7 +47,7 @@ class Special(Trig):
         return self._erfc(x, "f64")
 
     def _erfc(self, x: str, result: str) -> str:
-        """exp(-t^2) P((t-4) / (t+4)) / (1+2t) for t = |x|."""
+        """exp(-t^2) P((t-4) / (t+4)) / (1+2t) for t = |x|; doubles near 0 as 1 - erf(x)."""
         t = self.at_most(self.fabs(x), ERFC_LIMIT[result])
         ratio = self.div(self.sub(t, 4.0), self.add(t, 4.0))
         scaled = self.poly(fits.ERFCX[result], ratio)
@@ -58,7 +58,11 @@ class Special(Trig):
             square, error = self.two_product(t, t)
             power = self._exp_pair(self.neg(square), self.neg(error))
         positive = self.mul(scaled, power)
-        return self.select(self.cmp("olt", x, 0.0), self.sub(2.0, positive), positive)
+        outer = self.select(self.cmp("olt", x, 0.0), self.sub(2.0, positive), positive)
+        if result == "f32":
+            return outer
+        inner = self.fma(self.poly(fits.ERF_SMALL["f64"], self.mul(x, x)), x, x)
+        return self.select(self.cmp("olt", t, 0.5), self.sub(1.0, inner), outer)
 
     @shared
     def erfinv(self, x: str) -> str:

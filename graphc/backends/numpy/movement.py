@@ -187,7 +187,7 @@ def _order(x: Array, dim: int, descending: bool) -> Array:
     if not descending:
         return np.argsort(wide, axis=dim, kind="stable")
     backwards = np.flip(np.argsort(np.flip(wide, dim), axis=dim, kind="stable"), dim)
-    return x.shape[dim] - 1 - backwards
+    return as_array(x.shape[dim] - 1 - backwards)
 
 
 def _sort(x: Array, *, dim: int, descending: bool, stable: bool) -> tuple[Array, Array]:

@@ -234,7 +234,7 @@ def _sin_pi(x: Array) -> Array:
     r = np.fmod(x, 2.0)
     size = np.abs(r)
     size = np.where(size > 1.5, size - 2.0, np.where(size > 0.5, 1.0 - size, size))
-    return np.sin(np.pi * np.copysign(size, size * r))
+    return as_array(np.sin(np.pi * np.copysign(size, size * r)))
 
 
 def _cos_pi(x: Array) -> Array:

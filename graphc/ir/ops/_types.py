@@ -5,7 +5,7 @@ A size may be symbolic, so nothing here decides by `==` alone: `DimEnv` decides 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from .. import dtypes
@@ -176,9 +176,6 @@ def elementwise_rule(
         return TensorType(dtype if result is None else result, shape)
 
     return infer
-
-
-TypeFunction: TypeAlias = Callable[[Types, Attrs, DimEnv], Type]
 
 
 def require_length(name: str, attribute: str, value: Sequence[Any], length: int) -> None:

@@ -1,7 +1,7 @@
 """cross_entropy and nll_loss with class-index targets.
 
 Classes are dim 1 of [N, C, *], dim 0 of [C]. A target equal to `ignore_index` counts for nothing;
-one that is no class raises IndexError when it is looked up. 16-bit floats go through float32.
+one that is no class raises when it is looked up. 16-bit floats go through float32.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def _index_put_vjp(
 register(
     Op(
         "gather", "index", _gather_type, _gather_vjp, arity=2, attrs=("dim",),
-        doc="x[..., index[i], ...] along `dim`; index is non-negative, else IndexError.",
+        doc="x[..., index[i], ...] along `dim`; an index outside 0 .. size-1 is a RuntimeError.",
     )
 )
 register(

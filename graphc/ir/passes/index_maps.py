@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..dim import Dim, Size, floordiv, mod, product, unwrap
+from ..dim import Dim, Size, floordiv, mod, product, substitute, unwrap
 from ..types import Shape
 
 
@@ -274,3 +274,11 @@ def _refine(axes: list[Size], sizes: list[Size]) -> list[Size]:
         a = axes[i] if i >= 0 else 1
     result.reverse()
     return result if product(result) == product(axes) else axes
+
+
+def substitute_hints(size: Size, hints: dict[str, int]) -> int:
+    """A size with every variable replaced by a guess (64 where there is none)."""
+    if isinstance(size, int):
+        return size
+    result = substitute(size, {name: hints.get(name, 64) for name in size.variables()})
+    return result if isinstance(result, int) else 64

@@ -1,0 +1,258 @@
+"""torch.autograd.Function: operations with a backward written in Python."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from graphc.ir.types import TensorType
+
+from .context import local
+from .errors import located
+from .nodes import TWICE, Edge, Node, World, zeros
+from .tensor import Tensor, alias, current, edge, requires_grad
+
+
+class FunctionCtx:
+    """What forward leaves for backward: saved tensors, flags, and any attributes."""
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.materialize_grads = True
+        self._to_save: tuple[Any, ...] = ()
+        self._saved: tuple[Any, ...] | None = ()
+        self._dirty: tuple[Tensor, ...] = ()
+        self._fixed: tuple[Tensor, ...] = ()
+        self._node: FunctionNode | None = None
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors (inputs, results or others) for backward; writes to them are noticed."""
+        for tensor in tensors:
+            if tensor is not None and not isinstance(tensor, Tensor):
+                raise TypeError(
+                    "save_for_backward can only save variables, but argument is of type "
+                    f"{type(tensor).__name__}; keep other values as attributes of ctx"
+                )
+        self._to_save = tensors
+
+    save_for_forward = save_for_backward
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """The tensors saved. Raises RuntimeError once they are freed or were written to."""
+        if self._saved is None:
+            raise RuntimeError(located(TWICE))
+        return tuple([None if s is None else s.get(self._node) for s in self._saved])
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Say that forward wrote to these inputs, and returns them."""
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Say that these results carry no gradient."""
+        self._fixed = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """False: backward gets None instead of zeros for a result without a gradient."""
+        self.materialize_grads = bool(value)
+
+
+class _Saved:
+    """A tensor kept for backward. A result is kept without its history, which would be a cycle."""
+
+    __slots__ = ("output", "storage", "tensor", "version")
+
+    def __init__(self, tensor: Tensor, output: int | None) -> None:
+        self.output = output
+        self.tensor = tensor if output is None else alias(tensor)
+        state = current(tensor)
+        self.storage = state._storage
+        self.version = state._storage.version
+
+    def get(self, node: FunctionNode | None) -> Tensor:
+        if self.storage.version != self.version:
+            raise RuntimeError(located(
+                "one of the variables needed for gradient computation has been modified by an "
+                f"inplace operation: a tensor of shape {list(self.tensor.shape)} saved by "
+                f"{'a custom Function' if node is None else node.name()} is at version "
+                f"{self.storage.version}; expected version {self.version} instead."
+            ))  # fmt: skip
+        if self.output is None or node is None:
+            return self.tensor
+        result = alias(self.tensor)
+        result._node, result._output = node, self.output
+        return result
+
+
+class FunctionNode(Node):
+    """The tape's entry of a custom Function."""
+
+    __slots__ = ("ctx", "function")
+
+    def __init__(
+        self,
+        function: type[Function],
+        ctx: FunctionCtx,
+        edges: tuple[Edge | None, ...],
+        out_types: tuple[TensorType, ...],
+    ) -> None:
+        super().__init__(edges, out_types)
+        self.function = function
+        self.ctx = ctx
+
+    def name(self) -> str:
+        return f"{self.function.__name__}Backward"
+
+    def release(self) -> None:
+        if self.ctx._saved:
+            self.ctx._saved = None
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        given: list[Any] = []
+        like = next(g for g in grads if g is not None)
+        for value, type_ in zip(grads, self.out_types, strict=True):
+            if value is None and self.ctx.materialize_grads:
+                value = zeros(like, type_)
+            given.append(None if value is None else world.to_tensor(value))
+        found = self.function.backward(self.ctx, *given)
+        found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        count = len(self.edges)
+        if len(found) < count or any(f is not None for f in found[count:]):
+            raise RuntimeError(located(
+                f"function {self.name()} returned an incorrect number of gradients (expected "
+                f"{count}, got {len(found)})"
+            ))  # fmt: skip
+        for i, gradient in enumerate(found):
+            if gradient is not None and not isinstance(gradient, Tensor):
+                raise TypeError(located(
+                    f"function {self.name()} must return a Tensor or None for gradient {i}, got "
+                    f"{type(gradient).__name__}"
+                ))  # fmt: skip
+        return [None if g is None else world.from_tensor(g) for g in found[:count]]
+
+
+class Function:
+    """Subclass with static methods forward(ctx, ...) and backward(ctx, *grads); call apply()."""
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the results; `ctx` comes first unless setup_context is defined."""
+        raise NotImplementedError("You must implement the forward function for custom Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Save what backward needs, when forward takes no ctx."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """One gradient (or None) per argument of forward."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function"
+        )
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Run forward, and record the backward if an argument requires a gradient."""
+        states = [current(a) if isinstance(a, Tensor) else None for a in args]
+        needs = tuple([s is not None and requires_grad(s) for s in states])
+        ctx = FunctionCtx(needs)
+        edges = tuple([
+            edge(s) if s is not None and need else None
+            for s, need in zip(states, needs, strict=True)
+        ])  # fmt: skip
+        records = local.grad and any(needs)
+        saved_mode = local.grad
+        local.grad = False
+        try:
+            if cls.setup_context is not Function.setup_context:
+                result = cls.forward(*args)
+                cls.setup_context(ctx, args, result)
+            else:
+                result = cls.forward(ctx, *args)
+        finally:
+            local.grad = saved_mode
+        several = isinstance(result, (tuple, list))
+        outputs = _own_outputs(list(result) if several else [result], args, ctx, records)
+        if records:
+            _attach(cls, ctx, edges, outputs, result if several else (result,))
+        else:
+            ctx._saved = None
+        return tuple(outputs) if several else outputs[0]
+
+
+def _own_outputs(
+    outputs: list[Any], args: tuple[Any, ...], ctx: FunctionCtx, records: bool
+) -> list[Any]:
+    """Results as tensors of their own: an input handed through becomes an alias of it."""
+    dirty = {id(t) for t in ctx._dirty}
+    inputs = {id(a) for a in args if isinstance(a, Tensor)}
+    owned: list[Any] = []
+    for value in outputs:
+        if isinstance(value, Tensor) and id(value) in inputs and id(value) not in dirty:
+            value = alias(value)
+        elif isinstance(value, Tensor) and id(value) not in dirty:
+            state = current(value)
+            if state._node is not None or state._requires_grad:
+                value = alias(value)
+            elif records:
+                state._base, state._chain = None, ()
+        owned.append(value)
+    return owned
+
+
+def _attach(
+    cls: type[Function],
+    ctx: FunctionCtx,
+    edges: tuple[Edge | None, ...],
+    outputs: list[Any],
+    returned: Sequence[Any],
+) -> None:
+    tensors = [t for t in outputs if isinstance(t, Tensor)]
+    node = FunctionNode(cls, ctx, edges, tuple([t._type for t in tensors]))
+    ctx._node = node
+    fixed = {id(t) for t in ctx._fixed}
+    places: dict[int, int] = {}  # of results, by identity
+    position = 0
+    for value, given in zip(outputs, returned, strict=True):
+        if not isinstance(value, Tensor):
+            continue
+        places[id(given)] = places[id(value)] = position
+        state = current(value)
+        if id(given) not in fixed and state._type.dtype.is_float:
+            if id(given) in {id(t) for t in ctx._dirty}:
+                _check_dirty(state)
+            state._node, state._output = node, position
+        position += 1
+    inputs = {id(t) for t in ctx._to_save} - {id(t) for t in outputs}
+    ctx._saved = tuple([
+        None if t is None else _Saved(t, None if id(t) in inputs else places.get(id(t)))
+        for t in ctx._to_save
+    ])  # fmt: skip
+    ctx._to_save = ()
+
+
+def _check_dirty(state: Tensor) -> None:
+    if state._node is None and state._requires_grad:
+        raise RuntimeError(located(
+            "a leaf Variable that requires grad is being used in an in-place operation."
+        ))  # fmt: skip
+
+
+def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a backward whose own operations are not recorded."""
+
+    @functools.wraps(function)
+    def wrapper(ctx: Any, *grads: Any) -> Any:
+        saved = local.grad
+        local.grad = False
+        try:
+            return function(ctx, *grads)
+        finally:
+            local.grad = saved
+
+    return wrapper
+
+
+__all__ = ["Function", "FunctionCtx", "once_differentiable"]

@@ -1,0 +1,174 @@
+"""The random generator: its state is a Tensor, which operators take and hand back.
+
+`draw("uniform", shape=(2, 3), dtype=f32)` advances the default generator. Under a trace the state
+is captured and written like any other tensor, so a compiled function goes on where eager stopped.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.op import get as get_op
+
+from .context import local
+from .device import CPU, device
+from .dispatch import apply, constant, inplace
+from .errors import TraceError, located
+from .tensor import Tensor, from_array
+
+_WORDS = 624
+_NO_SPARE = -1
+
+
+def seed_words(seed: int) -> np.ndarray:
+    """The state after seeding, i64[626]: mt19937's words (Knuth's recurrence), the position of
+    the next one (624: used up), and the spare normal (-1: none)."""
+    state = np.empty(_WORDS + 2, np.int64)
+    word = seed & 0xFFFFFFFF
+    for i in range(_WORDS):
+        state[i] = word
+        word = (1812433253 * (word ^ (word >> 30)) + i + 1) & 0xFFFFFFFF
+    state[_WORDS], state[_WORDS + 1] = _WORDS, _NO_SPARE
+    return state
+
+
+class Generator:
+    """torch.Generator: a stream of random numbers. Unseeded, it starts anywhere."""
+
+    def __init__(self, device: device | str = CPU) -> None:
+        self.device = CPU if isinstance(device, str) else device
+        self._seed: int | None = None
+        self._state: Tensor | None = None
+
+    @property
+    def state(self) -> Tensor:
+        """The state as a Tensor i64[626], made at first use."""
+        if self._state is None:
+            if self._seed is None:
+                self._seed = secrets.randbits(63)
+            self._state = from_array(seed_words(self._seed))
+        return self._state
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of a seed. Raises RuntimeError outside [-2**63, 2**64)."""
+        seed = int(seed)
+        if not -(2**63) <= seed < 2**64:
+            raise RuntimeError(f"Overflow when unpacking long: seed {seed} does not fit 64 bits")
+        seed %= 2**64
+        if local.trace is None:
+            if self._state is None:
+                self._state = from_array(seed_words(seed))
+            else:
+                inplace(self._state, from_array(seed_words(seed)))
+        else:
+            before = self._seed
+            local.trace.on_rollback(lambda: setattr(self, "_seed", before))
+            inplace(self.state, constant(seed_words(seed)), overwrite=True)
+        self._seed = seed
+        return self
+
+    def seed(self) -> int:
+        """Start anywhere; the seed chosen. Raises TraceError under a trace."""
+        if local.trace is not None:
+            raise TraceError(located(
+                "seed() draws a number that a compiled function would repeat at every call. "
+                "Cure: call it outside"
+            ))  # fmt: skip
+        self.manual_seed(secrets.randbits(63))
+        return self.initial_seed()
+
+    def initial_seed(self) -> int:
+        """The seed that the stream started from."""
+        self.state  # noqa: B018  # chooses a seed if there is none
+        assert self._seed is not None
+        return self._seed
+
+    def get_state(self) -> Tensor:
+        """A copy of the state, i64[626], for set_state."""
+        zero = constant(0, self.state.dtype)
+        copy: Tensor = apply(get_op("add"), self.state, zero)
+        return copy
+
+    def set_state(self, state: Tensor) -> Generator:
+        """Go on from a state that get_state gave. Raises RuntimeError for anything else."""
+        if tuple(state.shape) != (_WORDS + 2,) or state.dtype is not self.state.dtype:
+            raise RuntimeError(located(
+                f"RNG state must be a torch.int64 tensor of shape [{_WORDS + 2}], got "
+                f"{state.dtype} {list(state.shape)}"
+            ))  # fmt: skip
+        inplace(self.state, state, overwrite=True)
+        return self
+
+    def clone_state(self) -> Generator:
+        """A generator that goes on from the same state."""
+        twin = Generator(self.device)
+        twin._seed = self.initial_seed()
+        twin._state = self.get_state()
+        return twin
+
+    def __reduce__(self) -> Any:
+        return (_rebuild, (self._seed, self._state))
+
+    def __repr__(self) -> str:
+        return f"<graphc.Generator on {self.device}>"
+
+
+def _rebuild(seed: int | None, state: Tensor | None) -> Generator:
+    generator = Generator()
+    generator._seed, generator._state = seed, state
+    return generator
+
+
+default_generator = Generator()
+
+
+def draw(kind: str, generator: Generator | None = None, **attrs: Any) -> Tensor:
+    """Random values of the operator rng_`kind`; advances the generator."""
+    state = (default_generator if generator is None else generator).state
+    values, after = apply(get_op(f"rng_{kind}"), state, **attrs)
+    inplace(state, after)
+    found: Tensor = values
+    return found
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seed the default generator from the system's randomness."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The default generator's seed."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """A copy of the default generator's state."""
+    return default_generator.get_state()
+
+
+def set_rng_state(state: Tensor) -> None:
+    """Set the default generator's state."""
+    default_generator.set_state(state)
+
+
+@contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+    """The default generator is afterwards as it was before."""
+    if not enabled:
+        yield
+        return
+    saved = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(saved)

@@ -1,0 +1,524 @@
+"""The value of a graph node at a place: scalar code for one element of a fused body.
+
+`Values.value(node, at)` follows operators down to the body's inputs, turning movement into
+index arithmetic. Each operator is a generator that asks for the values it reads, so a long
+chain needs no recursion. 16-bit floats are carried as f32 and rounded after every operator, as
+the eager backend does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from .. import dtypes
+from ..dim import Size, substitute, unwrap
+from ..dtypes import DType
+from ..graph import Graph, Node
+from ..kernel import Literal
+from ..types import Shape, TensorType
+from . import index_maps
+from .index_maps import Coordinates, coordinate_value, exact
+from .lower_scope import Value, Writer
+
+
+class Condition(NamedTuple):
+    """low <= index < high, and `index % step == phase` where step is not 1."""
+
+    index: Size
+    low: Size
+    high: Size
+    step: int = 1
+    phase: Size = 0
+
+
+@dataclass(eq=False, slots=True)
+class At:
+    """A place: coordinates, and the conditions under which its memory may be touched."""
+
+    coordinates: Coordinates
+    mask: tuple[Condition, ...] = ()
+
+
+Request: TypeAlias = tuple[Node, At]
+Code: TypeAlias = Generator[Request, Value, Value]
+
+# results are exactly representable in the operands' 16-bit type
+_EXACT = frozenset(
+    "neg abs sign relu maximum minimum fmax fmin where clamp floor ceil round trunc copysign"
+    .split()
+)  # fmt: skip
+_DIVISIONS = frozenset({"floor_divide", "remainder", "trunc_divide", "fmod"})
+
+
+def carrier(dtype: DType) -> DType:
+    """The dtype that a value is computed in: f32 for 16-bit floats."""
+    return dtypes.f32 if dtype.is_float and dtype.bits == 16 else dtype
+
+
+class Body:
+    """A fused body with its sizes in the kernel's own names, and the names of its buffers."""
+
+    def __init__(self, graph: Graph, rename: dict[str, Size] | None = None) -> None:
+        self.graph = graph
+        self.rename = rename or {}
+        self.buffers: dict[Node, str] = {node: f"a{i}" for i, node in enumerate(graph.inputs)}
+        self._shapes: dict[Node, Shape] = {}
+
+    def size(self, size: Size) -> Size:
+        return substitute(size, self.rename) if self.rename else size
+
+    def sizes(self, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
+        return tuple(self.size(s) for s in sizes) if self.rename else sizes
+
+    def shape(self, node: Node) -> Shape:
+        if not self.rename:
+            return node.shape
+        shape = self._shapes.get(node)
+        if shape is None:
+            shape = self._shapes[node] = self.sizes(node.shape)
+        return shape
+
+
+class Values:
+    """Writes the code of values of one stage; `bound` gives values that were made elsewhere
+    (finished reductions, a contraction's accumulator) by node and flat index."""
+
+    def __init__(self, body: Body, writer: Writer) -> None:
+        self.body = body
+        self.writer = writer
+        self.bound: dict[Node, Callable[[At], Value | None]] = {}
+        self._places: dict[tuple[Coordinates, tuple[Condition, ...]], At] = {}
+
+    def at(self, coordinates: Coordinates, mask: tuple[Condition, ...] = ()) -> At:
+        """The one At for these coordinates."""
+        key = (coordinates, mask)
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = At(coordinates, mask)
+        return found
+
+    def value(self, node: Node, at: At) -> Value:
+        """The value of `node` at a place, carried as carrier(node.dtype)."""
+        result = self._known(node, at)
+        if result is not None:
+            return result
+        stack: list[tuple[Node, At, Code]] = [(node, at, self._code(node, at))]
+        sent: Value | None = None
+        while stack:
+            current, place, code = stack[-1]
+            try:
+                asked = code.send(sent)  # type: ignore[arg-type]
+            except StopIteration as stop:
+                stack.pop()
+                sent = stop.value
+                self.writer.remember((current, place), stop.value)
+                continue
+            sent = self._known(*asked)
+            if sent is None:
+                stack.append((*asked, self._code(*asked)))
+        if sent is None:
+            raise ValueError(f"no value for {node}")
+        return sent
+
+    def _known(self, node: Node, at: At) -> Value | None:
+        found: Value | None = self.writer.find((node, at))
+        if found is None and node in self.bound:
+            found = self.bound[node](at)
+        return found
+
+    def _code(self, node: Node, at: At) -> Code:
+        buffer = self.body.buffers.get(node)
+        if buffer is not None:
+            return self._load(node, at, buffer)
+        if node.op.family == "cast":
+            return self._cast(node, at)
+        if node.op.elementwise:
+            return self._elementwise(node, at)
+        handler = _HANDLERS.get(node.op.name)
+        if handler is None:
+            raise NotImplementedError(f"no kernel code for operator {node.op.name}")
+        return handler(self, node, at)
+
+    # --- leaves -------------------------------------------------------------------------------
+
+    def flat(self, node: Node, at: At) -> Size:
+        """The element offset of a place in `node` as a contiguous tensor."""
+        return index_maps.linear_index(at.coordinates, self.body.shape(node))
+
+    def _load(self, node: Node, at: At, buffer: str, other: Value | None = None) -> Code:
+        mask = self.mask(at.mask)
+        if mask is not None and other is None:
+            other = zero(node.dtype)
+        loaded = self.writer.load(
+            buffer, self.flat(node, at), node.dtype, mask, other if mask is not None else None
+        )
+        return self.widened(loaded)
+        yield  # a generator, like every other operator
+
+    def widened(self, value: Value) -> Value:
+        """A loaded value in its carrier."""
+        wide = carrier(value.dtype)
+        if wide is value.dtype:
+            return value
+        if isinstance(value, Literal):
+            return Literal(value.value, wide)
+        memo = self.writer.find(("wide", value))
+        if memo is None:
+            memo = self.writer.apply("cast", wide, value)
+            self.writer.remember(("wide", value), memo)
+        return memo  # type: ignore[no-any-return]
+
+    def rounded(self, value: Value, dtype: DType) -> Value:
+        """A carried value rounded to a 16-bit float dtype (unchanged for other dtypes)."""
+        if carrier(dtype) is dtype:
+            return value
+        return self.writer.apply("cast", carrier(dtype), self.stored(value, dtype))
+
+    def stored(self, value: Value, dtype: DType) -> Value:
+        """A carried value as it is stored in memory of `dtype`."""
+        if value.dtype is dtype:
+            return value
+        if isinstance(value, Literal):
+            return Literal(value.value, dtype)
+        return self.writer.apply("cast", dtype, value)
+
+    def mask(self, conditions: tuple[Condition, ...]) -> Value | None:
+        """The conjunction of conditions as a bool, None where there are none."""
+        result: Value | None = None
+        for condition in conditions:
+            for test in self._tests(condition):
+                result = test if result is None else self.both(result, test)
+        return result
+
+    def both(self, a: Value, b: Value) -> Value:
+        key = ("and", a, b)
+        found = self.writer.find(key)
+        if found is None:
+            found = self.writer.apply("logical_and", dtypes.bool_, a, b)
+            self.writer.remember(key, found)
+        return found  # type: ignore[no-any-return]
+
+    def _tests(self, condition: Condition) -> list[Value]:
+        found = self.writer.find(condition)
+        if found is not None:
+            return [found]
+        tests: list[Value] = []
+        index = self.writer.index_value(condition.index)
+        if condition.low is not None:
+            low = self.writer.index_value(condition.low)
+            tests.append(self.writer.apply("ge", dtypes.bool_, index, low))
+        high = self.writer.index_value(condition.high)
+        tests.append(self.writer.apply("lt", dtypes.bool_, index, high))
+        if condition.step != 1:
+            rest = self.writer.index_value(
+                unwrap(index_maps.mod(condition.index - condition.phase, condition.step))
+            )
+            tests.append(self.writer.apply("eq", dtypes.bool_, rest, Literal(0, dtypes.i64)))
+        result = tests[0]
+        for test in tests[1:]:
+            result = self.both(result, test)
+        self.writer.remember(condition, result)
+        return [result]
+
+    # --- elementwise ----------------------------------------------------------------------------
+
+    def operand(self, source: Node, node: Node, at: At) -> Request:
+        """Where an implicitly broadcast operand is read."""
+        shape, out = self.body.shape(source), self.body.shape(node)
+        if shape == out:
+            return source, at
+        return source, self.at(index_maps.broadcast(at.coordinates, shape), at.mask)
+
+    def _elementwise(self, node: Node, at: At) -> Code:
+        args: list[Value] = []
+        for source in node.inputs:
+            args.append((yield self.operand(source, node, at)))
+        if node.op.name in _DIVISIONS and node.dtype.is_integer:
+            self._check_divisor(args[1], at)
+        result = self.writer.apply(node.op.name, carrier(node.dtype), *args)
+        return result if node.op.name in _EXACT else self.rounded(result, node.dtype)
+
+    def _check_divisor(self, divisor: Value, at: At) -> None:
+        zero_ = Literal(0, divisor.dtype)
+        if isinstance(divisor, Literal) and divisor.value != 0:
+            return
+        ok = self.writer.apply("ne", dtypes.bool_, divisor, zero_)
+        self.writer.check(
+            self.unless_masked(ok, at), "RuntimeError: ZeroDivisionError", Literal(0, dtypes.i64)
+        )
+
+    def unless_masked(self, ok: Value, at: At) -> Value:
+        """`ok`, or true where the place's memory may not be touched."""
+        mask = self.mask(at.mask)
+        if mask is None:
+            return ok
+        outside = self.writer.apply("logical_not", dtypes.bool_, mask)
+        return self.writer.apply("logical_or", dtypes.bool_, outside, ok)
+
+    def _cast(self, node: Node, at: At) -> Code:
+        value = yield node.inputs[0], at
+        wide = carrier(node.dtype)
+        if isinstance(value, Literal):
+            converted = _literal_cast(value, wide)
+            if converted is not None and wide is node.dtype:
+                return converted
+        if value.dtype is not wide:
+            value = self.writer.apply("cast", wide, value)
+        if node.inputs[0].dtype is node.dtype:
+            return value
+        return self.rounded(value, node.dtype)
+
+    # --- creation and movement --------------------------------------------------------------------
+
+    def _full(self, node: Node, at: At) -> Code:
+        value = node.attrs["value"]
+        if isinstance(value, (int, float, bool)):
+            return literal(value, node.dtype)
+        index = self.writer.index_value(self.body.size(value))
+        if node.dtype is dtypes.i64:
+            return index
+        return self.rounded(self.writer.apply("cast", carrier(node.dtype), index), node.dtype)
+        yield
+
+    def _const(self, node: Node, at: At) -> Code:
+        return literal(node.attrs["value"].array.reshape(-1)[0], node.dtype)
+        yield
+
+    def _iota(self, node: Node, at: At) -> Code:
+        index = self.writer.index_value(coordinate_value(at.coordinates[node.attrs["dim"]]))
+        if node.dtype is dtypes.i64:
+            return index
+        if isinstance(index, Literal):
+            return literal(index.value, node.dtype)
+        return self.rounded(self.writer.apply("cast", carrier(node.dtype), index), node.dtype)
+        yield
+
+    def _move(self, node: Node, at: At) -> Code:
+        coordinates = move(self.body, node, at.coordinates)
+        return (yield node.inputs[0], self.at(coordinates, at.mask))
+
+    def _pad(self, node: Node, at: At) -> Code:
+        (x,) = node.inputs
+        coordinates, conditions = padded(self.body, node, at.coordinates)
+        outside = literal(node.attrs["value"], node.dtype)
+        if not conditions:
+            return (yield x, self.at(coordinates, at.mask))
+        place = self.at(coordinates, at.mask + conditions)
+        buffer = self.body.buffers.get(x)
+        if buffer is not None and not at.mask:
+            # a masked load gives the padding itself
+            other = Literal(outside.value, node.dtype)
+            code = self._load(x, place, buffer, other)
+            return (yield from code)
+        value = yield x, place
+        inside = self.mask(conditions)
+        if inside is None:
+            raise ValueError("padding without a condition")
+        return self.writer.apply("where", carrier(node.dtype), inside, value, outside)
+
+    def _concat(self, node: Node, at: At) -> Code:
+        dim: int = node.attrs["dim"]
+        position = coordinate_value(at.coordinates[dim])
+        start: Size = 0
+        result: Value | None = None
+        for x in node.inputs:
+            size = self.body.shape(x)[dim]
+            if size == 0:
+                continue
+            stop = unwrap(start + size)
+            condition = Condition(position, start, stop)
+            place = list(at.coordinates)
+            place[dim] = exact(unwrap(position - start), size)
+            value = yield x, self.at(tuple(place), (*at.mask, condition))
+            if result is None:
+                result = value
+            else:
+                inside = self.mask((condition,))
+                assert inside is not None
+                result = self.writer.apply("where", carrier(node.dtype), inside, value, result)
+            start = stop
+        if result is None:
+            raise ValueError("concat of empty tensors")
+        return result
+
+    def _slice_update(self, node: Node, at: At) -> Code:
+        x, source = node.inputs
+        coordinates, conditions = updated_region(self.body, node, at.coordinates)
+        new = yield source, self.at(coordinates, at.mask + conditions)
+        inside = self.mask(conditions)
+        if inside is None:
+            return new
+        old = yield x, at
+        return self.writer.apply("where", carrier(node.dtype), inside, new, old)
+
+    # --- indexing ---------------------------------------------------------------------------------
+
+    def index_coordinate(self, index: Value, size: Size, dim: int, at: At, wrap: bool) -> Any:
+        """A checked data-dependent coordinate along a dim of `size`."""
+        checked = self.checked_index(index, size, dim, at, wrap)
+        if isinstance(checked, Literal):
+            return exact(int(checked.value), size)
+        return exact(index_maps.Dim.var(checked.name), size)
+
+    def checked_index(self, index: Value, size: Size, dim: int, at: At, wrap: bool) -> Value:
+        """The index, made non-negative if `wrap`, after a Check that it is in [0, size)."""
+        writer = self.writer
+        limit, zero_ = writer.index_value(size), Literal(0, dtypes.i64)
+        result = index
+        if wrap:
+            negative = writer.apply("lt", dtypes.bool_, index, zero_)
+            moved = writer.apply("add", dtypes.i64, index, limit)
+            result = writer.apply("where", dtypes.i64, negative, moved, index)
+        low = writer.apply("ge", dtypes.bool_, result, zero_)
+        high = writer.apply("lt", dtypes.bool_, result, limit)
+        ok = writer.apply("logical_and", dtypes.bool_, low, high)
+        kind = "IndexError" if wrap else "RuntimeError"
+        size_text = f" with size {size}" if isinstance(size, int) else ""
+        writer.check(
+            self.unless_masked(ok, at),
+            f"{kind}: index {{value}} is out of bounds for dimension {dim}{size_text}",
+            index,
+        )
+        return result
+
+    def _gather(self, node: Node, at: At) -> Code:
+        x, index_node = node.inputs
+        dim: int = node.attrs["dim"]
+        index = yield index_node, at
+        shape = self.body.shape(x)
+        place = [
+            c if have == want else exact(coordinate_value(c), want)
+            for c, have, want in zip(at.coordinates, self.body.shape(node), shape, strict=True)
+        ]
+        place[dim] = self.index_coordinate(index, shape[dim], dim, at, wrap=False)
+        return (yield x, self.at(tuple(place), at.mask))
+
+    def _index(self, node: Node, at: At) -> Code:
+        x, *indices = node.inputs
+        dim: int = node.attrs["dim"]
+        shape = self.body.shape(x)
+        rank = len(self.body.shape(node)) - (len(shape) - len(indices))  # of the indices together
+        where = at.coordinates[dim : dim + rank]
+        found = []
+        for i, index_node in enumerate(indices):
+            place = index_maps.broadcast(where, self.body.shape(index_node))
+            index = yield index_node, self.at(place, at.mask)
+            found.append(self.index_coordinate(index, shape[dim + i], dim + i, at, wrap=True))
+        coordinates = (*at.coordinates[:dim], *found, *at.coordinates[dim + rank :])
+        return (yield x, self.at(coordinates, at.mask))
+
+
+def move(body: Body, node: Node, coordinates: Coordinates) -> Coordinates:
+    """Coordinates in the input of a pure movement operator."""
+    (x,) = node.inputs
+    name, shape = node.op.name, body.shape(x)
+    if name == "reshape":
+        return index_maps.reshape(coordinates, shape)
+    if name == "permute":
+        return index_maps.permute(coordinates, node.attrs["dims"])
+    if name == "expand":
+        return index_maps.broadcast(coordinates, shape)
+    if name == "slice":
+        return index_maps.slice_(
+            coordinates, shape, body.sizes(node.attrs["starts"]), body.sizes(node.attrs["stops"]),
+            node.attrs["steps"],
+        )  # fmt: skip
+    if name == "flip":
+        return index_maps.flip(coordinates, shape, node.attrs["dims"])
+    if name == "as_strided":
+        flat = body.size(node.attrs["offset"])
+        for coordinate, stride in zip(coordinates, node.attrs["stride"], strict=True):
+            flat = flat + coordinate_value(coordinate) * body.size(stride)
+        return index_maps.unravel(unwrap(flat), shape)
+    raise ValueError(f"{name} does not just move elements")
+
+
+MOVES = frozenset({"reshape", "permute", "expand", "slice", "flip", "as_strided"})
+
+
+def padded(
+    body: Body, node: Node, coordinates: Coordinates
+) -> tuple[Coordinates, tuple[Condition, ...]]:
+    """Coordinates in a pad's input, and when a place is not padding."""
+    shape = body.shape(node.inputs[0])
+    low, high = body.sizes(node.attrs["low"]), body.sizes(node.attrs["high"])
+    result, conditions = [], []
+    for coordinate, size, before, after, gap in zip(
+        coordinates, shape, low, high, node.attrs["interior"], strict=True
+    ):
+        if before == 0 and after == 0 and gap == 0:
+            result.append(coordinate)
+            continue
+        position = unwrap(coordinate_value(coordinate) - before)
+        span = size if gap == 0 else (size - 1) * (gap + 1) + 1
+        conditions.append(Condition(position, 0, unwrap(span), gap + 1))
+        result.append(exact(unwrap(index_maps.floordiv(position, gap + 1)), size))
+    return tuple(result), tuple(conditions)
+
+
+def updated_region(
+    body: Body, node: Node, coordinates: Coordinates
+) -> tuple[Coordinates, tuple[Condition, ...]]:
+    """Coordinates in slice_update's source, and when a place is in the updated region."""
+    shape, source = body.shape(node), body.shape(node.inputs[1])
+    starts, stops = body.sizes(node.attrs["starts"]), body.sizes(node.attrs["stops"])
+    result, conditions = [], []
+    for coordinate, size, count, start, stop, step in zip(
+        coordinates, shape, source, starts, stops, node.attrs["steps"], strict=True
+    ):
+        if start == 0 and step == 1 and stop == size:
+            result.append(coordinate)
+            continue
+        position = coordinate_value(coordinate)
+        conditions.append(Condition(position, start, stop, step, start))
+        where = unwrap(index_maps.floordiv(unwrap(position - start), step))
+        result.append(exact(where, count))
+    return tuple(result), tuple(conditions)
+
+
+def literal(value: Any, dtype: DType) -> Literal:
+    """A number in a dtype's carrier, rounded to the dtype."""
+    wide = carrier(dtype)
+    if dtype.kind == "bool":
+        return Literal(bool(value), wide)
+    rounded = dtype.numpy.type(value)
+    return Literal(float(rounded) if dtype.is_float else int(rounded), wide)
+
+
+def zero(dtype: DType) -> Literal:
+    """0 as it is stored in memory of `dtype`."""
+    return Literal(literal(0, dtype).value, dtype)
+
+
+def _literal_cast(value: Literal, dtype: DType) -> Literal | None:
+    """A cast of a constant where it is plainly the same number."""
+    if dtype.kind == "bool":
+        return Literal(bool(value.value), dtype)
+    if dtype.is_float or isinstance(value.value, (bool, int)):
+        return literal(value.value, dtype)
+    return None
+
+
+def scalar_type(dtype: DType) -> TensorType:
+    """The type of one element."""
+    return TensorType(dtype, ())
+
+
+_HANDLERS: dict[str, Callable[[Values, Node, At], Code]] = {
+    "full": Values._full,
+    "const": Values._const,
+    "iota": Values._iota,
+    **dict.fromkeys(MOVES, Values._move),
+    "pad": Values._pad,
+    "concat": Values._concat,
+    "slice_update": Values._slice_update,
+    "gather": Values._gather,
+    "index": Values._index,
+}
+
+
+def register_code(name: str, code: Callable[[Values, Node, At], Code]) -> None:
+    """Add the code of an operator that is written in another file."""
+    _HANDLERS[name] = code

@@ -1,0 +1,318 @@
+"""Optimizer: param groups, state, and how both look under a trace.
+
+Under a trace a float in a param group is a run-time input (a LiftedNumber), so a learning-rate
+schedule never recompiles; state tensors that a step creates are made for real, outside the
+recording, so that the first trace is already the steady one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from itertools import chain, count
+from typing import Any
+
+from ..frontend import state_version
+from ..frontend.context import local
+from ..frontend.grad_mode import enable_grad, no_grad
+from ..frontend.hooks import RemovableHandle, add_hook, new_hooks
+from ..frontend.tensor import Tensor
+
+
+class GroupSource:
+    """Where a lifted number comes from: one entry of a param group, or one of its items."""
+
+    __slots__ = ("group", "index", "key")
+
+    def __init__(self, group: ParamGroup, key: str, index: int | None) -> None:
+        self.group, self.key, self.index = group, key, index
+
+    def __hash__(self) -> int:
+        return hash((id(self.group), self.key, self.index))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, GroupSource) and self.group is other.group
+            and self.key == other.key and self.index == other.index
+        )
+
+    def fetch(self) -> Any:
+        """The number now."""
+        value = dict.__getitem__(self.group, self.key)
+        return value if self.index is None else value[self.index]
+
+    def __repr__(self) -> str:
+        return f"param_groups[...][{self.key!r}]"
+
+
+class ParamGroup(dict[str, Any]):
+    """A param group: a dict whose floats are run-time inputs of a trace."""
+
+    def __getitem__(self, key: str) -> Any:
+        value = dict.__getitem__(self, key)
+        trace = local.trace
+        if trace is None:
+            return value
+        if type(value) is float:
+            return trace.lift_number(value, GroupSource(self, key, None))
+        if type(value) is tuple and value and all(type(item) is float for item in value):
+            return tuple(
+                trace.lift_number(item, GroupSource(self, key, i)) for i, item in enumerate(value)
+            )
+        return value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self[key] if key in self else default
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        state_version.bump()
+        dict.__setitem__(self, key, value)
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or dict.__eq__(self, other)
+
+    def __reduce__(self) -> Any:
+        return (ParamGroup, (dict(self),))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ParamGroup:
+        return ParamGroup({key: deepcopy(value, memo) for key, value in dict.items(self)})
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+class Optimizer:
+    """Base class of all optimizers (torch.optim.Optimizer)."""
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self.state: defaultdict[Any, Any] = defaultdict(dict)
+        self.param_groups: list[ParamGroup] = []
+        self._step_pre_hooks = new_hooks()
+        self._step_post_hooks = new_hooks()
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or "
+                f"dicts, but got {type(params).__name__}"
+            )
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        step = cls.__dict__.get("step")
+        if step is not None and not getattr(step, "_is_wrapped", False):
+            cls.step = _with_hooks(step)  # type: ignore[method-assign]
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with their own options."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        params = dict.__getitem__(param_group, "params")
+        names: list[str] | None = None
+        if isinstance(params, Tensor):
+            params = [params]
+        elif isinstance(params, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the "
+                "ordering of tensors in sets will change between runs. Please use a list instead."
+            )
+        else:
+            params = list(params)
+            if params and isinstance(params[0], tuple):
+                names, params = [n for n, _ in params], [p for _, p in params]
+        for param in params:
+            if not isinstance(param, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is "
+                                f"{type(param).__name__}")
+            if not (param.is_leaf or self.defaults.get("differentiable")):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        group = ParamGroup({**param_group, "params": params})
+        if names is not None:
+            dict.__setitem__(group, "param_names", names)
+        for name, default in self.defaults.items():
+            if default is required and name not in group:
+                raise ValueError(
+                    f"parameter group didn't specify a value of required optimization parameter "
+                    f"{name}"
+                )
+            dict.setdefault(group, name, default)
+        known = {id(p) for existing in self.param_groups for p in existing["params"]}
+        if any(id(param) in known for param in params):
+            raise ValueError("some parameters appear in more than one parameter group")
+        state_version.bump()
+        self.param_groups.append(group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear every gradient: None, or zeros."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is None:
+                    continue
+                if set_to_none:
+                    param.grad = None
+                else:
+                    if param.grad.grad_fn is not None:
+                        param.grad.detach_()
+                    else:
+                        param.grad.requires_grad_(False)
+                    param.grad.zero_()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One update; subclasses define it."""
+        raise NotImplementedError
+
+    def new_state(self, param: Tensor, **makers: Callable[[], Any]) -> dict[str, Any]:
+        """The parameter's state, with what is missing made for real (also under a trace)."""
+        state: dict[str, Any] = self.state[param]
+        missing = {key: make for key, make in makers.items() if key not in state}
+        if not missing:
+            return state
+        trace = local.trace
+        if trace is None:
+            for key, make in missing.items():
+                state[key] = make()
+            return state
+        with trace.suspended(), no_grad():
+            for key, make in missing.items():
+                state[key] = make()
+        trace.on_rollback(lambda: [state.pop(key, None) for key in missing])
+        return state
+
+    # --- state dict ---------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """State by parameter number and param groups, in torch's layout."""
+        numbers: dict[int, int] = {}
+        groups = []
+        counter = count()
+        for group in self.param_groups:
+            packed = {key: value for key, value in dict.items(group) if key != "params"}
+            for param in group["params"]:
+                if id(param) not in numbers:
+                    numbers[id(param)] = next(counter)
+            packed["params"] = [numbers[id(param)] for param in group["params"]]
+            groups.append(packed)
+        state = {
+            (numbers[id(key)] if isinstance(key, Tensor) else key): value
+            for key, value in self.state.items()
+        }
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back a state_dict. Raises ValueError where the groups differ."""
+        given = deepcopy(state_dict)
+        groups, saved = self.param_groups, given["param_groups"]
+        if len(groups) != len(saved):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(len(g["params"]) != len(s["params"]) for g, s in zip(groups, saved, strict=True)):
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of "
+                "optimizer's group"
+            )
+        numbers = chain.from_iterable(s["params"] for s in saved)
+        params = chain.from_iterable(g["params"] for g in groups)
+        by_number = dict(zip(numbers, params, strict=True))
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for key, value in given["state"].items():
+            if key in by_number:
+                state[by_number[key]] = {
+                    name: _like_param(by_number[key], item, name) for name, item in value.items()
+                }
+            else:
+                state[key] = value
+        for group, packed in zip(groups, saved, strict=True):
+            for key, value in packed.items():
+                if key != "params":
+                    group[key] = value
+        self.state = state
+        state_version.bump()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "defaults": self.defaults, "state": self.state, "param_groups": self.param_groups
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__dict__.setdefault("_step_pre_hooks", new_hooks())
+        self.__dict__.setdefault("_step_post_hooks", new_hooks())
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """hook(optimizer, args, kwargs) before each step."""
+        return add_hook(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """hook(optimizer, args, kwargs) after each step."""
+        return add_hook(self._step_post_hooks, hook)
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            for key in sorted(group):
+                if key != "params":
+                    lines.append(f"    {key}: {dict.__getitem__(group, key)}")
+        return "\n".join([*lines, ")"])
+
+
+def _like_param(param: Tensor, value: Any, name: str) -> Any:
+    """State of floating dtype follows the parameter's dtype, but for the step count."""
+    if not isinstance(value, Tensor) or name == "step":
+        return value
+    return value.to(param.dtype) if param.is_floating_point() else value
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(step)
+    def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        for hook in list(self._step_pre_hooks.values()):
+            hook(self, args, kwargs)
+        with no_grad():
+            result = step(self, *args, **kwargs)
+        for hook in list(self._step_post_hooks.values()):
+            hook(self, args, kwargs)
+        return result
+
+    wrapped._is_wrapped = True  # type: ignore[attr-defined]
+    return wrapped
+
+
+def run_closure(closure: Callable[[], Any] | None) -> Any:
+    """The closure's loss, with gradients on."""
+    if closure is None:
+        return None
+    with enable_grad():
+        return closure()
+
+
+def with_grad(group: ParamGroup) -> Iterable[tuple[Tensor, Tensor]]:
+    """Pairs (parameter, gradient) of the parameters that have one."""
+    for param in group["params"]:
+        grad = param.grad
+        if grad is not None:
+            yield param, grad
+
+
+def step_number(step: Tensor) -> Any:
+    """The step count for bias corrections: a Python float, or float64 arithmetic under a trace."""
+    if local.trace is None:
+        return step.item()
+    return step.double()
+
+

@@ -1,0 +1,85 @@
+"""Runs kernels given as text: natively, and by the interpreter of the kernel IR."""
+
+import ctypes
+import functools
+
+import numpy as np
+
+from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.emit import emit, kernel_checks, kernel_symbol
+from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.pool import Pool
+from graphc.backends.llvm.target import Target, host_target
+from graphc.backends.numpy.elementwise import TABLE
+from graphc.ir.kernel import Kernel
+from graphc.ir.kernel_interpret import run_kernel
+from graphc.ir.kernel_text import parse_kernel
+from graphc.ir.op import REGISTRY
+from graphc.ir.kernel_verify import verify_kernel
+
+Array = np.ndarray
+
+
+@functools.cache
+def pool(threads: int = 1) -> Pool:
+    """One pool per number of threads."""
+    return Pool(threads, ObjectCache())
+
+
+class Native:
+    """A compiled kernel that can be called with arrays."""
+
+    def __init__(self, kernel: Kernel, target: Target | None = None) -> None:
+        self.kernel = kernel
+        self.text = emit(kernel, target or host_target())
+        self.object = ObjectCache().compile(self.text, target or host_target())
+
+    def __call__(self, buffers: list[Array], dims: tuple[int, ...] = (), threads: int = 1) -> None:
+        """Runs the kernel in place; raises RuntimeError("message: value") for a failed Check."""
+        library = Library([self.object], {"graphc_par": pool(threads).address})
+        words = [b.ctypes.data for b in buffers] + list(dims)
+        args = (ctypes.c_int64 * len(words))(*words)
+        status = (ctypes.c_int64 * 4)()
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+        kind(library.address(kernel_symbol(self.kernel)))(
+            ctypes.addressof(args), ctypes.addressof(status)
+        )
+        if status[0]:
+            check = kernel_checks(self.kernel)[status[2]]
+            raise RuntimeError(check.message.replace("{value}", str(status[3])))
+
+
+def kernel_of(text: str) -> Kernel:
+    """Parses and verifies."""
+    kernel = parse_kernel(text)
+    if "mul" in REGISTRY: verify_kernel(kernel)
+    return kernel
+
+
+def compare(
+    text: str,
+    inputs: list[Array],
+    dims: tuple[int, ...] = (),
+    tolerance: float = 0.0,
+    target: Target | None = None,
+    threads: int = 1,
+) -> list[Array]:
+    """Runs a kernel both ways on copies of the same buffers; returns the native ones."""
+    kernel = kernel_of(text)
+    native = [aligned(x) for x in inputs]
+    reference = [x.copy() for x in inputs]
+    Native(kernel, target)(native, dims, threads)
+    run_kernel(kernel, reference, dims, TABLE)
+    for got, want in zip(native, reference, strict=True):
+        if got.dtype.kind in "biu" or tolerance == 0:
+            same = (got == want) | ((got != got) & (want != want))
+            assert same.all(), (got[~same][:8], want[~same][:8], np.flatnonzero(~same)[:8])
+        else:
+            wide, expected = got.astype(np.float64), want.astype(np.float64)
+            np.testing.assert_allclose(wide, expected, rtol=tolerance, atol=tolerance)
+    return native
+
+
+def aligned(x: Array) -> Array:
+    """A copy followed by a guard that writes past the end would change."""
+    return x.copy()

@@ -1,0 +1,125 @@
+"""The object cache: keys, damage, and directories that must not be trusted."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from graphc.backends.llvm import cache as module
+from graphc.backends.llvm.cache import MAGIC, ObjectCache, cache_key
+from graphc.backends.llvm.target import host_target
+
+TARGET = host_target()
+TEXT = "define i64 @f() {\n  ret i64 7\n}\n"
+
+
+def stored(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir())
+
+
+def test_second_request_compiles_nothing(tmp_path: Path) -> None:
+    first = ObjectCache(tmp_path)
+    data = first.compile(TEXT, TARGET)
+    assert first.compile(TEXT, TARGET) == data and (first.hits, first.misses) == (1, 1)
+    second = ObjectCache(tmp_path)
+    assert second.compile(TEXT, TARGET) == data and (second.hits, second.misses) == (1, 0)
+    assert [path.suffix for path in stored(tmp_path)] == [".o"]
+
+
+def test_memory_alone() -> None:
+    cache = ObjectCache()
+    assert cache.directory is None
+    assert cache.compile(TEXT, TARGET) == cache.compile(TEXT, TARGET)
+    assert (cache.hits, cache.misses) == (1, 1)
+
+
+def test_key_depends_on_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {
+        cache_key(TEXT, TARGET, 1, "none"),
+        cache_key(TEXT + " ", TARGET, 1, "none"),
+        cache_key(TEXT, TARGET._replace(features=""), 1, "none"),
+        cache_key(TEXT, TARGET, 2, "none"),
+        cache_key(TEXT, TARGET, 1, "light"),
+    }
+    monkeypatch.setattr(module, "llvm_version", lambda: "LLVM 0")
+    keys.add(cache_key(TEXT, TARGET, 1, "none"))
+    monkeypatch.setattr(module, "source_digest", lambda: b"other sources")
+    keys.add(cache_key(TEXT, TARGET, 1, "none"))
+    assert len(keys) == 7
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign", "longer"])
+def test_damaged_entries_are_replaced(tmp_path: Path, damage: str) -> None:
+    good = ObjectCache(tmp_path).compile(TEXT, TARGET)
+    (path,) = stored(tmp_path)
+    data = path.read_bytes()
+    assert data.startswith(MAGIC)
+    path.write_bytes(
+        {
+            "truncated": data[:-5],
+            "flipped": data[:-5] + bytes([data[-5] ^ 1]) + data[-4:],
+            "empty": b"",
+            "foreign": good,
+            "longer": data + b"\0",
+        }[damage]
+    )
+    cache = ObjectCache(tmp_path)
+    assert cache.compile(TEXT, TARGET) == good and cache.misses == 1
+    assert path.read_bytes() == data
+
+
+def test_directory_is_made_private(tmp_path: Path) -> None:
+    directory = tmp_path / "a" / "cache"
+    assert ObjectCache(directory).directory == directory
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_directory_that_others_can_write_is_not_used(tmp_path: Path, mode: int) -> None:
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    directory.chmod(mode)
+    cache = ObjectCache(directory)
+    assert cache.directory is None and cache.compile(TEXT, TARGET)
+    assert not stored(directory)
+
+
+def test_directory_of_another_user_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    assert ObjectCache(tmp_path).directory is None
+
+
+def test_path_that_is_no_directory(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("")
+    assert ObjectCache(path).directory is None
+    assert ObjectCache(path / "below").directory is None
+
+
+def test_unwritable_directory_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object, **options: object) -> None:
+        raise OSError("disk full")
+
+    cache = ObjectCache(tmp_path)
+    monkeypatch.setattr(os, "replace", full)
+    assert cache.compile(TEXT, TARGET)
+    assert not stored(tmp_path)
+
+
+def test_several_threads(tmp_path: Path) -> None:
+    cache, results = ObjectCache(tmp_path), []
+    texts = [f"define i64 @f() {{\n  ret i64 {number}\n}}\n" for number in range(5)]
+
+    def work() -> None:
+        results.append([cache.compile(text, TARGET) for text in texts])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4 and all(result == results[0] for result in results)
+    assert len(stored(tmp_path)) == 5

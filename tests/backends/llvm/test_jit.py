@@ -1,0 +1,223 @@
+"""Compiling, linking in the process, and the errors that LLVM would answer with an abort."""
+
+import ctypes
+import gc
+import threading
+
+import pytest
+
+from graphc.backends.llvm.jit import (
+    Library,
+    LLVMError,
+    binding,
+    compile_assembly,
+    compile_object,
+    elf_symbols,
+    llvm_version,
+)
+from graphc.backends.llvm.target import host_target, make_target
+
+TARGET = host_target()
+HOST_IS_ELF = "linux" in TARGET.triple
+INTEGER = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+
+
+def compiled(*texts: str) -> list[bytes]:
+    return [compile_object(text, TARGET) for text in texts]
+
+
+def test_objects_call_each_other() -> None:
+    """Both ways, and into libm."""
+    even = """
+declare i64 @odd(i64)
+declare double @floor(double)
+define i64 @even(i64 %n) {
+  %zero = icmp eq i64 %n, 0
+  br i1 %zero, label %yes, label %no
+yes:
+  %f = call double @floor(double 1.5)
+  %one = fptosi double %f to i64
+  ret i64 %one
+no:
+  %m = sub i64 %n, 1
+  %r = call i64 @odd(i64 %m)
+  ret i64 %r
+}"""
+    odd = """
+declare i64 @even(i64)
+define i64 @odd(i64 %n) {
+  %zero = icmp eq i64 %n, 0
+  br i1 %zero, label %no, label %yes
+no:
+  ret i64 0
+yes:
+  %m = sub i64 %n, 1
+  %r = call i64 @even(i64 %m)
+  ret i64 %r
+}"""
+    library = Library(compiled(even, odd))
+    assert [INTEGER(library.address("even"))(n) for n in range(4)] == [1, 0, 1, 0]
+    assert INTEGER(library.address("odd"))(7) == 1
+
+
+def test_host_symbols_belong_to_their_library() -> None:
+    caller = """
+declare i64 @given(i64)
+define i64 @ask(i64 %n) {
+  %r = call i64 @given(i64 %n)
+  ret i64 %r
+}"""
+    objects = compiled(caller)
+    functions = [INTEGER(lambda n: n + 1), INTEGER(lambda n: n * 10)]
+    libraries = [
+        Library(objects, {"given": ctypes.cast(function, ctypes.c_void_p).value or 0})
+        for function in functions
+    ]
+    assert [INTEGER(library.address("ask"))(5) for library in libraries] == [6, 50]
+
+
+def test_globals_and_constants() -> None:
+    text = """
+@table = constant [3 x i64] [i64 4, i64 5, i64 6]
+@counter = global i64 40
+define i64 @bump(i64 %i) {
+  %p = getelementptr i64, ptr @table, i64 %i
+  %v = load i64, ptr %p
+  %c = load i64, ptr @counter
+  %s = add i64 %c, %v
+  store i64 %s, ptr @counter
+  ret i64 %s
+}"""
+    library = Library(compiled(text))
+    bump = INTEGER(library.address("bump"))
+    assert [bump(0), bump(2)] == [44, 50]
+    assert ctypes.c_int64.from_address(library.address("counter")).value == 50
+
+
+def test_same_name_in_two_libraries() -> None:
+    texts = [f"define i64 @f(i64 %n) {{\n  ret i64 {value}\n}}" for value in (1, 2)]
+    libraries = [Library(compiled(text)) for text in texts]
+    assert [INTEGER(library.address("f"))(0) for library in libraries] == [1, 2]
+
+
+def test_many_libraries_come_and_go() -> None:
+    objects = compiled("define i64 @f(i64 %n) {\n  %r = add i64 %n, 1\n  ret i64 %r\n}")
+    for number in range(50):
+        assert INTEGER(Library(objects).address("f"))  # dropped at once
+        library = Library(objects)
+        assert INTEGER(library.address("f"))(number) == number + 1
+        del library
+    gc.collect()
+
+
+def test_several_python_threads() -> None:
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for step in range(5):
+                value = 100 * number + step
+                text = f"define i64 @f(i64 %n) {{\n  %r = add i64 %n, {value}\n  ret i64 %r\n}}"
+                library = Library(compiled(text))
+                assert INTEGER(library.address("f"))(1) == value + 1
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_errors_show_the_line() -> None:
+    with pytest.raises(LLVMError) as raised:
+        compiled("define void @f() {\n  %a = add i32 1, 2.0\n  ret void\n}")
+    assert ">     2   %a = add i32 1, 2.0" in str(raised.value)
+    assert "floating point constant invalid for type" in str(raised.value)
+
+
+def test_the_verifier_runs() -> None:
+    text = """define i32 @f(i1 %c) {
+  br i1 %c, label %a, label %b
+a:
+  %v = add i32 1, 2
+  br label %b
+b:
+  ret i32 %v
+}"""
+    with pytest.raises(LLVMError, match="does not dominate"):
+        compiled(text)
+
+
+@pytest.mark.skipif(not HOST_IS_ELF, reason="reads ELF symbol tables")
+def test_symbols_are_checked_before_llvm_sees_them() -> None:
+    caller = "declare void @nowhere()\ndefine void @f() {\n  call void @nowhere()\n  ret void\n}"
+    objects = compiled(caller)
+    assert elf_symbols(objects[0]) == ({"f"}, {"nowhere"})
+    with pytest.raises(LLVMError, match="undefined symbols: nowhere"):
+        Library(objects)
+    twice = compiled("define void @f() {\n  ret void\n}")
+    with pytest.raises(LLVMError, match="two objects define 'f'"):
+        Library([*twice, *twice])
+    with pytest.raises(KeyError, match="no object of this library defines 'g'"):
+        Library(twice).address("g")
+
+
+def test_internal_names_may_repeat() -> None:
+    """Helpers of two kernels may share a name as long as they are internal."""
+    text = """
+define internal i64 @helper(i64 %n) noinline {{
+  %r = mul i64 %n, {}
+  ret i64 %r
+}}
+define i64 @{}(i64 %n) {{
+  %r = call i64 @helper(i64 %n)
+  ret i64 %r
+}}"""
+    library = Library(compiled(text.format(2, "double"), text.format(3, "treble")))
+    assert INTEGER(library.address("double"))(5) == 10
+    assert INTEGER(library.address("treble"))(5) == 15
+
+
+@pytest.mark.parametrize("passes", ["none", "light"])
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_levels_and_passes(level: int, passes: str) -> None:
+    text = """
+define i64 @f(i64 %n) {
+  %slot = alloca i64
+  store i64 %n, ptr %slot
+  %v = load i64, ptr %slot
+  %w = mul i64 %v, 2
+  %x = mul i64 %v, 2
+  %r = add i64 %w, %x
+  ret i64 %r
+}"""
+    library = Library([compile_object(text, TARGET, level, passes)])  # type: ignore[arg-type]
+    assert INTEGER(library.address("f"))(3) == 12
+
+
+def test_host_target() -> None:
+    assert TARGET.vector_bytes in (16, 32, 64)
+    assert TARGET.lanes(4) == TARGET.vector_bytes // 4
+    assert TARGET.cpu and TARGET.triple == binding().get_process_triple()
+    assert "+prefer-256-bit" not in TARGET.features
+    assert "LLVM 2" in llvm_version()
+
+
+def test_other_targets() -> None:
+    assert make_target("x86_64-unknown-linux-gnu").vector_bytes == 16
+    assert not make_target("x86_64-unknown-linux-gnu").has_fma
+    avx2 = make_target("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma")
+    assert (avx2.vector_bytes, avx2.has_fma, avx2.arch) == (32, True, "x86_64")
+    arm = make_target("arm64-apple-darwin", "apple-m1")
+    assert (arm.vector_bytes, arm.has_fma, arm.arch) == (16, True, "aarch64")
+    text = """
+declare <4 x float> @llvm.fma.v4f32(<4 x float>, <4 x float>, <4 x float>)
+define <4 x float> @f(<4 x float> %x) {
+  %r = call <4 x float> @llvm.fma.v4f32(<4 x float> %x, <4 x float> %x, <4 x float> %x)
+  ret <4 x float> %r
+}"""
+    assert "fmla" in compile_assembly(text, arm)
+    assert "vfmadd" in compile_assembly(text, avx2)
