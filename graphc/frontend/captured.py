@@ -25,8 +25,8 @@ Results (`result` is a structure from tree.py whose leaves are Output records)
     `requires_grad` says that the output carries history (see backward below).
 
 Effects (all to be done after the native call, in this order)
-    mutations   input number `input`'s memory gets graph output `output`; the storage's version grows
-                by `versions`; `history`: autograd must see it (the tensor then requires grad)
+    mutations   input number `input`'s memory gets graph output `output`; the storage's version
+                grows by `versions`; `history`: autograd must see it (the tensor then requires grad)
     rebinds     `.data` of `tensor` becomes the Output (also set_() like changes)
     grads       `.grad` of `tensor` becomes the Output, or None; `zero`: known to be all zeros
     flags       `.requires_grad` of `tensor` becomes the flag

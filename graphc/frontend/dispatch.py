@@ -91,8 +91,18 @@ class Signature:
         self.records = bool(inputs) and any(t.dtype.is_float for t in self.results) and not (
             op.vjp is None and bool(op.nondifferentiable)
         )
-        # needs -> numbers of the inputs and of the results to save
-        self.plans: dict[tuple[bool, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self.plans: dict[tuple[bool, ...], Plan] = {}
+
+
+class Plan:
+    """What to save for one operator signature and set of inputs that need a gradient."""
+
+    __slots__ = ("inputs", "no_inputs", "no_outputs", "outputs")
+
+    def __init__(self, op: Op, signature: Signature, attrs: Attrs, needs: tuple[bool, ...]) -> None:
+        self.inputs, self.outputs = saved_values(op, signature.inputs, attrs, needs)
+        self.no_inputs = (None,) * len(signature.inputs)
+        self.no_outputs = (None,) * len(signature.results)
 
 
 _STATIC = DimEnv()
@@ -103,11 +113,18 @@ _PLAIN = frozenset({int, str, tuple, type(None), dtypes.DType})
 
 
 def _signature(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Signature:
-    key = (
-        op.name,
-        tuple([v if type(v) in _PLAIN else attr_key(v) for v in attrs.values()]),
-        *[(a.dtype, a.shape) for a in arrays],
-    )
+    key: Any
+    if attrs:
+        key = (
+            op,
+            tuple([v if type(v) in _PLAIN else attr_key(v) for v in attrs.values()]),
+            *[(a.dtype, a.shape) for a in arrays],
+        )
+    elif len(arrays) == 2:
+        a, b = arrays
+        key = (op, a.dtype, a.shape, b.dtype, b.shape)
+    else:
+        key = (op, *[(a.dtype, a.shape) for a in arrays])
     found = _signatures.get(key)
     if found is None:
         types = tuple([TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays])
@@ -184,29 +201,52 @@ def _record(
     signature: Signature,
     results: list[Tensor],
 ) -> None:
-    edges = tuple([edge(t) if requires_grad(t) else None for t in inputs])
+    edges = tuple([
+        edge(t, type_)
+        if (requires_grad(t) if t._base is not None else t._node is not None or t._requires_grad)
+        else None
+        for t, type_ in zip(inputs, signature.inputs, strict=True)
+    ])  # fmt: skip
     needs = tuple([e is not None for e in edges])
     plan = signature.plans.get(needs)
     if plan is None:
-        plan = saved_values(op, signature.inputs, attrs, needs)
-        signature.plans[needs] = plan
+        plan = signature.plans[needs] = Plan(op, signature, attrs, needs)
     node = OpNode(op, attrs, edges, signature.inputs, signature.results)
-    saved_in: list[Any] = [None] * len(inputs)
-    saved_out: list[Any] = [None] * len(results)
-    stamps: list[Any] = []
-    for i in plan[0]:
-        saved_in[i] = arrays[i]
-        storage = inputs[i]._storage
-        stamps.append((storage, storage.version, i))
-    for i in plan[1]:
-        saved_out[i] = results[i]._array
-        storage = results[i]._storage
-        stamps.append((storage, storage.version, ~i))
-    node.saved_in, node.saved_out, node.stamps = tuple(saved_in), tuple(saved_out), tuple(stamps)
-    for i, (result, type_) in enumerate(zip(results, signature.results, strict=True)):
+    node.saved_in, node.saved_out = plan.no_inputs, plan.no_outputs
+    if plan.inputs or plan.outputs:
+        _save(node, plan, inputs, arrays, results)
+    for i, type_ in enumerate(signature.results):
         if type_.dtype.is_float:
+            result = results[i]
             result._node = node
-            result._output = i
+            if i:
+                result._output = i
+
+
+def _save(
+    node: OpNode,
+    plan: Plan,
+    inputs: tuple[Tensor, ...],
+    arrays: list[np.ndarray],
+    results: list[Tensor],
+) -> None:
+    """Keep what the gradient rule reads, stamped with the version of its memory."""
+    stamps: list[Any] = []
+    if plan.inputs:
+        saved: list[Any] = list(plan.no_inputs)
+        for i in plan.inputs:
+            saved[i] = arrays[i]
+            storage = inputs[i]._storage
+            stamps.append((storage, storage.version, i))
+        node.saved_in = tuple(saved)
+    if plan.outputs:
+        saved = list(plan.no_outputs)
+        for i in plan.outputs:
+            saved[i] = results[i]._array
+            storage = results[i]._storage
+            stamps.append((storage, storage.version, ~i))
+        node.saved_out = tuple(saved)
+    node.stamps = tuple(stamps)
 
 
 def explain_inputs(op: Op, inputs: tuple[Any, ...]) -> None:
@@ -230,21 +270,48 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
     whose elements share memory.
     """
     state = current(target)
-    tracks = local.grad and requires_grad(state)
+    tracks = local.grad and (requires_grad(state) or requires_grad(current(value)))
     if tracks:
-        _check_leaf(state)
+        _check_history(state)
+        _keep_former(state, current(value))
     value = _fit(state, value)
     if local.trace is not None:
         local.trace.write(state, value)
     else:
         _write_array(state, value)
-    if (tracks or (local.grad and requires_grad(current(value)))) and state._type.dtype.is_float:
+    if tracks and state._type.dtype.is_float:
         _rebase(state, current(value), overwrite)
     return target
 
 
-def _check_leaf(target: Tensor) -> None:
+def _keep_former(target: Tensor, value: Tensor) -> None:
+    """Where the rule of the operation that made `value` reads the target's former contents
+    (y.mul_(w)), let it keep a copy, as torch does."""
+    node = value._node
+    if not isinstance(node, OpNode) or node.saved_in is None:
+        return
+    storage = target._storage
+    kept = tuple([s for s in node.stamps if s[0] is not storage])
+    if len(kept) == len(node.stamps):
+        return
+    if local.trace is None:
+        saved = list(node.saved_in)
+        for owner, _, which in node.stamps:
+            if owner is storage and which >= 0:
+                saved[which] = saved[which].copy()
+        node.saved_in = tuple(saved)
+    node.stamps = kept
+
+
+def _check_history(target: Tensor) -> None:
     base = target._base
+    if base is not None and target._no_grad_view:
+        raise RuntimeError(located(
+            "A view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. Cure: make the view, or write to it, in the same mode"
+        ))  # fmt: skip
+    if not requires_grad(target):
+        return
     if base is None:
         if target._node is None:
             raise RuntimeError(located(
@@ -255,11 +322,6 @@ def _check_leaf(target: Tensor) -> None:
         raise RuntimeError(located(
             "a view of a leaf Variable that requires grad is being used in an in-place operation. "
             "Cure: clone() the leaf first, or write under torch.no_grad()"
-        ))  # fmt: skip
-    elif target._no_grad_view:
-        raise RuntimeError(located(
-            "A view was created in no_grad mode and is being modified inplace with grad mode "
-            "enabled. Cure: make the view, or write to it, in the same mode"
         ))  # fmt: skip
 
 

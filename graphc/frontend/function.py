@@ -88,8 +88,6 @@ class _Saved:
 class FunctionNode(Node):
     """The tape's entry of a custom Function."""
 
-    __slots__ = ("ctx", "function")
-
     def __init__(
         self,
         function: type[Function],

@@ -60,12 +60,17 @@ class World(Protocol):
 
 
 class Node:
-    """A function of the backward graph (`grad_fn`)."""
+    """A function of the backward graph (`grad_fn`). Attributes that most nodes never set are
+    class-level defaults."""
 
-    __slots__ = (
-        "__weakref__", "edges", "loc", "metadata_", "out_types", "post_hooks", "pre_hooks",
-        "retained", "sequence", "tensor_hooks",
-    )  # fmt: skip
+    loc: Loc | None = None
+    # hooks of the tensors this node made: result number -> hooks
+    tensor_hooks: dict[int, Hooks] | None = None
+    pre_hooks: Hooks | None = None
+    post_hooks: Hooks | None = None
+    # retain_grad(): result number -> the tensor
+    retained: dict[int, weakref.ref[Tensor]] | None = None
+    metadata_: dict[Any, Any] | None = None
 
     def __init__(
         self, edges: tuple[Edge | None, ...], out_types: tuple[TensorType, ...]
@@ -73,14 +78,6 @@ class Node:
         self.edges = edges
         self.out_types = out_types
         self.sequence: float = next(_sequence)
-        self.loc: Loc | None = None
-        # hooks of the tensors this node made: result number -> hooks
-        self.tensor_hooks: dict[int, Hooks] | None = None
-        self.pre_hooks: Hooks | None = None
-        self.post_hooks: Hooks | None = None
-        # retain_grad(): result number -> the tensor
-        self.retained: dict[int, weakref.ref[Tensor]] | None = None
-        self.metadata_: dict[Any, Any] | None = None
 
     def name(self) -> str:
         """The name torch prints, e.g. AddBackward0."""
@@ -128,18 +125,22 @@ class Node:
 class AccumulateGrad(Node):
     """Where the gradient of a leaf arrives."""
 
-    __slots__ = ("variable",)
+    sequence = float("inf")  # runs as soon as its gradient is complete
 
     def __init__(self, variable: Tensor, type_: TensorType) -> None:
-        super().__init__((), (type_,))
+        self.edges = ()
+        self.out_types = (type_,)
         self.variable = variable
-        self.sequence = float("inf")  # runs as soon as its gradient is complete
 
 
 class OpNode(Node):
     """An operator with its attributes, and those inputs and results that its rule reads."""
 
-    __slots__ = ("attrs", "in_types", "op", "saved_in", "saved_out", "stamps")
+    # value or None per input and result; None altogether once released
+    saved_in: tuple[Any, ...] | None
+    saved_out: tuple[Any, ...] | None
+    # (storage, version when saved, input number or ~result number)
+    stamps: tuple[tuple[Stamped, int, int], ...] = ()
 
     def __init__(
         self,
@@ -149,15 +150,12 @@ class OpNode(Node):
         in_types: tuple[TensorType, ...],
         out_types: tuple[TensorType, ...],
     ) -> None:
-        super().__init__(edges, out_types)
+        self.edges = edges
+        self.out_types = out_types
+        self.sequence = next(_sequence)
         self.op = op
         self.attrs = attrs
         self.in_types = in_types
-        # value or None per input and result; None altogether once released
-        self.saved_in: tuple[Any, ...] | None = None
-        self.saved_out: tuple[Any, ...] | None = None
-        # (storage, version when saved, input number or ~result number)
-        self.stamps: tuple[tuple[Stamped, int, int], ...] = ()
 
     def name(self) -> str:
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
@@ -166,13 +164,15 @@ class OpNode(Node):
         return self.in_types[i]
 
     def release(self) -> None:
-        if self.stamps:
-            self.saved_in = self.saved_out = None
-            self.stamps = ()
+        self.saved_in = self.saved_out = None
+        self.stamps = ()
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         if self.saved_in is None or self.saved_out is None:
-            raise RuntimeError(located(TWICE))
+            if any(saved_values(self.op, self.in_types, self.attrs, needs, world.env)):
+                raise RuntimeError(located(TWICE))
+            self.saved_in = (None,) * len(self.in_types)
+            self.saved_out = (None,) * len(self.out_types)
         for storage, version, which in self.stamps:
             if storage.version != version:
                 self._check_modified(storage.version, version, which, needs, world.env)
@@ -216,8 +216,6 @@ def _kind(type_: TensorType) -> str:
 class AsStridedBackward(Node):
     """The history of a view whose base was written to: the base's history, then the views."""
 
-    __slots__ = ("base_type", "chain")
-
     def __init__(
         self, chain: Chain, edge: Edge, base_type: TensorType, type_: TensorType
     ) -> None:
@@ -235,8 +233,6 @@ class AsStridedBackward(Node):
 
 class CopySlices(Node):
     """A base after a view of it was written to. Inputs: the base before, the value written."""
-
-    __slots__ = ("chain", "value_type")
 
     def __init__(
         self,
@@ -261,8 +257,6 @@ class CopySlices(Node):
 
 class CopyBackwards(Node):
     """A tensor after all of it was overwritten. Inputs: the tensor before, the value written."""
-
-    __slots__ = ()
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         g = grads[0]

@@ -295,10 +295,12 @@ class TracedNumber:
         return round(self._decide(self.expression), digits)
 
     def __floor__(self) -> int:
-        return int(math.floor(self._decide(self.expression)))
+        value: float = self._decide(self.expression)
+        return math.floor(value)
 
     def __ceil__(self) -> int:
-        return int(math.ceil(self._decide(self.expression)))
+        value: float = self._decide(self.expression)
+        return math.ceil(value)
 
     def __hash__(self) -> int:
         return hash(self._decide(self.expression))

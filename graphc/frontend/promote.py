@@ -110,9 +110,9 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
         return found
     if local.trace is not None:
         return local.trace.constant(_scalar(value, dtype))
-    key = (type(value), value, dtype.name)
     if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
         return from_array(_scalar(value, dtype))
+    key = (type(value), value, dtype.name)
     constant = _constants.get(key)
     if constant is None:
         if len(_constants) >= _CONSTANT_LIMIT:
@@ -151,14 +151,21 @@ def binary(op: str | Op, a: Tensor | Number, b: Tensor | Number, *, to_float: bo
     """A two-input operator with torch's promotion. `to_float`: integers become floats first."""
     if isinstance(op, str):
         op = get_op(op)
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
+    if isinstance(a, Tensor):
         dtype = a.dtype
-        if dtype is b.dtype and (dtype.is_float or not to_float):
-            return apply(op, a, b)
+        if isinstance(b, Tensor):
+            if dtype is b.dtype and (dtype.kind == "float" or not to_float):
+                return apply(op, a, b)
+        elif type(b) in _AMONG_FLOATS and dtype.kind == "float":
+            return apply(op, a, operand(b, dtype))
     dtype = result_type(a, b)
     if to_float and not dtype.is_float:
         dtype = Defaults.dtype
     return apply(op, operand(a, dtype), operand(b, dtype))
+
+
+# numbers that never change the dtype of a float tensor
+_AMONG_FLOATS = frozenset({int, float, bool})
 
 
 def compare(op: str | Op, a: Tensor | Number, b: Tensor | Number) -> Any:

@@ -445,15 +445,18 @@ def _follow_base(view: Tensor, base: Tensor) -> None:
         view._node = None
 
 
-def edge(tensor: Tensor) -> Edge:
-    """Where the gradient of a tensor that requires one goes."""
+def edge(tensor: Tensor, type_: TensorType | None = None) -> Edge:
+    """Where the gradient of a tensor that requires one goes. `type_`: its type, if at hand.
+
+    The caller has called requires_grad() since the last write to the tensor's memory.
+    """
     node = tensor._node
     if node is not None:
         return node, tensor._output
     reference = tensor._accumulator
     accumulator = None if reference is None else reference()
     if accumulator is None:
-        accumulator = AccumulateGrad(tensor, tensor._type)
+        accumulator = AccumulateGrad(tensor, tensor._type if type_ is None else type_)
         tensor._accumulator = weakref.ref(accumulator)
     return accumulator, 0
 

@@ -54,8 +54,6 @@ from .tensor import Tensor, alias, edge, requires_grad
 class OutsideHistory(GradNode):
     """Stands for the history that a captured tensor had before the trace."""
 
-    __slots__ = ("tensor",)
-
     def __init__(self, tensor: Tensor, type_: TensorType) -> None:
         super().__init__((), (type_,))
         self.tensor = tensor

@@ -401,6 +401,8 @@ class DimEnv:
         """Decide left <= right."""
         if isinstance(left, int) and isinstance(right, Dim) and left <= 2 and _is_variable(right):
             return True
+        if isinstance(right, int) and right < 2 and isinstance(left, Dim) and _is_variable(left):
+            return False
         return self._decide("le", left, right)
 
     def divides(self, divisor: Size, value: Size) -> bool:

@@ -23,7 +23,7 @@ import numpy as np
 from .dim import Dim
 from .graph import Builder, Expr, Graph, Node, const
 from .op import get as get_op
-from .types import Shape, TensorType
+from .types import Shape
 
 # --- numbers in the graph --------------------------------------------------------------------
 
@@ -62,6 +62,7 @@ class Pattern:
     inputs: tuple[Pattern, ...] | None = None  # None: any inputs
     name: str = ""
     accepts: Callable[[Node], bool] | None = None
+    constant: bool = False  # a `const` or a `full`
 
     def named(self, name: str) -> Pattern:
         """The same pattern, with its node bound to `name`."""
@@ -82,7 +83,7 @@ def number(value: float | int | bool, name: str = "") -> Pattern:
             bool(value) or bool(np.signbit(np.float64(found)) == np.signbit(float(value)))
         )
 
-    return Pattern(name=name, accepts=accepts)
+    return Pattern(name=name, accepts=accepts, constant=True)
 
 
 def numeric(name: str, test: Callable[[Any], bool] | None = None) -> Pattern:
@@ -92,12 +93,12 @@ def numeric(name: str, test: Callable[[Any], bool] | None = None) -> Pattern:
         found = scalar_value(node)
         return found is not None and (test is None or test(found))
 
-    return Pattern(name=name, accepts=accepts)
+    return Pattern(name=name, accepts=accepts, constant=True)
 
 
 def constant(name: str) -> Pattern:
     """Matches a `const` or a `full`."""
-    return Pattern(name=name, accepts=is_constant)
+    return Pattern(name=name, constant=True)
 
 
 def variable(name: str) -> Pattern:
@@ -120,6 +121,14 @@ p = _Patterns()
 
 def match(pattern: Pattern, node: Node) -> dict[str, Node] | None:
     """The nodes bound to the pattern's names, or None."""
+    if pattern.inputs is not None:  # most patterns fail on an operand's operator
+        if len(node.inputs) != len(pattern.inputs):
+            return None
+        for want, have in zip(pattern.inputs, node.inputs, strict=True):
+            if want.op is not None and want.op != have.op.name:
+                return None
+            if want.constant and not is_constant(have):
+                return None
     bound: dict[str, Node] = {}
     todo = [(pattern, node)]
     while todo:
@@ -130,7 +139,7 @@ def match(pattern: Pattern, node: Node) -> dict[str, Node] | None:
             if len(have.inputs) != len(want.inputs):
                 return None
             todo.extend(zip(want.inputs, have.inputs, strict=True))
-        elif want.op is None and not isinstance(have.type, TensorType):
+        if want.constant and not is_constant(have):
             return None
         if want.accepts is not None and not want.accepts(have):
             return None
@@ -186,10 +195,11 @@ class Match:
         return Expr(self.builder, self.builder.const(value, dtype))
 
     def filled(self, value: Any) -> Expr:
-        """The root's type filled with a number."""
+        """The root's type filled with a number (or a symbolic Size)."""
         dtype = self.root.dtype
-        plain = float(value) if dtype.is_float else int(value)
-        node = self.builder.emit(get_op("full"), shape=self.root.shape, value=plain, dtype=dtype)
+        if not isinstance(value, Dim):
+            value = {"bool": bool, "float": float}.get(dtype.kind, int)(value)
+        node = self.builder.emit(get_op("full"), shape=self.root.shape, value=value, dtype=dtype)
         return Expr(self.builder, node)
 
 
@@ -200,10 +210,10 @@ Replace: TypeAlias = Callable[[Match], Any]
 
 @dataclass(eq=False, slots=True)
 class Rule:
-    """One rewrite. `hits` counts how often it replaced a node in this process."""
+    """One rewrite, for any of its patterns. `hits`: how often it fired in this process."""
 
     name: str
-    pattern: Pattern
+    patterns: tuple[Pattern, ...]
     replace: Replace
     hits: int = 0
 
@@ -218,38 +228,31 @@ def all_rules() -> list[Rule]:
 
 @dataclass(eq=False, slots=True)
 class Rules:
-    """An ordered set of rules, found by the operator at their root."""
+    """An ordered set of rules, found by the operator at the root of a pattern."""
 
     name: str
-    rules: list[Rule] = field(default_factory=list)
-    by_op: dict[str, list[Rule]] = field(default_factory=dict)
+    by_op: dict[str, list[tuple[Pattern, Rule]]] = field(default_factory=dict)
 
     def add(self, *patterns: Pattern) -> Callable[[Replace], Replace]:
-        """Decorator: a rule for each pattern (numbered if several), named after the function."""
+        """Decorator: a rule for any of the patterns, named after the function."""
 
         def register(function: Replace) -> Replace:
-            for i, pattern in enumerate(patterns):
-                suffix = f"#{i}" if len(patterns) > 1 else ""
-                name = f"{self.name}.{getattr(function, '__name__', 'rule')}{suffix}"
-                if name in _ALL:
-                    raise ValueError(f"rule {name} is defined twice")
+            name = f"{self.name}.{getattr(function, '__name__', 'rule')}"
+            if name in _ALL:
+                raise ValueError(f"rule {name} is defined twice")
+            rule = _ALL[name] = Rule(name, patterns, function)
+            for pattern in patterns:
                 if pattern.op is None:
                     raise ValueError(f"rule {name} needs an operator at its root")
-                rule = _ALL[name] = Rule(name, pattern, function)
-                self._include(rule)
+                self.by_op.setdefault(pattern.op, []).append((pattern, rule))
             return function
 
         return register
 
-    def _include(self, rule: Rule) -> None:
-        self.rules.append(rule)
-        assert rule.pattern.op is not None
-        self.by_op.setdefault(rule.pattern.op, []).append(rule)
-
     def __add__(self, other: Rules) -> Rules:
-        joined = Rules(f"{self.name}+{other.name}")
-        for rule in (*self.rules, *other.rules):
-            joined._include(rule)
+        joined = Rules(f"{self.name}+{other.name}", {k: list(v) for k, v in self.by_op.items()})
+        for op, entries in other.by_op.items():
+            joined.by_op.setdefault(op, []).extend(entries)
         return joined
 
 
@@ -348,8 +351,8 @@ class _Driver:
 
     def step(self, node: Node) -> Node | None:
         """The first replacement that a rule gives for a node."""
-        for rule in self.rules.by_op[node.op.name]:
-            bound = match(rule.pattern, node)
+        for pattern, rule in self.rules.by_op[node.op.name]:
+            bound = match(pattern, node)
             if bound is None:
                 continue
             with self.builder.at(node.loc, node.backward):

@@ -7,6 +7,10 @@ and packers are libraries of their own (`contraction_libraries`), compiled once 
 from collections.abc import Callable
 from typing import cast
 
+from graphc.backends.llvm.conv import emit_bases, emit_forward, emit_weight_grad
+from graphc.backends.llvm.conv_kernel import emit_conv_kernel
+from graphc.backends.llvm.conv_pack import emit_conv_packs
+from graphc.backends.llvm.conv_phase import emit_input_grad
 from graphc.backends.llvm.gemm import emit_gemm
 from graphc.backends.llvm.gemm_kernel import emit_gemm_kernel
 from graphc.backends.llvm.gemm_pack import Source, accumulator_of, emit_gemm_packs
@@ -32,10 +36,13 @@ def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
     """The names of the libraries that a contraction kernel's object is linked with."""
     contraction = _contraction(kernel)
     tile = tile_of(contraction, target)
-    kinds = ("gemm_pack",) if contraction.conv is None else ("gemm_pack", "conv_pack")
     sources = dict.fromkeys((contraction.left.dtype, contraction.right.dtype))
-    packs = [f"{kind}.{dtype.name}.{tile.accumulator}" for kind in kinds for dtype in sources]
-    return ("scratch", f"gemm.{tile.accumulator}", *packs)
+    names = ["scratch", f"gemm.{tile.accumulator}"]
+    names += [f"gemm_pack.{dtype.name}.{tile.accumulator}" for dtype in sources]
+    if contraction.conv is not None:
+        names.append(f"conv.{tile.accumulator}")
+        names += [f"conv_pack.{dtype.name}.{tile.accumulator}" for dtype in sources]
+    return tuple(names)
 
 
 def emit_library(name: str, target: Target) -> Module:
@@ -48,6 +55,12 @@ def emit_library(name: str, target: Target) -> Module:
     tile = Tile(cast(Accumulator, parts[-1]), target)
     if kind == "gemm":
         emit_gemm(module, tile)
+        return module
+    if kind == "conv":
+        emit_bases(module)
+        emit_forward(module, tile)
+        emit_weight_grad(module, tile)
+        emit_input_grad(module, tile)
         return module
     source = Source(dtypes.by_name(parts[0]), tile)
     if kind == "gemm_pack":
@@ -70,7 +83,7 @@ def emit_contraction(
     tile = tile_of(contraction, target)
     _emit_epilogue(module, kernel, tile, symbol, epilogue)
     if contraction.conv is not None:
-        emit_convolution(module, kernel, tile, symbol)
+        emit_conv_kernel(module, kernel, tile, symbol)
     else:
         emit_gemm_kernel(module, kernel, tile, symbol)
 

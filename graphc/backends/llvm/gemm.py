@@ -165,7 +165,7 @@ class Block:
     """A block of k: its first step, its length, and its offset in an unpacked left operand."""
 
     def __init__(self, f: Function, d: Descriptor, number: Value) -> None:
-        per_segment, size, segment = d.read(Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.SEGMENT)
+        per_segment, size, segment = d.read(Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.BLOCK_SEGMENT)
         index = f.sdiv(number, per_segment)
         inside = f.mul(f.srem(number, per_segment), size)
         self.k = f.add(f.mul(index, segment), inside)
@@ -222,8 +222,8 @@ def _emit_product(module: Module, tile: Tile) -> None:
     d = Descriptor(f, "%d")
     bases = f.alloca("ptr", 2, 16)
     spare = f.alloca(tile.vector, MR * tile.vectors)
-    arguments = f"ptr {d.pointer_at(Word.ARGUMENTS)}"
-    f.call("void", d.pointer_at(Word.BASES), arguments, "i64 %b", f"ptr {bases}")
+    operands = d.pointer_at(Word.OPERANDS)
+    f.call("void", d.pointer_at(Word.BASES), f"ptr {operands}", "i64 %b", f"ptr {bases}")
     left = f.load(bases, "ptr", 8)
     right = f.load(f.gep(bases, 1, "ptr"), "ptr", 8)
     context = _ProductContext(f, d, tile, left, right, spare)
@@ -242,7 +242,7 @@ class _ProductContext:
         self, f: Function, d: Descriptor, tile: Tile, left: str, right: str, spare: str
     ) -> None:
         self.f, self.d, self.tile, self.left, self.right, self.spare = f, d, tile, left, right, spare
-        d.read(Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.SEGMENT, Word.LEFT_SEGMENT)
+        d.read(Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.BLOCK_SEGMENT, Word.LEFT_SEGMENT)
         d.read(Word.LEFT_K, Word.LEFT_M, Word.RIGHT_K, Word.AREA, Word.K, Word.M)
         self.in_place = f.cmp("ne", d[Word.RIGHT_IN_PLACE], 0)
         self.pack = f.gep("%scratch", d[Word.PACK_AT], "i8")
@@ -450,8 +450,8 @@ def _emit_pack_left_stage(module: Module, tile: Tile) -> None:
     groups = f.sdiv(f.add(tiles, 7), 8)
     batch, group = f.sdiv("%number", groups), f.srem("%number", groups)
     bases = f.alloca("ptr", 2, 16)
-    pack, arguments = d.pointer_at(Word.PACK_LEFT), d.pointer_at(Word.ARGUMENTS)
-    f.call("void", d.pointer_at(Word.BASES), f"ptr {arguments}", f"i64 {batch}", f"ptr {bases}")
+    pack, operands = d.pointer_at(Word.PACK_LEFT), d.pointer_at(Word.OPERANDS)
+    f.call("void", d.pointer_at(Word.BASES), f"ptr {operands}", f"i64 {batch}", f"ptr {bases}")
     left, packed = f.load(bases, "ptr", 8), d.pointer_at(Word.LEFT_PACKED)
     with f.loop(f.mul(group, 8), f.smin(f.mul(f.add(group, 1), 8), tiles)) as index:
         m = f.mul(index, MR)
@@ -477,8 +477,8 @@ def _emit_pack_right_stage(module: Module, tile: Tile) -> None:
     start = f.mul(f.srem("%number", split_n), chunk_n)
     end = f.smin(f.add(start, chunk_n), n_end)
     bases = f.alloca("ptr", 2, 16)
-    arguments = d.pointer_at(Word.ARGUMENTS)
-    f.call("void", d.pointer_at(Word.BASES), f"ptr {arguments}", "i64 0", f"ptr {bases}")
+    operands = d.pointer_at(Word.OPERANDS)
+    f.call("void", d.pointer_at(Word.BASES), f"ptr {operands}", "i64 0", f"ptr {bases}")
     right = f.load(f.gep(bases, 1, "ptr"), "ptr", 8)
     packed, pack = d.pointer_at(Word.RIGHT_PACKED), d.pointer_at(Word.PACK_RIGHT)
     scratch = f.call("ptr", TAKE, f"i64 {work}")

@@ -13,7 +13,8 @@ class Word(enum.IntEnum):
     """Places in the descriptor. Pointers to functions have the signatures below."""
 
     # The request
-    ARGUMENTS = 0  # the kernel's own argument block, passed through to its functions
+    ARGUMENTS = 0  # passed through to EPILOGUE
+    OPERANDS = enum.auto()  # passed through to BASES
     BATCH = enum.auto()  # independent products (the groups of a convolution)
     M = enum.auto()
     N = enum.auto()
@@ -31,13 +32,15 @@ class Word(enum.IntEnum):
     RIGHT_K = enum.auto()
     RIGHT_N = enum.auto()
     K_QUANTUM = enum.auto()  # blocks of k are multiples of this (the taps of a window)
-    PACK_SCRATCH = enum.auto()  # bytes that PACK_RIGHT wants to work in
+    PACK_SCRATCH = enum.auto()  # bytes that PACK_RIGHT wants to work in,
+    PACK_SCRATCH_COLUMN = enum.auto()  # and bytes per column on top
     POSITIONS = enum.auto()  # n = (image, position); N if n is not flattened
     EPILOGUE_B = enum.auto()  # the epilogue's b is batch * this + image
     EPILOGUE_M = enum.auto()  # the epilogue's m is batch * this + m
-    GEOMETRY = enum.auto()  # of a convolution: see conv_geometry
+    GEOMETRY = enum.auto()  # of a convolution's right operand (see conv_geometry), or 0
 
     # The plan
+    BLOCK_SEGMENT = enum.auto()  # blocks of k do not cross multiples of this
     BLOCK_K = enum.auto()
     BLOCKS_PER_SEGMENT = enum.auto()
     BLOCKS = enum.auto()  # blocks of k in all
@@ -62,7 +65,7 @@ class Word(enum.IntEnum):
 
 WORDS = len(Word)
 
-# bases(arguments, b, out): out[0], out[1] = where batch b of left and right begins
+# bases(operands, b, out): out[0], out[1] = where batch b of left and right begins
 BASES = "void (ptr, i64, ptr)"
 # pack_left(descriptor, base, m, rows, k, steps, destination): [steps][MR], missing rows arbitrary
 PACK_LEFT = "void (ptr, ptr, i64, i64, i64, i64, ptr)"
@@ -109,3 +112,17 @@ class Descriptor:
     def set_pointer(self, word: Word, value: str) -> None:
         """Stores a pointer (null is "null")."""
         self.function.store(value, "ptr", self.place(word), 8)
+
+
+def begin_request(
+    f: Function, words: dict[Word, Value], pointers: dict[Word, str]
+) -> Descriptor:
+    """A descriptor on the stack with the given words of the request; the others are 0."""
+    d = Descriptor(f, f.alloca("i64", WORDS))
+    request = [word for word in Word if word < Word.BLOCK_SEGMENT]
+    for word in request:
+        if word in pointers:
+            d.set_pointer(word, pointers[word])
+        else:
+            f.store(words.get(word, 0), "i64", d.place(word), 8)
+    return d

@@ -1,7 +1,7 @@
 """What is special to one kernel: its arguments, its descriptor, where its operands begin."""
 
 from graphc.backends.llvm.gemm import declare_contract
-from graphc.backends.llvm.gemm_descriptor import WORDS, Descriptor, Word
+from graphc.backends.llvm.gemm_descriptor import Word, begin_request
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source, right_packer
 from graphc.backends.llvm.gemm_sizes import base_and_strides, emit_size
 from graphc.backends.llvm.microkernel import Tile
@@ -30,18 +30,6 @@ class Arguments:
     def size(self, size: Size) -> Value:
         """The value of a size over the named dims and what was added to `names`."""
         return emit_size(self.f, size, self.names)
-
-
-def begin_request(f: Function, words: dict[Word, Value], pointers: dict[Word, str]) -> Descriptor:
-    """A descriptor on the stack with the given words of the request; the others are 0."""
-    d = Descriptor(f, f.alloca("i64", WORDS))
-    request = [word for word in Word if word < Word.BLOCK_K]
-    for word in request:
-        if word in pointers:
-            d.set_pointer(word, pointers[word])
-        else:
-            f.store(words.get(word, 0), "i64", d.place(word), 8)
-    return d
 
 
 def emit_gemm_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) -> None:
@@ -75,9 +63,10 @@ def emit_gemm_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) ->
     }
     pointers = {
         Word.ARGUMENTS: "%args",
+        Word.OPERANDS: "%args",
         Word.BASES: f"@{symbol}.bases",
-        Word.PACK_LEFT: declare_packer(module, "left", left),
-        Word.PACK_RIGHT: declare_packer(module, packer, right),
+        Word.PACK_LEFT: declare_packer(module, "left", left, LEFT_TYPES),
+        Word.PACK_RIGHT: declare_packer(module, packer, right, RIGHT_TYPES),
         Word.EPILOGUE: f"@{symbol}.epilogue",
     }
     d = begin_request(f, words, pointers)
@@ -85,10 +74,9 @@ def emit_gemm_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) ->
     f.ret()
 
 
-def declare_packer(module: Module, kind: str, source: Source) -> str:
-    """Declares a packer of `emit_gemm_packs` and returns its name."""
+def declare_packer(module: Module, kind: str, source: Source, types: str) -> str:
+    """Declares a packer and returns its name."""
     symbol = f"@graphc_pack_{kind}_{source.name}"
-    types = LEFT_TYPES if kind == "left" else RIGHT_TYPES
     module.declare(f"declare void {symbol}({types})")
     return symbol
 

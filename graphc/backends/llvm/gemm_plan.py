@@ -49,7 +49,9 @@ def emit_plan(module: Module, tile: Tile) -> None:
 
 
 def _plan_blocks(f: Function, d: Descriptor, tile: Tile) -> None:
-    m, n, k, segment, quantum = d.read(Word.M, Word.N, Word.K, Word.SEGMENT, Word.K_QUANTUM)
+    m, n, k, quantum = d.read(Word.M, Word.N, Word.K, Word.K_QUANTUM)
+    segment = choose(f, f.cmp("ne", d[Word.LEFT_DIRECT], 0), d[Word.SEGMENT], k)
+    d[Word.BLOCK_SEGMENT] = segment
     parts = f.smax(ceil_div(f, segment, BLOCK_K), 1)
     block = f.smax(round_up(f, ceil_div(f, segment, parts), quantum), 1)
     per_segment = f.smax(ceil_div(f, segment, block), 1)
@@ -132,5 +134,7 @@ def _plan_memory(f: Function, d: Descriptor, tile: Tile) -> None:
     pack = round_up(f, pack, 64)
     scratch_at = f.add(pack_at, pack)
     d[Word.PACK_SCRATCH_AT] = scratch_at
+    work = f.add(d[Word.PACK_SCRATCH], f.mul(d[Word.PACK_SCRATCH_COLUMN], columns))
+    d[Word.PACK_SCRATCH] = work
     some = f.cmp("sgt", packed_columns, 0)
-    d[Word.SCRATCH] = f.add(scratch_at, choose(f, some, d[Word.PACK_SCRATCH], 0))
+    d[Word.SCRATCH] = f.add(scratch_at, choose(f, some, work, 0))

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir.dim import Dim, DimEnv
+from graphc.ir.dim import Size as DimSize
 from graphc.ir.dtypes import DType
 
 from ..context import local
@@ -71,6 +73,48 @@ def non_negative(shape: Iterable[Any]) -> None:
             raise RuntimeError(located(
                 f"Trying to create tensor with negative dimension {size}: {list(sizes)}"
             ))  # fmt: skip
+
+
+_STATIC = DimEnv()
+
+
+def environment() -> DimEnv:
+    """Where decisions about sizes are taken: the trace's, or one for plain ints."""
+    return _STATIC if local.trace is None else local.trace.builder.env
+
+
+def public_size(size: DimSize) -> Any:
+    """An IR size as the user sees it: an int, or a SymInt of the running trace."""
+    if isinstance(size, Dim):
+        trace = local.trace
+        assert trace is not None
+        return trace.lift_size(size)
+    return size
+
+
+def shape(x: Tensor) -> tuple[Any, ...]:
+    """The IR's sizes of a tensor: ints and Dims."""
+    return x._type.shape if local.trace is not None or x._trace is not None else x._array.shape
+
+
+def as_sequence(value: Any) -> tuple[Any, ...]:
+    """One value or a list of them as a tuple."""
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let `axis` and `keepdims` stand for `dim` and `keepdim`, as torch does."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            if "axis" in kwargs:
+                kwargs["dim"] = kwargs.pop("axis")
+            if "keepdims" in kwargs:
+                kwargs["keepdim"] = kwargs.pop("keepdims")
+        return function(*args, **kwargs)
+
+    return wrapper
 
 
 def check_dtype(dtype: Any) -> DType | None:

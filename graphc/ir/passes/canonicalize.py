@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from .. import rewrite
-from ..dim import Dim
-from ..graph import Graph
+from ..graph import Expr, Graph
 from ..op import get
-from ..rewrite import Match, Rules, constant, numeric, p, variable, wild
-from ..types import Shape
+from ..rewrite import Match, Rules, constant, numeric, p, scalar_value, variable, wild
 
 RULES = Rules("canonicalize")
 
@@ -126,34 +124,55 @@ def expand_by_ones(m: Match) -> Any:
     p.slice(p.full(name="f")), p.flip(p.full(name="f")), p.as_strided(p.full(name="f")),
 )  # fmt: skip
 def moved_fill(m: Match) -> Any:
-    return _fill_like(m, m.attr("value", "f"), m.shape)
+    return m.filled(m.attr("value", "f"))
 
 
 @RULES.add(p.expand(p.const(name="c")), p.reshape(p.const(name="c")))
 def moved_number(m: Match) -> Any:
     """A constant of one number, spread, is a fill; reshaped to 0-d it is that constant."""
     value = m.number("c")
-    if value is None or m.c.dtype.bits < 32:
+    if value is None:
         return None
-    if m.root.op.name == "reshape" and m.shape == ():
-        return m.constant(value)
-    plain = bool(value) if m.c.dtype.kind == "bool" else value.item()
-    return _fill_like(m, plain, m.shape)
+    return m.constant(value) if m.shape == () else m.filled(value)
+
+
+@RULES.add(p.full())
+def fill_of_nothing(m: Match) -> Any:
+    """A 0-d fill is a constant: constants of 0 dims have one spelling."""
+    value = scalar_value(m.root)
+    return m.constant(value) if m.shape == () and value is not None else None
 
 
 @RULES.add(p.cast(numeric("c")))
 def cast_number(m: Match) -> Any:
-    """A float or an integer number in a wider dtype that holds it exactly."""
+    """A number cast to a dtype that holds it exactly."""
     value, dtype = m.number("c"), m.root.dtype
-    if not dtype.is_float or dtype.bits < 32 or m.c.dtype.kind == "bool":
+    if dtype.kind == "bool" or (m.c.dtype.is_float and not dtype.is_float):
         return None
-    if float(value) != value or float(dtype.numpy.type(float(value))) != float(value):
+    try:
+        same = bool(dtype.numpy.type(value.item()) == value)
+    except OverflowError:
         return None
-    if m.shape == ():
-        return m.constant(float(value))
-    return _fill_like(m, float(value), m.shape)
+    if not same:
+        return None
+    return m.constant(value.item()) if m.shape == () else m.filled(value.item())
 
 
-def _fill_like(m: Match, value: float | int | bool | Dim, shape: Shape) -> Any:
-    return get("full").like(m.x if "x" in m.names else m.any, shape=shape, value=value,
-                            dtype=m.root.dtype)  # fmt: skip
+@RULES.add(
+    *(getattr(p, op)(wild("x"), p.full(name="f")) for op in (*_COMMUTATIVE, *_FLIPPED)),
+    *(getattr(p, op)(wild("x"), p.full(name="f")) for op in ("sub", "div", "pow")),
+    *(getattr(p, op)(p.full(name="f"), wild("x")) for op in ("sub", "div", "pow")),
+    p.where(wild("c"), p.full(name="f"), wild("x")),
+    p.where(wild("c"), wild("x"), p.full(name="f")),
+)  # fmt: skip
+def fill_operand(m: Match) -> Any:
+    """A filled operand that gives the result no dims is a 0-d constant."""
+    fill = m.node("f")
+    value = scalar_value(fill)
+    if value is None or fill.shape == ():
+        return None
+    others = [node.shape for node in m.root.inputs if node is not fill]
+    if m.shape not in others:
+        return None
+    scalar = m.constant(value, Expr(m.builder, fill))
+    return m.root.op(*(scalar if e.node is fill else e for e in m.inputs()))

@@ -1,0 +1,129 @@
+"""Every distinct kernel of a program to an object, once, and all of them linked."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.contraction import contraction_libraries, emit_library
+from graphc.backends.llvm.driver import Layout, emit_driver
+from graphc.backends.llvm.emit import emit, kernel_checks, kernel_symbol
+from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.pool import Pool
+from graphc.backends.llvm.target import Target
+from graphc.ir.kernel import Callback, Kernel, Launch, Program
+from graphc.ir.kernel_text import print_kernel
+
+
+@dataclass(slots=True)
+class KernelStats:
+    """One compiled kernel: its symbol, first name, sizes in bytes, and whether it was cached."""
+
+    symbol: str
+    name: str
+    text_bytes: int  # of LLVM assembly; 0 if cached
+    object_bytes: int
+    cached: bool
+
+
+@dataclass(slots=True)
+class BuildStats:
+    """Where a build's time went, in seconds."""
+
+    emit: float = 0.0  # kernels to LLVM assembly
+    codegen: float = 0.0  # assembly to objects
+    driver: float = 0.0  # the driver, from text to object
+    link: float = 0.0
+    kernels: list[KernelStats] = field(default_factory=list)
+
+    @property
+    def cache_hits(self) -> int:
+        """Kernels that were not compiled."""
+        return sum(kernel.cached for kernel in self.kernels)
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A linked program."""
+
+    library: Library
+    layout: Layout
+    stats: BuildStats
+    pool: Pool  # its workers run the library's code
+
+
+def compile_program(program: Program, target: Target, pool: Pool, cache: ObjectCache) -> Compiled:
+    """Compiles what the cache lacks and links it with the driver."""
+    stats = BuildStats()
+    compiler = _Compiler(target, cache, stats)
+    symbols = [
+        compiler.kernel(step.kernel) if isinstance(step, Launch) else "" for step in program.steps
+    ]
+    checks = [
+        isinstance(step, Callback) or compiler.checked[symbol]
+        for step, symbol in zip(program.steps, symbols, strict=True)
+    ]
+    start = time.perf_counter()
+    text, layout = emit_driver(program, symbols, checks, target)
+    driver = cache.compile(text, target, opt_level=0)
+    stats.driver = time.perf_counter() - start
+    start = time.perf_counter()
+    objects = [*compiler.objects.values(), *compiler.libraries.values(), driver]
+    library = Library(objects, {"graphc_par": pool.address})
+    stats.link = time.perf_counter() - start
+    return Compiled(library, layout, stats, pool)
+
+
+class _Compiler:
+    """Objects of the kernels seen so far, by symbol, and of the libraries they need, by name."""
+
+    def __init__(self, target: Target, cache: ObjectCache, stats: BuildStats) -> None:
+        self.target, self.cache, self.stats = target, cache, stats
+        self.objects: dict[str, bytes] = {}
+        self.libraries: dict[str, bytes] = {}
+        self.checked: dict[str, bool] = {}
+        self._symbols: dict[int, str] = {}  # by identity: launches often share a kernel
+
+    def kernel(self, kernel: Kernel) -> str:
+        """The symbol of a kernel, which is compiled if it is new."""
+        symbol = self._symbols.get(id(kernel))
+        if symbol is None:
+            symbol = self._symbols[id(kernel)] = kernel_symbol(kernel)
+        if symbol not in self.objects:
+            self.checked[symbol] = bool(kernel_checks(kernel))
+            self.objects[symbol] = self._compile(kernel, symbol)
+            if kernel.contraction is not None:
+                for name in contraction_libraries(kernel, self.target):
+                    if name not in self.libraries:
+                        self.libraries[name] = self._library(name)
+        return symbol
+
+    def _compile(self, kernel: Kernel, symbol: str) -> bytes:
+        text = ""
+        emitting = 0.0
+
+        def make() -> str:
+            nonlocal text, emitting
+            start = time.perf_counter()
+            text = emit(kernel, self.target, symbol)
+            emitting = time.perf_counter() - start
+            return text
+
+        start = time.perf_counter()
+        # the kernel's own text is the key: a kernel that is known is not even emitted
+        compiled = self.cache.compile(print_kernel(kernel, name=False), self.target, make=make)
+        self.stats.codegen += time.perf_counter() - start - emitting
+        self.stats.emit += emitting
+        self.stats.kernels.append(
+            KernelStats(symbol, kernel.name, len(text), len(compiled), cached=not text)
+        )
+        return compiled
+
+    def _library(self, name: str) -> bytes:
+        start = time.perf_counter()
+        compiled = self.cache.compile(
+            f"library {name}", self.target, make=lambda: emit_library(name, self.target).text()
+        )
+        self.stats.codegen += time.perf_counter() - start
+        return compiled

@@ -1,0 +1,172 @@
+"""Convolutions as contractions whose right operand is a window, packed on the fly (implicit GEMM).
+
+`emit_convolutions` defines, per accumulator type, void (request):
+    @graphc_conv_<acc>              y[o, (image, position)] = w[o, (c, tap)] * window of x
+    @graphc_conv_input_grad_<acc>   x'[c, (image, position)] = w[c, (o, tap)] * window of y'
+    @graphc_conv_weight_grad_<acc>  w'[o, (c, tap)] = y'[o, (image, position)] * window of x
+
+An input gradient with a stride is one contraction per phase (see conv_phase).
+"""
+
+from graphc.backends.llvm.conv_geometry import (
+    WINDOW_WORDS,
+    Conv,
+    Window,
+    Words,
+    product,
+    table_bytes,
+)
+from graphc.backends.llvm.gemm import declare_contract
+from graphc.backends.llvm.gemm_descriptor import Word, begin_request
+from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.text import Function, Module, Value
+
+DIRECT_POSITIONS = 96  # images at least this large are read in place by a weight gradient
+BASES = "@graphc_conv_bases"
+
+
+def conv_symbol(kind: str, tile: Tile) -> str:
+    """The driver of a contraction kind "conv", "conv_input_grad" or "conv_weight_grad"."""
+    return f"@graphc_{kind}_{tile.accumulator}"
+
+
+def declare_conv(module: Module, kind: str, tile: Tile) -> str:
+    """Declares a driver and returns its name."""
+    module.declare(f"declare void {conv_symbol(kind, tile)}(ptr)")
+    return conv_symbol(kind, tile)
+
+
+def emit_bases(module: Module) -> None:
+    """Where a group of each operand begins; `operands` is the request."""
+    f = module.function(f"void {BASES}(ptr %request, i64 %b, ptr %out)", "internal")
+    r = Words(f, "%request")
+    for index, (field, stride) in enumerate(
+        ((Conv.LEFT, Conv.LEFT_GROUP), (Conv.RIGHT, Conv.RIGHT_GROUP))
+    ):
+        base = f.gep(r.read_pointer(field), f.mul("%b", r.read(stride)), "i8")
+        f.store(base, "ptr", f.gep("%out", index, "ptr"), 8)
+    f.ret()
+
+
+class Request:
+    """A convolution's request, read in the entry block of its driver."""
+
+    def __init__(self, f: Function, tile: Tile) -> None:
+        self.f, self.tile = f, tile
+        self.words = r = Words(f, "%request")
+        self.input, self.window = r.read3(Conv.INPUT), r.read3(Conv.WINDOW)
+        self.output, self.stride = r.read3(Conv.OUTPUT), r.read3(Conv.STRIDE)
+        self.pad, self.dilation = r.read3(Conv.PAD), r.read3(Conv.DILATION)
+        self.batch, self.groups = r.read(Conv.BATCH), r.read(Conv.GROUPS)
+        self.channels, self.outputs = r.read(Conv.CHANNELS), r.read(Conv.OUTPUTS)
+        self.pixels, self.positions = product(f, self.input), product(f, self.output)
+        self.taps = product(f, self.window)
+        self.filter = f.mul(self.channels, self.taps)  # weights of one output channel
+        self.geometry = Words(f, f.alloca("i64", WINDOW_WORDS))
+
+    def set_groups(self, left: Value, right: Value) -> None:
+        """Notes the distances of groups, given in elements."""
+        f, r = self.f, self.words
+        r.write(Conv.LEFT_GROUP, f.mul(left, r.read(Conv.LEFT_BYTES)))
+        r.write(Conv.RIGHT_GROUP, f.mul(right, r.read(Conv.RIGHT_BYTES)))
+
+    def write_window(self, fields: dict[Window, Value | list[str]]) -> None:
+        """Fills the description of the right operand."""
+        for field, value in fields.items():
+            if isinstance(value, list):
+                for dim, word in enumerate(value):
+                    self.geometry.write(field, word, dim)
+            else:
+                self.geometry.write(field, value)
+
+    def table(self) -> Value:
+        """Bytes of a packer's tables for this window."""
+        f = self.f
+        windows = f.add(f.add(self.window[0], self.window[1]), self.window[2])
+        return table_bytes(f, self.taps, windows)
+
+    def write_input_window(self) -> None:
+        """The window of x that y's positions see."""
+        self.write_window(
+            {
+                Window.CHANNEL_STRIDE: self.pixels,
+                Window.IMAGE_STRIDE: self.f.mul(self.f.mul(self.groups, self.channels), self.pixels),
+                Window.TAPS: self.taps,
+                Window.IN: self.input,
+                Window.WINDOW: self.window,
+                Window.OUT: self.output,
+                Window.STEP: self.stride,
+                Window.LOW: self.pad,
+                Window.DILATION: self.dilation,
+            }
+        )
+
+    def contract(
+        self, words: dict[Word, Value], epilogue: str | None = None, arguments: str | None = None
+    ) -> None:
+        """Runs the contraction of the window; by default with the kernel's own epilogue."""
+        f, r = self.f, self.words
+        pointers = {
+            Word.ARGUMENTS: arguments or r.read_pointer(Conv.ARGUMENTS),
+            Word.OPERANDS: "%request",
+            Word.BASES: BASES,
+            Word.PACK_LEFT: r.read_pointer(Conv.PACK_LEFT),
+            Word.PACK_RIGHT: r.read_pointer(Conv.PACK_RIGHT),
+            Word.EPILOGUE: epilogue or r.read_pointer(Conv.EPILOGUE),
+            Word.GEOMETRY: self.geometry.pointer,
+        }
+        d = begin_request(f, {Word.BATCH: self.groups, **words}, pointers)
+        f.call("void", declare_contract(f.module, self.tile), f"ptr {d.pointer}")
+
+
+def emit_forward(module: Module, tile: Tile) -> None:
+    """Defines the driver of `conv`."""
+    f = module.function(f"void {conv_symbol('conv', tile)}(ptr %request)")
+    r = Request(f, tile)
+    r.set_groups(f.mul(r.outputs, r.filter), f.mul(r.channels, r.pixels))
+    r.write_input_window()
+    r.contract(
+        {
+            Word.M: r.outputs,
+            Word.N: f.mul(r.batch, r.positions),
+            Word.K: r.filter,
+            Word.LEFT_DIRECT: r.words.read(Conv.LEFT_SAME),
+            Word.LEFT_M: r.filter,
+            Word.LEFT_K: 1,
+            Word.SEGMENT: r.filter,
+            Word.K_QUANTUM: r.taps,
+            Word.PACK_SCRATCH: r.table(),
+            Word.POSITIONS: r.positions,
+            Word.EPILOGUE_M: r.outputs,
+        }
+    )
+    f.ret()
+
+
+def emit_weight_grad(module: Module, tile: Tile) -> None:
+    """Defines the driver of `conv_weight_grad`."""
+    f = module.function(f"void {conv_symbol('conv_weight_grad', tile)}(ptr %request)")
+    r = Request(f, tile)
+    r.set_groups(f.mul(r.outputs, r.positions), f.mul(r.channels, r.pixels))
+    r.write_input_window()
+    square = tile.lanes * tile.bytes
+    rows = f.mul(f.add(f.mul(r.taps, 2), tile.lanes), square)
+    large = f.let(f"zext i1 {f.cmp('sge', r.positions, DIRECT_POSITIONS)} to i64")
+    r.contract(
+        {
+            Word.M: r.outputs,
+            Word.N: r.filter,
+            Word.K: f.mul(r.batch, r.positions),
+            Word.LEFT_DIRECT: f.let(f"and i64 {large}, {r.words.read(Conv.LEFT_SAME)}"),
+            Word.LEFT_M: r.positions,
+            Word.LEFT_K: 1,
+            Word.SEGMENT: r.positions,
+            Word.LEFT_SEGMENT: f.mul(f.mul(r.groups, r.outputs), r.positions),
+            Word.K_QUANTUM: tile.lanes,
+            Word.PACK_SCRATCH: f.add(r.table(), rows),
+            Word.PACK_SCRATCH_COLUMN: square,
+            Word.POSITIONS: r.filter,
+            Word.EPILOGUE_M: r.outputs,
+        }
+    )
+    f.ret()

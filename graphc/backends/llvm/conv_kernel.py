@@ -1,0 +1,74 @@
+"""The entry of a convolution kernel: its sizes and buffers as a request to the shared drivers."""
+
+from graphc.backends.llvm.conv import declare_conv
+from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
+from graphc.backends.llvm.gemm_kernel import Arguments, declare_packer
+from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source
+from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.text import Module, Value
+from graphc.ir.dim import Size, product
+from graphc.ir.kernel import ConvGeometry, Kernel
+
+# Offsets inside an image are kept as 32-bit lanes where a vector is gathered from up to 16 images.
+MOST_ELEMENTS = 1 << 27
+
+
+def emit_conv_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) -> None:
+    """Defines void @symbol(ptr %args, ptr %status) for the three kinds of convolution.
+
+    Raises ValueError for images of 2^27 elements or more, or more than three spatial dimensions.
+    """
+    c = kernel.contraction
+    assert c is not None and c.conv is not None
+    g = c.conv
+    _check(g)
+    f = module.function(f"void @{symbol}(ptr %args, ptr %status)")
+    arguments = Arguments(f, kernel)
+    request = Words(f, f.alloca("i64", CONV_WORDS))
+    left, right = Source(c.left.dtype, tile), Source(c.right.dtype, tile)
+    packer = "window_columns" if c.kind == "conv_weight_grad" else "window_rows"
+    left_packer = "weights" if c.kind == "conv_input_grad" else "left"
+    pointers = {
+        Conv.ARGUMENTS: "%args",
+        Conv.EPILOGUE: f"@{symbol}.epilogue",
+        Conv.PACK_LEFT: declare_packer(module, left_packer, left, LEFT_TYPES),
+        Conv.PACK_RIGHT: declare_packer(module, packer, right, RIGHT_TYPES),
+        Conv.LEFT: arguments.buffer(c.left.buffer),
+        Conv.RIGHT: arguments.buffer(c.right.buffer),
+    }
+    for field, pointer in pointers.items():
+        request.write_pointer(field, pointer)
+    words: dict[Conv, Value] = {
+        Conv.LEFT_SAME: int(left.same),
+        Conv.LEFT_BYTES: c.left.dtype.itemsize,
+        Conv.RIGHT_BYTES: c.right.dtype.itemsize,
+        Conv.BATCH: arguments.size(g.batch),
+        Conv.CHANNELS: g.in_channels // g.groups,
+        Conv.OUTPUTS: g.out_channels // g.groups,
+        Conv.GROUPS: g.groups,
+    }
+    for field, value in words.items():
+        request.write(field, value)
+    fields: tuple[tuple[Conv, tuple[Size, ...], int], ...] = (
+        (Conv.INPUT, g.input, 1),
+        (Conv.WINDOW, g.window, 1),
+        (Conv.OUTPUT, g.output, 1),
+        (Conv.STRIDE, g.stride, 1),
+        (Conv.PAD, g.pad_low, 0),
+        (Conv.DILATION, g.dilation, 1),
+    )
+    for field, sizes, missing in fields:
+        padded = (missing,) * (3 - len(sizes)) + sizes
+        for dim, size in enumerate(padded):
+            request.write(field, arguments.size(size), dim)
+    f.call("void", declare_conv(module, c.kind, tile), f"ptr {request.pointer}")
+    f.ret()
+
+
+def _check(g: ConvGeometry) -> None:
+    if len(g.input) > 3:
+        raise ValueError(f"convolution over {len(g.input)} spatial dimensions; at most 3")
+    for channels, sizes in ((g.in_channels, g.input), (g.out_channels, g.output)):
+        elements = product((channels, *sizes))
+        if isinstance(elements, int) and elements >= MOST_ELEMENTS:
+            raise ValueError(f"an image of {elements} elements is too large; at most 2^27 - 1")

@@ -1,0 +1,217 @@
+"""`build(program, ...)`: a Program as native code in this process, called by `Executable.run`."""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphc.backends.allocator import Array, address_of
+from graphc.backends.llvm import driver
+from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.callbacks import Callbacks
+from graphc.backends.llvm.compile_program import BuildStats, Compiled, compile_program
+from graphc.backends.llvm.emit import kernel_checks
+from graphc.backends.llvm.pool import Pool
+from graphc.backends.llvm.target import Target, host_target
+from graphc.ir.dim import evaluate
+from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.types import TensorType
+
+ARENA_ALIGNMENT = 64
+
+# visit(step number, step, fetch): fetch(buffer, dtype, elements) is a view of a buffer's memory.
+Fetch = Callable[[BufferRef, np.dtype[Any], int], Array]
+Visit = Callable[[int, Launch | Callback, Fetch], None]
+
+_Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_RunSteps = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_Sizes = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def build(
+    program: Program,
+    *,
+    pool: Pool,
+    target: Target | None = None,
+    cache: ObjectCache | None = None,
+    cache_dir: Path | None = None,
+    callback_table: Mapping[str, Callable[..., Any]] | None = None,
+) -> Executable:
+    """Compiles and links a program.
+
+    `cache` (or one over `cache_dir`, or in memory) keeps the kernels' objects; `callback_table`
+    holds the NumPy implementations of the operators that its Callbacks name.
+    """
+    if cache is None:
+        cache = ObjectCache(cache_dir)
+    compiled = compile_program(program, target or host_target(), pool, cache)
+    return Executable(program, compiled, callback_table or {})
+
+
+class _Lease:
+    """What one call needs for itself: a block of words, and an arena."""
+
+    def __init__(self, words: int) -> None:
+        self.block = (ctypes.c_int64 * words)()
+        self.address = ctypes.addressof(self.block)
+        self.arena: Array = np.empty(0, np.uint8)
+
+    def resize(self, size: int) -> None:
+        """Makes the arena at least `size` bytes, plus what unmasked reads may overrun."""
+        self.arena = np.empty(size + 2 * ARENA_ALIGNMENT, np.uint8)
+        self.block[driver.ARENA] = -(-address_of(self.arena) // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
+
+
+class Executable:
+    """A compiled program. `run` may be called from several threads, and from inside itself."""
+
+    def __init__(
+        self, program: Program, compiled: Compiled, table: Mapping[str, Callable[..., Any]]
+    ) -> None:
+        self.program = program
+        self.stats: BuildStats = compiled.stats
+        self._compiled = compiled  # keeps the code alive
+        self._layout = compiled.layout
+        library = compiled.library
+        self._run = _Run(library.address(driver.RUN))
+        self._run_steps = _RunSteps(library.address(driver.RUN_STEPS))
+        self._sizes = _Sizes(library.address(driver.SIZES))
+        self._constants = [np.ascontiguousarray(c) for c in program.constants]
+        self._callbacks = Callbacks(program, table)
+        arena = program.arena_bytes
+        self._arena_bytes = arena if isinstance(arena, int) else None
+        self._leases: list[_Lease] = []
+        self._buffers = len(program.input_types) + len(program.output_types)
+
+    def run(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
+    ) -> None:
+        """Runs the program on C-contiguous arrays of the declared dtypes and shapes.
+
+        `outputs` are written, `dims` are the values of the program's dims. Raises what a failed
+        Check names, or what a Callback raised; then nothing that the caller sees was written.
+        """
+        lease = self._lease(inputs, outputs, dims)
+        try:
+            if self._run(lease.address):
+                raise self._failure(lease)
+        finally:
+            self._leases.append(lease)
+
+    def trace(
+        self,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        visit: Visit,
+        dims: Sequence[int] = (),
+    ) -> None:
+        """Like run, one step at a time, with `visit` called after each (for debugging)."""
+        lease = self._lease(inputs, outputs, dims)
+        self._sizes(lease.address)
+        operands = driver.Block(self.program)
+        for step in self.program.steps:  # gives symbolic sizes the words they have in the driver
+            operands.operands(step)
+
+        def fetch(buffer: BufferRef, dtype: np.dtype[Any], elements: int) -> Array:
+            first, second, constant = operands.buffer(buffer)
+            address = lease.block[first] + lease.block[second] + constant
+            memory = (ctypes.c_uint8 * (elements * dtype.itemsize)).from_address(address)
+            return np.ndarray((elements,), dtype, memoryview(memory))
+
+        try:
+            for number, step in enumerate(self.program.steps):
+                if self._run_steps(lease.address, number, number + 1):
+                    raise self._failure(lease)
+                visit(number, step, fetch)
+        finally:
+            self._leases.append(lease)
+
+    def _lease(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int]
+    ) -> _Lease:
+        """A lease, filled in for a call."""
+        if len(inputs) + len(outputs) != self._buffers or len(dims) != len(self.program.dims):
+            raise ValueError(self._wrong_count(len(inputs), len(outputs), len(dims)))
+        try:
+            lease = self._leases.pop()  # atomic: no two calls get the same
+        except IndexError:
+            lease = self._new_lease()
+        block, layout = lease.block, self._layout
+        first = driver.FIRST_BUFFER
+        block[first : first + self._buffers] = [
+            *map(address_of, inputs),
+            *map(address_of, outputs),
+        ]
+        block[driver.STATUS] = 0
+        if dims:
+            block[layout.dims : layout.dims + len(dims)] = list(dims)
+            if self._arena_bytes is None:
+                env = dict(zip(self.program.dims, dims, strict=True))
+                size = evaluate(self.program.arena_bytes, env)
+                if lease.arena.size < size + 2 * ARENA_ALIGNMENT:
+                    lease.resize(size)
+        return lease
+
+    def _new_lease(self) -> _Lease:
+        lease = _Lease(self._layout.words)
+        lease.resize(self._arena_bytes or 0)
+        lease.block[driver.CALLBACK] = self._callbacks.address
+        for position, constant in enumerate(self._constants):
+            lease.block[self._layout.constants + position] = address_of(constant)
+        return lease
+
+    def _wrong_count(self, inputs: int, outputs: int, dims: int) -> str:
+        program = self.program
+        return (
+            f"program {program.name} takes {len(program.input_types)} inputs, "
+            f"{len(program.output_types)} outputs and {len(program.dims)} dims, "
+            f"got {inputs}, {outputs} and {dims}"
+        )
+
+    def check_arrays(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
+    ) -> None:
+        """Raises ValueError for an array that `run` must not be given (it does not look)."""
+        env = dict(zip(self.program.dims, dims, strict=True))
+        for kind, types, arrays in (
+            ("input", self.program.input_types, inputs),
+            ("output", self.program.output_types, outputs),
+        ):
+            for index, (type_, array) in enumerate(zip(types, arrays, strict=True)):
+                assert isinstance(type_, TensorType)
+                shape = tuple(evaluate(size, env) for size in type_.shape)
+                if array.shape != shape or array.dtype != type_.dtype.numpy:
+                    raise ValueError(
+                        f"{kind} {index} of {self.program.name} is {type_}, "
+                        f"got {array.dtype}{list(array.shape)}"
+                    )
+                if not array.flags.c_contiguous:
+                    raise ValueError(f"{kind} {index} of {self.program.name} is not contiguous")
+
+    def _failure(self, lease: _Lease) -> BaseException:
+        """The exception for a call that stopped."""
+        status = lease.block[driver.STATUS : driver.STATUS + 4]
+        step = self.program.steps[status[1] - 1]
+        if isinstance(step, Callback):
+            return self._callbacks.take_failure()
+        check = kernel_checks(step.kernel)[status[2]]
+        return check_error(check.message.replace("{value}", str(status[3])), step.locs)
+
+
+def check_error(message: str, locs: Sequence[str]) -> Exception:
+    """A failed Check's exception: "IndexError: text" raises that class, else RuntimeError."""
+    name, colon, rest = message.partition(": ")
+    kind = getattr(builtins, name, None) if colon else None
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        message = rest
+    else:
+        kind = RuntimeError
+    places = list(dict.fromkeys(loc for loc in locs if loc))
+    if places:
+        message += f"\n  in compiled code from {', '.join(places[:3])}"
+    return kind(message)

@@ -1,0 +1,464 @@
+"""compile(fn): guards -> trace -> pipeline -> build -> Executable. Read this file first.
+
+A CompiledFunction keeps its versions by what they assume. A call looks for one whose guards hold
+and runs it; where none does, the function is traced (its Python runs once), the graph goes
+through the pipeline, and the new version runs. The first call thus has the effects of eager mode,
+once: the trace itself changes nothing that lasts.
+
+Sizes: the first size is compiled as it is; the second distinct size of an argument's dimension
+makes it symbolic. Numbers: floats and ints among the arguments and floats in param groups are
+run-time inputs; an attribute that the function's own Python counts up becomes one, too.
+
+Steady state: what a step creates on first use (`.grad`, moments) exists from the second call on.
+A first trace that starts without gradients and leaves some is therefore traced again with zeros
+in their place, which means the same and is what later calls will find.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import config as configuration
+from .frontend import promote
+from .frontend.captured import TensorInput, TracedGraph
+from .frontend.context import local
+from .frontend.errors import TraceError, located
+from .frontend.numbers import is_traced_number
+from .frontend.tensor import Tensor, from_array, requires_grad
+from .frontend.trace import Trace
+from .frontend.tree import Structure, flatten, unflatten
+from .ir.graph import Graph
+from .ir.types import TensorType
+from .joint import BackwardPlan, History
+from .nn.modules.module import Module
+from .roots import Place, Snapshot, snapshot
+from .specialisation import Specialisation, Stale, all_outputs, final_graph
+
+_PLAIN = (bool, str, bytes, type(None))
+
+
+class CompileCounter:
+    """How many versions were compiled in this process."""
+
+    count = 0
+
+
+class Engine:
+    """A Built as the runtime sees it."""
+
+    def __init__(self, built: Any, output_types: list[TensorType], dims: tuple[str, ...]) -> None:
+        self.built = built
+        self.output_types = output_types
+        self.dims = dims
+
+    def run(
+        self, inputs: list[np.ndarray], outputs: list[np.ndarray], dims: tuple[int, ...]
+    ) -> None:
+        """The native call."""
+        self.built.run(inputs, outputs, dims)
+
+
+class JointSpecialisation(Specialisation):
+    """A version whose results carry a compiled backward."""
+
+    plan: BackwardPlan
+
+    def run(self, arguments: list[Any]) -> Any:
+        self.check()
+        arrays, dims = self.fetch(arguments)
+        results = self.execute(arrays, dims)
+        self.calls += 1
+        owners: list[Tensor | None] = []
+        for source in self.inputs:
+            tensor = getattr(source, "tensor", None)
+            if isinstance(source, TensorInput) and source.kind == "argument":
+                tensor = arguments[source.index]
+            owners.append(tensor)
+        history = History(self.plan, arguments, arrays, owners, results, dims)
+        return self.finish(arguments, results, dims, history)
+
+
+class CompiledFunction:
+    """A function with its compiled versions."""
+
+    def __init__(
+        self, function: Callable[..., Any], *, dynamic: bool | None = None,
+        backend: str = "llvm", name: str | None = None,
+    ) -> None:
+        self.function = function
+        self.dynamic = dynamic
+        self.backend = backend
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.compile_count = 0
+        self.last_miss: list[str] = []
+        self._versions: dict[Any, list[Specialisation]] = {}
+        self._symbolic: dict[Any, list[Specialisation]] = {}
+        self._shapes: dict[Any, list[tuple[Any, ...]]] = {}
+        self._lifted: dict[Place, None] = {}
+        self._lock = threading.RLock()
+        functools.update_wrapper(self, function, updated=())
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if local.trace is not None:
+            return self.function(*args, **kwargs)
+        leaves, structure = flatten((args, kwargs))
+        key, shapes = self._key(leaves, structure)
+        reasons: list[str] = []
+        for versions in (self._versions.get((key, shapes)), self._symbolic.get(key)):
+            for version in versions or ():
+                try:
+                    return version.run(leaves)
+                except Stale as reason:
+                    reasons.append(str(reason))
+        with self._lock:
+            version = self._compile(leaves, structure, key, shapes, reasons)
+        return version.run(leaves)
+
+    # --- what a version is found by -----------------------------------------------------------
+
+    def _key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
+        parts: list[Any] = [structure, local.grad, promote.Defaults.dtype]
+        shapes: list[Any] = []
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                array = leaf._array
+                parts.append((array.dtype, array.ndim, requires_grad(leaf), type(leaf)))
+                shapes.append(array.shape)
+            elif isinstance(leaf, _PLAIN):
+                parts.append((type(leaf), leaf))
+            elif type(leaf) in (int, float):
+                parts.append(type(leaf))
+            else:
+                parts.append(id(leaf))
+        return tuple(parts), tuple(shapes)
+
+    def _named_dims(
+        self, leaves: list[Any], key: Any, shapes: tuple[Any, ...]
+    ) -> dict[int, dict[int, str]]:
+        """Which dims of which arguments have had another size before: these become symbolic."""
+        seen = self._shapes.setdefault(key, [])
+        named: dict[int, dict[int, str]] = {}
+        if self.dynamic is not False:
+            names: dict[Any, str] = {}
+            positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+            for t, (position, shape) in enumerate(zip(positions, shapes, strict=True)):
+                for d, size in enumerate(shape):
+                    history = tuple(old[t][d] for old in seen)
+                    varies = any(h != size for h in history) or self.dynamic is True
+                    if varies and size > 1:
+                        name = names.setdefault((history, size), f"s{len(names)}")
+                        named.setdefault(position, {})[d] = name
+        seen.append(shapes)
+        return named
+
+    # --- compilation --------------------------------------------------------------------------
+
+    def _compile(
+        self, leaves: list[Any], structure: Structure, key: Any, shapes: tuple[Any, ...],
+        reasons: list[str],
+    ) -> Specialisation:
+        self.last_miss = reasons
+        self._note_counters(key, shapes)
+        named = self._named_dims(leaves, key, shapes)
+        started = time.perf_counter()
+        recording = self._record(leaves, structure, named)
+        if recording.missing:
+            recording = self._record_steady(recording, leaves, structure, named)
+        version = self._build(recording, started)
+        if named:
+            self._symbolic.setdefault(key, []).insert(0, version)
+        else:
+            self._versions.setdefault((key, shapes), []).insert(0, version)
+        self.compile_count += 1
+        CompileCounter.count += 1
+        return version
+
+    def _note_counters(self, key: Any, shapes: tuple[Any, ...]) -> None:
+        """Numbers that an earlier version's own Python changed are lifted from now on."""
+        for version in self._versions.get((key, shapes), []) + self._symbolic.get(key, []):
+            changed = {place for place, _ in version.replay}
+            for place in version.roots.all_broken():
+                if place in changed and type(place.get()) in (int, float):
+                    self._lifted[place] = None
+
+    def _record(
+        self, leaves: list[Any], structure: Structure, named: dict[int, dict[int, str]]
+    ) -> Recording:
+        objects = [v for v in leaves if not isinstance(v, (Tensor, *_PLAIN, int, float))]
+        before = snapshot(self.function, objects)
+        trace = Trace(self.name)
+        recording = Recording(self, trace, before, leaves)
+        try:
+            with trace:
+                for place in self._lifted:
+                    recording.lift(place)
+                given: list[Any] = []
+                for i, leaf in enumerate(leaves):
+                    if isinstance(leaf, Tensor):
+                        trace.add_argument(leaf, i, named.get(i))
+                    elif type(leaf) in (int, float):
+                        leaf = trace.lift_number(leaf, ("argument", i))
+                    given.append(leaf)
+                args, kwargs = unflatten(given, structure)
+                result = self.function(*args, **kwargs)
+                recording.finish(result)
+        except BaseException:
+            before.restore()
+            raise
+        recording.put_back()
+        trace.close()
+        recording.after = snapshot(self.function, objects)
+        return recording
+
+    def _record_steady(
+        self, first: Recording, leaves: list[Any], structure: Structure,
+        named: dict[int, dict[int, str]],
+    ) -> Recording:
+        """Trace again with zeros as the gradients that the first call will leave."""
+        for tensor in first.missing:
+            tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
+        try:
+            again = self._record(leaves, structure, named)
+        except BaseException:
+            for tensor in first.missing:
+                tensor._grad = None
+            raise
+        again.materialise = first.missing
+        return again
+
+    def _build(self, recording: Recording, started: float) -> Specialisation:
+        from . import pipeline
+        from .backends.llvm import allocator
+
+        traced = recording.traced
+        graph, mutated = final_graph(traced, traced.mutations)
+        settings = configuration.current()
+        allocate = allocator.empty
+        dims = tuple(graph.env.hints)
+        options: dict[str, Any] = {
+            "config": settings, "mutated": mutated, "name": self.name, "backend": self.backend,
+        }
+        kind: type[Specialisation] = Specialisation
+        plan: BackwardPlan | None = None
+        backward = traced.backward
+        if backward is not None and backward.outputs:
+            graph, count = _joint(graph, traced, mutated)
+            inputs = len(graph.inputs) - len(backward.tangents)
+            forward, reverse, split = pipeline.build_pair(graph, inputs, count, **options)
+            types = [n.tensor_type for n in split.forward.outputs]
+            engine = Engine(forward, types, dims)
+            reverse_types = [n.tensor_type for n in split.backward.outputs]
+            plan = BackwardPlan(traced, split, Engine(reverse, reverse_types, dims), allocate)
+            kind = JointSpecialisation
+        else:
+            built = pipeline.build(graph, **options)
+            engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
+        assert recording.after is not None
+        version = kind(
+            traced, recording.after, recording.replay, engine, allocate,
+            recording.materialise, recording.leaves,
+        )
+        version.compile_seconds = time.perf_counter() - started
+        if isinstance(version, JointSpecialisation):
+            assert plan is not None
+            version.plan = plan
+        version.follow(recording.stored_inputs(), recording.dropped_guards())
+        return version
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """Compile for these arguments without running; gives the pipeline's Built."""
+        return self.version(*args, **kwargs).engine.built
+
+    def version(self, *args: Any, **kwargs: Any) -> Specialisation:
+        """The version that a call with these arguments would run, compiled if need be."""
+        leaves, structure = flatten((args, kwargs))
+        key, shapes = self._key(leaves, structure)
+        for versions in (self._versions.get((key, shapes)), self._symbolic.get(key)):
+            for found in versions or ():
+                try:
+                    found.check()
+                    found.fetch(leaves)
+                except Stale:
+                    continue
+                return found
+        with self._lock:
+            return self._compile(leaves, structure, key, shapes, [])
+
+    def __deepcopy__(self, memo: Any) -> CompiledFunction:
+        return CompiledFunction(self.function, dynamic=self.dynamic, backend=self.backend)
+
+
+def _joint(graph: Graph, traced: TracedGraph, mutated: dict[int, int]) -> tuple[Graph, int]:
+    """The graph with the gradients after the forward's outputs, and how many those are."""
+    backward = traced.backward
+    assert backward is not None
+    gradients = [graph.outputs[g] for g in backward.gradients if g is not None]
+    only = {g for g in backward.gradients if g is not None}
+    kept = [i for i in range(len(graph.outputs)) if i not in only or i in _used(traced, mutated)]
+    number = {old: new for new, old in enumerate(kept)}
+    _renumber(traced, number)
+    moved = {number[o]: i for o, i in mutated.items()}
+    mutated.clear()
+    mutated.update(moved)
+    outputs = tuple(graph.outputs[i] for i in kept) + tuple(gradients)
+    return Graph(graph.name, graph.inputs, outputs, graph.env), len(kept)
+
+
+def _used(traced: TracedGraph, mutated: dict[int, int]) -> set[int]:
+    return set(mutated) | {o.index for o in all_outputs(traced) if o.kind in ("value", "view")}
+
+
+def _renumber(traced: TracedGraph, number: dict[int, int]) -> None:
+    done: set[int] = set()
+    for output in all_outputs(traced):
+        if output.kind in ("value", "view") and id(output) not in done:
+            done.add(id(output))
+            output.index = number[output.index]
+    for mutation in traced.mutations:
+        mutation.output = number[mutation.output]
+
+
+class Recording:
+    """One run of the Python under a trace, and what it did to the roots."""
+
+    def __init__(
+        self, owner: CompiledFunction, trace: Trace, before: Snapshot, leaves: list[Any]
+    ) -> None:
+        self.owner, self.trace, self.before, self.leaves = owner, trace, before, leaves
+        self.after: Snapshot | None = None
+        self.traced: Any = None
+        self.replay: list[tuple[Place, Any]] = []
+        self.stored: dict[Place, Any] = {}
+        self.old_values: list[tuple[Place, Any]] = []
+        self.lifted: list[tuple[Place, Any]] = []
+        self.missing: list[Tensor] = []
+        self.materialise: list[Tensor] = []
+
+    def lift(self, place: Place) -> None:
+        """Make a number in a root a run-time input for this trace."""
+        value = place.get()
+        if type(value) in (int, float):
+            self.lifted.append((place, value))
+            place.set(self.trace.lift_number(value, place))
+
+    def finish(self, result: Any) -> None:
+        """Sort out what the Python changed, and end the trace."""
+        self._effects()
+        traced = self.trace.finish(result, self.stored, backward=local.grad)
+        written = {id(w.tensor) for w in traced.grads if w.value is not None}
+        self.missing = [
+            read.tensor for read in traced.grad_reads
+            if not read.present and id(read.tensor) in written
+        ]
+        self.traced = traced
+
+    def _effects(self) -> None:
+        try:
+            changes = list(self.before.changes())
+        except ValueError as error:
+            raise TraceError(located(
+                f"the list {error} changed its length inside compiled {self.owner.name}(). "
+                "Cure: return the value and append it outside"
+            )) from None  # fmt: skip
+        lifted = {place: value for place, value in self.lifted}
+        for place, old, now in changes:
+            if isinstance(now, Tensor) and now._trace is self.trace or is_traced_number(now):
+                if place in lifted and getattr(now, "expression", None) is not None and (
+                    now.expression.op == "source" and now.expression.args[0] is place
+                ):
+                    self.old_values.append((place, lifted[place]))
+                    continue
+                self.stored[place] = now
+                self.old_values.append((place, lifted.get(place, old)))
+            elif isinstance(now, (Tensor, dict, list)) or place.is_missing(old):
+                continue  # state made for real
+            else:
+                self.replay.append((place, now))
+                self.old_values.append((place, old))
+
+    def put_back(self) -> None:
+        """Give the roots their old values; the first call changes them like every other."""
+        for place, old in self.old_values:
+            place.put(old)
+        for place, old in self.lifted:
+            place.set(old)
+
+    def stored_inputs(self) -> dict[int, Place]:
+        """Inputs that must be fetched from the place that the function itself renews."""
+        found: dict[int, Place] = {}
+        old = {id(value): place for place, value in self.old_values if isinstance(value, Tensor)}
+        for source in self.traced.inputs:
+            if isinstance(source, TensorInput) and source.kind == "tensor":
+                place = old.get(id(source.tensor))
+                if place is not None:
+                    found[source.number] = place
+        return found
+
+    def dropped_guards(self) -> set[Place]:
+        """Places whose value is a run-time input: stored tensors and lifted numbers."""
+        places = {p for p, value in self.old_values if p in self.stored}
+        return places | {place for place, _ in self.lifted}
+
+
+def compile(
+    model: Any = None, *, fullgraph: bool = True, dynamic: bool | None = None,
+    backend: Any = "llvm", mode: str | None = None, options: Any = None, disable: bool = False,
+) -> Any:
+    """Compile a function or Module (torch.compile): as a decorator, with options, or as a call.
+
+    A Module stays a Module: the same attributes, parameters and state_dict. `dynamic`: True makes
+    every size symbolic, False none, None those that vary. `backend` "numpy" interprets the same
+    kernels. Raises TraceError at the call where the function cannot be traced.
+    """
+    if model is None:
+        return lambda function: compile(
+            function, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
+            options=options, disable=disable,
+        )
+    if disable:
+        return model
+    kind = backend if backend in ("llvm", "numpy") else "llvm"
+    if isinstance(model, Module):
+        return compile_module(model, dynamic=dynamic, backend=kind)
+    if not callable(model):
+        raise TypeError(f"compile() takes a function or a Module, got {type(model).__name__}")
+    return CompiledFunction(model, dynamic=dynamic, backend=kind)
+
+
+def compile_module(module: Module, *, dynamic: bool | None, backend: str) -> Module:
+    """A Module of the same class, on the same state, whose calls are compiled."""
+    base = type(module)
+    compiled = CompiledFunction(
+        functools.partial(base.__call__, module), dynamic=dynamic, backend=backend,
+        name=base.__name__,
+    )
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return compiled(*args, **kwargs)
+
+    def rebuild(self: Any, protocol: Any) -> Any:
+        return _recompiled, (module, dynamic, backend)
+
+    fields = {
+        "__call__": call, "__reduce_ex__": rebuild, "__module__": base.__module__,
+        "__qualname__": base.__qualname__, "__doc__": base.__doc__,
+        "_compiled_function": compiled, "_orig_mod": module,
+    }
+    twin: Module = object.__new__(type(base.__name__, (base,), fields))
+    object.__setattr__(twin, "__dict__", module.__dict__)
+    return twin
+
+
+def _recompiled(module: Module, dynamic: bool | None, backend: str) -> Module:
+    return compile_module(module, dynamic=dynamic, backend=backend)

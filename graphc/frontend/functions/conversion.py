@@ -1,0 +1,456 @@
+"""From a tensor to Python, NumPy, another dtype or another layout of memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import dtypes, ops
+from graphc.ir.dtypes import DType
+
+from .. import promote
+from ..context import local
+from ..device import CPU
+from ..dispatch import apply
+from ..errors import located
+from ..numbers import is_traced_number
+from ..tensor import Tensor, alias, concrete, current, from_array
+from . import dtype_names
+from .arguments import public_size, shape, wrap_dim
+from .creation import check_device
+
+channels_last_order = (0, 2, 3, 1)
+
+
+class memory_format:
+    """torch.contiguous_format, torch.channels_last, torch.preserve_format."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> Any:
+        return self.name
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+
+
+# --- copies ------------------------------------------------------------------------------------
+
+
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy with its own memory, through which gradients flow."""
+    if memory_format is not None and memory_format is not preserve_format:
+        return contiguous(_copied(input), memory_format)
+    return _copied(input)
+
+
+def _copied(x: Tensor) -> Tensor:
+    result: Tensor = apply(ops.cast, x, dtype=x.dtype)
+    return result
+
+
+def clone_contiguous(x: Tensor) -> Tensor:
+    """A row-major copy."""
+    copied = _copied(x)
+    return contiguous(copied)
+
+
+def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
+    """The tensor itself if its memory is row-major without gaps, else a copy that is."""
+    if memory_format in (channels_last, channels_last_3d):
+        return _channels_last(input)
+    if is_contiguous(input):
+        return input
+    sizes = shape(input)
+    flat: Tensor = apply(ops.reshape, input, shape=(input._type.elements,))
+    result: Tensor = apply(ops.reshape, _copied(flat), shape=sizes)
+    return result
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    if is_contiguous(x, channels_last if x.ndim == 4 else channels_last_3d):
+        return x
+    order = (0, *range(2, x.ndim), 1)
+    inverse = (0, x.ndim - 1, *range(1, x.ndim - 1))
+    moved = contiguous(apply(ops.permute, x, dims=order))
+    result: Tensor = apply(ops.permute, moved, dims=inverse)
+    return result
+
+
+def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
+    """Whether the memory is row-major without gaps (channels_last: with dim 1 last)."""
+    state = current(self)
+    if memory_format in (channels_last, channels_last_3d):
+        if state.ndim != (4 if memory_format is channels_last else 5):
+            return False
+        order = (0, *range(2, state.ndim), 1)
+        return is_contiguous(apply(ops.permute, self.detach(), dims=order))
+    if state._trace is None:
+        return bool(state._array.flags.c_contiguous)
+    return state._traced.is_contiguous()
+
+
+# --- dtypes and devices --------------------------------------------------------------------------
+
+
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """to(dtype), to(device, dtype), to(other): the tensor itself where nothing changes."""
+    dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
+    other, copy = kwargs.pop("other", None), kwargs.pop("copy", False)
+    layout = kwargs.pop("memory_format", None)
+    kwargs.pop("non_blocking", None)
+    if kwargs:
+        raise TypeError(located(f"to() got an unexpected keyword argument {next(iter(kwargs))!r}"))
+    flags = []
+    for value in args:
+        if isinstance(value, DType):
+            dtype = value
+        elif isinstance(value, Tensor):
+            other = value
+        elif isinstance(value, bool):
+            flags.append(value)
+        elif value is None or isinstance(value, (str, int)) or type(value).__name__ == "device":
+            device = value if value is not None else device
+        elif value in dtype_names.PYTHON:
+            dtype = dtype_names.PYTHON[value]
+        else:
+            raise TypeError(located(
+                f"to() received an invalid combination of arguments - got {value!r}; expected a "
+                "dtype, a device or a Tensor"
+            ))  # fmt: skip
+    if len(flags) == 2:
+        copy = flags[1]
+    if other is not None:
+        dtype = other.dtype
+    check_device(device)
+    result = self if dtype is None else promote.cast(self, _dtype(dtype))
+    if layout is not None and layout is not preserve_format:
+        result = contiguous(result, layout)
+    return clone(result) if copy and result is self else result
+
+
+def _dtype(dtype: Any) -> DType:
+    if isinstance(dtype, DType):
+        return dtype
+    found = dtype_names.PYTHON.get(dtype)
+    if found is None:
+        raise TypeError(located(f"dtype must be torch.dtype, not {dtype!r}"))
+    return found
+
+
+def type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """The type's name ("torch.FloatTensor"), or the tensor as another dtype."""
+    if dtype is None:
+        return f"torch.{dtype_names.TYPE_NAMES[self.dtype]}"
+    if isinstance(dtype, str):
+        name = dtype.rpartition(".")[2]
+        if name not in dtype_names.TYPE_STRINGS or ".cuda." in dtype:
+            raise ValueError(located(f"invalid type: {dtype!r}"))
+        return promote.cast(self, dtype_names.TYPE_STRINGS[name])
+    if isinstance(dtype, DType) or dtype in dtype_names.PYTHON:
+        return promote.cast(self, _dtype(dtype))
+    found = getattr(dtype, "dtype", None)
+    if isinstance(found, DType):
+        return promote.cast(self, found)
+    raise TypeError(located(f"invalid type: {dtype!r}"))
+
+
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """The dtype of `other`."""
+    return promote.cast(self, other.dtype)
+
+
+def _as(dtype: DType, name: str) -> Any:
+    def method(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+        return promote.cast(self, dtype)
+
+    method.__name__ = name
+    method.__doc__ = f"The tensor as {dtype}."
+    return method
+
+
+CASTS = {
+    name: _as(dtype, name)
+    for name, dtype in {
+        "float": dtypes.f32, "double": dtypes.f64, "half": dtypes.f16, "bfloat16": dtypes.bf16,
+        "long": dtypes.i64, "int": dtypes.i32, "short": dtypes.i16, "char": dtypes.i8,
+        "byte": dtypes.u8, "bool": dtypes.bool_,
+    }.items()
+}  # fmt: skip
+
+
+def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+    """The tensor itself: every tensor is on the CPU."""
+    return self
+
+
+def cuda(
+    self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+) -> Tensor:
+    """Raises RuntimeError: there is no CUDA backend in this build."""
+    check_device("cuda")
+    raise AssertionError("unreachable")
+
+
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """The tensor itself: without a GPU there is nothing to pin for."""
+    return self
+
+
+def view_dtype(self: Tensor, dtype: DType) -> Tensor:
+    """The same bytes read as another dtype; the last dim's size changes with the element size."""
+    if dtype is self.dtype:
+        return alias(self)
+    array = concrete(self, "view(dtype)", "convert with .to(dtype), or call it outside")
+    if array.ndim == 0 and array.itemsize != dtype.itemsize:
+        raise RuntimeError(located(
+            f"self.dim() cannot be 0 to view {self.dtype} as {dtype} (different element sizes)"
+        ))  # fmt: skip
+    try:
+        seen = array.view(dtype.numpy)
+    except ValueError as error:
+        raise RuntimeError(located(f"view(dtype): {error}")) from None
+    result = from_array(seen)
+    result._storage = self._storage
+    return result
+
+
+# --- to Python -----------------------------------------------------------------------------------
+
+_CURE = "use tensor operations (torch.where, ...), or compute it outside the compiled function"
+
+
+def item(self: Tensor) -> Any:
+    """The only element as a Python number. Raises RuntimeError for other sizes."""
+    array = concrete(self, "item()", _CURE)
+    if array.size != 1:
+        raise RuntimeError(located(
+            f"a Tensor with {array.size} elements cannot be converted to Scalar"
+        ))  # fmt: skip
+    found = array.reshape(()).item()
+    return float(found) if self.dtype.is_float else found
+
+
+def tolist(self: Tensor) -> Any:
+    """Nested lists of Python numbers; a number for a 0-d tensor."""
+    array = concrete(self, "tolist()", _CURE)
+    if self.dtype is dtypes.bf16:
+        array = array.astype(np.float32)
+    return array.tolist()
+
+
+def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
+    """A NumPy array on the same memory. Raises RuntimeError if a gradient is required."""
+    array = concrete(self, "numpy()", _CURE)
+    if force:
+        return array.astype(np.float32) if self.dtype is dtypes.bf16 else array
+    if self.requires_grad:
+        raise RuntimeError(located(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        ))  # fmt: skip
+    if self.dtype is dtypes.bf16:
+        raise TypeError(located("Got unsupported ScalarType BFloat16. Use tensor.float().numpy()"))
+    return array
+
+
+def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> np.ndarray:
+    array = numpy(self)
+    if dtype is not None:
+        array = array.astype(dtype, copy=bool(copy))
+    elif copy:
+        array = array.copy()
+    return array
+
+
+def _bool(self: Tensor) -> bool:
+    count = self._type.elements
+    if count == 0:
+        raise RuntimeError(located("Boolean value of Tensor with no values is ambiguous"))
+    if count != 1:
+        raise RuntimeError(located(
+            "Boolean value of Tensor with more than one value is ambiguous"
+        ))  # fmt: skip
+    return bool(concrete(self, "bool(tensor)", _CURE).reshape(()))
+
+
+def _float(self: Tensor) -> float:
+    return float(item(self))
+
+
+def _int(self: Tensor) -> int:
+    return int(item(self))
+
+
+def _index(self: Tensor) -> int:
+    if self.dtype.is_float or self._type.elements != 1:
+        raise TypeError(located(
+            "only integer tensors of a single element can be converted to an index"
+        ))  # fmt: skip
+    return int(item(self))
+
+
+def _len(self: Tensor) -> int:
+    sizes = shape(self)
+    if not sizes:
+        raise TypeError(located("len() of a 0-d tensor"))
+    return int(public_size(sizes[0]))
+
+
+def _iter(self: Tensor) -> Any:
+    from .shape import unbind
+
+    if self.ndim == 0:
+        raise TypeError(located("iteration over a 0-d tensor"))
+    return iter(unbind(self, 0))
+
+
+def _contains(self: Tensor, element: Any) -> bool:
+    if isinstance(element, Tensor) or promote.is_number(element):
+        from .pointwise import eq
+        from .reduction import any as any_
+
+        return bool(any_(eq(self, element)))
+    raise RuntimeError(located(
+        "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+        f"{element.__class__.__name__}."
+    ))  # fmt: skip
+
+
+def _format(self: Tensor, specification: str) -> str:
+    if self.ndim == 0 and specification:
+        return format(item(self), specification)
+    return object.__format__(self, specification)
+
+
+# --- facts ---------------------------------------------------------------------------------------
+
+
+def size(self: Tensor, dim: int | None = None) -> Any:
+    """The shape, or one size of it."""
+    if dim is None:
+        return self.shape
+    sizes = self.shape
+    if not sizes:
+        raise IndexError(located(f"Dimension specified as {dim} but tensor has no dimensions"))
+    return sizes[wrap_dim(dim, len(sizes))]
+
+
+def numel(input: Tensor) -> Any:
+    """The number of elements."""
+    if not isinstance(input, Tensor):
+        raise TypeError(located(
+            f"numel(): argument 'input' must be Tensor, not {input.__class__.__name__}"
+        ))  # fmt: skip
+    return public_size(input._type.elements)
+
+
+def dim(self: Tensor) -> int:
+    """The number of dimensions."""
+    return self.ndim
+
+
+def element_size(self: Tensor) -> int:
+    """Bytes per element."""
+    return self.dtype.itemsize
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether `obj` is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a float."""
+    return input.dtype.is_float
+
+
+def is_complex(input: Tensor) -> bool:
+    """False: there are no complex dtypes."""
+    return False
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not 0."""
+    return _bool(input)
+
+
+def is_signed(self: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return self.dtype.is_signed
+
+
+def get_device(self: Tensor) -> int:
+    """-1: the CPU."""
+    return -1
+
+
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both are the same view of the same memory."""
+    return (
+        current(self)._storage is current(tensor)._storage
+        and tuple(self.shape) == tuple(tensor.shape)
+        and self.stride() == tensor.stride()
+        and self.storage_offset() == tensor.storage_offset()
+    )
+
+
+def number_of(value: Any) -> Any:
+    """A 0-d tensor as a Python number; a number as it is."""
+    if isinstance(value, Tensor):
+        return item(value)
+    if is_traced_number(value) or local.trace is not None:
+        return value
+    return value
+
+
+PROPERTIES = {
+    "is_cuda": property(lambda self: False),
+    "is_cpu": property(lambda self: True),
+    "is_mps": property(lambda self: False),
+    "is_sparse": property(lambda self: False),
+    "is_quantized": property(lambda self: False),
+    "is_meta": property(lambda self: False),
+    "is_nested": property(lambda self: False),
+    "itemsize": property(element_size),
+    "nbytes": property(lambda self: numel(self) * element_size(self)),
+    "names": property(lambda self: (None,) * self.ndim),
+    "layout": property(lambda self: strided),
+    "real": property(lambda self: self),
+    "name": property(lambda self: None),
+}
+
+
+class layout:
+    """torch.layout; tensors here are always strided."""
+
+    def __repr__(self) -> str:
+        return "torch.strided"
+
+
+strided = layout()
+
+METHODS = {
+    "clone": clone, "contiguous": contiguous, "is_contiguous": is_contiguous, "to": to,
+    "type": type, "type_as": type_as, "cpu": cpu, "cuda": cuda, "pin_memory": pin_memory,
+    "is_pinned": lambda self, device=None: False, "item": item, "tolist": tolist, "numpy": numpy,
+    "size": size, "numel": numel, "nelement": numel, "dim": dim, "ndimension": dim,
+    "element_size": element_size, "is_floating_point": is_floating_point,
+    "is_complex": is_complex, "is_nonzero": is_nonzero, "is_signed": is_signed,
+    "get_device": get_device, "is_set_to": is_set_to, "resolve_conj": cpu, "resolve_neg": cpu,
+    "conj": cpu, "is_inference": lambda self: False, "is_conj": lambda self: False,
+    "is_neg": lambda self: False,
+    "__array__": _array, "__bool__": _bool, "__float__": _float, "__int__": _int,
+    "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
+    "__format__": _format, "__array_priority__": 1000, "__array_ufunc__": None,
+    **CASTS,
+}  # fmt: skip
+
+assert CPU.type == "cpu"

@@ -1,0 +1,119 @@
+"""Running sums, products and extremes along a dim, and differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.ir import dtypes, ops
+
+from .. import promote
+from ..dispatch import apply
+from ..tensor import Tensor
+from . import pointwise as P
+from . import return_types
+from .arguments import check_dtype, numpy_names, shape, with_out, wrap_dim
+from .shape import slice_dim
+
+
+def _running(name: str, doc: str) -> Any:
+    record = getattr(ops, name)
+
+    def function(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+        dtype = check_dtype(dtype) or (input.dtype if input.dtype.is_float else dtypes.i64)
+        x = promote.cast(input, dtype)
+        along = wrap_dim(dim, x.ndim)
+        if x.ndim == 0:
+            return x.clone()
+        result: Tensor = apply(record, x, dim=along)
+        return result
+
+    function.__name__ = name
+    function.__doc__ = doc
+    return with_out(numpy_names(function))
+
+
+cumsum = _running("cumsum", "Running sum along `dim`; integers in int64.")
+cumprod = _running("cumprod", "Running product along `dim`; integers in int64.")
+
+
+def _running_extreme(name: str, doc: str) -> Any:
+    record = getattr(ops, name)
+    struct = getattr(return_types, name)
+
+    def function(input: Tensor, dim: int) -> Any:
+        along = wrap_dim(dim, input.ndim)
+        if input.ndim == 0:
+            zero = apply(ops.full, shape=(), value=0, dtype=dtypes.i64)
+            return struct(input.clone(), zero)
+        if input.dtype is dtypes.bool_:
+            values, indices = apply(record, promote.cast(input, dtypes.u8), dim=along)
+            return struct(promote.cast(values, dtypes.bool_), indices)
+        return struct(apply(record, input, dim=along))
+
+    function.__name__ = name
+    function.__doc__ = doc
+    return with_out(numpy_names(function))
+
+
+cummax = _running_extreme("cummax", "Running maximum and its index along `dim`.")
+cummin = _running_extreme("cummin", "Running minimum and its index along `dim`.")
+
+
+@with_out
+@numpy_names
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """log of the running sum of exp along `dim`: each place scaled by its running maximum."""
+    along = wrap_dim(dim, input.ndim)
+    if input.ndim == 0:
+        return input.clone()
+    tops = apply(ops.cummax, input.detach(), dim=along)[0]
+    size = shape(input)[along]
+    # row i holds exp(x[j] - top[i]) for j <= i
+    x = input.unsqueeze(along)
+    top = tops.unsqueeze(along + 1)
+    from .joining import triangle_mask
+
+    mask = triangle_mask(size, size, 0, True)
+    mask = mask.reshape((1,) * along + (size, size) + (1,) * (input.ndim - along - 1))
+    infinite = P.eq(top, -float("inf"))
+    safe = P.where(infinite, 0.0, top)
+    terms = P.where(mask, P.exp(P.sub(P.where(mask, x, safe), safe)), 0.0)
+    total = apply(ops.sum, terms, dims=(along + 1,), keepdim=False)
+    result: Tensor = P.add(P.log(total), safe.reshape(shape(tops)))
+    return result
+
+
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor:
+    """The n-th difference along `dim`."""
+    from .joining import cat
+
+    along = wrap_dim(dim, input.ndim)
+    parts = [x for x in (prepend, input, append) if x is not None]
+    x = cat(parts, along) if len(parts) > 1 else input
+    for _ in range(n):
+        size = shape(x)[along]
+        if isinstance(size, int) and size <= 1:
+            return slice_dim(x, along, 0, 0)
+        high, low = slice_dim(x, along, 1, size), slice_dim(x, along, 0, size - 1)
+        x = P.logical_xor(high, low) if x.dtype is dtypes.bool_ else P.sub(high, low)
+    return x if n else x.clone()  # type: ignore[no-any-return]
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The integral of y along `dim` by the trapezoidal rule."""
+    along = wrap_dim(dim, y.ndim)
+    size = shape(y)[along]
+    left, right = slice_dim(y, along, 0, size - 1), slice_dim(y, along, 1, size)
+    areas = P.add(left, right)
+    if x is None:
+        return P.mul(areas.sum(along), (1 if dx is None else dx) / 2.0)  # type: ignore[no-any-return]
+    steps = diff(x, dim=-1 if x.ndim == 1 else along)
+    if x.ndim == 1 and along != y.ndim - 1:
+        steps = steps.reshape((-1,) + (1,) * (y.ndim - along - 1))
+    return P.div(P.mul(areas, steps).sum(along), 2.0)  # type: ignore[no-any-return]
+
+
+trapz = trapezoid

@@ -1,0 +1,279 @@
+"""Several tensors as one, and rearrangements that copy: cat, stack, flip, roll, tril, pad-free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.ir import dtypes, ops
+
+from .. import promote
+from ..dispatch import apply
+from ..errors import located
+from ..tensor import Tensor
+from .arguments import as_sequence, environment, shape, with_out, wrap_dim, wrap_dims
+from .shape import slice_dim, transpose, unsqueeze
+
+
+def _tensors(name: str, tensors: Any) -> list[Tensor]:
+    if isinstance(tensors, Tensor):
+        raise TypeError(located(
+            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor"
+        ))  # fmt: skip
+    given = list(tensors)
+    for i, x in enumerate(given):
+        if not isinstance(x, Tensor):
+            raise TypeError(located(
+                f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}"
+            ))  # fmt: skip
+    return given
+
+
+@with_out
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
+    """The tensors one after another along `dim`; their dtypes are promoted."""
+    dim = dim if axis is None else axis
+    given = _tensors("cat", tensors)
+    if not given:
+        raise RuntimeError(located("torch.cat(): expected a non-empty list of Tensors"))
+    dtype = promote.result_type(*given)
+    for i, x in enumerate(given):
+        if x.ndim == 0:
+            raise RuntimeError(located(
+                f"zero-dimensional tensor (at position {i}) cannot be concatenated"
+            ))  # fmt: skip
+    # torch skips tensors of shape [0], whatever the rank of the others
+    kept = [x for x in given if shape(x) != (0,)] or given[:1]
+    dim = wrap_dim(dim, kept[0].ndim)
+    for i, x in enumerate(kept):
+        if x.ndim != kept[0].ndim:
+            raise RuntimeError(located(
+                "Tensors must have same number of dimensions: got "
+                f"{kept[0].ndim} and {kept[i].ndim}"
+            ))  # fmt: skip
+    result: Tensor = apply(ops.concat, *[promote.cast(x, dtype) for x in kept], dim=dim)
+    return result
+
+
+concat = concatenate = cat
+
+
+@with_out
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """The tensors along a new dim. Raises RuntimeError unless they have one shape."""
+    given = _tensors("stack", tensors)
+    if not given:
+        raise RuntimeError(located("stack expects a non-empty TensorList"))
+    dim = wrap_dim(dim, given[0].ndim + 1)
+    first = shape(given[0])
+    env = environment()
+    for i, x in enumerate(given):
+        sizes = shape(x)
+        same = len(sizes) == len(first) and all(
+            env.equal(a, b) for a, b in zip(first, sizes, strict=True)
+        )
+        if not same:
+            raise RuntimeError(located(
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 "
+                f"and {list(sizes)} at entry {i}"
+            ))  # fmt: skip
+    return cat([unsqueeze(x, dim) for x in given], dim)  # type: ignore[no-any-return]
+
+
+def _at_least(x: Tensor, rank: int) -> Tensor:
+    if rank >= 1 and x.ndim == 0:
+        x = x.reshape(1)
+    if rank >= 2 and x.ndim == 1:
+        x = unsqueeze(x, 0)
+    if rank >= 3 and x.ndim == 2:
+        x = unsqueeze(x, -1)
+    return x
+
+
+def _atleast(rank: int, name: str) -> Any:
+    def function(*tensors: Any) -> Any:
+        if len(tensors) == 1:
+            if isinstance(tensors[0], Tensor):
+                return _at_least(tensors[0], rank)
+            tensors = tuple(tensors[0])
+        return tuple(_at_least(x, rank) for x in tensors)
+
+    function.__name__ = name
+    function.__doc__ = f"Each tensor with at least {rank} dimensions."
+    return function
+
+
+atleast_1d = _atleast(1, "atleast_1d")
+atleast_2d = _atleast(2, "atleast_2d")
+atleast_3d = _atleast(3, "atleast_3d")
+
+
+@with_out
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Side by side: along dim 1, or dim 0 for 1-d tensors."""
+    given = [_at_least(x, 1) for x in _tensors("hstack", tensors)]
+    return cat(given, 0 if given[0].ndim == 1 else 1)  # type: ignore[no-any-return]
+
+
+@with_out
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """One above another."""
+    return cat([_at_least(x, 2) for x in _tensors("vstack", tensors)], 0)  # type: ignore[no-any-return]
+
+
+row_stack = vstack
+
+
+@with_out
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Along dim 2."""
+    return cat([_at_least(x, 3) for x in _tensors("dstack", tensors)], 2)  # type: ignore[no-any-return]
+
+
+@with_out
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Side by side; 1-d tensors are columns."""
+    given = [
+        x.reshape(-1, 1) if x.ndim < 2 else x for x in _tensors("column_stack", tensors)
+    ]
+    return cat(given, 1)  # type: ignore[no-any-return]
+
+
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """A copy with the order along `dims` reversed."""
+    given = as_sequence(dims[0]) if len(dims) == 1 else dims
+    chosen = wrap_dims(given, input.ndim) if given else ()
+    result: Tensor = apply(ops.flip, input, dims=chosen)
+    return result
+
+
+def fliplr(input: Tensor) -> Tensor:
+    """Reversed along dim 1."""
+    return flip(input, 1)
+
+
+def flipud(input: Tensor) -> Tensor:
+    """Reversed along dim 0."""
+    return flip(input, 0)
+
+
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """Elements shifted along `dims` (flattened without one), around the ends."""
+    if dims is None or dims == ():
+        flat = roll(input.reshape(-1), shifts, 0)
+        return flat.reshape(shape(input))
+    moves, along = as_sequence(shifts), as_sequence(dims)
+    if len(moves) != len(along):
+        raise RuntimeError(located(
+            f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(along)}"
+        ))  # fmt: skip
+    for shift, dim in zip(moves, along, strict=True):
+        dim = wrap_dim(dim, input.ndim)
+        size = shape(input)[dim]
+        if isinstance(size, int):
+            if size == 0:
+                continue
+            shift = shift % size
+        elif shift < 0:
+            shift = shift + size
+        if isinstance(shift, int) and shift == 0:
+            continue
+        cut = size - shift
+        input = cat([slice_dim(input, dim, cut, size), slice_dim(input, dim, 0, cut)], dim)
+    from .conversion import clone
+
+    return clone(input) if all(s == 0 for s in moves) else input
+
+
+def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
+    """Turned by k quarter turns in the plane of `dims`."""
+    a, b = (wrap_dim(d, input.ndim) for d in dims)
+    k %= 4
+    if k == 0:
+        return input.clone()
+    if k == 2:
+        return flip(input, a, b)
+    return transpose(flip(input, b), a, b) if k == 1 else flip(transpose(input, a, b), b)
+
+
+def triangle_mask(rows: Any, columns: Any, diagonal: int, lower: bool) -> Tensor:
+    """bool [rows, columns]: at or below (above) the diagonal."""
+    i = apply(ops.iota, shape=(rows, columns), dim=0, dtype=dtypes.i64)
+    j = apply(ops.iota, shape=(rows, columns), dim=1, dtype=dtypes.i64)
+    if diagonal:
+        i = apply(ops.add, i, promote.operand(diagonal, dtypes.i64))
+    result: Tensor = apply(ops.le if lower else ops.ge, j, i)
+    return result
+
+
+def _triangle(name: str, lower: bool) -> Any:
+    def function(input: Tensor, diagonal: int = 0) -> Tensor:
+        sizes = shape(input)
+        if len(sizes) < 2:
+            raise RuntimeError(located(f"{name}: input tensor must have at least 2 dimensions"))
+        mask = triangle_mask(sizes[-2], sizes[-1], diagonal, lower)
+        zero = promote.operand(False if input.dtype is dtypes.bool_ else 0, input.dtype)
+        result: Tensor = apply(ops.where, mask, input, zero)
+        return result
+
+    function.__name__ = name
+    function.__doc__ = f"The {'lower' if lower else 'upper'} triangle; the rest is 0."
+    return with_out(function)
+
+
+tril = _triangle("tril", True)
+triu = _triangle("triu", False)
+
+
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Coordinate grids of 1-d tensors; indexing "ij" (matrix) or "xy" (Cartesian)."""
+    given = list(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else [
+        *tensors
+    ]
+    if not given:
+        raise RuntimeError(located("meshgrid expects a non-empty TensorList"))
+    if indexing not in (None, "ij", "xy"):
+        raise RuntimeError(located(
+            f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
+        ))  # fmt: skip
+    swap = indexing == "xy" and len(given) >= 2
+    if swap:
+        given[0], given[1] = given[1], given[0]
+    sizes = tuple(x._type.elements for x in given)
+    grids = []
+    for i, x in enumerate(given):
+        if x.ndim > 1:
+            raise RuntimeError(located(
+                "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: "
+                f"{list(shape(x))}"
+            ))  # fmt: skip
+        column = tuple(n if j == i else 1 for j, n in enumerate(sizes))
+        grid: Tensor = apply(ops.expand, apply(ops.reshape, x, shape=column), shape=sizes)
+        grids.append(transpose(grid, 0, 1) if swap else grid)
+    if swap:
+        grids[0], grids[1] = grids[1], grids[0]
+    return tuple(grids)
+
+
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All combinations of 1-d tensors, one a row."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([grid.reshape(-1) for grid in meshgrid(*tensors, indexing="ij")], dim=1)  # type: ignore[no-any-return]
+
+
+def block_diag(*tensors: Tensor) -> Tensor:
+    """The matrices along the diagonal of a larger one."""
+    blocks = [_at_least(x, 2) for x in tensors]
+    columns = sum(shape(x)[1] for x in blocks)
+    rows = []
+    left = 0
+    for x in blocks:
+        width = shape(x)[1]
+        right = columns - left - width
+        padded = apply(
+            ops.pad, x, low=(0, left), high=(0, right), interior=(0, 0), value=0.0
+        )
+        rows.append(padded)
+        left += width
+    return cat(rows, 0)  # type: ignore[no-any-return]

@@ -1,0 +1,349 @@
+"""Products of vectors, matrices and batches of them; einsum is in einsum.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.ir import dtypes, ops
+from graphc.ir.dim import product
+from graphc.ir.dtypes import DType
+
+from .. import promote
+from ..dispatch import apply
+from ..errors import located
+from ..tensor import Tensor
+from . import pointwise as P
+from .arguments import environment, shape, with_out, wrap_dim
+
+_NAMES = {
+    dtypes.f32: "float", dtypes.f64: "double", dtypes.f16: "c10::Half",
+    dtypes.bf16: "c10::BFloat16", dtypes.i64: "int64_t", dtypes.i32: "int", dtypes.i16: "short",
+    dtypes.i8: "signed char", dtypes.u8: "unsigned char", dtypes.bool_: "bool",
+}  # fmt: skip
+
+
+def _same_dtype(a: Tensor, b: Tensor) -> None:
+    if a.dtype is not b.dtype:
+        raise RuntimeError(located(
+            f"expected m1 and m2 to have the same dtype, but got: {_NAMES[a.dtype]} != "
+            f"{_NAMES[b.dtype]}. Cure: convert one of them with .to(dtype)"
+        ))  # fmt: skip
+
+
+def dot_general(
+    a: Tensor, b: Tensor, contract_a: tuple[int, ...], contract_b: tuple[int, ...],
+    batch_a: tuple[int, ...] = (), batch_b: tuple[int, ...] = (),
+) -> Tensor:
+    """Batched contraction; the result's dims are batch, free of a, free of b."""
+    result: Tensor = apply(
+        ops.dot_general, a, b, batch_a=batch_a, batch_b=batch_b,
+        contract_a=contract_a, contract_b=contract_b,
+    )
+    return result
+
+
+def _require_tensors(name: str, *values: Any) -> None:
+    for value in values:
+        if not isinstance(value, Tensor):
+            raise TypeError(located(
+                f"{name}(): expected a Tensor, not {type(value).__name__}"
+            ))  # fmt: skip
+
+
+@with_out
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """The matrix product with broadcast batch dims; 1-d tensors are vectors."""
+    _require_tensors("matmul", input, other)
+    a, b = shape(input), shape(other)
+    if not a or not b:
+        raise RuntimeError(located(
+            "both arguments to matmul need to be at least 1D, but they are "
+            f"{len(a)}D and {len(b)}D"
+        ))  # fmt: skip
+    if len(a) == 1 and len(b) == 1:
+        return dot(input, other)  # type: ignore[no-any-return]
+    if len(a) == 2 and len(b) == 1:
+        return mv(input, other)  # type: ignore[no-any-return]
+    _same_dtype(input, other)
+    inner_b = len(b) - 1 if len(b) == 1 else len(b) - 2
+    if not environment().equal(a[-1], b[inner_b]):
+        raise _mismatch(a, b)
+    if len(b) <= 2:  # the rows of a, whatever its batch
+        return dot_general(input, other, (len(a) - 1,), (inner_b,))
+    if len(a) == 1:
+        return dot_general(other, input, (len(b) - 2,), (0,))
+    return _batched(input, other, a, b)
+
+
+def _mismatch(a: Any, b: Any) -> RuntimeError:
+    if len(a) >= 2 and len(b) == 1:
+        rows = product(a[:-1])
+        return RuntimeError(located(
+            f"size mismatch, got input ({rows}), mat ({rows}x{a[-1]}), vec ({b[0]})"
+        ))  # fmt: skip
+    if len(b) <= 2 or len(a) <= 2:
+        rows = a[-2] if len(a) == 2 else product(a[:-1]) if len(b) <= 2 else 1
+        return RuntimeError(located(
+            "mat1 and mat2 shapes cannot be multiplied "
+            f"({rows}x{a[-1]} and {b[-2]}x{b[-1]})"
+        ))  # fmt: skip
+    return RuntimeError(located(
+        "Expected size for first two dimensions of batch2 tensor to be: "
+        f"[{product(a[:-2])}, {a[-1]}] but got: [{product(b[:-2])}, {b[-2]}]."
+    ))  # fmt: skip
+
+
+def _batched(x: Tensor, y: Tensor, a: Any, b: Any) -> Tensor:
+    env = environment()
+    lead_a, lead_b = a[:-2], b[:-2]
+    if len(a) == 2:  # [.., n, k] @ [k, m]: y's batch is free, then moved to the front
+        found = dot_general(x, y, (1,), (len(b) - 2,))
+        order = (*range(1, len(b) - 1), 0, len(b) - 1)
+        moved: Tensor = apply(ops.permute, found, dims=order)
+        return moved
+    batch = ops.broadcast_shapes(env, lead_a, lead_b)
+    if lead_a != batch:
+        x = apply(ops.expand, x, shape=(*batch, *a[-2:]))
+    if lead_b != batch:
+        y = apply(ops.expand, y, shape=(*batch, *b[-2:]))
+    n = len(batch)
+    dims = tuple(range(n))
+    return dot_general(x, y, (n + 1,), (n,), dims, dims)
+
+
+def _require_rank(name: str, argument: str, x: Tensor, rank: int) -> None:
+    if x.ndim != rank:
+        kind = {1: "1D tensors", 2: "a matrix", 3: "a 3D tensor"}[rank]
+        raise RuntimeError(located(f"{name}: {argument} must be {kind}, got {x.ndim}D tensor"))
+
+
+@with_out
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices."""
+    _require_tensors("mm", input, mat2)
+    if input.ndim != 2 or mat2.ndim != 2:
+        which = ("self", input) if input.ndim != 2 else ("mat2", mat2)
+        raise RuntimeError(located(f"{which[0]} must be a matrix, got {which[1].ndim}D tensor"))
+    return matmul(input, mat2)  # type: ignore[no-any-return]
+
+
+@with_out
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """[b, n, k] @ [b, k, m]; no broadcasting."""
+    _require_tensors("bmm", input, mat2)
+    _require_rank("bmm", "batch1", input, 3)
+    _require_rank("bmm", "batch2", mat2, 3)
+    _same_dtype(input, mat2)
+    a, b = shape(input), shape(mat2)
+    env = environment()
+    if not env.equal(a[0], b[0]) or not env.equal(a[2], b[1]):
+        raise RuntimeError(located(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] "
+            f"but got: [{b[0]}, {b[1]}]."
+        ))  # fmt: skip
+    return dot_general(input, mat2, (2,), (1,), (0,), (0,))
+
+
+@with_out
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """A matrix times a vector."""
+    _require_tensors("mv", input, vec)
+    a, b = shape(input), shape(vec)
+    if len(a) != 2 or len(b) != 1:
+        raise RuntimeError(located(
+            f"vector + matrix @ vector expected, got 1, {len(a)}, {len(b)}"
+        ))  # fmt: skip
+    if not environment().equal(a[1], b[0]):
+        raise RuntimeError(located(
+            f"size mismatch, got input ({a[0]}), mat ({a[0]}x{a[1]}), vec ({b[0]})"
+        ))  # fmt: skip
+    _same_dtype(input, vec)
+    return dot_general(input, vec, (1,), (0,))
+
+
+@with_out
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """The inner product of two vectors."""
+    _require_tensors("dot", input, tensor)
+    a, b = shape(input), shape(tensor)
+    if len(a) != 1 or len(b) != 1:
+        raise RuntimeError(located(
+            f"1D tensors expected, but got {len(a)}D and {len(b)}D tensors"
+        ))  # fmt: skip
+    if input.dtype is not tensor.dtype:
+        raise RuntimeError(located(
+            "dot : expected both vectors to have same dtype, but found "
+            f"{promote._name(input.dtype)} and {promote._name(tensor.dtype)}"
+        ))  # fmt: skip
+    if not environment().equal(a[0], b[0]):
+        raise RuntimeError(located(
+            f"inconsistent tensor size, expected tensor [{a[0]}] and src [{b[0]}] to have the "
+            f"same number of elements, but got {a[0]} and {b[0]} elements respectively"
+        ))  # fmt: skip
+    return dot_general(input, tensor, (0,), (0,))
+
+
+vdot = dot
+
+
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Sums over the last dims of both."""
+    if input.ndim == 0 or other.ndim == 0:
+        return P.mul(input, other)  # type: ignore[no-any-return]
+    _same_dtype(input, other)
+    return dot_general(input, other, (input.ndim - 1,), (other.ndim - 1,))
+
+
+@with_out
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """[n] and [m] to [n, m]."""
+    for name, x in (("self", input), ("vec2", vec2)):
+        if x.ndim != 1:
+            raise RuntimeError(located(
+                f"outer: Expected 1-D argument {name}, but got {x.ndim}-D"
+            ))  # fmt: skip
+    return P.mul(input.unsqueeze(1), vec2)  # type: ignore[no-any-return]
+
+
+ger = outer
+
+
+def _scaled_sum(name: str, multiply: Any) -> Any:
+    def function(
+        input: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1
+    ) -> Tensor:
+        found = multiply(first, second)
+        if alpha != 1:
+            found = P.mul(found, alpha)
+        if type(beta) in (int, float) and beta == 0:
+            result: Tensor = found
+        else:
+            result = P.add(input if beta == 1 else P.mul(input, beta), found)
+        if result.ndim != found.ndim:
+            raise RuntimeError(located(
+                f"{name}: input of shape {list(shape(input))} does not broadcast to "
+                f"{list(shape(found))}"
+            ))  # fmt: skip
+        return result
+
+    function.__name__ = name
+    function.__doc__ = f"beta * input + alpha * product ({name})."
+    return with_out(function)
+
+
+addmm = _scaled_sum("addmm", mm)
+addmv = _scaled_sum("addmv", mv)
+addr = _scaled_sum("addr", outer)
+baddbmm = _scaled_sum("baddbmm", bmm)
+addbmm = _scaled_sum("addbmm", lambda a, b: bmm(a, b).sum(0))
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
+    """Contract the last `dims` dims of a with the first of b, or the named pairs."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(located(f"tensordot expects dims >= 0, but got dims={dims}"))
+        left = tuple(range(a.ndim - dims, a.ndim))
+        right = tuple(range(dims))
+    else:
+        first, second = dims
+        left = tuple(wrap_dim(d, a.ndim) for d in ([first] if isinstance(first, int) else first))
+        right = tuple(wrap_dim(d, b.ndim) for d in ([second] if isinstance(second, int) else second))
+    if len(left) != len(right):
+        raise RuntimeError(located("both dimension lists should have same length"))
+    env = environment()
+    for i, j in zip(left, right, strict=True):
+        m, n = shape(a)[i], shape(b)[j]
+        if not env.equal(m, n):
+            raise RuntimeError(located(
+                f"contracted dimensions need to match, but first has size {m} in dim {i} and "
+                f"second has size {n} in dim {j}"
+            ))  # fmt: skip
+    _same_dtype(a, b)
+    result = dot_general(a, b, left, right)
+    if out is not None:
+        from .arguments import write_out
+
+        return write_out(out, result)
+    return result
+
+
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """The Kronecker product."""
+    rank = max(input.ndim, other.ndim)
+    a = (1,) * (rank - input.ndim) + shape(input)
+    b = (1,) * (rank - other.ndim) + shape(other)
+    left = input.reshape(tuple(n for size in a for n in (size, 1)))
+    right = other.reshape(tuple(n for size in b for n in (1, size)))
+    final = tuple(m * n for m, n in zip(a, b, strict=True))
+    return P.mul(left, right).reshape(final)  # type: ignore[no-any-return]
+
+
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of matrices, from the left."""
+    result = matrices[0]
+    for matrix in matrices[1:]:
+        result = mm(result, matrix)
+    return result
+
+
+def matrix_power(input: Tensor, n: int) -> Tensor:
+    """A square matrix multiplied by itself; n >= 0."""
+    if n < 0:
+        raise NotImplementedError(located("matrix_power of a negative n needs an inverse"))
+    size = shape(input)[-1]
+    if n == 0:
+        from .creation import eye
+
+        return eye(size, dtype=input.dtype).expand(shape(input)).clone()  # type: ignore[no-any-return]
+    result = None
+    square = input
+    while n:
+        if n & 1:
+            result = square if result is None else matmul(result, square)
+        n >>= 1
+        if n:
+            square = matmul(square, square)
+    assert result is not None
+    return result
+
+
+def trace(input: Tensor) -> Tensor:
+    """The sum of a matrix's diagonal."""
+    if input.ndim != 2:
+        raise RuntimeError(located("trace: expected a matrix"))
+    return input.diagonal().sum()  # type: ignore[no-any-return]
+
+
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """The cross product along a dim of size 3."""
+    if dim is None:
+        sizes = shape(input)
+        dim = next((i for i, n in enumerate(sizes) if n == 3), None)
+        if dim is None:
+            raise RuntimeError(located("no dimension of size 3 in input"))
+    a = [input.select(dim, i) for i in range(3)]
+    b = [other.select(dim, i) for i in range(3)]
+    from .joining import stack
+
+    parts = [
+        P.sub(P.mul(a[(i + 1) % 3], b[(i + 2) % 3]), P.mul(a[(i + 2) % 3], b[(i + 1) % 3]))
+        for i in range(3)
+    ]
+    rank = parts[0].ndim + 1
+    return stack(parts, dim if dim >= 0 else dim + rank)  # type: ignore[no-any-return]
+
+
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Tensor:
+    """Distances between the rows of two batches of matrices."""
+    from .reduction import vector_norm
+
+    difference = P.sub(x1.unsqueeze(-2), x2.unsqueeze(-3))
+    return vector_norm(difference, p, -1)
+
+
+def result_dtype(*values: Any) -> DType:
+    """torch.result_type."""
+    return promote.result_type(*values)

@@ -1,0 +1,458 @@
+"""Reductions: sums, means, extremes, moments, norms and truth."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from graphc.ir import dtypes, ops
+from graphc.ir.dim import Dim, product
+from graphc.ir.dtypes import DType
+
+from .. import promote
+from ..context import local
+from ..dispatch import apply
+from ..errors import located
+from ..tensor import Tensor, requires_grad
+from . import pointwise as P
+from . import return_types
+from .arguments import (
+    check_dtype,
+    numpy_names,
+    shape,
+    with_out,
+    wrap_dim,
+    wrap_dims,
+)
+
+Dims = tuple[int, ...]
+
+
+def _reduce(op: Any, x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
+    result: Tensor = apply(op, x, dims=dims, keepdim=bool(keepdim))
+    return result
+
+
+def _integers_as_long(x: Tensor, dtype: Any) -> Tensor:
+    dtype = check_dtype(dtype)
+    if dtype is not None:
+        return promote.cast(x, dtype)
+    return x if x.dtype.is_float else promote.cast(x, dtypes.i64)
+
+
+def count_of(x: Tensor, dims: Dims) -> Any:
+    """The number of elements along `dims`, an IR size."""
+    sizes = shape(x)
+    return product(sizes[d] for d in dims)
+
+
+def size_operand(size: Any, dtype: DType) -> Tensor:
+    """An IR size as a 0-d tensor."""
+    if isinstance(size, Dim):
+        result: Tensor = apply(ops.full, shape=(), value=size, dtype=dtype)
+        return result
+    return promote.operand(size, dtype)
+
+
+# --- sums --------------------------------------------------------------------------------------
+
+
+@with_out
+@numpy_names
+def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum over `dim` (all without one); integers are summed in int64."""
+    x = _integers_as_long(input, dtype)
+    return _reduce(ops.sum, x, wrap_dims(dim, x.ndim), keepdim)
+
+
+@with_out
+@numpy_names
+def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum with NaN taken as 0."""
+    if input.dtype.is_float:
+        input = P.where(P.isnan(input), 0.0, input)
+    return sum(input, dim, keepdim, dtype=dtype)  # type: ignore[no-any-return]
+
+
+@with_out
+@numpy_names
+def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The mean over `dim`. Raises RuntimeError for a dtype that is not a float."""
+    x = input if dtype is None else promote.cast(input, _checked(dtype))
+    if not x.dtype.is_float:
+        which = "Input dtype" if dtype is None else "Optional dtype"
+        raise RuntimeError(located(
+            f"mean(): could not infer output dtype. {which} must be either a floating point or "
+            f"complex dtype. Got: {promote._name(x.dtype)}"
+        ))  # fmt: skip
+    return _mean(x, wrap_dims(dim, x.ndim), keepdim)
+
+
+def _checked(dtype: Any) -> DType:
+    found = check_dtype(dtype)
+    assert found is not None
+    return found
+
+
+def _mean(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
+    if x.dtype.bits < 32:
+        return promote.cast(_mean(promote.cast(x, dtypes.f32), dims, keepdim), x.dtype)
+    total = _reduce(ops.sum, x, dims, keepdim)
+    result: Tensor = apply(ops.div, total, size_operand(count_of(x, dims), x.dtype))
+    return result
+
+
+@numpy_names
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The mean of what is not NaN."""
+    factor = promote.cast(P.logical_not(P.isnan(input)), input.dtype)
+    return P.div(nansum(input, dim, keepdim, dtype=dtype), sum(factor, dim, keepdim))  # type: ignore[no-any-return]
+
+
+@with_out
+@numpy_names
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The product over `dim`; integers are multiplied in int64."""
+    x = _integers_as_long(input, dtype)
+    dims = wrap_dims(None, x.ndim) if dim is None else (wrap_dim(dim, x.ndim),)[: x.ndim]
+    return _reduce(ops.prod, x, dims, keepdim)
+
+
+@numpy_names
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """How many are not 0, int64."""
+    return sum(promote.cast(P.ne(input, 0), dtypes.i64), dim)  # type: ignore[no-any-return]
+
+
+# --- truth ---------------------------------------------------------------------------------------
+
+
+def _truth(name: str, doc: str) -> Any:
+    record = getattr(ops, name)
+
+    def function(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        truth = promote.cast(input, dtypes.bool_)
+        result = _reduce(record, truth, wrap_dims(dim, input.ndim), keepdim)
+        # torch keeps uint8, the masks of old
+        return promote.cast(result, dtypes.u8) if input.dtype is dtypes.u8 else result
+
+    function.__name__ = name
+    function.__doc__ = doc
+    return with_out(numpy_names(function))
+
+
+any = _truth("any", "Whether any is true over `dim`.")
+all = _truth("all", "Whether all are true over `dim`.")
+
+
+# --- extremes ------------------------------------------------------------------------------------
+
+
+def _extreme(name: str, doc: str) -> Any:
+    record = getattr(ops, name)
+
+    def function(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+        if input.dtype is dtypes.bool_:
+            found = function(promote.cast(input, dtypes.u8), dim, keepdim)
+            return promote.cast(found, dtypes.bool_)
+        dims = wrap_dims(dim, input.ndim)
+        _require_elements(name, input, dims, dim in ((), None))
+        return _reduce(record, input, dims, keepdim)
+
+    function.__name__ = name
+    function.__doc__ = doc
+    return with_out(numpy_names(function))
+
+
+def _require_elements(name: str, x: Tensor, dims: Dims, whole: bool) -> None:
+    sizes = shape(x)
+    for d in dims:
+        if isinstance(sizes[d], int) and sizes[d] == 0:
+            if whole:
+                raise RuntimeError(located(
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+                    "Specify the reduction dim with the 'dim' argument."
+                ))  # fmt: skip
+            raise IndexError(located(
+                f"{name}(): Expected reduction dim {d} to have non-zero size."
+            ))  # fmt: skip
+
+
+amax = _extreme("amax", "The largest over `dim`; ties share the gradient.")
+amin = _extreme("amin", "The smallest over `dim`; ties share the gradient.")
+
+
+def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
+    """The smallest and the largest."""
+    dim = () if dim is None else dim
+    return return_types.aminmax(amin(input, dim, keepdim), amax(input, dim, keepdim))
+
+
+def _arg(name: str, doc: str) -> Any:
+    record = getattr(ops, name)
+
+    def function(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        if input.dtype is dtypes.bool_:
+            raise RuntimeError(located(f'"{name}_cpu" not implemented for \'Bool\''))
+        rank = input.ndim
+        if dim is None:
+            _require_elements(name, input, tuple(range(rank)), True)
+            flat = apply(ops.reshape, input, shape=(input._type.elements,))
+            found: Tensor = apply(record, flat, dim=0, keepdim=False)
+            return apply(ops.reshape, found, shape=(1,) * rank) if keepdim else found
+        return _arg_along(record, input, wrap_dim(dim, rank), keepdim)
+
+    function.__name__ = name
+    function.__doc__ = doc
+    return with_out(numpy_names(function))
+
+
+def _arg_along(record: Any, x: Tensor, dim: int, keepdim: bool) -> Tensor:
+    if x.ndim == 0:
+        zero: Tensor = apply(ops.full, shape=(), value=0, dtype=dtypes.i64)
+        return zero
+    result: Tensor = apply(record, x, dim=dim, keepdim=bool(keepdim))
+    return result
+
+
+argmax = _arg("argmax", "The index of the largest; the first of equals.")
+argmin = _arg("argmin", "The index of the smallest; the first of equals.")
+
+
+def pick(input: Tensor, index: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """The values at `index` (which keeps `dim`, of size 1), and the index; both as asked."""
+    values = apply(ops.gather, input, index, dim=dim)
+    if not keepdim:
+        sizes = shape(index)
+        rest = sizes[:dim] + sizes[dim + 1 :]
+        values = apply(ops.reshape, values, shape=rest)
+        index = apply(ops.reshape, index, shape=rest)
+    return values, index
+
+
+def _max_or_min(name: str, arg: Any, whole: Any, pairwise: Any) -> Any:
+    struct = getattr(return_types, name)
+
+    def function(
+        input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None
+    ) -> Any:
+        if other is not None or isinstance(dim, Tensor):
+            return pairwise(input, dim if other is None else other)
+        if dim is None:
+            return whole(input)
+        if input.ndim == 0:
+            wrap_dim(dim, 0)
+            return struct(input.clone(), _arg_along(None, input, 0, False))
+        dim = wrap_dim(dim, input.ndim)
+        _require_elements(name, input, (dim,), False)
+        x = promote.cast(input, dtypes.u8) if input.dtype is dtypes.bool_ else input
+        index = apply(arg, x, dim=dim, keepdim=True)
+        return struct(pick(input, index, dim, keepdim))
+
+    function.__name__ = name
+    function.__doc__ = (
+        f"{name}(x): over all. {name}(x, dim): (values, indices) along a dim. {name}(x, y): the "
+        "elementwise one."
+    )
+    return with_out(numpy_names(function))
+
+
+max = _max_or_min("max", ops.argmax, amax, P.maximum)
+min = _max_or_min("min", ops.argmin, amin, P.minimum)
+
+
+# --- moments -------------------------------------------------------------------------------------
+
+
+def _moments(
+    x: Tensor, dim: Any, unbiased: Any, correction: Any, keepdim: bool
+) -> tuple[Tensor, Tensor]:
+    """(variance, mean), both with the reduced dims kept as asked."""
+    if isinstance(dim, bool):  # var(x, unbiased)
+        dim, unbiased = None, dim
+    if not x.dtype.is_float:
+        raise RuntimeError(located("std and var only support floating point and complex dtypes"))
+    if correction is None:
+        correction = 1 if unbiased is None else int(unbiased)
+    dims = wrap_dims(dim, x.ndim)
+    wide = promote.cast(x, dtypes.f32) if x.dtype.bits < 32 else x
+    centre = _mean(wide, dims, True)
+    squares = _reduce(ops.sum, P.square(P.sub(wide, centre)), dims, keepdim)
+    variance: Tensor = apply(ops.div, squares, _degrees(count_of(x, dims), correction, wide.dtype))
+    if not keepdim:
+        sizes = shape(centre)
+        centre = apply(
+            ops.reshape, centre, shape=tuple(n for i, n in enumerate(sizes) if i not in dims)
+        )
+    return promote.cast(variance, x.dtype), promote.cast(centre, x.dtype)
+
+
+def _degrees(count: Any, correction: Any, dtype: DType) -> Tensor:
+    if isinstance(count, int):
+        return promote.operand(float(count - correction if count > correction else 0), dtype)
+    if isinstance(correction, int):
+        return size_operand(count - correction, dtype)
+    return P.sub(size_operand(count, dtype), correction)  # type: ignore[no-any-return]
+
+
+@with_out
+@numpy_names
+def var(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False,
+    *, correction: Any = None,
+) -> Tensor:
+    """The variance over `dim`, divided by n - correction (1 unless given)."""
+    return _moments(input, dim, unbiased, correction, keepdim)[0]
+
+
+@with_out
+@numpy_names
+def std(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False,
+    *, correction: Any = None,
+) -> Tensor:
+    """The standard deviation over `dim`."""
+    return _root(_moments(input, dim, unbiased, correction, keepdim)[0])
+
+
+def _root(x: Tensor) -> Tensor:
+    """sqrt whose gradient at 0 is 0, as torch's of std and norm."""
+    if not (local.grad and requires_grad(x)):
+        result: Tensor = P.sqrt(x)
+        return result
+    zero = P.eq(x, 0)
+    result = P.where(zero, 0.0, P.sqrt(P.where(zero, 1.0, x)))
+    return result
+
+
+@numpy_names
+def var_mean(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False,
+    *, correction: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """(variance, mean) over `dim`."""
+    return _moments(input, dim, unbiased, correction, keepdim)
+
+
+@numpy_names
+def std_mean(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False,
+    *, correction: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """(standard deviation, mean) over `dim`."""
+    variance, centre = _moments(input, dim, unbiased, correction, keepdim)
+    return _root(variance), centre
+
+
+# --- norms ---------------------------------------------------------------------------------------
+
+
+@with_out
+@numpy_names
+def norm(
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The p-norm of the elements over `dim`: 2 ("fro"), 1, 0, inf, -inf, any number."""
+    if p == "nuc":
+        raise NotImplementedError(located("the nuclear norm needs an SVD: use torch.linalg"))
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(located(f"norm: unknown norm {p!r}"))
+    return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
+
+
+def vector_norm(
+    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """torch.linalg.vector_norm."""
+    if dtype is not None:
+        x = promote.cast(x, _checked(dtype))
+    if not x.dtype.is_float:
+        raise RuntimeError(located(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+            f"{promote._name(x.dtype)}"
+        ))  # fmt: skip
+    if x.dtype.bits < 32:
+        wide = promote.cast(x, dtypes.f32)
+        return promote.cast(vector_norm(wide, ord, dim, keepdim), x.dtype)
+    dims = wrap_dims(dim, x.ndim)
+    if ord == 2:
+        return _root(_reduce(ops.sum, P.square(x), dims, keepdim))
+    size = P.abs(x)
+    if ord == 1:
+        return _reduce(ops.sum, size, dims, keepdim)
+    if ord in (math.inf, -math.inf):
+        return amax(size, dims, keepdim) if ord > 0 else amin(size, dims, keepdim)  # type: ignore[no-any-return]
+    if ord == 0:
+        return _reduce(ops.sum, promote.cast(P.ne(x, 0), x.dtype), dims, keepdim)
+    zero = P.eq(size, 0)
+    if ord < 0 or not (local.grad and requires_grad(x)):
+        powers = P.pow(size, ord)
+    else:
+        powers = P.where(zero, 0.0, P.pow(P.where(zero, 1.0, size), ord))
+    total = _reduce(ops.sum, powers, dims, keepdim)
+    if not (local.grad and requires_grad(x)):
+        return P.pow(total, 1.0 / ord)  # type: ignore[no-any-return]
+    empty = P.eq(total, 0)
+    return P.where(empty, 0.0, P.pow(P.where(empty, 1.0, total), 1.0 / ord))  # type: ignore[no-any-return]
+
+
+def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
+    """The p-norm of the difference."""
+    return vector_norm(P.sub(input, other), p)
+
+
+# --- exponentials --------------------------------------------------------------------------------
+
+
+@with_out
+@numpy_names
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(x))) over `dim`, stable."""
+    x = input if input.dtype.is_float else promote.cast(input, promote.get_default_dtype())
+    dims = wrap_dims(dim, x.ndim)
+    if len(dims) == 1:
+        result: Tensor = apply(ops.logsumexp, x, dim=dims[0], keepdim=bool(keepdim))
+        return result
+    if not dims:
+        return x.clone()
+    last = tuple(d for d in range(x.ndim) if d not in dims) + dims
+    moved = apply(ops.permute, x, dims=last)
+    sizes = shape(moved)
+    outer = x.ndim - len(dims)
+    rows = apply(ops.reshape, moved, shape=(*sizes[:outer], product(sizes[outer:])))
+    result = apply(ops.logsumexp, rows, dim=outer, keepdim=False)
+    if keepdim:
+        kept = tuple(1 if i in dims else n for i, n in enumerate(shape(x)))
+        result = apply(ops.reshape, result, shape=kept)
+    return result
+
+
+def _softmax(name: str) -> Any:
+    record = getattr(ops, name)
+
+    def function(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+        x = input if dtype is None else promote.cast(input, _checked(dtype))
+        if not x.dtype.is_float:
+            raise RuntimeError(located(
+                f'"{name}_lastdim_kernel_impl" not implemented for '
+                f"'{promote._name(x.dtype)}'"
+            ))  # fmt: skip
+        if x.ndim == 0:
+            wrap_dim(dim, 0)
+            flat: Tensor = apply(record, x.reshape(1), dim=0)
+            return flat.reshape(())
+        result: Tensor = apply(record, x, dim=wrap_dim(dim, x.ndim))
+        return result
+
+    function.__name__ = name
+    function.__doc__ = f"{name} along `dim`."
+    return function
+
+
+softmax = _softmax("softmax")
+log_softmax = _softmax("log_softmax")
+
+FUNCTIONS = (
+    "sum nansum mean nanmean prod count_nonzero any all amax amin aminmax argmax argmin max min "
+    "var std var_mean std_mean norm dist logsumexp softmax log_softmax"
+)

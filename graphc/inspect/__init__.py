@@ -1,0 +1,1 @@
+"""Seeing what the compiler does: reports, pictures, dumps and checks between passes."""

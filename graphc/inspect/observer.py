@@ -1,0 +1,166 @@
+"""What happens beside a compilation: verification, value checks, GRAPHC_DEBUG output, dumps."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphc.backends.llvm.emit import emit, kernel_symbol
+from graphc.backends.llvm.jit import compile_assembly
+from graphc.backends.llvm.target import host_target
+from graphc.config import Config
+from graphc.inspect.value_check import ValueCheck
+from graphc.ir import kernel_interpret
+from graphc.ir.graph import Graph
+from graphc.ir.interpret import Table
+from graphc.ir.kernel import Kernel, Launch, Program
+from graphc.ir.kernel_text import print_kernel
+from graphc.ir.kernel_verify import verify_kernel
+from graphc.ir.passes.partition import Split
+from graphc.ir.verify import verify
+
+if TYPE_CHECKING:
+    from graphc.pipeline import Built
+
+Array = np.ndarray[Any, Any]
+
+TIMES, GRAPHS, PASSES, KERNELS, ASSEMBLY = 1, 2, 3, 4, 5  # levels of GRAPHC_DEBUG
+VERIFY, VALUES = 1, 2  # levels of GRAPHC_CHECK
+
+_compilations = itertools.count(1)
+
+
+class Observer:
+    """Watches one compilation, as its Config asks; with everything off it costs nothing."""
+
+    def __init__(
+        self, config: Config, name: str, table: Table, example: Sequence[Array] | None = None
+    ) -> None:
+        self.config = config
+        self.name = name
+        self.table = table
+        self.values: ValueCheck | None = None
+        self._example = example
+        self._folder: Path | None = None
+        self._files = itertools.count()
+
+    # --- the stages ------------------------------------------------------------------------
+
+    def begin(self, graph: Graph) -> None:
+        """The graph as it was traced."""
+        if self.config.dump is not None:
+            plain = re.sub(r"\W+", "_", self.name)
+            self._folder = self.config.dump / f"{next(_compilations):04}_{plain}"
+        if self.config.check >= VERIFY:
+            verify(graph)
+        if self.config.check >= VALUES:
+            self.values = ValueCheck(graph, self.table, self._example)
+        self._graph(GRAPHS, "traced", graph)
+
+    def after_pass(self, name: str, before: Graph, after: Graph) -> None:
+        """Called by the pass driver. Raises VerifyError or ValueChangedError naming the pass."""
+        if after is not before:
+            if self.config.check >= VERIFY:
+                verify(after, name)
+            if self.values is not None:
+                self.values.after(name, before, after)
+        self._graph(GRAPHS if name == "fuse" else PASSES, name, after)
+
+    def split_example(
+        self, parts: Split, forward_inputs: int
+    ) -> tuple[list[Array] | None, list[Array] | None]:
+        """Example inputs of the forward and the backward, from the joint graph's."""
+        if self.values is None:
+            return None, None
+        forward, cotangents = (
+            self.values.inputs[:forward_inputs],
+            self.values.inputs[forward_inputs:],
+        )
+        check = ValueCheck(parts.forward, self.table, forward)
+        if check.expected is None:
+            return forward, None
+        sources = {"input": forward, "output": check.expected}
+        saved = [sources[space][i] for space, i in parts.saved]
+        return forward, [*saved, *cotangents]
+
+    def program(self, program: Program, graph: Graph) -> None:
+        """The planned program: verify its kernels, and interpret it against the graph."""
+        if self.config.check >= VERIFY:
+            for kernel in kernels_of(program):
+                verify_kernel(kernel)
+        if self.values is not None and self.values.expected is not None:
+            inputs = [np.array(a) for a in self.values.inputs]
+            found = kernel_interpret.run_program(program, inputs, self.table, self.values.dims)
+            self.values.compare("lower or plan_memory", found, graph)
+        if self.config.debug < KERNELS and self._folder is None:
+            return
+        for kernel in kernels_of(program):
+            self._show(KERNELS, f"{kernel.name}.kernel", print_kernel(kernel))
+
+    def finish(self, built: Built) -> None:
+        """The finished executable: run it against the graph, show its code and times."""
+        self._native(built)
+        if self.values is not None and self.values.expected is not None:
+            self._run_executable(built)
+        if self.config.debug >= TIMES:
+            total = sum(built.times.values())
+            parts = ", ".join(f"{k} {1e3 * v:.1f}" for k, v in built.times.items())
+            print(f"graphc: {self.name}: {1e3 * total:.1f} ms ({parts})", file=sys.stderr)
+
+    def _run_executable(self, built: Built) -> None:
+        """One call on copies of the example, compared with the interpreted graph."""
+        assert self.values is not None and self.values.expected is not None
+        program = built.program
+        inputs = [np.array(a, order="C") for a in self.values.inputs]
+        outputs = [
+            inputs[program.outputs_in_place[i]]
+            if i in program.outputs_in_place
+            else np.empty_like(array, order="C")
+            for i, array in enumerate(self.values.expected)
+        ]
+        built.run(inputs, outputs, [self.values.dims[name] for name in program.dims])
+        self.values.compare("of the backend (kernel to native code)", outputs, built.optimised)
+
+    def _native(self, built: Built) -> None:
+        if self.config.debug < KERNELS and self._folder is None:
+            return
+        target = host_target()
+        for kernel in kernels_of(built.program):
+            text = emit(kernel, target)
+            symbol = kernel_symbol(kernel)
+            self._show(KERNELS, f"{kernel.name}.ll", f"; {symbol}\n{text}")
+            if self.config.debug >= ASSEMBLY or self._folder is not None:
+                self._show(ASSEMBLY, f"{kernel.name}.s", compile_assembly(text, target))
+
+    # --- output ----------------------------------------------------------------------------
+
+    def _graph(self, level: int, stage: str, graph: Graph) -> None:
+        if self.config.debug >= level or self._folder is not None:
+            self._show(level, f"{stage}.graph", str(graph))
+
+    def _show(self, level: int, title: str, text: str) -> None:
+        """Print to stderr at a debug level, and write a numbered file to the dump folder."""
+        if self.config.debug >= level:
+            print(f"--- {self.name}: {title} ---\n{text}", file=sys.stderr)
+        if self._folder is not None:
+            # A dump is a help, never a reason to fail.
+            with contextlib.suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                plain = re.sub(r"[^\w.-]+", "_", title)[:100]
+                (self._folder / f"{next(self._files):03}_{plain}.txt").write_text(text)
+
+
+def kernels_of(program: Program) -> list[Kernel]:
+    """The distinct kernels of a program, in order of first use."""
+    found: dict[int, Kernel] = {}
+    for step in program.steps:
+        if isinstance(step, Launch):
+            found.setdefault(id(step.kernel), step.kernel)
+    return list(found.values())

@@ -1,0 +1,138 @@
+"""What fusion knows of each node before it groups anything: category, size, cost of making it
+again, and which values must be in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from .. import dtypes
+from ..dim import Size, product, unwrap
+from ..graph import Graph, Node
+from ..types import TensorType
+from .lower_contraction import CONTRACTIONS, operand_index, template
+from .lower_nest import cost
+from .lower_values import MOVES, Body
+
+LEAF, CREATE, POINT, MOVE, REDUCE, CONTRACT = "leaf", "create", "point", "move", "reduce", "contract"
+WINDOW, SCATTER, CUMULATIVE, ROUTINE = "window", "scatter", "cumulative", "routine"
+
+_BY_NAME = {
+    "input": LEAF, "full": CREATE, "iota": CREATE,
+    **dict.fromkeys((*MOVES, "pad", "concat", "slice_update"), MOVE),
+    **dict.fromkeys(("gather", "index"), POINT),
+    **dict.fromkeys(CONTRACTIONS, CONTRACT),
+    **dict.fromkeys(("max_pool", "window_sum"), WINDOW),
+    **dict.fromkeys(("scatter", "index_put", "max_pool_grad"), SCATTER),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), CUMULATIVE),
+}  # fmt: skip
+_BY_FAMILY = {
+    **dict.fromkeys(("unary", "binary", "compare", "ternary", "cast"), POINT),
+    "reduce": REDUCE, "arg_reduce": REDUCE,
+}  # fmt: skip
+
+DUPLICATE_COST = 8  # a value this cheap may be computed again in each of its users
+_MANY = 5  # more sources than this are not told apart
+
+
+@dataclass
+class Analysis:
+    """Facts about the nodes of one graph."""
+
+    graph: Graph
+    category: dict[Node, str] = field(default_factory=dict)
+    elements: dict[Node, Size] = field(default_factory=dict)
+    users: dict[Node, list[Node]] = field(default_factory=dict)
+    must: set[Node] = field(default_factory=set)  # in memory whatever the groups are
+    chains: dict[Node, tuple[Node, ...]] = field(default_factory=dict)  # contraction -> its views
+    operands: dict[Node, tuple[Node, ...]] = field(default_factory=dict)  # ... -> its buffers
+    cone_cost: dict[Node, int] = field(default_factory=dict)
+    cone_sources: dict[Node, frozenset[Node]] = field(default_factory=dict)
+
+    def duplicable(self, node: Node) -> bool:
+        """Whether computing a value again costs no more than keeping it in memory."""
+        if self.cone_cost[node] > DUPLICATE_COST:
+            return False
+        sources = self.cone_sources[node]
+        if self.elements[node] == 1:
+            return len(sources) < _MANY
+        return len([s for s in sources if self.elements[s] != 1]) <= 2
+
+
+def analyse(graph: Graph, routines: Collection[str]) -> Analysis:
+    """Look at every node once. `routines` are operators that the backend has no kernel code for."""
+    a = Analysis(graph, users=graph.users())
+    for node in graph.nodes:
+        a.category[node] = categorise(node, routines)
+        a.elements[node] = _elements(node)
+    body = Body(graph)
+    body.buffers = {}
+    for node in graph.nodes:
+        if a.category[node] == CONTRACT:
+            _find_operands(a, body, node)
+        elif a.category[node] == ROUTINE and node.op.name != "get":
+            a.must.update(node.inputs)
+    a.must.update(graph.outputs)
+    _cones(a)
+    return a
+
+
+def categorise(node: Node, routines: Collection[str]) -> str:
+    """What kind of kernel an operator belongs in; ROUTINE: none, it is a step of its own."""
+    name = node.op.name
+    if name in routines:
+        return ROUTINE
+    if name == "const":
+        return CREATE if node.attrs["value"].array.size == 1 else LEAF
+    if name == "get":
+        return categorise(node.inputs[0], routines)
+    found = _BY_NAME.get(name) or _BY_FAMILY.get(node.op.family) or ROUTINE
+    if found == CONTRACT and not node.dtype.is_float:
+        return ROUTINE
+    if found == SCATTER and node.op.name != "max_pool_grad" and node.dtype is dtypes.bool_:
+        return found if not node.attrs.get("reduce") else ROUTINE
+    return found
+
+
+def _elements(node: Node) -> Size:
+    if isinstance(node.type, TensorType):
+        return unwrap(product(node.type.shape))
+    return unwrap(product(node.type.elements[0].shape))
+
+
+def _find_operands(a: Analysis, body: Body, node: Node) -> None:
+    """The buffers that a contraction reads, and the views of them that it absorbs."""
+    t = template(body, node)
+    chain: dict[Node, None] = {}
+    leaves: list[Node] = []
+    for operand, at in ((t.left, t.left_at), (t.right, t.right_at)):
+        views: list[Node] = []
+        leaf, best = operand, 0
+        while a.category[leaf] == MOVE and leaf.op.name in MOVES and leaf.op.name != "as_strided":
+            views.append(leaf)
+            leaf = leaf.inputs[0]
+            if operand_index(body, operand, at, leaf) is not None:
+                best = len(views)
+        for view in views[:best]:
+            chain[view] = None
+        leaves.append(operand if best == 0 else views[best - 1].inputs[0])
+    a.chains[node] = tuple(chain)
+    a.operands[node] = tuple(leaves)
+    a.must.update(leaves)
+
+
+def _cones(a: Analysis) -> None:
+    """For each cheap node, what it would cost to compute it from values in memory."""
+    for node in a.graph.nodes:
+        if a.category[node] not in (POINT, MOVE, CREATE) or node in a.must:
+            a.cone_cost[node] = 0
+            a.cone_sources[node] = frozenset((node,))
+            continue
+        total = cost(node) if a.category[node] == POINT else 0
+        sources: frozenset[Node] = frozenset()
+        for x in node.inputs:
+            total += a.cone_cost[x]
+            if len(sources) < _MANY:
+                sources |= a.cone_sources[x]
+        a.cone_cost[node] = min(total, 1 << 20)
+        a.cone_sources[node] = sources

@@ -1,0 +1,112 @@
+"""Fusion nodes -> kernels, one lowering per distinct structure.
+
+Pointwise groups over buffers of one length are lowered once for all lengths: their kernels take
+the length as the named dim `n`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from ..dim import Dim, Size, product, unwrap
+from ..graph import Constant, Graph, Node, attr_key
+from ..kernel import Kernel
+from .lower_contraction import lower_contraction
+from .lower_cumulative import lower_cumulative
+from .lower_loops import is_flat, lower_loop
+from .lower_rows import lower_rows
+from .lower_scatter import lower_scatter
+from .lower_values import Body
+from .lower_windows import lower_window
+
+_LOWER: dict[str, Callable[[Body], Kernel]] = {
+    "loop": lower_loop,
+    "rows": lower_rows,
+    "contraction": lower_contraction,
+    "window": lower_window,
+    "scatter": lower_scatter,
+    "cumulative": lower_cumulative,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A kernel and the values of its named dims over the graph's dims."""
+
+    kernel: Kernel
+    dims: tuple[Size, ...]
+
+
+_MEMO: dict[Hashable, Kernel] = {}
+_MOST = 4096
+
+
+def lower(node: Node) -> Lowered:
+    """The kernel of a fusion node. Equal structures give the identical Kernel object."""
+    graph, kind = node.graphs[0], node.attrs["kind"]
+    if kind == "loop" and is_flat(graph):
+        total = unwrap(product(graph.outputs[0].shape))
+        # the text does not depend on the length, nor on how it is cut into dims
+        key: Hashable = ("flat", total == 1, structure(graph, shapes=False))
+        dims: tuple[Size, ...] = () if total == 1 else (total,)
+        return Lowered(_kernel(key, graph, kind, {}), dims)
+    names = sorted(_named_dims(graph))
+    rename: dict[str, Size] = {name: Dim.var(f"d{i}") for i, name in enumerate(names)}
+    hints = tuple(graph.env.hints.get(name) for name in names)
+    kernel = _kernel((kind, hints, structure(graph, shapes=True)), graph, kind, rename)
+    return Lowered(kernel, tuple(Dim.var(name) for name in names))
+
+
+def _kernel(key: Hashable, graph: Graph, kind: str, rename: dict[str, Size]) -> Kernel:
+    found = _MEMO.get(key)
+    if found is None:
+        if len(_MEMO) >= _MOST:
+            _MEMO.clear()
+        found = _MEMO[key] = _LOWER[kind](Body(graph, rename))
+    return found
+
+
+def structure(graph: Graph, shapes: bool) -> Hashable:
+    """A key of a body: operators, attributes, wiring, dtypes and (if `shapes`) sizes."""
+    number = {node: i for i, node in enumerate(graph.nodes)}
+    total = product(graph.outputs[0].shape)
+    rows: list[Any] = []
+    for node in graph.nodes:
+        sizes: Any = node.type if shapes else (node.dtype.name, product(node.shape) == total)
+        attrs: Any = ()
+        if node.op.name not in ("input", "reshape", "expand") or shapes:
+            attrs = tuple(
+                (k, _attr(v)) for k, v in node.attrs.items()
+                if k not in ("name", "index", "type") and (shapes or k != "shape")
+            ) if node.op.name != "get" else (node.attrs["index"],)
+        rows.append((node.op.name, tuple(number[x] for x in node.inputs), sizes, attrs))
+    return (tuple(rows), tuple(number[n] for n in graph.outputs))
+
+
+def _attr(value: Any) -> Hashable:
+    if isinstance(value, Constant):
+        # values may be small tables: compare by bits, so that 0.0 and -0.0 differ
+        return (value.array.dtype.str, str(value.array.dtype), value.array.shape,
+                value.array.tobytes())
+    found: Hashable = attr_key(value)
+    return found
+
+
+def _named_dims(graph: Graph) -> set[str]:
+    names: set[str] = set()
+    for node in graph.nodes:
+        types = [node.type] if not hasattr(node.type, "elements") else []
+        for type_ in types or getattr(node.type, "elements", ()):
+            for size in getattr(type_, "shape", ()):
+                if isinstance(size, Dim):
+                    names |= size.variables()
+        for value in node.attrs.values():
+            if isinstance(value, Dim):
+                names |= value.variables()
+            elif isinstance(value, tuple):
+                for part in value:
+                    if isinstance(part, Dim):
+                        names |= part.variables()
+    return names

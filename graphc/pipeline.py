@@ -1,0 +1,252 @@
+"""Graph -> passes -> fused Graph -> Program -> Executable: the compiler's stages, in order.
+
+`build` does all of it for one Graph, `build_pair` for a joint forward and backward graph. After
+every pass one hook verifies, compares values, prints and dumps, as the Config asks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from graphc.backends.llvm import executable as llvm_executable
+from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.pool import Pool
+from graphc.backends.numpy.ops import TABLE
+from graphc.config import Config
+from graphc.inspect.observer import Observer
+from graphc.ir import kernel_interpret, passes
+from graphc.ir.graph import Graph
+from graphc.ir.kernel import Program
+from graphc.ir.passes import Pass
+from graphc.ir.passes.cse import cse
+from graphc.ir.passes.dce import dce
+from graphc.ir.passes.decompose import decompose
+from graphc.ir.passes.fold import fold
+from graphc.ir.passes.partition import Split, split
+from graphc.ir.passes.simplify import simplify
+
+Array = np.ndarray[Any, Any]
+
+
+class Step(NamedTuple):
+    """One pass of the pipeline, and why it is where it is."""
+
+    name: str
+    function: Pass
+    reason: str
+
+
+def _fuse(graph: Graph) -> Graph:
+    fused: Graph = importlib.import_module("graphc.ir.passes.fuse").fuse(graph)
+    return fused
+
+
+# Whole-graph passes; a joint graph is cut after them and before fusion.
+OPTIMISE: tuple[Step, ...] = (
+    Step("decompose", decompose, "first: every later pass sees primitive operators only"),
+    Step("fold", lambda graph: fold(graph, TABLE), "rules match numbers, so compute them first"),
+    Step("simplify", simplify, "canonical spelling: cse and fuse then meet one form of each thing"),
+    Step("cse", cse, "after rewriting, which makes unequal spellings equal"),
+    Step("dce", dce, "drops what rewriting and merging left unused, before fusion counts uses"),
+)
+FUSE = Step("fuse", _fuse, "last: what a kernel computes is decided on the final operators")
+PIPELINE: tuple[Step, ...] = (*OPTIMISE, FUSE)
+
+
+class Runnable(Protocol):
+    """What a backend makes of a Program."""
+
+    def run(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
+    ) -> None:
+        """Run on C-contiguous arrays; `outputs` are written. Raises what a Check names."""
+
+
+@dataclass(eq=False)
+class Built:
+    """A compiled graph and everything that was made on the way, for explain().
+
+    `times` are seconds per stage. `program.outputs_in_place` says which outputs are written into
+    an input's buffer.
+    """
+
+    name: str
+    graph: Graph  # as traced
+    optimised: Graph
+    fused: Graph
+    program: Program
+    executable: Any  # a Runnable
+    config: Config
+    times: dict[str, float] = field(default_factory=dict)
+
+    def run(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
+    ) -> None:
+        """One call; `dims` are the values of `program.dims` in order."""
+        self.executable.run(inputs, outputs, dims)
+
+
+def build(
+    graph: Graph,
+    *,
+    config: Config,
+    mutated: Mapping[int, int] | None = None,
+    name: str | None = None,
+    backend: str = "llvm",
+    example: Sequence[Array] | None = None,
+) -> Built:
+    """Compile a Graph.
+
+    `mutated` maps an output's number to that of the input whose memory it is written into.
+    `backend` "numpy" interprets the same Program without LLVM. `example` are inputs for
+    GRAPHC_CHECK=2; without them small random ones are drawn, in which every integer is 0.
+    """
+    observer = Observer(config, name or graph.name, TABLE, example)
+    observer.begin(graph)
+    times: dict[str, float] = {}
+    optimised = _run(OPTIMISE, graph, observer, times)
+    return _finish(graph, optimised, observer, times, mutated or {}, backend)
+
+
+def build_pair(
+    graph: Graph,
+    forward_inputs: int,
+    forward_outputs: int,
+    *,
+    config: Config,
+    mutated: Mapping[int, int] | None = None,
+    name: str | None = None,
+    backend: str = "llvm",
+    example: Sequence[Array] | None = None,
+) -> tuple[Built, Built, Split]:
+    """Compile a joint graph as a forward and a backward one.
+
+    Its first `forward_inputs` inputs and `forward_outputs` outputs are the forward's. `mutated`
+    names forward outputs. The Split says what the forward saves for the backward.
+    """
+    name = name or graph.name
+    observer = Observer(config, name, TABLE, example)
+    observer.begin(graph)
+    times: dict[str, float] = {}
+    optimised = _run(OPTIMISE, graph, observer, times)
+    start = time.perf_counter()
+    parts = split(optimised, forward_inputs, forward_outputs)
+    times["partition"] = time.perf_counter() - start
+    forward_example, backward_example = observer.split_example(parts, forward_inputs)
+    built: list[Built] = []
+    for part, inputs, stage_times, writes in (
+        (parts.forward, forward_example, times, mutated or {}),
+        (parts.backward, backward_example, {}, {}),
+    ):
+        watch = Observer(config, part.name, TABLE, inputs)
+        watch.begin(part)
+        built.append(_finish(part, part, watch, stage_times, writes, backend))
+    return built[0], built[1], parts
+
+
+def _run(
+    steps: Sequence[Step], graph: Graph, observer: Observer, times: dict[str, float]
+) -> Graph:
+    def after(name: str, before: Graph, result: Graph, seconds: float) -> None:
+        times[name] = times.get(name, 0.0) + seconds
+        observer.after_pass(name, before, result)
+
+    return passes.run([(step.name, step.function) for step in steps], graph, after)
+
+
+def _finish(
+    graph: Graph,
+    optimised: Graph,
+    observer: Observer,
+    times: dict[str, float],
+    mutated: Mapping[int, int],
+    backend: str,
+) -> Built:
+    """From the optimised graph to native code."""
+    fused = _run((FUSE,), optimised, observer, times)
+    start = time.perf_counter()
+    program = _plan(fused, dict(mutated), observer.name)
+    times["plan"] = time.perf_counter() - start
+    observer.program(program, optimised)
+    if backend == "numpy":
+        executable: Any = Interpreted(program)
+    elif backend == "llvm":
+        executable = native(program, observer.config)
+        stats = executable.stats
+        for stage in ("emit", "codegen", "driver", "link"):
+            times[stage] = getattr(stats, stage)
+    else:
+        raise ValueError(f"backend must be 'llvm' or 'numpy', got {backend!r}")
+    built = Built(
+        observer.name, graph, optimised, fused, program, executable, observer.config, times
+    )
+    observer.finish(built)
+    return built
+
+
+def _plan(fused: Graph, mutated: dict[int, int], name: str) -> Program:
+    program: Program = importlib.import_module("graphc.ir.passes.plan_memory").plan_memory(
+        fused, mutated, name
+    )
+    return program
+
+
+# --- executables -----------------------------------------------------------------------------
+
+
+class Interpreted:
+    """A Program run by the kernel interpreter on NumPy: slow; what native code has to mean."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def run(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
+    ) -> None:
+        """See Runnable. Raises kernel_interpret.CheckFailed."""
+        named = dict(zip(self.program.dims, dims, strict=True))
+        results = kernel_interpret.run_program(self.program, inputs, TABLE, named)
+        for output, result in zip(outputs, results, strict=True):
+            if output is not result:
+                output[...] = result
+
+
+_lock = threading.Lock()
+_caches: dict[Path | None, ObjectCache] = {}
+_pool: Pool | None = None
+
+
+def object_cache(config: Config) -> ObjectCache:
+    """The process's cache of compiled kernels over `config.cache_dir`."""
+    with _lock:
+        cache = _caches.get(config.cache_dir)
+        if cache is None:
+            cache = _caches[config.cache_dir] = ObjectCache(config.cache_dir)
+        return cache
+
+
+def pool(config: Config) -> Pool:
+    """The process's thread pool, which every executable shares, with `config.threads` threads."""
+    global _pool
+    cache = object_cache(config)
+    with _lock:
+        if _pool is None:
+            _pool = Pool(config.threads, cache)
+        elif _pool.threads != config.threads:
+            _pool.set_threads(config.threads)
+        return _pool
+
+
+def native(program: Program, config: Config) -> llvm_executable.Executable:
+    """A Program as native code."""
+    return llvm_executable.build(
+        program, pool=pool(config), cache=object_cache(config), callback_table=TABLE
+    )

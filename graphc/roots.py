@@ -1,0 +1,336 @@
+"""What a compiled function reads besides its arguments: found, guarded, restored.
+
+Roots are the function, `self`, closure cells, the globals that its code names, and whatever is
+reached from those and from arguments that are not tensors: Modules, optimizers, containers and
+plain objects. Every container met is kept with a copy of its items, so that
+
+- a later call can check that nothing it relied on has changed (`Snapshot.holds`),
+- a failed trace can put everything back (`Snapshot.restore`),
+- what the function's Python changed is known (`Snapshot.changes`) and done again at each call.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .frontend import state_version
+from .frontend.numbers import is_traced_number
+from .frontend.tensor import Tensor
+from .frontend.trace import Trace
+from .ir.dtypes import DType
+from .optim.optimizer import Optimizer, ParamGroup
+
+_PACKAGE = str(Path(__file__).parent)
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), DType, Path, slice, range)
+_OPAQUE = (type, types.BuiltinFunctionType, np.ndarray, np.generic, Trace)
+_MISSING = object()
+
+
+class Place:
+    """One entry of a root container: an attribute, an item, a global or a closure cell."""
+
+    __slots__ = ("container", "key", "path")
+
+    def __init__(self, container: Any, key: Any, path: str) -> None:
+        self.container, self.key, self.path = container, key, path
+
+    def get(self) -> Any:
+        """What is there now; a marker if nothing is."""
+        container = self.container
+        if type(container) is types.CellType:
+            try:
+                return container.cell_contents
+            except ValueError:
+                return _MISSING
+        if isinstance(container, dict):
+            return dict.get(container, self.key, _MISSING)
+        return container[self.key] if self.key < len(container) else _MISSING
+
+    def set(self, value: Any) -> None:
+        """Put a value there."""
+        if type(self.container) is types.CellType:
+            self.container.cell_contents = value
+        elif isinstance(self.container, dict):
+            dict.__setitem__(self.container, self.key, value)
+        else:
+            self.container[self.key] = value
+
+    def put(self, value: Any) -> None:
+        """Put a value that `get` gave, or nothing where there was nothing."""
+        if value is not _MISSING:
+            self.set(value)
+        elif isinstance(self.container, dict):
+            dict.pop(self.container, self.key, None)
+
+    @staticmethod
+    def is_missing(value: Any) -> bool:
+        """Whether `get` found nothing."""
+        return value is _MISSING
+
+    def _identity(self) -> tuple[int, Any]:
+        return id(self.container), id(self.key) if isinstance(self.key, Tensor) else self.key
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and self._identity() == other._identity()
+
+    def fetch(self) -> Any:
+        """The number there now (Place is the source of a lifted number)."""
+        return self.get()
+
+    def __repr__(self) -> str:
+        return self.path
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equality of plain values: same type, NaN equal to NaN, 0.0 apart from -0.0."""
+    return type(a) is type(b) and (repr(a) == repr(b) if type(a) is float else bool(a == b))
+
+
+class Snapshot:
+    """The roots of a function at one moment."""
+
+    def __init__(self) -> None:
+        self.version = state_version.current()
+        # containers with a copy; `counted` ones bump the state version when they change
+        self.containers: list[tuple[Any, Any, bool, str]] = []
+        # entries whose value is compared: (place, value, by identity)
+        self.loose: list[tuple[Place, Any, bool]] = []
+        self.counted: list[tuple[Place, Any, bool]] = []
+        self._seen: dict[int, Any] = {}
+
+    # --- use -----------------------------------------------------------------------------
+
+    def broken(self) -> Place | None:
+        """The first entry that is no longer as it was; None if all are."""
+        found = _first_broken(self.loose)
+        if found is not None:
+            return found
+        version = state_version.current()
+        if version == self.version:
+            return None
+        found = _first_broken(self.counted)
+        if found is None:
+            self.version = version
+        return found
+
+    def drop(self, places: set[Place]) -> None:
+        """Forget entries: their values are run-time inputs."""
+        self.loose = [entry for entry in self.loose if entry[0] not in places]
+        self.counted = [entry for entry in self.counted if entry[0] not in places]
+
+    def all_broken(self) -> list[Place]:
+        """Every entry that is no longer as it was."""
+        return [
+            place for place, value, identity in (*self.loose, *self.counted)
+            if not _holds(place, value, identity)
+        ]
+
+    def changes(self) -> Iterator[tuple[Place, Any, Any]]:
+        """(place, value before, value now) of every entry that changed or appeared.
+
+        Raises ValueError naming a list whose length changed.
+        """
+        for container, copy, _, path in self.containers:
+            if isinstance(container, dict):
+                for key, now in list(dict.items(container)):
+                    before = copy.get(key, _MISSING)
+                    if now is not before:
+                        yield Place(container, key, f"{path}[{key!r}]"), before, now
+            elif type(container) is types.CellType:
+                place = Place(container, None, path)
+                if place.get() is not copy:
+                    yield place, copy, place.get()
+            else:
+                if len(container) != len(copy):
+                    raise ValueError(path)
+                for i, (before, now) in enumerate(zip(copy, container, strict=True)):
+                    if now is not before:
+                        yield Place(container, i, f"{path}[{i}]"), before, now
+
+    def restore(self) -> None:
+        """Put every container back as it was."""
+        for container, copy, _, _ in self.containers:
+            if type(container) is types.CellType:
+                if copy is not _MISSING and Place(container, None, "").get() is not copy:
+                    container.cell_contents = copy
+            elif isinstance(container, dict):
+                if len(container) != len(copy) or any(
+                    dict.get(container, key, _MISSING) is not value for key, value in copy.items()
+                ):
+                    dict.clear(container)
+                    dict.update(container, copy)
+                    state_version.bump()
+            elif len(container) != len(copy) or any(
+                a is not b for a, b in zip(container, copy, strict=True)
+            ):
+                container[:] = copy
+
+    # --- collection ------------------------------------------------------------------------
+
+    def visit(self, value: Any, path: str) -> None:
+        """Collect what is reached from `value`; iterative."""
+        stack: list[tuple[Any, str, bool, Place | None]] = [(value, path, False, None)]
+        while stack:
+            value, path, counted, place = stack.pop()
+            if place is not None:
+                identity = not isinstance(value, _PLAIN)
+                entry = (place, value, identity)
+                (self.counted if counted else self.loose).append(entry)
+            if isinstance(value, _PLAIN) or isinstance(value, _OPAQUE):
+                continue
+            if id(value) in self._seen:
+                continue
+            self._seen[id(value)] = value
+            stack.extend(reversed(list(self._children(value, path, counted))))
+
+    def _dict(
+        self, container: dict[Any, Any], path: str, counted: bool, attributes: bool = False
+    ) -> Iterator[tuple[Any, str, bool, Place | None]]:
+        self.containers.append((container, dict(container), counted, path))
+        lifted = isinstance(container, ParamGroup)
+        for key, value in list(dict.items(container)):
+            name = f"{path}.{key}" if attributes else f"{path}[{_key_text(key)}]"
+            if lifted and _is_lifted(value):
+                continue
+            if isinstance(key, Tensor):
+                self._seen[id(key)] = key
+            yield value, name, counted, Place(container, key, name)
+
+    def _children(
+        self, value: Any, path: str, counted: bool
+    ) -> Iterator[tuple[Any, str, bool, Place | None]]:
+        if isinstance(value, Tensor):
+            return
+        if isinstance(value, types.FunctionType):
+            yield from self._function(value, path)
+        elif isinstance(value, types.MethodType):
+            yield value.__self__, "self", False, None
+            yield value.__func__, path, False, None
+        elif isinstance(value, functools.partial):
+            yield value.func, path, False, None
+            yield value.args, path, False, None
+            yield value.keywords, path, False, None
+        elif isinstance(value, ParamGroup):
+            yield from self._dict(value, path, True)
+        elif isinstance(value, dict):
+            yield from self._dict(value, path, counted)
+        elif isinstance(value, list):
+            self.containers.append((value, list(value), counted, path))
+            for i, item in enumerate(value):
+                yield item, f"{path}[{i}]", counted, Place(value, i, f"{path}[{i}]")
+        elif isinstance(value, tuple):
+            for i, item in enumerate(value):
+                yield item, f"{path}[{i}]", counted, Place(value, i, f"{path}[{i}]")
+        elif isinstance(value, (set, frozenset, types.ModuleType, MutableMapping)):
+            return
+        elif hasattr(value, "__compiled_function__"):
+            yield value.__compiled_function__, path, False, None
+        elif isinstance(getattr(value, "__dict__", None), dict):
+            yield from self._object(value, path)
+
+    def _object(self, value: Any, path: str) -> Iterator[tuple[Any, str, bool, Place | None]]:
+        kind = type(value)
+        if (kind.__module__ or "").startswith("graphc.frontend"):
+            return
+        counted = hasattr(kind, "named_parameters") or isinstance(value, Optimizer)
+        yield from self._dict(value.__dict__, path, counted, attributes=True)
+        for base in kind.__mro__:
+            for member in vars(base).values():
+                if isinstance(member, types.FunctionType) and _is_user_code(member):
+                    yield member, path, False, None
+
+    def _function(
+        self, function: types.FunctionType, path: str
+    ) -> Iterator[tuple[Any, str, bool, Place | None]]:
+        if not _is_user_code(function):
+            wrapped = getattr(function, "__wrapped__", None)
+            if wrapped is not None:
+                yield wrapped, path, False, None
+        for name, cell in zip(
+            function.__code__.co_freevars, function.__closure__ or (), strict=True
+        ):
+            place = Place(cell, None, name)
+            self.containers.append((cell, place.get(), False, name))
+            if place.get() is not _MISSING:
+                yield place.get(), name, False, place
+        if not _is_user_code(function):
+            return
+        yield function.__defaults__, path, False, None
+        yield function.__kwdefaults__, path, False, None
+        namespace = function.__globals__
+        copy: dict[str, Any] = {}
+        for name in _names(function.__code__):
+            if name in namespace:
+                value = copy[name] = namespace[name]
+                yield value, name, False, Place(namespace, name, name)
+                if isinstance(value, types.ModuleType) and _is_user_module(value):
+                    yield from self._module_names(value, function.__code__, name)
+
+    def _module_names(
+        self, module: types.ModuleType, code: types.CodeType, path: str
+    ) -> Iterator[tuple[Any, str, bool, Place | None]]:
+        for name in _names(code):
+            if name in module.__dict__:
+                place = Place(module.__dict__, name, f"{path}.{name}")
+                yield module.__dict__[name], f"{path}.{name}", False, place
+
+
+def _key_text(key: Any) -> str:
+    return "..." if isinstance(key, Tensor) else repr(key)
+
+
+def _is_lifted(value: Any) -> bool:
+    """Floats of param groups are run-time inputs, not guarded."""
+    if type(value) is float or is_traced_number(value):
+        return True
+    return type(value) is tuple and bool(value) and all(type(v) is float for v in value)
+
+
+def _names(code: types.CodeType) -> list[str]:
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names.extend(_names(constant))
+    return names
+
+
+def _is_user_code(function: types.FunctionType) -> bool:
+    return not function.__code__.co_filename.startswith((_PACKAGE, "<frozen"))
+
+
+def _is_user_module(module: types.ModuleType) -> bool:
+    file = getattr(module, "__file__", None) or ""
+    return bool(file) and not file.startswith(_PACKAGE) and "site-packages" not in file and (
+        "/lib/python" not in file
+    )
+
+
+def _holds(place: Place, value: Any, identity: bool) -> bool:
+    now = place.get()
+    return now is value or (not identity and same(now, value))
+
+
+def _first_broken(entries: list[tuple[Place, Any, bool]]) -> Place | None:
+    for place, value, identity in entries:
+        now = place.get()
+        if now is not value and (identity or not same(now, value)):
+            return place
+    return None
+
+
+def snapshot(function: Any, objects: list[Any]) -> Snapshot:
+    """The roots of a function and of arguments that are not tensors or plain values."""
+    found = Snapshot()
+    found.visit(function, getattr(function, "__name__", "function"))
+    for i, value in enumerate(objects):
+        found.visit(value, f"argument {i}")
+    return found

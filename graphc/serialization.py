@@ -1,0 +1,377 @@
+"""torch.save and torch.load: PyTorch's zip format, written so that torch reads it, and read back
+without ever unpickling unless the caller asks for it (weights_only=False).
+
+    archive/data.pkl      the objects; tensors name their storage by a persistent id
+    archive/data/<key>    one storage's raw elements, little-endian, at a multiple of 64 bytes
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import secrets
+import struct
+import sys
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from .frontend.device import CPU, device
+from .frontend.numbers import Size
+from .frontend.storage import Storage, offset_of, strides_of
+from .frontend.tensor import Parameter, Tensor, alias, concrete, rebuild
+from .ir import dtypes
+from .ir.dtypes import DType
+from .unpickle import Reader, UnpicklingError
+
+_STORAGE_TYPES = {
+    dtypes.f64: "DoubleStorage", dtypes.f32: "FloatStorage", dtypes.f16: "HalfStorage",
+    dtypes.bf16: "BFloat16Storage", dtypes.i64: "LongStorage", dtypes.i32: "IntStorage",
+    dtypes.i16: "ShortStorage", dtypes.i8: "CharStorage", dtypes.u8: "ByteStorage",
+    dtypes.bool_: "BoolStorage",
+}
+_ALIGNMENT = 64
+_PATHS = (str, os.PathLike)
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+class _Name:
+    """A global by name: the writer spells torch's names without importing torch."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self) -> None:
+        """Never called; pickle checks that what it reduces to is callable."""
+
+
+_TENSOR = _Name("torch._utils\n_rebuild_tensor_v2")
+_PARAMETER = _Name("torch._utils\n_rebuild_parameter")
+_SIZE = _Name("torch\nSize")
+_DEVICE = _Name("torch\ndevice")
+_DTYPE_NAMES = {dtype: _Name(f"torch\n{dtype.torch_name}") for dtype in dtypes.ALL}
+_STORAGE_NAMES = {dtype: _Name(f"torch\n{name}") for dtype, name in _STORAGE_TYPES.items()}
+
+
+class _Writer(pickle._Pickler):
+    """Pickles with torch's names for tensors, sizes, dtypes and devices; collects storages."""
+
+    dispatch = pickle._Pickler.dispatch.copy()
+
+    def __init__(self, file: IO[bytes], protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.storages: dict[int, tuple[str, Storage, DType]] = {}
+
+    def _save_name(self, obj: _Name) -> None:
+        self.write(pickle.GLOBAL + obj.name.encode() + b"\n")
+        self.memoize(obj)
+
+    dispatch[_Name] = _save_name
+
+    def _save_dtype(self, obj: DType) -> None:
+        self.save(_DTYPE_NAMES[obj])
+
+    dispatch[DType] = _save_dtype
+
+    def persistent_id(self, obj: Any) -> Any:
+        if type(obj) is not _StorageRef:
+            return None
+        count = obj.storage.flat().size
+        return ("storage", _STORAGE_NAMES[obj.dtype], obj.key, "cpu", count)
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, Tensor):
+            return self._reduce_tensor(obj)
+        if isinstance(obj, Size):
+            return _SIZE, (tuple(int(size) for size in obj),)
+        if isinstance(obj, device):
+            return _DEVICE, (obj.type,) if obj.index is None else (obj.type, obj.index)
+        return NotImplemented
+
+    def _reduce_tensor(self, tensor: Tensor) -> Any:
+        array = concrete(tensor, "save()", "save it outside the compiled function")
+        if isinstance(tensor, Parameter):
+            return _PARAMETER, (alias(tensor), tensor.requires_grad, OrderedDict())
+        storage: Storage = tensor._storage.root
+        found = self.storages.get(id(storage))
+        if found is None:
+            found = (str(len(self.storages)), storage, tensor.dtype)
+            self.storages[id(storage)] = found
+        key, _, dtype = found
+        if dtype is not tensor.dtype:
+            raise RuntimeError(
+                "Cannot save multiple tensors or storages that view the same data as different "
+                f"types ({dtype} and {tensor.dtype}); clone() one of them first"
+            )
+        parts = (offset_of(array, storage), tuple(array.shape), strides_of(array))
+        requires_grad = tensor.requires_grad
+        return _TENSOR, (_StorageRef(key, storage, dtype), *parts, requires_grad, OrderedDict())
+
+
+class _StorageRef:
+    __slots__ = ("dtype", "key", "storage")
+
+    def __init__(self, key: str, storage: Storage, dtype: DType) -> None:
+        self.key, self.storage, self.dtype = key, storage, dtype
+
+
+def save(
+    obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+) -> None:
+    """Write an object to a path (atomically: the old file stays until the new one is whole) or a
+    file open for writing. Tensors that share memory share it again when loaded; torch.load reads
+    the file. Raises RuntimeError for a missing folder."""
+    if not _use_new_zipfile_serialization:
+        raise NotImplementedError("save writes the zip format only")
+    if not isinstance(f, _PATHS) and not hasattr(f, "write"):
+        raise TypeError(f"expected a path or a file open for writing, got {type(f).__name__}")
+    pickled = io.BytesIO()
+    writer = _Writer(pickled, pickle_protocol)
+    writer.dump(obj)
+    if not isinstance(f, _PATHS):
+        _write_zip(f, pickled.getvalue(), writer, "archive")
+        return
+    path = Path(f)
+    with _replacing(path) as file:
+        _write_zip(file, pickled.getvalue(), writer, path.stem or "archive")
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A new file that takes the place of `path` once it is complete and on the disk."""
+    real = Path(os.path.realpath(path))
+    if not real.parent.is_dir():
+        raise RuntimeError(f"Parent directory {real.parent} does not exist.")
+    if real.exists() and not real.is_file():  # a pipe or a device: nothing to replace
+        with open(real, "wb") as file:
+            yield file
+        return
+    temporary = real.with_name(f".{real.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if real.exists():
+            temporary.chmod(real.stat().st_mode & 0o7777)
+        os.replace(temporary, real)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _write_zip(file: IO[bytes], pickled: bytes, writer: _Writer, root: str) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        _add(archive, f"{root}/data.pkl", pickled)
+        _add(archive, f"{root}/.format_version", b"1")
+        _add(archive, f"{root}/.storage_alignment", b"64")
+        _add(archive, f"{root}/byteorder", b"little")
+        for key, storage, _ in writer.storages.values():
+            flat = storage.flat()
+            if sys.byteorder == "big":
+                flat = flat.byteswap()
+            _add(archive, f"{root}/data/{key}", flat.view(np.uint8).data)
+        _add(archive, f"{root}/version", b"3\n")
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: Any) -> None:
+    """Append a record whose data starts at a multiple of 64 bytes, so that it can be mapped."""
+    info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    info.file_size = len(data)
+    start = archive.start_dir + zipfile.sizeFileHeader + len(name.encode())
+    # an extra field of 4 bytes of header and zeros; zip64 sizes of huge records shift it, no harm
+    padding = -(start + 4) % _ALIGNMENT
+    info.extra = struct.pack("<HH", 0x4246, padding) + b"\0" * padding
+    with archive.open(info, "w") as record:
+        view = memoryview(data)
+        for i in range(0, len(view), 1 << 24):
+            record.write(view[i : i + (1 << 24)])
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def load(
+    f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = True,
+    mmap: bool | None = None, **pickle_load_args: Any,
+) -> Any:
+    """The object that save (graphc's or torch's) wrote to a path or a file open for reading.
+
+    Only tensors, numbers, strings and plain containers are read. weights_only=False unpickles,
+    which runs whatever code the file asks for: only for files you trust. Raises FileNotFoundError,
+    RuntimeError for a damaged file, UnpicklingError for what is not allowed.
+    """
+    if isinstance(f, _PATHS):
+        with open(f, "rb") as file:
+            return _load(file, str(f), map_location, weights_only is not False)
+    if not hasattr(f, "read"):
+        raise TypeError(f"expected a path or a file open for reading, got {type(f).__name__}")
+    seekable = hasattr(f, "seek") and (not hasattr(f, "seekable") or f.seekable())
+    return _load(f if seekable else io.BytesIO(f.read()), "file", map_location,
+                 weights_only is not False)
+
+
+def _load(file: IO[bytes], name: str, map_location: Any, weights_only: bool) -> Any:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return _Archive(archive, name, map_location).read(weights_only)
+    except zipfile.BadZipFile as error:
+        raise RuntimeError(
+            f"{name} is not a file of save(), or it is damaged or truncated: {error}. "
+            "(Files of PyTorch before 1.6 must be saved again by a newer one.)"
+        ) from error
+    except (EOFError, OSError, NotImplementedError, struct.error) as error:
+        raise RuntimeError(f"{name} is damaged: {error}") from error
+
+
+class _Archive:
+    """An open zip file: its storages, and the objects made on them."""
+
+    def __init__(self, archive: zipfile.ZipFile, name: str, map_location: Any) -> None:
+        self.archive, self.name, self.map_location = archive, name, map_location
+        names = [each for each in archive.namelist() if each.endswith("data.pkl")]
+        if not names:
+            raise RuntimeError(f"{name} has no data.pkl: it was not written by save()")
+        self.root = min(names, key=len)[: -len("data.pkl")]
+        self.members = set(archive.namelist())
+        self.storages: dict[str, tuple[Storage, DType]] = {}
+        order = self.root + "byteorder"
+        self.swapped = order in self.members and (
+            archive.read(order).decode("ascii", "replace") != sys.byteorder
+        )
+
+    def read(self, weights_only: bool) -> Any:
+        """The object in data.pkl."""
+        data = self.archive.read(self.root + "data.pkl")
+        if weights_only:
+            return Reader(_CALLS, _VALUES, self.storage).load(data)
+        return _Trusting(io.BytesIO(data), self.storage).load()
+
+    def storage(self, saved_id: Any) -> _Loaded:
+        """The storage of a persistent id ("storage", type, key, location, count)."""
+        if not isinstance(saved_id, tuple) or len(saved_id) != 5 or saved_id[0] != "storage":
+            raise UnpicklingError(f"unknown persistent id {saved_id!r}")
+        _, dtype, key, location, count = saved_id
+        if not isinstance(dtype, DType) or not isinstance(key, str) or not isinstance(count, int):
+            raise UnpicklingError(f"unknown kind of storage {saved_id!r}")
+        found = self.storages.get(key)
+        if found is None:
+            found = (Storage(self._elements(key, dtype, count)), dtype)
+            self.storages[key] = found
+            self._check_location(str(location), found[0])
+        if found[1] is not dtype:
+            raise UnpicklingError(f"storage {key} is both {found[1]} and {dtype}")
+        return _Loaded(*found)
+
+    def _elements(self, key: str, dtype: DType, count: int) -> np.ndarray:
+        record = f"{self.root}data/{key}"
+        if record not in self.members:
+            raise RuntimeError(f"{self.name} is damaged: it has no record {record}")
+        info = self.archive.getinfo(record)
+        if count < 0 or info.file_size != count * dtype.itemsize:
+            raise RuntimeError(
+                f"{self.name} is damaged: record {record} has {info.file_size} bytes, "
+                f"{count} elements of {dtype} need {count * dtype.itemsize}"
+            )
+        array = np.empty(count, dtype.numpy)
+        target = memoryview(array.view(np.uint8))
+        done = 0
+        with self.archive.open(info) as file:
+            # read to the end of the record, where its checksum is compared
+            while piece := file.read(1 << 24):
+                target[done : done + len(piece)] = piece
+                done += len(piece)
+        return array.byteswap() if self.swapped and dtype.itemsize > 1 else array
+
+    def _check_location(self, location: str, storage: Storage) -> None:
+        mapped = self.map_location
+        if isinstance(mapped, dict):
+            location = str(mapped.get(location, location))
+        elif callable(mapped):
+            mapped(storage, location)
+            return
+        elif mapped is not None:
+            location = str(mapped)
+        if not location.startswith("cpu"):
+            raise RuntimeError(
+                f"Attempting to deserialize object on a {location.split(':')[0].upper()} device, "
+                "which this machine does not have. Please use load with "
+                "map_location=torch.device('cpu') to map your storages to the CPU."
+            )
+
+
+class _Loaded:
+    __slots__ = ("dtype", "storage")
+
+    def __init__(self, storage: Storage, dtype: DType) -> None:
+        self.storage, self.dtype = storage, dtype
+
+
+def _rebuild_tensor(
+    storage: _Loaded, offset: int, size: Any, stride: Any, requires_grad: bool = False,
+    hooks: Any = None, metadata: Any = None,
+) -> Tensor:
+    if not isinstance(storage, _Loaded):
+        raise UnpicklingError("a tensor without a storage")
+    sizes, strides = tuple(size), tuple(stride)
+    if len(sizes) != len(strides) or not all(
+        isinstance(n, int) and n >= 0 for n in (*sizes, *strides, offset)
+    ):
+        raise UnpicklingError(f"a tensor of size {size}, stride {stride} and offset {offset}")
+    return rebuild(Tensor, storage.storage, offset, sizes, strides, bool(requires_grad))
+
+
+def _rebuild_parameter(
+    data: Tensor, requires_grad: bool = True, hooks: Any = None, state: Any = None
+) -> Parameter:
+    made: Parameter = Parameter(data.detach(), bool(requires_grad))
+    return made
+
+
+def _rebuild_size(sizes: Any = ()) -> Size:
+    return Size(tuple(sizes))
+
+
+def _rebuild_device(kind: str = "cpu", index: int | None = None) -> device:
+    return device(kind, index) if kind != "cpu" else CPU
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "torch._utils._rebuild_tensor": _rebuild_tensor,
+    "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
+    "torch._utils._rebuild_parameter": _rebuild_parameter,
+    "torch._utils._rebuild_parameter_with_state": _rebuild_parameter,
+    "torch.Size": _rebuild_size,
+    "torch.device": _rebuild_device,
+}
+_VALUES: dict[str, Any] = {
+    **{f"torch.{dtype.torch_name}": dtype for dtype in dtypes.ALL},
+    **{f"torch.{name}": dtype for dtype, name in _STORAGE_TYPES.items()},
+}
+
+
+class _Trusting(pickle.Unpickler):
+    """A real unpickler (weights_only=False) that reads torch's names as graphc's."""
+
+    def __init__(self, file: IO[bytes], storage: Callable[[Any], _Loaded]) -> None:
+        super().__init__(file)
+        self.persistent_load = storage  # type: ignore[method-assign]
+
+    def find_class(self, module: str, name: str) -> Any:
+        full = f"{module}.{name}"
+        if full in _CALLS:
+            return _CALLS[full]
+        if full in _VALUES:
+            return _VALUES[full]
+        return super().find_class(module, name)

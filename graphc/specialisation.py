@@ -1,0 +1,384 @@
+"""One compiled version of a function: its guards, and a call of its native code.
+
+A call fetches the arrays of every input, checks them, runs the native code (which checks before
+its first visible write), then does what the Python did: rebinds, gradients, flags, attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .frontend import views
+from .frontend.captured import NumberInput, Output, TensorInput, TracedGraph
+from .frontend.context import local
+from .frontend.dispatch import apply
+from .frontend.errors import located
+from .frontend.grad_mode import no_grad
+from .frontend.nodes import TWICE, Node
+from .frontend.storage import strides_of
+from .frontend.tensor import Tensor, edge, from_array, requires_grad
+from .frontend.tree import map_leaves
+from .ir.dim import Dim, evaluate
+from .ir.graph import Graph
+from .ir.types import TensorType
+from .roots import Place, Snapshot
+
+Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]
+
+
+class Stale(Exception):
+    """A guard does not hold: this version does not fit the call. The text says which."""
+
+
+class SpentNode(Node):
+    """The history of a result whose backward() ran inside the compiled function."""
+
+    __slots__ = ()
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
+        raise RuntimeError(located(TWICE))
+
+
+def final_graph(traced: TracedGraph, mutations: list[Any]) -> tuple[Graph, dict[int, int]]:
+    """The graph with one output per effect, and which output goes into which input's memory."""
+    outputs = list(traced.graph.outputs)
+    used = {o.index for o in all_outputs(traced) if o.kind in ("value", "view")}
+    if traced.backward is not None:
+        used |= {i for i in traced.backward.gradients if i is not None}
+    mutated: dict[int, int] = {}
+    for mutation in mutations:
+        index = mutation.output
+        if index in used or index in mutated:
+            outputs.append(outputs[index])
+            index = len(outputs) - 1
+        mutation.output = index
+        mutated[index] = mutation.input
+    graph = traced.graph
+    return Graph(graph.name, graph.inputs, tuple(outputs), graph.env), mutated
+
+
+def all_outputs(traced: TracedGraph) -> list[Output]:
+    """Every Output record of a traced graph."""
+    found: list[Output] = []
+    map_leaves(found.append, traced.result)
+    found += list(traced.stored.values())
+    found += [g.value for g in traced.grads if g.value is not None]
+    found += [r.value for r in traced.rebinds]
+    return found
+
+
+class Specialisation:
+    """A compiled version. `run` raises Stale before it has done anything."""
+
+    def __init__(
+        self, traced: TracedGraph, roots: Snapshot, replay: list[tuple[Place, Any]],
+        engine: Any, allocate: Allocate, materialise: list[Tensor], retained: list[Any],
+    ) -> None:
+        self.traced = traced
+        self.roots = roots
+        self.replay = replay
+        self.engine = engine
+        self.allocate = allocate
+        # tensors whose missing `.grad` counts as zeros (see compile.py)
+        self.materialise = materialise
+        self.retained = retained
+        self.calls = 0
+        self.dims = tuple(traced.graph.env.hints)
+        self.guards = list(traced.graph.env.guards)
+        self.inputs = [i for i in traced.inputs if not _is_tangent(i)]
+        self.expected = [_expectation(i) for i in self.inputs]
+        self.mutated = {m.output: m.input for m in traced.mutations}
+        tensors = [i for i in self.inputs if isinstance(i, TensorInput) and i.tensor is not None]
+        self.flags = [
+            (i.tensor, i.requires_grad, _hook_count(i.tensor)) for i in tensors
+            if i.kind == "tensor" and i.tensor is not None
+        ]
+        self.mutable_inputs = sorted(set(self.mutated.values()))
+        self.places: dict[int, Place] = {}
+        self.compile_seconds = 0.0
+
+    def follow(self, places: dict[int, Place], dropped: set[Place]) -> None:
+        """Inputs that the function itself renews are fetched from their places."""
+        self.places = places
+        self.roots.drop(dropped)
+        kept = {id(self.inputs[number].tensor) for number in places}  # type: ignore[union-attr]
+        self.flags = [entry for entry in self.flags if id(entry[0]) not in kept]
+
+    # --- guards and inputs -----------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise Stale unless the roots, gradients and flags are as they were."""
+        broken = self.roots.broken()
+        if broken is not None:
+            raise Stale(f"{broken.path} changed")
+        fresh: list[Tensor] = []
+        for read in self.traced.grad_reads:
+            if (read.tensor._grad is not None) != read.present:
+                if read.present and any(read.tensor is t for t in self.materialise):
+                    fresh.append(read.tensor)
+                else:
+                    raise Stale("a .grad is None now and was not, or the other way round")
+        for tensor, flag, hooks in self.flags:
+            if requires_grad(tensor) != flag or _hook_count(tensor) != hooks:
+                raise Stale("requires_grad or hooks of a captured tensor changed")
+        for tensor in fresh:
+            tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
+
+    def fetch(self, arguments: list[Any]) -> tuple[list[np.ndarray], dict[str, int]]:
+        """The arrays of the inputs and the values of the dims. Raises Stale on a mismatch."""
+        arrays: list[np.ndarray] = []
+        dims: dict[str, int] = {}
+        for source, (shape, dtype, strides) in zip(self.inputs, self.expected, strict=True):
+            if isinstance(source, NumberInput):
+                arrays.append(np.asarray(source_value(source, arguments), dtype))
+                continue
+            array = _array_of(source, arguments, self.places.get(source.number))
+            if array.shape != shape and not _bind(array.shape, shape, dims):
+                raise Stale(f"an input has shape {array.shape}, was {shape}")
+            if array.dtype != dtype:
+                raise Stale(f"an input is {array.dtype}, was {dtype}")
+            if strides is not None and not array.flags.c_contiguous and (
+                strides_of(array) != strides
+            ):
+                raise Stale("the memory layout of an input changed")
+            arrays.append(array)
+        for guard in self.guards:
+            if not guard.check(dims):
+                raise Stale(f"sizes no longer satisfy {guard.text()}")
+        if self.traced.numbers:
+            sources = self.number_values(arguments)
+            for number in self.traced.numbers:
+                if not number.holds(sources, dims):
+                    raise Stale(f"a number that was decided upon changed, at {number.loc}")
+        self._check_overlap(arrays)
+        return arrays, dims
+
+    def number_values(self, arguments: list[Any]) -> dict[Any, Any]:
+        """The lifted numbers now, by source."""
+        return {
+            i.source: source_value(i, arguments) for i in self.inputs if isinstance(i, NumberInput)
+        }
+
+    def _check_overlap(self, arrays: list[np.ndarray]) -> None:
+        """Memory that is written must not be another input's, unless the trace knew."""
+        for number in self.mutable_inputs:
+            target = arrays[number]
+            low = target.__array_interface__["data"][0]
+            high = low + target.nbytes
+            for i, other in enumerate(arrays):
+                if i == number or not other.nbytes:
+                    continue
+                start = other.__array_interface__["data"][0]
+                if start < high and low < start + other.nbytes and np.shares_memory(target, other):
+                    raise Stale("inputs that were apart share memory")
+
+    # --- the call --------------------------------------------------------------------------
+
+    def run(self, arguments: list[Any]) -> Any:
+        """Check, run the native code, do the effects; gives the function's result."""
+        self.check()
+        arrays, dims = self.fetch(arguments)
+        results = self.execute(arrays, dims)
+        self.calls += 1
+        return self.finish(arguments, results, dims, None)
+
+    def execute(self, arrays: list[np.ndarray], dims: dict[str, int]) -> list[np.ndarray]:
+        """The native call: the arrays of every graph output."""
+        inputs = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+        results: list[np.ndarray] = []
+        scattered: list[tuple[np.ndarray, np.ndarray]] = []
+        for index, node in enumerate(self.engine.output_types):
+            target = self.mutated.get(index)
+            if target is None:
+                results.append(self.allocate(concrete_shape(node, dims), node.dtype.numpy))
+            else:
+                results.append(inputs[target])
+                if inputs[target] is not arrays[target]:
+                    scattered.append((arrays[target], inputs[target]))
+        self.engine.run(inputs, results, tuple(dims[name] for name in self.dims))
+        for target_array, value in scattered:
+            np.copyto(target_array, value)
+        return results
+
+    def finish(
+        self, arguments: list[Any], results: list[np.ndarray], dims: dict[str, int],
+        history: Any,
+    ) -> Any:
+        """Everything after the native call, in the trace's order."""
+        traced = self.traced
+        builder = _Results(self, arguments, results, dims, history)
+        for mutation in traced.mutations:
+            source = self.inputs[mutation.input]
+            assert isinstance(source, TensorInput)
+            tensor = _tensor_of(source, arguments)
+            tensor._storage.version += max(mutation.versions, 1)
+        with no_grad():
+            for rebind in traced.rebinds:
+                rebind.tensor.data = builder.tensor(rebind.value)
+            for write in traced.grads:
+                write.tensor._grad = None if write.value is None else builder.tensor(write.value)
+            for flag in traced.flags:
+                flag.tensor._requires_grad = flag.requires_grad
+        if history is not None:
+            history.attach(builder)
+        for place, output in traced.stored.items():
+            place.set(builder.leaf(output))
+        for place, value in self.replay:
+            place.set(value)
+        return map_leaves(builder.leaf, traced.result)
+
+
+class _Results:
+    """Turns Output records into Tensors; one record is one Tensor."""
+
+    def __init__(
+        self, spec: Specialisation, arguments: list[Any], results: list[np.ndarray],
+        dims: dict[str, int], history: Any,
+    ) -> None:
+        self.spec, self.arguments, self.results = spec, arguments, results
+        self.dims, self.history = dims, history
+        self.bases: dict[int, Tensor] = {}
+        self.made: dict[int, Any] = {}
+
+    def leaf(self, output: Output) -> Any:
+        if output.kind == "object":
+            return output.tensor
+        if output.kind == "number":
+            assert output.number is not None
+            return output.number.evaluate(self.spec.number_values(self.arguments), self.dims)
+        return self.tensor(output)
+
+    def tensor(self, output: Output) -> Tensor:
+        found: Tensor | None = self.made.get(id(output))
+        if found is None:
+            found = self.made[id(output)] = self._make(output)
+        return found
+
+    def _make(self, output: Output) -> Tensor:
+        if output.kind == "input":
+            if output.argument >= 0:
+                given: Tensor = self.arguments[output.argument]
+                return given
+            kept: Tensor = output.tensor
+            return kept
+        if output.kind == "alias":
+            source = self.spec.inputs[output.index]
+            assert isinstance(source, TensorInput)
+            base = _tensor_of(source, self.arguments)
+            if output.detached:
+                base = base.detach()
+            return self._views(base, output)
+        if output.kind == "view":
+            base_tensor = self.bases.get(output.index)
+            if base_tensor is None:
+                base_tensor = self.bases[output.index] = from_array(self.results[output.index])
+            with no_grad():
+                result = self._views(base_tensor, output)
+            if result is base_tensor:
+                result = base_tensor.detach()
+        else:
+            array = self.results[output.index]
+            if output.order is not None:
+                array = array.transpose(output.order)
+            result = from_array(array)
+        if output.requires_grad and self.history is None:
+            result._node = SpentNode((), (result._type,))
+        return result
+
+    def _views(self, base: Tensor, output: Output) -> Tensor:
+        result = base
+        for op, attrs in output.chain:
+            concrete = {key: _concrete(value, self.dims) for key, value in attrs.items()}
+            result = apply(op, result, **concrete)
+        return result
+
+
+def _concrete(value: Any, dims: dict[str, int]) -> Any:
+    if isinstance(value, Dim):
+        return evaluate(value, dims)
+    if isinstance(value, tuple):
+        return tuple(_concrete(v, dims) for v in value)
+    return value
+
+
+def concrete_shape(type_: TensorType, dims: dict[str, int]) -> tuple[int, ...]:
+    """A type's shape for these dims."""
+    return tuple(s if isinstance(s, int) else evaluate(s, dims) for s in type_.shape)
+
+
+def _is_tangent(source: Any) -> bool:
+    return isinstance(source, TensorInput) and source.kind == "tangent"
+
+
+def _expectation(source: Any) -> tuple[Any, np.dtype, Any]:
+    type_ = source.type
+    if isinstance(source, NumberInput):
+        return type_.shape, type_.dtype.numpy, None
+    static = all(isinstance(s, int) for s in (*type_.shape, *source.strides))
+    return type_.shape, type_.dtype.numpy, tuple(source.strides) if static else None
+
+
+def _bind(have: tuple[int, ...], want: tuple[Any, ...], dims: dict[str, int]) -> bool:
+    """Match sizes against a shape with named dims, and note the dims' values."""
+    if len(have) != len(want):
+        return False
+    for size, expected in zip(have, want, strict=True):
+        if isinstance(expected, int):
+            if size != expected:
+                return False
+            continue
+        name = str(expected)
+        if dims.setdefault(name, size) != size or size < 2:
+            return False
+    return True
+
+
+def _tensor_of(source: TensorInput, arguments: list[Any]) -> Tensor:
+    if source.kind == "argument":
+        given: Tensor = arguments[source.index]
+        return given
+    tensor = source.tensor
+    if source.index >= 0:
+        tensor = arguments[source.index]
+    assert tensor is not None
+    if source.kind == "grad":
+        if tensor._grad is None:
+            raise Stale("a .grad that was read is None now")
+        gradient: Tensor = tensor._grad
+        return gradient
+    return tensor
+
+
+def _array_of(source: TensorInput, arguments: list[Any], place: Place | None) -> np.ndarray:
+    tensor = _tensor_of(source, arguments) if place is None else place.get()
+    if not isinstance(tensor, Tensor):
+        raise Stale(f"{place} is no tensor now")
+    return tensor._storage.root.flat() if source.kind == "storage" else tensor._array
+
+
+def source_value(source: NumberInput, arguments: list[Any]) -> Any:
+    """The number now: an argument by position, or whatever the source fetches."""
+    kind = type(source.source)
+    if kind is tuple:
+        return arguments[source.source[1]]
+    value = source.source.fetch()
+    if type(value) is not type(source.value):
+        raise Stale(f"{source.source!r} was a {type(source.value).__name__}")
+    return value
+
+
+def _hook_count(tensor: Tensor) -> tuple[int, int]:
+    return len(tensor._hooks or ()), len(tensor._post_hooks or ())
+
+
+def in_trace() -> bool:
+    """Whether this thread is being traced."""
+    return local.trace is not None
+
+
+def gradient_edges(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    """Tape edges of the tensors that require a gradient; None for others."""
+    return tuple(edge(t) if requires_grad(t) else None for t in tensors)
