@@ -1,0 +1,82 @@
+"""graphc: a graph-compiling deep learning framework, shaped like PyTorch.
+
+    import graphc as torch
+    import graphc.nn as nn
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import TYPE_CHECKING, Any
+
+from . import config as config
+from .backends import numpy as _numpy_backend
+from .frontend import dispatch as _dispatch
+
+_dispatch.set_runner(_numpy_backend.run)
+
+from .frontend import autograd as _autograd
+from .frontend import functions as _functions
+from .frontend.device import device as device
+from .frontend.functions import dtype_names as _dtype_names
+from .frontend.functions.creation import typed_constructor as _typed_constructor
+from .frontend.grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .frontend.numbers import Size as Size
+from .frontend.random_state import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from .frontend.tensor import Tensor as Tensor
+from .ir.dtypes import DType as dtype
+
+if TYPE_CHECKING:
+    from .frontend.functions import *
+
+__version__ = "0.1.0"
+
+globals().update(_functions.NAMES)
+for _name, _dtype in _dtype_names.TYPE_STRINGS.items():
+    globals()[_name] = _typed_constructor(_dtype)
+
+pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
+newaxis = None
+
+# name -> the module that has it; imported when first asked for
+_LAZY = {
+    "compile": ".compile", "explain": ".inspect", "save": ".serialization",
+    "load": ".serialization",
+}  # fmt: skip
+_PACKAGES = ("nn", "optim", "utils", "autograd", "export", "vision", "cuda", "serialization")
+
+
+def set_num_threads(number: int) -> None:
+    """Threads of compiled code, for all threads of the process. Results do not depend on it."""
+    config.set_default(threads=number)
+
+
+def get_num_threads() -> int:
+    """Threads of compiled code."""
+    return config.current().threads
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        found = getattr(importlib.import_module(_LAZY[name], __name__), name)
+        globals()[name] = found
+        return found
+    if name in _PACKAGES:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module 'graphc' has no attribute {name!r}")

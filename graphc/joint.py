@@ -11,7 +11,6 @@ from .frontend.captured import Output, TracedGraph
 from .frontend.errors import located
 from .frontend.nodes import TWICE, Node
 from .frontend.tensor import Tensor, edge, requires_grad
-from .frontend.values import ArrayValue
 from .ir.types import TensorType
 from .specialisation import Allocate, concrete_shape
 
@@ -96,14 +95,14 @@ class CompiledBackward(Node):
                     "inplace operation after the compiled forward that reads it. Hint: call "
                     "backward() before the in-place operation, or clone() the tensor."
                 ))  # fmt: skip
-        if any(g is not None and not isinstance(g, ArrayValue) for g in grads):
+        if any(g is not None and not isinstance(g, np.ndarray) for g in grads):
             raise RuntimeError(located(
                 "create_graph=True through a compiled function is not supported. Cure: compile "
                 "the whole step, gradients included, or call the function uncompiled"
             ))  # fmt: skip
         tangents = [
             np.zeros(t.static_shape, t.dtype.numpy) if g is None
-            else np.ascontiguousarray(g.array)
+            else np.ascontiguousarray(g)
             for g, t in zip(grads, self.out_types, strict=True)
         ]
         plan = self.plan
@@ -114,6 +113,6 @@ class CompiledBackward(Node):
         saved = [np.ascontiguousarray(a) for a in self.saved]
         dims = tuple(self.dims[name] for name in plan.engine.dims)
         plan.engine.run([*saved, *tangents], results, dims)
-        return [ArrayValue(r) if need else None for r, need in zip(results, needs, strict=True)]
+        return [r if need else None for r, need in zip(results, needs, strict=True)]
 
 

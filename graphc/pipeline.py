@@ -6,11 +6,10 @@ every pass one hook verifies, compares values, prints and dumps, as the Config a
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -30,7 +29,9 @@ from graphc.ir.passes.cse import cse
 from graphc.ir.passes.dce import dce
 from graphc.ir.passes.decompose import decompose
 from graphc.ir.passes.fold import fold
+from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.partition import Split, split
+from graphc.ir.passes.plan_memory import plan as plan_memory
 from graphc.ir.passes.simplify import simplify
 
 Array = np.ndarray[Any, Any]
@@ -44,11 +45,6 @@ class Step(NamedTuple):
     reason: str
 
 
-def _fuse(graph: Graph) -> Graph:
-    fused: Graph = importlib.import_module("graphc.ir.passes.fuse").fuse(graph)
-    return fused
-
-
 # Whole-graph passes; a joint graph is cut after them and before fusion.
 OPTIMISE: tuple[Step, ...] = (
     Step("decompose", decompose, "first: every later pass sees primitive operators only"),
@@ -57,7 +53,7 @@ OPTIMISE: tuple[Step, ...] = (
     Step("cse", cse, "after rewriting, which makes unequal spellings equal"),
     Step("dce", dce, "drops what rewriting and merging left unused, before fusion counts uses"),
 )
-FUSE = Step("fuse", _fuse, "last: what a kernel computes is decided on the final operators")
+FUSE = Step("fuse", fuse, "last: what a kernel computes is decided on the final operators")
 PIPELINE: tuple[Step, ...] = (*OPTIMISE, FUSE)
 
 
@@ -90,7 +86,7 @@ class Built:
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
     ) -> None:
-        """One call; `dims` are the values of `program.dims` in order."""
+        """One call; `dims` are the values of `program.dims`: those of `graph.env.hints`."""
         self.executable.run(inputs, outputs, dims)
 
 
@@ -173,7 +169,8 @@ def _finish(
     """From the optimised graph to native code."""
     fused = _run((FUSE,), optimised, observer, times)
     start = time.perf_counter()
-    program = _plan(fused, dict(mutated), observer.name)
+    program = plan_memory(fused, mutated=dict(mutated))
+    program = replace(program, name=observer.name, dims=tuple(fused.env.hints))
     times["plan"] = time.perf_counter() - start
     observer.program(program, optimised)
     if backend == "numpy":
@@ -190,13 +187,6 @@ def _finish(
     )
     observer.finish(built)
     return built
-
-
-def _plan(fused: Graph, mutated: dict[int, int], name: str) -> Program:
-    program: Program = importlib.import_module("graphc.ir.passes.plan_memory").plan_memory(
-        fused, mutated, name
-    )
-    return program
 
 
 # --- executables -----------------------------------------------------------------------------

@@ -203,8 +203,8 @@ def _add(archive: zipfile.ZipFile, name: str, data: Any) -> None:
 
 
 def load(
-    f: Any, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = True,
-    mmap: bool | None = None, **pickle_load_args: Any,
+    f: Any, map_location: Any = None, pickle_module: Any = None, *,
+    weights_only: bool | None = True, mmap: bool | None = None, **pickle_load_args: Any,
 ) -> Any:
     """The object that save (graphc's or torch's) wrote to a path or a file open for reading.
 

@@ -284,7 +284,8 @@ class _Results:
             if output.order is not None:
                 array = array.transpose(output.order)
             result = from_array(array)
-        if output.requires_grad and self.history is None:
+        if output.requires_grad:
+            # history.attach() gives those that can still be differentiated their own node
             result._node = SpentNode((), (result._type,))
         return result
 

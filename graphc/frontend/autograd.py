@@ -20,9 +20,8 @@ from .context import local
 from .dispatch import apply, constant, inplace
 from .errors import located
 from .hooks import Hooks
-from .nodes import AccumulateGrad, Edge, Node, World
+from .nodes import AccumulateGrad, Edge, Node, OpNode, World
 from .tensor import Tensor, current, edge, from_array, register_methods, requires_grad
-from .values import ArrayValue
 from .worlds import ArrayWorld, NodeWorld, TensorWorld
 
 TensorOrTensors = Any
@@ -179,7 +178,7 @@ class Pass:
         outer = None if trace is None else trace.enter_backward()
         try:
             seeds, self.seeds = self.seeds, []
-            walk(order, seeds, self._visit, _add)
+            walk(order, seeds, self._visit, self.world.add)
         finally:
             local.grad = saved_mode
             if trace is not None:
@@ -222,13 +221,14 @@ class Pass:
         self, node: Node, found: list[Any], needs: list[bool]
     ) -> list[tuple[Node, int, Any]]:
         contributions: list[tuple[Node, int, Any]] = []
+        # an operator's gradients have its inputs' types
+        checked = isinstance(node, OpNode) and not node.post_hooks
         for i, (place, value) in enumerate(zip(node.edges, found, strict=True)):
             if place is None or value is None or not needs[i]:
                 continue
-            want = place[0].out_types[place[1]]
-            have: TensorType = value.type
-            if have != want:
-                value = _conform(node, i, value, have, want)
+            if not checked:
+                want = place[0].out_types[place[1]]
+                value = _conform(node, i, value, want, self.world)
             contributions.append((*place, value))
         return contributions
 
@@ -287,22 +287,37 @@ class Pass:
         trace = self.trace
         old = variable._grad if trace is None else trace.get_grad(variable)
         if old is None:
-            if trace is None and isinstance(value, ArrayValue):
-                # references: the attribute or variable here, and getrefcount's argument
-                array = value.array
-                lone = sys.getrefcount(value) <= 3 and sys.getrefcount(array) <= 3
-                if not (lone and array.flags.owndata and array.flags.c_contiguous):
-                    array = np.array(array, order="C")
-                variable._grad = from_array(array)
+            if isinstance(value, np.ndarray):
+                # references: the caller's variable, the parameter, and getrefcount's argument
+                if sys.getrefcount(value) > 3 or not _lone_memory(value):
+                    value = np.array(value, order="C")
+                variable._grad = from_array(value)
             else:
                 variable._grad = _private(self.world.to_tensor(value), self.create_graph)
         elif self.create_graph:
             variable._grad = apply(ops.add, old, self.world.to_tensor(value))
+        elif isinstance(value, np.ndarray) and _adds_in_place(old):
+            np.add(old._array, value, out=old._array)
+            old._storage.version += 1
         else:
-            new = self.world.to_tensor(value)
-            inplace(old, apply(ops.add, old, new))
+            inplace(old, apply(ops.add, old, self.world.to_tensor(value)))
         for hook in list((variable._post_hooks or {}).values()):
             hook(variable if trace is None else trace.face(variable))
+
+
+def _adds_in_place(old: Tensor) -> bool:
+    """Whether NumPy can add to a gradient as the backend would."""
+    array = old._array
+    return array.flags.c_contiguous and array.flags.writeable and array.dtype.char in "fd"
+
+
+def _lone_memory(array: np.ndarray) -> bool:
+    """Whether no other array can see a contiguous array's memory."""
+    if not (array.flags.c_contiguous and array.flags.writeable):
+        return False
+    owner = array.base
+    # references: the array's, the variable here, and getrefcount's argument
+    return not isinstance(owner, np.ndarray) or sys.getrefcount(owner) <= 3
 
 
 def _private(tensor: Tensor, create_graph: bool) -> Tensor:
@@ -336,12 +351,12 @@ def _run_hooks(hooks: Hooks, tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _add(old: Any, new: Any) -> Any:
-    return ops.add(old, new)
-
-
-def _conform(node: Node, i: int, value: Any, have: TensorType, want: TensorType) -> Any:
+def _conform(node: Node, i: int, given: Any, want: TensorType, world: World) -> Any:
     """Sum a gradient of a broadcast shape down. Raises RuntimeError where it does not fit."""
+    value = world.to_expr(given)
+    have: TensorType = value.type
+    if have == want:
+        return given
     if have.dtype is not want.dtype:
         value = ops.cast(value, dtype=want.dtype)
     if have.shape != want.shape:
@@ -352,7 +367,7 @@ def _conform(node: Node, i: int, value: Any, have: TensorType, want: TensorType)
                 f"Function {node.name()} returned an invalid gradient at index {i} - got "
                 f"{list(have.shape)} but expected shape compatible with {list(want.shape)}"
             )) from None  # fmt: skip
-    return value
+    return world.from_expr(value)
 
 
 def _order(roots: Sequence[Node]) -> list[Node]:

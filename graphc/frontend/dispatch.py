@@ -32,7 +32,6 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import dtypes, ops
-from graphc.ir.autodiff import saved_values
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import attr_key
 from graphc.ir.op import Attrs, Op, OpError
@@ -42,6 +41,7 @@ from . import views
 from .context import local
 from .errors import located, raise_op_error
 from .nodes import CopyBackwards, CopySlices, OpNode
+from .programs import Plan
 from .storage import Storage
 from .tensor import Tensor, current, edge, from_array, requires_grad
 from .values import Eager, Runner
@@ -92,17 +92,6 @@ class Signature:
             op.vjp is None and bool(op.nondifferentiable)
         )
         self.plans: dict[tuple[bool, ...], Plan] = {}
-
-
-class Plan:
-    """What to save for one operator signature and set of inputs that need a gradient."""
-
-    __slots__ = ("inputs", "no_inputs", "no_outputs", "outputs")
-
-    def __init__(self, op: Op, signature: Signature, attrs: Attrs, needs: tuple[bool, ...]) -> None:
-        self.inputs, self.outputs = saved_values(op, signature.inputs, attrs, needs)
-        self.no_inputs = (None,) * len(signature.inputs)
-        self.no_outputs = (None,) * len(signature.results)
 
 
 _STATIC = DimEnv()
@@ -210,8 +199,10 @@ def _record(
     needs = tuple([e is not None for e in edges])
     plan = signature.plans.get(needs)
     if plan is None:
-        plan = signature.plans[needs] = Plan(op, signature, attrs, needs)
+        plan = Plan(op, signature.inputs, signature.results, attrs, needs)
+        signature.plans[needs] = plan
     node = OpNode(op, attrs, edges, signature.inputs, signature.results)
+    node.plan = plan
     node.saved_in, node.saved_out = plan.no_inputs, plan.no_outputs
     if plan.inputs or plan.outputs:
         _save(node, plan, inputs, arrays, results)
@@ -273,7 +264,8 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
     tracks = local.grad and (requires_grad(state) or requires_grad(current(value)))
     if tracks:
         _check_history(state)
-        _keep_former(state, current(value))
+        if not overwrite:
+            _keep_former(state, current(value))
     value = _fit(state, value)
     if local.trace is not None:
         local.trace.write(state, value)
@@ -291,16 +283,15 @@ def _keep_former(target: Tensor, value: Tensor) -> None:
     if not isinstance(node, OpNode) or node.saved_in is None:
         return
     storage = target._storage
-    kept = tuple([s for s in node.stamps if s[0] is not storage])
-    if len(kept) == len(node.stamps):
+    read = [which for owner, _, which in node.stamps if owner is storage and which >= 0]
+    if not read:
         return
-    if local.trace is None:
-        saved = list(node.saved_in)
-        for owner, _, which in node.stamps:
-            if owner is storage and which >= 0:
-                saved[which] = saved[which].copy()
-        node.saved_in = tuple(saved)
-    node.stamps = kept
+    saved = list(node.saved_in)
+    for which in read:
+        # a trace keeps where the value was; now it keeps the value itself
+        saved[which] = saved[which].copy() if local.trace is None else (saved[which][0],)
+    node.saved_in = tuple(saved)
+    node.stamps = tuple([s for s in node.stamps if s[0] is not storage or s[2] < 0])
 
 
 def _check_history(target: Tensor) -> None:

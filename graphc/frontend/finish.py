@@ -22,6 +22,7 @@ from .captured import (
 )
 from .functionalize import dense_order
 from .nodes import Edge
+from .nodes import Node as GradNode
 from .numbers import TracedNumber
 from .tensor import Tensor, requires_grad
 from .tree import flatten, unflatten
@@ -176,10 +177,12 @@ class _Finish:
         for value in leaving:
             if isinstance(value, Tensor) and value._trace is trace and requires_grad(value):
                 output = self.output(value)
-                if output.kind in ("value", "view") and value._node is not None:
+                if output.kind in ("value", "view") and value._node is not None and (
+                    not _spent(value._node)
+                ):
                     roots[id(value)] = (value, output)
         for tensor, shadow in trace.shadows.values():
-            if self._has_history(shadow):
+            if self._has_history(shadow) and shadow._node and not _spent(shadow._node):
                 roots[id(shadow)] = (shadow, self.output(tensor))
         tangents: list[int] = []
         seeds: list[Tensor] = []
@@ -209,6 +212,21 @@ class _Finish:
         source = TensorInput("tangent", None, node, (), number=len(trace.inputs))
         trace.inputs.append(source)
         return source
+
+
+def _spent(root: GradNode) -> bool:
+    """Whether backward() has already run through this history and freed what it saved."""
+    seen: set[GradNode] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.released:
+            return True
+        stack.extend(e[0] for e in node.edges if e is not None)
+    return False
 
 
 _VIEWS = frozenset({"reshape", "expand", "permute", "slice", "cast"})

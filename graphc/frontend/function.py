@@ -103,15 +103,16 @@ class FunctionNode(Node):
         return f"{self.function.__name__}Backward"
 
     def release(self) -> None:
+        self.released = True
         if self.ctx._saved:
             self.ctx._saved = None
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         given: list[Any] = []
-        like = next(g for g in grads if g is not None)
+        like = world.to_expr(next(g for g in grads if g is not None))
         for value, type_ in zip(grads, self.out_types, strict=True):
             if value is None and self.ctx.materialize_grads:
-                value = zeros(like, type_)
+                value = world.from_expr(zeros(like, type_))
             given.append(None if value is None else world.to_tensor(value))
         found = self.function.backward(self.ctx, *given)
         found = tuple(found) if isinstance(found, (tuple, list)) else (found,)

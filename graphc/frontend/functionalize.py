@@ -171,6 +171,12 @@ def result_strides(states: list[TracedState], shape: Shape, env: DimEnv) -> Shap
     return None
 
 
+def saved_place(node: Node, tensor: Tensor) -> tuple[Any, ...]:
+    """What the tape keeps of a traced tensor: its value, and where it is (Trace.saved_node)."""
+    storage = tensor._storage
+    return node, storage, storage.writes, tensor._traced.path
+
+
 # --- which concrete tensors share memory -----------------------------------------------------
 
 

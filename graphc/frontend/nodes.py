@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from graphc.ir.autodiff import run_vjp, saved_values
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Loc
-from graphc.ir.op import Attrs, Op
+from graphc.ir.op import Attrs, Op, OpError
 from graphc.ir.op import get as get_op
 from graphc.ir.types import TensorType
 
-from .errors import located
+from .errors import located, raise_op_error
 from .hooks import Hooks, RemovableHandle, add_hook
 from .values import TypeValue
 from .views import Chain, replay, write_back
 
 if TYPE_CHECKING:
+    from .programs import Plan
     from .tensor import Tensor
 
 Edge: TypeAlias = "tuple[Node, int]"
@@ -47,16 +48,28 @@ class Stamped(Protocol):
 
 
 class World(Protocol):
-    """How a backward pass computes: on arrays, on graph nodes, or on Tensors."""
+    """How a backward pass computes: on arrays, on graph nodes, or on Tensors.
+
+    Gradients are passed along as the world's own values (arrays; Exprs); rules see Exprs.
+    """
 
     env: DimEnv
 
+    def rule(self, node: OpNode, grads: list[Any], needs: Sequence[bool]) -> Sequence[Any]:
+        """The gradients of an operator's inputs, of the inputs' types."""
+
     def saved(self, value: Any, type_: TensorType, edge: Edge | None) -> Any:
-        """A saved value; `edge` is where its gradient goes (used with create_graph)."""
+        """A saved value as an Expr; `edge` is where its gradient goes (for create_graph)."""
+
+    def to_expr(self, value: Any) -> Any: ...
+
+    def from_expr(self, value: Any) -> Any: ...
 
     def to_tensor(self, value: Any) -> Tensor: ...
 
     def from_tensor(self, tensor: Tensor) -> Any: ...
+
+    def add(self, old: Any, new: Any) -> Any: ...
 
 
 class Node:
@@ -64,6 +77,7 @@ class Node:
     class-level defaults."""
 
     loc: Loc | None = None
+    released: bool = False  # what it saved is gone
     # hooks of the tensors this node made: result number -> hooks
     tensor_hooks: dict[int, Hooks] | None = None
     pre_hooks: Hooks | None = None
@@ -107,16 +121,13 @@ class Node:
             self.pre_hooks = {}
         return add_hook(self.pre_hooks, hook)
 
-    def input_type(self, i: int) -> TensorType | None:
-        """The type that the gradient of input i is summed down to; None to leave it."""
-        return None
-
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         """The gradients of the inputs as values, given those of the results (None: zero)."""
         raise NotImplementedError
 
     def release(self) -> None:
         """Forget saved values."""
+        self.released = True
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -139,6 +150,7 @@ class OpNode(Node):
     # value or None per input and result; None altogether once released
     saved_in: tuple[Any, ...] | None
     saved_out: tuple[Any, ...] | None
+    plan: Plan  # of an eager node
     # (storage, version when saved, input number or ~result number)
     stamps: tuple[tuple[Stamped, int, int], ...] = ()
 
@@ -160,10 +172,8 @@ class OpNode(Node):
     def name(self) -> str:
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
 
-    def input_type(self, i: int) -> TensorType | None:
-        return self.in_types[i]
-
     def release(self) -> None:
+        self.released = True
         self.saved_in = self.saved_out = None
         self.stamps = ()
 
@@ -176,6 +186,11 @@ class OpNode(Node):
         for storage, version, which in self.stamps:
             if storage.version != version:
                 self._check_modified(storage.version, version, which, needs, world.env)
+        return world.rule(self, grads, needs)
+
+    def on_values(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        """The rule run on Exprs."""
+        assert self.saved_in is not None and self.saved_out is not None
         like = next(g for g in grads if g is not None)
         inputs = [
             TypeValue(type_, like) if value is None else world.saved(value, type_, edge)
@@ -185,7 +200,10 @@ class OpNode(Node):
             TypeValue(type_, like) if value is None else world.saved(value, type_, (self, i))
             for i, (value, type_) in enumerate(zip(self.saved_out, self.out_types, strict=True))
         ]
-        return run_vjp(self.op, grads, inputs, outs, needs, self.attrs)
+        try:
+            return run_vjp(self.op, grads, inputs, outs, needs, self.attrs)
+        except OpError as error:
+            raise_op_error(error)
 
     def _check_modified(
         self, now: int, then: int, which: int, needs: Sequence[bool], env: DimEnv
@@ -213,7 +231,19 @@ def _kind(type_: TensorType) -> str:
     return names[type_.dtype.torch_name] + "Tensor"
 
 
-class AsStridedBackward(Node):
+class ViewNode(Node):
+    """A node whose gradients are plain expressions of the results' gradients."""
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        found = self.rule(world.to_expr(grads[0]), needs, world.env)
+        return [None if g is None else world.from_expr(g) for g in found]
+
+    def rule(self, g: Any, needs: Sequence[bool], env: DimEnv) -> Sequence[Any]:
+        """The gradients of the inputs from that of the result."""
+        raise NotImplementedError
+
+
+class AsStridedBackward(ViewNode):
     """The history of a view whose base was written to: the base's history, then the views."""
 
     def __init__(
@@ -226,12 +256,20 @@ class AsStridedBackward(Node):
     def name(self) -> str:
         return "AsStridedBackward0"
 
-    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
-        g = grads[0]
-        return (write_back(self.chain, zeros(g, self.base_type), g, world.env),)
+    def rule(self, g: Any, needs: Sequence[bool], env: DimEnv) -> Sequence[Any]:
+        types = [self.base_type]
+        for op, attrs in self.chain:
+            type_ = op.infer((types[-1],), attrs, env)
+            assert isinstance(type_, TensorType)
+            types.append(type_)
+        for i in reversed(range(len(self.chain))):
+            op, attrs = self.chain[i]
+            values = [TypeValue(types[i], g)], [TypeValue(types[i + 1], g)]
+            (g,) = run_vjp(op, [g], *values, [True], attrs)
+        return (g,)
 
 
-class CopySlices(Node):
+class CopySlices(ViewNode):
     """A base after a view of it was written to. Inputs: the base before, the value written."""
 
     def __init__(
@@ -245,25 +283,35 @@ class CopySlices(Node):
         self.chain = chain
         self.value_type = value_type
 
-    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
-        g = grads[0]
+    def rule(self, g: Any, needs: Sequence[bool], env: DimEnv) -> Sequence[Any]:
         base = value = None
         if needs[0]:
-            base = write_back(self.chain, g, zeros(g, self.value_type), world.env)
+            base = write_back(self.chain, g, zeros(g, self.value_type), env)
         if needs[1]:
             value = replay(self.chain, g)
         return base, value
 
 
-class CopyBackwards(Node):
+class CopyBackwards(ViewNode):
     """A tensor after all of it was overwritten. Inputs: the tensor before, the value written."""
 
-    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
-        g = grads[0]
+    def rule(self, g: Any, needs: Sequence[bool], env: DimEnv) -> Sequence[Any]:
         return (
             zeros(g, self.out_types[0]) if needs[0] else None,
             g if needs[1] else None,
         )
+
+
+class OutsideHistory(Node):
+    """Stands for the history that a captured tensor had before the trace."""
+
+    def __init__(self, tensor: Tensor, type_: TensorType) -> None:
+        super().__init__((), (type_,))
+        self.tensor = tensor
+        self.sequence = 0.0
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        return ()
 
 
 def zeros(like: Any, type_: TensorType) -> Any:

@@ -131,7 +131,12 @@ class NumberTable:
 
     def leaf(self, op: str, key: Any, value: Any) -> NumberExpr:
         """A "source", "dim" or "constant"."""
-        return self._made.setdefault((op, type(key), repr(key)), NumberExpr(op, (key,), value))
+        # constants by spelling: 1, 1.0, True and -0.0 differ, though they are equal
+        name = (op, type(key), repr(key)) if op == "constant" else (op, key)
+        found = self._made.get(name)
+        if found is None:
+            found = self._made[name] = NumberExpr(op, (key,), value)
+        return found
 
     def combine(self, op: str, *args: NumberExpr) -> NumberExpr:
         """A Python operation; raises what Python raises for the example's values."""

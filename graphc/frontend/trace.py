@@ -15,13 +15,13 @@ changed meanwhile (state made in `suspended()`) registers its undoing with `on_r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from graphc.ir import dtypes, ops
+from graphc.ir import dtypes
 from graphc.ir.dim import Dim, DimEnv
 from graphc.ir.dim import Size as DimSize
 from graphc.ir.dtypes import DType
@@ -36,9 +36,10 @@ from .context import local
 from .dispatch import explain_inputs, join_view
 from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
 from .finish import finish
-from .functionalize import Memory, TracedState, TracedStorage, result_strides
-from .nodes import Edge, OpNode
+from .functionalize import Memory, TracedState, TracedStorage, result_strides, saved_place
+from .nodes import Edge, OpNode, OutsideHistory
 from .nodes import Node as GradNode
+from .number_nodes import NumberNodes
 from .numbers import (
     LiftedNumber,
     NumberExpr,
@@ -49,18 +50,6 @@ from .numbers import (
 )
 from .storage import strides_of
 from .tensor import Tensor, alias, edge, requires_grad
-
-
-class OutsideHistory(GradNode):
-    """Stands for the history that a captured tensor had before the trace."""
-
-    def __init__(self, tensor: Tensor, type_: TensorType) -> None:
-        super().__init__((), (type_,))
-        self.tensor = tensor
-        self.sequence = 0.0
-
-    def gradients(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
-        return ()
 
 
 class Trace:
@@ -87,7 +76,7 @@ class Trace:
         self._arguments: dict[int, tuple[int, dict[int, str]]] = {}
         self._argument_tensors: list[Tensor] = []  # keeps their ids taken
         self._grad_owners: dict[int, Tensor] = {}
-        self._number_nodes: dict[NumberExpr, Node] = {}
+        self._number_nodes = NumberNodes(self.builder, self.inputs)
         self._backwards = 0
         self._undo: list[Callable[[], None]] = []
         self._outer: list[Trace | None] = []
@@ -293,49 +282,7 @@ class Trace:
         """A 0-d Tensor of `dtype` with the value of a number expression."""
         self.check_open(f"the number {expression.value!r}")
         self.builder.loc = user_location()
-        node = self._emit_number(expression)
-        if node.dtype is not dtype:
-            node = self.builder.emit(ops.cast, node, dtype=dtype)
-        return self.wrap(node)
-
-    def _emit_number(self, root: NumberExpr) -> Node:
-        """The 0-d f64 or i64 node of a number expression; iterative."""
-        nodes = self._number_nodes
-        stack = [root]
-        while stack:
-            expression = stack[-1]
-            if expression in nodes:
-                stack.pop()
-                continue
-            waiting = [
-                a for a in expression.args if isinstance(a, NumberExpr) and a not in nodes
-            ]
-            if waiting:
-                stack.extend(waiting)
-            else:
-                nodes[expression] = self._number_node(expression)
-        return nodes[root]
-
-    def _number_node(self, expression: NumberExpr) -> Node:
-        dtype = dtypes.i64 if isinstance(expression.value, int) else dtypes.f64
-        if expression.op == "constant":
-            return self.builder.const(expression.value, dtype)
-        if expression.op == "dim":
-            return self.builder.emit(ops.full, shape=(), value=expression.args[0], dtype=dtypes.i64)
-        if expression.op == "source":
-            node = self.builder.input(TensorType(dtype, ()), f"number{len(self.inputs)}")
-            self.inputs.append(
-                NumberInput(node, expression.args[0], expression.value, len(self.inputs))
-            )
-            return node
-        inputs = [self._number_nodes[a] for a in expression.args]
-        same = dtypes.f64 if expression.op == "div" else dtype
-        cast = [
-            n if n.dtype is same else self.builder.emit(ops.cast, n, dtype=same) for n in inputs
-        ]
-        if expression.op == "float":
-            return cast[0]
-        return self.builder.emit(getattr(ops, expression.op), *cast)
+        return self.wrap(self._number_nodes.node(expression, dtype))
 
     # --- values ----------------------------------------------------------------------------
 
@@ -443,8 +390,8 @@ class Trace:
         entry = OpNode(op, attrs, edges, in_types, out_types)
         entry.loc = node.loc
         # saving a node costs nothing: which values the rule reads is asked only after a write
-        entry.saved_in = tuple(nodes)
-        entry.saved_out = tuple([r._traced.value for r in results])
+        entry.saved_in = tuple([saved_place(n, t) for n, t in zip(nodes, states, strict=True)])
+        entry.saved_out = tuple([saved_place(r._traced.value, r) for r in results])
         entry.stamps = (
             *[(t._storage, t._storage.version, i) for i, t in enumerate(states)],
             *[(t._storage, t._storage.version, ~i) for i, t in enumerate(results)],
@@ -452,6 +399,15 @@ class Trace:
         for i, (result, type_) in enumerate(zip(results, out_types, strict=True)):
             if type_.dtype.is_float:
                 result._node, result._output = entry, i
+
+    def saved_node(self, saved: tuple[Any, ...]) -> Node:
+        """The value that an OpNode saved, as it is now: `.data` writes, which autograd does not
+        see, show through as they do in memory. The pair of `saved_place`."""
+        node: Node = saved[0]
+        if len(saved) > 1 and saved[1].writes != saved[2]:
+            root, path = saved[1].resolve(saved[3])
+            node = views.replay(path, Expr(self.builder, root.node)).node
+        return node
 
     # --- state of concrete tensors ---------------------------------------------------------
 

@@ -6,10 +6,12 @@ create_graph, in either; every operation is then recorded again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphc.ir import ops
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Expr
 from graphc.ir.op import Attrs, Op
@@ -17,9 +19,9 @@ from graphc.ir.types import TensorType
 
 from .context import local
 from .dispatch import apply, constant
-from .nodes import AccumulateGrad, Edge
+from .nodes import AccumulateGrad, Edge, OpNode
 from .tensor import Tensor, current, from_array
-from .values import ArrayValue
+from .values import ArrayValue, Eager
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -54,21 +56,54 @@ class TensorValue(Expr):
 
 
 class ArrayWorld:
-    """Eager: values are ArrayValues."""
+    """Eager: values are arrays."""
 
     env = DimEnv()
+
+    def rule(self, node: OpNode, grads: list[Any], needs: Sequence[bool]) -> Sequence[Any]:
+        given = tuple([g is not None for g in grads])
+        program = node.plan.program(tuple(needs), given)
+        assert node.saved_in is not None and node.saved_out is not None
+        return program.run(grads, node.saved_in, node.saved_out)
 
     def saved(self, value: np.ndarray, type_: TensorType, edge: Edge | None) -> ArrayValue:
         return ArrayValue(value)
 
-    def to_tensor(self, value: ArrayValue) -> Tensor:
-        return from_array(value.array)
+    def to_expr(self, value: np.ndarray) -> ArrayValue:
+        return ArrayValue(value)
 
-    def from_tensor(self, tensor: Tensor) -> ArrayValue:
-        return ArrayValue(current(tensor)._array)
+    def from_expr(self, value: ArrayValue) -> np.ndarray:
+        return value.array
+
+    def to_tensor(self, value: np.ndarray) -> Tensor:
+        return from_array(value)
+
+    def from_tensor(self, tensor: Tensor) -> np.ndarray:
+        return current(tensor)._array
+
+    def add(self, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        total: np.ndarray = Eager.run(ops.add, [old, new], {})
+        return total
 
 
-class NodeWorld:
+class _ExprWorld:
+    """Worlds whose values are Exprs themselves."""
+
+    def rule(self, node: OpNode, grads: list[Any], needs: Sequence[bool]) -> Sequence[Any]:
+        world: Any = self
+        return node.on_values(grads, needs, world)
+
+    def to_expr(self, value: Any) -> Any:
+        return value
+
+    def from_expr(self, value: Any) -> Any:
+        return value
+
+    def add(self, old: Any, new: Any) -> Any:
+        return ops.add(old, new)
+
+
+class NodeWorld(_ExprWorld):
     """Under a trace: values are Exprs on the trace's Builder."""
 
     def __init__(self, trace: Trace) -> None:
@@ -76,7 +111,7 @@ class NodeWorld:
         self.env = trace.builder.env
 
     def saved(self, value: Any, type_: TensorType, edge: Edge | None) -> Expr:
-        return Expr(self.trace.builder, value)
+        return Expr(self.trace.builder, self.trace.saved_node(value))
 
     def to_tensor(self, value: Expr) -> Tensor:
         return self.trace.wrap(value.node)
@@ -85,7 +120,7 @@ class NodeWorld:
         return Expr(self.trace.builder, self.trace.read(current(tensor)))
 
 
-class TensorWorld:
+class TensorWorld(_ExprWorld):
     """create_graph: values are TensorValues, with the history that their edges tell."""
 
     def __init__(self, trace: Trace | None) -> None:
@@ -97,7 +132,7 @@ class TensorWorld:
             variable = edge[0].variable
             if trace is None and variable._array is value:
                 return TensorValue(variable)
-        tensor = from_array(value) if trace is None else trace.wrap(value)
+        tensor = from_array(value) if trace is None else trace.wrap(trace.saved_node(value))
         if edge is not None:
             tensor._node, tensor._output = edge
         return TensorValue(tensor)

@@ -64,7 +64,7 @@ class ParamGroup(dict[str, Any]):
         return value
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        return self[key] if dict.__contains__(self, key) else default
 
     def __setitem__(self, key: str, value: Any) -> None:
         state_version.bump()

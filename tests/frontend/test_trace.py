@@ -215,6 +215,20 @@ def test_lifted_number_float_is_a_guard_and_dies_with_the_trace() -> None:
         rate + 1
 
 
+def test_sources_that_print_alike_are_kept_apart() -> None:
+    class Source:
+        def __repr__(self) -> str:
+            return "lr"
+
+    first, second = Source(), Source()
+    with Trace() as trace:
+        a, b = trace.lift_number(1.0, first), trace.lift_number(2.0, second)
+        again = trace.lift_number(1.0, first)
+        traced = trace.finish(mul(mul(tensor([1.0]), a + again), b * 1))
+    assert [s.source for s in traced.inputs[1:]] == [first, second]
+    assert evaluate(traced, [], {first: 3.0, second: 5.0})[0].tolist() == [30.0]
+
+
 def test_symbolic_sizes_stay_symbolic_until_decided() -> None:
     def f(x: Tensor) -> Tensor:
         n, m = x.shape
@@ -244,7 +258,8 @@ def test_symbolic_sizes_stay_symbolic_until_decided() -> None:
 
 def test_values_under_a_trace_are_refused_with_line_and_cure() -> None:
     x = tensor([1.0])
-    with pytest.raises(TraceError, match=r"(?s)item\(\) needs the value.*Cure: use.*core_line"), Trace():
+    message = r"(?s)item\(\) needs the value.*Cure: use.*core_line"
+    with pytest.raises(TraceError, match=message), Trace():
 
         def core_line() -> Any:
             return concrete(add(x, 1.0), "item()", "use torch.where")
@@ -365,6 +380,19 @@ def test_backward_for_a_loss_outside() -> None:
     gw, gv = (arrays[i].tolist() for i in info.gradients)
     assert gw == [100.0, 294.0] and gv == [10.0, 21.0]
     assert all(n.backward for n in traced.graph.nodes if n.op.name == "sum")
+
+
+def test_a_loss_whose_backward_ran_inside_is_spent() -> None:
+    w = tensor([2.0, 3.0], True)
+
+    def step() -> Any:
+        h = mul(w, w)
+        loss = total(h)
+        loss.backward()
+        return loss, h, mul(w, 2.0)
+
+    info = _trace(step, backward=True).backward
+    assert info is not None and len(info.outputs) == 1
 
 
 def test_history_from_before_the_trace() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.backends.allocator import Array
+from graphc.backends.llvm.allocator import Array
 from graphc.ir import interpret, op
 from graphc.ir.dim import evaluate
 from graphc.ir.kernel import Callback, Program

@@ -82,8 +82,8 @@ class Request:
     def table(self) -> Value:
         """Bytes of a packer's tables for this window."""
         f = self.f
-        windows = f.add(f.add(self.window[0], self.window[1]), self.window[2])
-        return table_bytes(f, self.taps, windows)
+        sizes = f.add(f.add(self.window[0], self.window[1]), self.window[2])
+        return table_bytes(f, self.taps, sizes)
 
     def write_input_window(self) -> None:
         """The window of x that y's positions see."""
@@ -150,7 +150,6 @@ def emit_weight_grad(module: Module, tile: Tile) -> None:
     r.set_groups(f.mul(r.outputs, r.positions), f.mul(r.channels, r.pixels))
     r.write_input_window()
     square = tile.lanes * tile.bytes
-    rows = f.mul(f.add(f.mul(r.taps, 2), tile.lanes), square)
     large = f.let(f"zext i1 {f.cmp('sge', r.positions, DIRECT_POSITIONS)} to i64")
     r.contract(
         {
@@ -163,7 +162,7 @@ def emit_weight_grad(module: Module, tile: Tile) -> None:
             Word.SEGMENT: r.positions,
             Word.LEFT_SEGMENT: f.mul(f.mul(r.groups, r.outputs), r.positions),
             Word.K_QUANTUM: tile.lanes,
-            Word.PACK_SCRATCH: f.add(r.table(), rows),
+            Word.PACK_SCRATCH: f.add(r.table(), square * tile.lanes),
             Word.PACK_SCRATCH_COLUMN: square,
             Word.POSITIONS: r.filter,
             Word.EPILOGUE_M: r.outputs,

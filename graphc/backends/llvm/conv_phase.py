@@ -42,11 +42,10 @@ def emit_input_grad(module: Module, tile: Tile) -> None:
     channels = f.mul(r.channels, r.groups)
     size = f.mul(f.mul(f.mul(r.batch, channels), r.pixels), tile.bytes)
     r.words.write_pointer(Conv.SCRATCH, f.call("ptr", TAKE, f"i64 {size}"))
-    with f.loop(0, r.stride[DEPTH]) as depth:
-        with f.loop(0, r.stride[HEIGHT]) as height:
-            with f.loop(0, r.stride[WIDTH]) as width:
-                values = (f"i64 {v}" for v in (depth, height, width))
-                f.call("void", product_symbol, "ptr %request", *values)
+    with f.loop(0, r.stride[DEPTH]) as depth, f.loop(0, r.stride[HEIGHT]) as height:
+        with f.loop(0, r.stride[WIDTH]) as width:
+            values = (f"i64 {v}" for v in (depth, height, width))
+            f.call("void", product_symbol, "ptr %request", *values)
     rows = clamp(f, f.sdiv(PASS_ELEMENTS, f.smax(r.pixels, 1)), 1, f.smax(channels, 1))
     r.words.write(Conv.ROWS, rows)
     chunks = f.mul(r.batch, ceil_div(f, channels, rows))

@@ -40,6 +40,7 @@ class Statements(Scalars):
             if isinstance(stmt, Let):
                 value = self.value(stmt.value)
                 self.bind(stmt.name, value._replace(stable=True))
+                self.upper.pop(stmt.name, None)  # may have been a loop's variable before
             elif isinstance(stmt, Store):
                 mask = None if stmt.mask is None else self.value(stmt.mask)
                 self.store(stmt.buffer, stmt.index, self.value(stmt.value), mask, stmt.combine)
@@ -143,9 +144,12 @@ class Statements(Scalars):
             enter = fn.cmp("sgt", trips, 0)
             fn.emit(f"br i1 {enter}, label %{then}, label %{end}")
             fn.block(then)
-            known = dict(self.scopes[-1].memo)
+            scope = self.scopes[-1]
+            known, checked = dict(scope.memo), scope.checked
+            scope.checked = True  # loads stay inside: with no iteration there may be no memory
             results = emit()
-            self.scopes[-1].memo = known  # what was computed since is not valid past the end
+            # what was computed since is not valid past the end
+            scope.memo, scope.checked = known, checked
             latch = fn.current
             fn.br(end)
             fn.block(end)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.backends.allocator import Array, address_of
 from graphc.backends.llvm import driver
+from graphc.backends.llvm.allocator import Array, address_of
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.callbacks import Callbacks
 from graphc.backends.llvm.compile_program import BuildStats, Compiled, compile_program

@@ -15,7 +15,7 @@ from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_plan import choose
 from graphc.backends.llvm.microkernel import MR, Accumulator, Tile
 from graphc.backends.llvm.text import Function, Module, Value
-from graphc.backends.llvm.values import lane_numbers, memory_type, suffix
+from graphc.backends.llvm.values import lane_numbers, memory_type
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 
@@ -49,40 +49,84 @@ class Source:
         """True if no conversion is needed."""
         return self.dtype.name == self.tile.accumulator
 
-    def convert(self, f: Function, value: str, lanes: int) -> str:
-        """Loaded elements as accumulator elements."""
+    def _bits(self, lanes: int) -> str:
+        """The type that memory is read as: half-width floats as integers, for any target."""
+        element = f"i{self.dtype.bits}" if self.dtype.bits == 16 else self.element
+        return element if lanes == 1 else f"<{lanes} x {element}>"
+
+    def _convert(self, f: Function, value: str, lanes: int) -> str:
+        """Elements as read from memory to accumulator elements."""
         if self.same:
             return value
-        source = memory_type(self.dtype, lanes)
+        source = self._bits(lanes)
         target = self.tile.element if lanes == 1 else self.tile.vector
-        wider = self.tile.bytes > self.dtype.itemsize
+        if self.dtype is dtypes.bf16:
+            return self._widen_bf16(f, value, lanes)
+        if self.dtype is dtypes.f16:
+            half = "half" if lanes == 1 else f"<{lanes} x half>"
+            value, source = f.let(f"bitcast {source} {value} to {half}"), half
         if self.dtype.is_float:
-            op = "fpext" if wider else "fptrunc"
-        elif not wider:
-            op = "trunc"
-        else:
-            op = "sext" if self.dtype.is_signed else "zext"
+            return f.let(f"fpext {source} {value} to {target}")
+        if self.tile.bytes <= self.dtype.itemsize:
+            return f.let(f"trunc {source} {value} to {target}")
+        op = "sext" if self.dtype.is_signed else "zext"
         return f.let(f"{op} {source} {value} to {target}")
+
+    def _widen_bf16(self, f: Function, value: str, lanes: int) -> str:
+        """A bf16 is the upper half of an f32."""
+        wide, narrow = "i32", "float"
+        if lanes > 1:
+            wide, narrow = f"<{lanes} x i32>", f"<{lanes} x float>"
+        value = f.let(f"zext {self._bits(lanes)} {value} to {wide}")
+        sixteen = "16" if lanes == 1 else "splat (i32 16)"
+        value = f.let(f"bitcast {wide} {f.let(f'shl {wide} {value}, {sixteen}')} to {narrow}")
+        if self.tile.accumulator == "f32":
+            return value
+        target = self.tile.element if lanes == 1 else self.tile.vector
+        return f.let(f"fpext {narrow} {value} to {target}")
 
     def load(self, f: Function, place: str) -> str:
         """One element."""
-        return self.convert(f, f.load(place, self.element, self.dtype.itemsize), 1)
+        return self._convert(f, f.load(place, self._bits(1), self.dtype.itemsize), 1)
 
     def load_vector(self, f: Function, place: str) -> str:
         """One register of elements."""
-        kind = memory_type(self.dtype, self.tile.lanes)
-        return self.convert(f, f.load(place, kind, self.dtype.itemsize), self.tile.lanes)
-
-    def load_masked(self, f: Function, place: str, mask: str, other: str = "zeroinitializer") -> str:
-        """The lanes of a mask, unconverted; the rest of memory is not touched."""
         lanes = self.tile.lanes
-        kind, bits = memory_type(self.dtype, lanes), f"<{lanes} x i1>"
-        callee = f"@llvm.masked.load.{suffix(self.dtype, lanes, memory=True)}.p0"
+        return self._convert(f, f.load(place, self._bits(lanes), self.dtype.itemsize), lanes)
+
+    def load_masked(self, f: Function, place: str, mask: str) -> str:
+        """The lanes of a mask, the others zero; memory outside the mask is not touched."""
+        lanes = self.tile.lanes
+        kind, bits = self._bits(lanes), f"<{lanes} x i1>"
+        callee = f"@llvm.masked.load.{self._suffix()}.p0"
         f.module.declare(f"declare {kind} {callee}(ptr, i32, {bits}, {kind})")
-        align = self.dtype.itemsize
-        return f.call(
-            kind, callee, f"ptr {place}", f"i32 {align}", f"{bits} {mask}", f"{kind} {other}"
-        )
+        arguments = (f"ptr {place}", f"i32 {self.dtype.itemsize}", f"{bits} {mask}")
+        value = f.call(kind, callee, *arguments, f"{kind} zeroinitializer")
+        return self._convert(f, value, lanes)
+
+    def gather(self, f: Function, place: str, offsets: str, mask: str) -> str:
+        """The lanes of a mask, each at its own (typed) offset in elements; the others zero."""
+        lanes = self.tile.lanes
+        kind, bits = self._bits(lanes), f"<{lanes} x i1>"
+        callee = f"@llvm.masked.gather.{self._suffix()}.v{lanes}p0"
+        f.module.declare(f"declare {kind} {callee}(<{lanes} x ptr>, i32, {bits}, {kind})")
+        places = f.let(f"getelementptr {self.element}, ptr {place}, {offsets}")
+        arguments = (f"<{lanes} x ptr> {places}", f"i32 {self.dtype.itemsize}", f"{bits} {mask}")
+        value = f.call(kind, callee, *arguments, f"{kind} zeroinitializer")
+        return self._convert(f, value, lanes)
+
+    def _suffix(self) -> str:
+        element = {"float": "f32", "double": "f64"}.get(self._bits(1), self._bits(1))
+        return f"v{self.tile.lanes}{element}"
+
+
+def store_masked(f: Function, tile: Tile, value: str, place: str, mask: str) -> None:
+    """Stores the lanes of a mask."""
+    callee = f"@llvm.masked.store.v{tile.lanes}{tile.accumulator}.p0"
+    bits = f"<{tile.lanes} x i1>"
+    f.module.declare(f"declare void {callee}({tile.vector}, ptr, i32, {bits})")
+    arguments = (f"{tile.vector} {value}", f"ptr {place}", f"i32 {tile.bytes}", f"{bits} {mask}")
+    f.call("void", callee, *arguments)
 
 
 def first_lanes(f: Function, tile: Tile, count: Value) -> str:
@@ -121,6 +165,26 @@ def packed_vectors(
             f.gep("%to", f.mul(offset, tile.lanes), tile.element),
             f.mul(width, tile.lanes),
         )
+
+
+@contextmanager
+def packed_panels(
+    f: Function, tile: Tile, columns: Value, steps: Value
+) -> Iterator[tuple[Value, str, Value]]:
+    """A loop over a block's panels: yields (first column, address, elements per step)."""
+    wide = tile.vectors
+    vectors = f.floordiv(f.add(columns, tile.lanes - 1), tile.lanes)
+    rest = f.mod(vectors, wide)
+    whole = f.floordiv(vectors, wide)
+    count = f.add(whole, f.add(f.floordiv(rest, 2), f.mod(rest, 2)))
+    with f.loop(0, count) as index:
+        over = f.sub(index, whole)
+        full = f.cmp("slt", over, 0)
+        pair = f.let(f"and i1 {f.cmp('sge', rest, 2)}, {f.cmp('eq', over, 0)}")
+        width = choose(f, full, wide, choose(f, pair, 2, 1))
+        start = f.add(f.mul(whole, wide), f.mul(over, 2))
+        start = f.mul(choose(f, full, f.mul(index, wide), start), tile.lanes)
+        yield start, f.gep("%to", f.mul(start, steps), tile.element), f.mul(width, tile.lanes)
 
 
 def emit_gemm_packs(module: Module, source: Source) -> None:
@@ -181,7 +245,7 @@ def _emit_pack_rows(module: Module, source: Source) -> None:
                 if label == whole:
                     value = source.load_vector(f, at)
                 else:
-                    value = source.convert(f, source.load_masked(f, at, mask), tile.lanes)
+                    value = source.load_masked(f, at, mask)
                 f.store(value, tile.vector, f.gep(to, f.mul(step, pitch), tile.element), tile.bytes)
             f.br(done)
         f.block(done)
@@ -253,7 +317,7 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
             mask = first_lanes(f, tile, steps)
             with f.loop(0, rows) as row:
                 at = f.gep(place, f.mul(row, stride), source.element)
-                value = source.convert(f, source.load_masked(f, at, mask), lanes)
+                value = source.load_masked(f, at, mask)
                 f.store(value, tile.vector, f.gep(buffers[0], row, tile.vector), tile.bytes)
             arguments = (f"ptr {buffers[0]}", f"i64 {square}", f"ptr {buffers[1]}")
             f.call("void", transpose_symbol(tile), *arguments, f"i64 {square}")

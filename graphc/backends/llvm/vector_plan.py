@@ -8,7 +8,7 @@ from graphc.backends.llvm.target import Target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.dtypes import DType
-from graphc.ir.kernel import Apply, Check, Let, Load, Local, Loop, Scalar, Stmt, Store
+from graphc.ir.kernel import Apply, Carry, Check, Let, Load, Local, Loop, Scalar, Stmt, Store
 
 # Operators that cost tens of instructions a lane vector.
 _HEAVY = frozenset(
@@ -28,6 +28,8 @@ class Survey:
     cost: int = 0
     general: bool = False  # an index that may need a gather
     inner: bool = False
+    masks: bool = False  # conditions that are combined, kept or used by memory
+    extremes: bool = False  # reductions by max or min, which compare
     lets: set[str] = field(default_factory=set)
 
 
@@ -46,10 +48,16 @@ def survey(loop: Loop) -> Survey:
     found, seen = Survey(), set[int]()
     _survey_statements(loop.body, loop.var, found, seen)
     for carry in loop.carries:
-        found.dtypes.add(carry.dtype)
-        found.cost += 1
+        _survey_carry(carry, found)
         _survey_scalar(carry.next, loop.var, found, seen)
     return found
+
+
+def _survey_carry(carry: Carry, found: Survey) -> None:
+    found.dtypes.add(carry.dtype)
+    found.cost += 1
+    found.extremes |= carry.combine in ("max", "min")
+    found.masks |= carry.combine == "index"
 
 
 def _survey_statements(body: tuple[Stmt, ...], var: str, found: Survey, seen: set[int]) -> None:
@@ -59,6 +67,7 @@ def _survey_statements(body: tuple[Stmt, ...], var: str, found: Survey, seen: se
             _survey_scalar(stmt.value, var, found, seen)
         elif isinstance(stmt, Store):
             found.cost += 1
+            found.masks |= stmt.mask is not None or stmt.value.dtype is dtypes.bool_
             _survey_index(stmt.index, var, found)
             found.dtypes.add(stmt.value.dtype)
             for scalar in (stmt.value, stmt.mask):
@@ -70,8 +79,7 @@ def _survey_statements(body: tuple[Stmt, ...], var: str, found: Survey, seen: se
             found.inner = True
             _survey_statements(stmt.body, var, found, seen)
             for carry in stmt.carries:
-                found.dtypes.add(carry.dtype)
-                found.cost += 1
+                _survey_carry(carry, found)
                 _survey_scalar(carry.init, var, found, seen)
                 _survey_scalar(carry.next, var, found, seen)
         else:
@@ -88,6 +96,8 @@ def _survey_scalar(root: Scalar, var: str, found: Survey, seen: set[int]) -> Non
         if isinstance(scalar, Apply):
             found.dtypes.add(scalar.dtype)
             found.cost += _HEAVY_COST if scalar.op in _HEAVY else 1
+            if scalar.dtype is dtypes.bool_ and scalar.args[0].dtype is dtypes.bool_:
+                found.masks = True
             if scalar.op == "div":
                 found.cost += 3
             elif scalar.op == "cast" and dtypes.bf16 in (scalar.dtype, scalar.args[0].dtype):
@@ -96,6 +106,7 @@ def _survey_scalar(root: Scalar, var: str, found: Survey, seen: set[int]) -> Non
         elif isinstance(scalar, Load):
             found.dtypes.add(scalar.dtype)
             found.cost += 1
+            found.masks |= scalar.mask is not None or scalar.dtype is dtypes.bool_
             _survey_index(scalar.index, var, found)
             stack += [child for child in (scalar.mask, scalar.other) if child is not None]
 
@@ -147,11 +158,14 @@ def _register_lanes(found: set[DType], target: Target) -> int:
 
 def _registers(found: Survey, width: int, carries: bool, target: Target) -> int:
     """Registers per vector: several where the body is cheap, to hide latency and loop overhead."""
-    if found.cost >= _HEAVY_COST or found.general:
+    # AVX-512 packs the masks of several registers into one, which costs more than it saves
+    if found.cost >= _HEAVY_COST or found.general or found.masks:
         return 1
     if carries or found.inner:
         count = 8 if found.cost <= 4 else 4 if found.cost <= 8 else 2 if found.cost <= 16 else 1
     else:
         count = 4 if found.cost <= 5 else 2 if found.cost <= 10 else 1
+    if found.extremes:
+        count = min(count, 4)
     wide = any(d.bits == 64 for d in found.dtypes) and width * 8 > target.vector_bytes
     return max(count // 2, 1) if wide else count

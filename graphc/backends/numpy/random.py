@@ -87,6 +87,8 @@ def _uniforms(stream: Stream, count: int, dtype: DType) -> Array:
 def _uniform(state: Array, *, shape: Sequence[int], dtype: DType) -> tuple[Array, Array]:
     stream = Stream(state)
     values = _uniforms(stream, math.prod(shape), dtype).astype(dtype.numpy)
+    if dtype.bits == 16:  # what rounds up to 1 becomes 0, as in torch
+        values[values == 1] = 0
     return values.reshape(tuple(shape)), stream.state()
 
 

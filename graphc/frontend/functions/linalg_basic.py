@@ -75,6 +75,11 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     return _batched(input, other, a, b)
 
 
+def rmatmul(self: Tensor, other: Any) -> Tensor:
+    """other @ self."""
+    return matmul(other, self)  # type: ignore[no-any-return]
+
+
 def _mismatch(a: Any, b: Any) -> RuntimeError:
     if len(a) >= 2 and len(b) == 1:
         rows = product(a[:-1])

@@ -267,7 +267,7 @@ logical_xor = _logical("logical_xor")
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition, else other; with the condition alone, torch.nonzero as a tuple."""
     if input is None and other is None:
-        from .indexing import nonzero
+        from .gathering import nonzero
 
         return nonzero(condition, as_tuple=True)
     dtype = promote.result_type(input, other)

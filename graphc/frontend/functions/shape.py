@@ -216,10 +216,11 @@ def t(input: Tensor) -> Tensor:
         raise RuntimeError(located(
             f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D"
         ))  # fmt: skip
-    return _reversed(input)
+    return reverse_dims(input)
 
 
-def _reversed(x: Tensor) -> Tensor:
+def reverse_dims(x: Tensor) -> Tensor:
+    """The dims in reverse order: x.T."""
     result: Tensor = apply(ops.permute, x, dims=tuple(reversed(range(x.ndim))))
     return result
 
@@ -531,7 +532,7 @@ def repeat_interleave(
     if isinstance(repeats, Tensor) and repeats.ndim == 0:
         repeats = repeats.item()
     if isinstance(repeats, Tensor):
-        from .indexing import repeat_by_counts
+        from .gathering import repeat_by_counts
 
         return repeat_by_counts(input, repeats, dim, output_size)
     count = as_size(repeats)

@@ -30,7 +30,7 @@ def run(pipeline: Iterable[tuple[str, Pass]], graph: Graph, after: Hook | None =
 
 
 def _check_signature(name: str, before: Graph, after: Graph) -> None:
-    if before.inputs != after.inputs:
+    if [n.type for n in before.inputs] != [n.type for n in after.inputs]:
         raise ValueError(f"pass {name} changed the inputs of graph {before.name}")
     if [n.type for n in before.outputs] != [n.type for n in after.outputs]:
         raise ValueError(f"pass {name} changed the types of the outputs of graph {before.name}")

@@ -1,7 +1,7 @@
 """One spelling for each meaning, so that other rules and CSE need to know one only.
 
 Constants come second in commutative operators and comparisons; operators that change nothing
-are gone; a constant fill stays a fill through views and casts. Every rule keeps each bit.
+are gone; a constant fill stays a fill through views and casts.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def rounded_integer(m: Match) -> Any:
 
 @RULES.add(p.sum(x), p.prod(x), p.amax(x), p.amin(x), p.any(x), p.all(x))
 def reduce_of_ones(m: Match) -> Any:
-    """A reduction over dims of size 1 is a reshape."""
+    """A reduction over dims of size 1 is a reshape (a sum of one -0.0 may stay -0.0)."""
     if not all(m.x.shape[d] == 1 for d in m.attr("dims")):
         return None
     return get("reshape")(m.x, shape=m.shape)

@@ -39,11 +39,14 @@ from .fuse_groups import Grouping
 from .fuse_siblings import merge_siblings
 
 
-def fuse(graph: Graph, routines: Collection[str] = ()) -> Graph:
+def fuse(
+    graph: Graph, routines: Collection[str] = (), mutated: Collection[int] = ()
+) -> Graph:
     """The graph with its operators grouped into kernels. `routines` names operators that the
-    backend has no kernel code for; they stay steps of their own."""
+    backend has no kernel code for; they stay steps of their own. `mutated` are the outputs that
+    are written back to inputs (parameters): their updates are kept apart, in kernels that all
+    parameters share."""
     graph = replace_empty(graph)
-    analysis = analyse(graph, frozenset(routines))
-    grouping = Grouping(analysis)
+    grouping = Grouping(analyse(graph, frozenset(routines), mutated))
     merge_siblings(grouping)
     return build_fused(grouping)

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from .. import dtypes
 from ..dim import Size, product, unwrap
 from ..graph import Graph, Node
-from ..types import TensorType
+from ..types import Shape, TensorType
 from .lower_contraction import CONTRACTIONS, operand_index, template
 from .lower_nest import cost
+from .lower_rows import reduced_dims
 from .lower_values import MOVES, Body
 
 LEAF, CREATE, POINT, MOVE, REDUCE, CONTRACT = "leaf", "create", "point", "move", "reduce", "contract"
@@ -31,6 +33,8 @@ _BY_FAMILY = {
     "reduce": REDUCE, "arg_reduce": REDUCE,
 }  # fmt: skip
 
+_NEED_DIMS = frozenset({"index", "cumulative", "arg_reduce"})  # on a 0-d tensor: routines
+
 DUPLICATE_COST = 8  # a value this cheap may be computed again in each of its users
 _MANY = 5  # more sources than this are not told apart
 
@@ -48,6 +52,8 @@ class Analysis:
     operands: dict[Node, tuple[Node, ...]] = field(default_factory=dict)  # ... -> its buffers
     cone_cost: dict[Node, int] = field(default_factory=dict)
     cone_sources: dict[Node, frozenset[Node]] = field(default_factory=dict)
+    cone_reductions: dict[Node, frozenset[Pattern]] = field(default_factory=dict)
+    updates: set[Node] = field(default_factory=set)  # new values of buffers that are written back
 
     def duplicable(self, node: Node) -> bool:
         """Whether computing a value again costs no more than keeping it in memory."""
@@ -59,8 +65,11 @@ class Analysis:
         return len([s for s in sources if self.elements[s] != 1]) <= 2
 
 
-def analyse(graph: Graph, routines: Collection[str]) -> Analysis:
-    """Look at every node once. `routines` are operators that the backend has no kernel code for."""
+def analyse(
+    graph: Graph, routines: Collection[str] = (), mutated: Collection[int] = ()
+) -> Analysis:
+    """Look at every node once. `routines` are operators that the backend has no kernel code for;
+    `mutated` are the outputs that are written back to inputs."""
     a = Analysis(graph, users=graph.users())
     for node in graph.nodes:
         a.category[node] = categorise(node, routines)
@@ -74,6 +83,7 @@ def analyse(graph: Graph, routines: Collection[str]) -> Analysis:
             a.must.update(node.inputs)
     a.must.update(graph.outputs)
     _cones(a)
+    _updates(a, mutated)
     return a
 
 
@@ -89,6 +99,9 @@ def categorise(node: Node, routines: Collection[str]) -> str:
     found = _BY_NAME.get(name) or _BY_FAMILY.get(node.op.family) or ROUTINE
     if found == CONTRACT and not node.dtype.is_float:
         return ROUTINE
+    if found in (SCATTER, CUMULATIVE, POINT, REDUCE) and node.op.family in _NEED_DIMS:
+        if not node.inputs[0].shape:
+            return ROUTINE
     if found == SCATTER and node.op.name != "max_pool_grad" and node.dtype is dtypes.bool_:
         return found if not node.attrs.get("reduce") else ROUTINE
     return found
@@ -136,3 +149,46 @@ def _cones(a: Analysis) -> None:
                 sources |= a.cone_sources[x]
         a.cone_cost[node] = min(total, 1 << 20)
         a.cone_sources[node] = sources
+    for node in a.graph.nodes:
+        found: frozenset[Pattern] = frozenset()
+        if a.category[node] == REDUCE:
+            found = frozenset((pattern_of(node),))
+        elif a.category[node] in (POINT, MOVE):
+            for x in node.inputs:
+                if x not in a.must and len(found) < _MANY:
+                    found |= a.cone_reductions[x]
+        a.cone_reductions[node] = found
+
+
+def _updates(a: Analysis, mutated: Collection[int]) -> None:
+    """Pointwise nodes that are only there for the sake of buffers that are written back: an
+    optimizer's step. One shared kernel does them for every parameter."""
+    roots = {a.graph.outputs[i] for i in mutated}
+    for node in reversed(a.graph.nodes):
+        if a.category[node] in (POINT, MOVE) and (
+            node in roots
+            or (node not in a.must and a.users[node] and a.updates.issuperset(a.users[node]))
+        ):
+            a.updates.add(node)
+
+
+Pattern: TypeAlias = tuple[tuple[Size, bool], ...]  # (size, reduced) of each run of axes
+
+
+def pattern_of(node: Node) -> Pattern:
+    """What a reduction keeps and reduces, as runs of axes."""
+    shape, dims = node.inputs[0].shape, reduced_dims(node)
+    return segments(shape, [d in dims for d in range(len(shape))])
+
+
+def segments(shape: Shape, reduced: list[bool]) -> Pattern:
+    """Runs of kept and reduced dims, neighbours joined, dims of size 1 left out."""
+    result: list[tuple[Size, bool]] = []
+    for size, flag in zip(shape, reduced, strict=True):
+        if size == 1:
+            continue
+        if result and result[-1][1] == flag:
+            result[-1] = (unwrap(result[-1][0] * size), flag)
+        else:
+            result.append((size, flag))
+    return tuple(result)

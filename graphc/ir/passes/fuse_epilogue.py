@@ -27,6 +27,7 @@ class Epilogues:
         self._ends = _reaches_memory(a)
         if any(c == CONTRACT for c in a.category.values()):
             self._walk()
+            self._prune()
 
     def _walk(self) -> None:
         for node in self.a.graph.nodes:
@@ -43,6 +44,22 @@ class Epilogues:
                 target = self._target(node)
                 if target is not None:
                     self._absorb(node, target)
+
+    def _prune(self) -> None:
+        """Let go of nodes that read a product which is stored anyhow, and lead to nothing here."""
+        for contraction, members in self.members.items():
+            useful: set[Node] = set()
+            for node in reversed(members):
+                mine = [x for x in node.inputs if self.owner.get(x) is contraction]
+                if (
+                    node is contraction or node in self.a.must
+                    or any(u in useful for u in self.a.users[node])
+                    or all(self.a.users[x] == [node] and x not in self.a.must for x in mine)
+                ):  # fmt: skip
+                    useful.add(node)
+                else:
+                    del self.owner[node]
+            self.members[contraction] = [n for n in members if n in useful]
 
     def _depends(self, node: Node) -> int:
         owner = self.owner.get(node)
@@ -78,7 +95,7 @@ class Epilogues:
             return single
         if node.op.name == "permute":
             return single and _keeps_rows(node, contraction)
-        if a.category[node] != POINT or node.op.name in _FORBIDDEN:
+        if a.category[node] != POINT or node.op.name in _FORBIDDEN or node in a.updates:
             return False
         return single or node in self._ends
 

@@ -20,7 +20,6 @@ from ..dim import Size, product, unwrap
 from ..graph import Node
 from ..types import Shape
 from .fuse_analysis import (
-    CONTRACT,
     CREATE,
     CUMULATIVE,
     LEAF,
@@ -31,12 +30,13 @@ from .fuse_analysis import (
     SCATTER,
     WINDOW,
     Analysis,
+    Pattern,
+    pattern_of,
+    segments,
 )
 from .fuse_epilogue import Epilogues
 from .lower_nest import EXPENSIVE, cost
-from .lower_rows import reduced_dims
 
-Pattern: TypeAlias = tuple[tuple[Size, bool], ...]  # (size, reduced) of each run of axes
 Order: TypeAlias = str | Pattern  # a Pattern is a Lower order
 
 LINEAR, UP, OTHER = "linear", "up", "other"
@@ -217,7 +217,7 @@ class Grouping:
             if group.kind not in ("loop", "rows"):
                 continue
             orders = self._orders(group, node)
-            if not (orders & self._storable(group, node)):
+            if not (orders & self._storable(group, node)) or self._rather_alone(node, group):
                 continue
             if any(g is not group and g.below >> group.number & 1 for g in readers):
                 continue  # a reader comes before this group
@@ -226,6 +226,17 @@ class Grouping:
                 self._store(node, group, [g for g in readers if g is not group])
                 return
         self._new(node, "rows" if self.a.category[node] == REDUCE else "loop", readers)
+
+    def _rather_alone(self, node: Node, group: Group) -> bool:
+        """Whether a node is better stored by a kernel of its own reductions: softmax's rows
+        should not be torn apart for the sake of a sum over its columns."""
+        if group.pattern is None or self.a.category[node] == REDUCE:
+            return False
+        for pattern in self.a.cone_reductions[node]:
+            size = unwrap(product(s for s, _ in pattern))
+            if pattern != group.pattern and size == self.a.elements[node]:
+                return True
+        return False
 
     def _by_size(self, groups: Iterable[Group]) -> list[Group]:
         return sorted(groups, key=lambda g: (g.kind != "rows", -len(g.orders)))
@@ -236,7 +247,7 @@ class Grouping:
         if group.kept is not None:
             result.add(group.kept)
         elif self.a.category[node] == REDUCE:
-            result |= {LINEAR, self._pattern_of(node)}
+            result |= {LINEAR, pattern_of(node)}
         return result
 
     # --- joining --------------------------------------------------------------------------------
@@ -299,14 +310,17 @@ class Grouping:
         if len(orders) != 1:
             return False
         (order,) = orders
-        pattern = self._pattern_of(node)
+        pattern = pattern_of(node)
         if group.pattern is not None:
             return order == group.kept and pattern == group.pattern and not (
                 not _parallel(pattern) and self._feeds_space(node, group)
             )
         if order == pattern:
             return _parallel(pattern)
-        return order == LINEAR and len(group.orders) <= _FLIP_NODES
+        return (
+            order == LINEAR and len(group.orders) <= _FLIP_NODES
+            and self.a.updates.isdisjoint(group.orders)
+        )  # fmt: skip
 
     def _feeds_space(self, node: Node, group: Group) -> bool:
         """Whether the whole space is computed from a reduction's result."""
@@ -317,15 +331,11 @@ class Grouping:
 
     def _join(self, node: Node, group: Group, orders: set[Order]) -> None:
         if self.a.category[node] == REDUCE and group.pattern is None:
-            group.pattern = self._pattern_of(node)
+            group.pattern = pattern_of(node)
             group.flipped = orders == {LINEAR}
             group.kind = "rows"
         group.orders[node] = orders
         self.computed_in.setdefault(node, []).append(group)
-
-    def _pattern_of(self, node: Node) -> Pattern:
-        dims = reduced_dims(node)
-        return segments(node.inputs[0].shape, [d in dims for d in range(len(node.inputs[0].shape))])
 
     def _orders(self, group: Group, node: Node) -> set[Order]:
         """The orders in which a group's members read a node."""
@@ -393,7 +403,7 @@ class Grouping:
         group = self._group(kind)
         self._add(node, group)
         if kind == "rows":
-            group.pattern = self._pattern_of(node)
+            group.pattern = pattern_of(node)
             group.flipped = True
         self._store(node, group, readers)
 
@@ -418,19 +428,6 @@ class Grouping:
                     other.below |= gained
 
 
-def segments(shape: Shape, reduced: list[bool]) -> Pattern:
-    """Runs of kept and reduced dims, neighbours joined, dims of size 1 left out."""
-    result: list[tuple[Size, bool]] = []
-    for size, flag in zip(shape, reduced, strict=True):
-        if size == 1:
-            continue
-        if result and result[-1][1] == flag:
-            result[-1] = (unwrap(result[-1][0] * size), flag)
-        else:
-            result.append((size, flag))
-    return tuple(result)
-
-
 def _hint(size: Size) -> int:
     return size if isinstance(size, int) else 4096
 
@@ -444,4 +441,3 @@ def _parallel(pattern: Pattern) -> bool:
     return (kept if pattern[-1][1] else kept // 64) >= 4
 
 
-__all__ = ["CONTRACT", "Group", "Grouping", "segments"]

@@ -6,13 +6,14 @@ the length as the named dim `n`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ..dim import Dim, Size, product, unwrap
 from ..graph import Constant, Graph, Node, attr_key
 from ..kernel import Kernel
+from ..types import TupleType
 from .lower_contraction import lower_contraction
 from .lower_cumulative import lower_cumulative
 from .lower_loops import is_flat, lower_loop
@@ -97,16 +98,16 @@ def _attr(value: Any) -> Hashable:
 def _named_dims(graph: Graph) -> set[str]:
     names: set[str] = set()
     for node in graph.nodes:
-        types = [node.type] if not hasattr(node.type, "elements") else []
-        for type_ in types or getattr(node.type, "elements", ()):
-            for size in getattr(type_, "shape", ()):
-                if isinstance(size, Dim):
-                    names |= size.variables()
-        for value in node.attrs.values():
-            if isinstance(value, Dim):
-                names |= value.variables()
-            elif isinstance(value, tuple):
-                for part in value:
-                    if isinstance(part, Dim):
-                        names |= part.variables()
+        types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
+        for type_ in types:
+            _collect(type_.shape, names)
+        _collect(node.attrs.values(), names)
     return names
+
+
+def _collect(values: Iterable[Any], names: set[str]) -> None:
+    for value in values:
+        if isinstance(value, Dim):
+            names |= value.variables()
+        elif isinstance(value, tuple):
+            _collect(value, names)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from .. import dtypes
 from ..dim import Size, substitute, unwrap
 from ..dtypes import DType
@@ -374,11 +376,10 @@ class Values:
         low = writer.apply("ge", dtypes.bool_, result, zero_)
         high = writer.apply("lt", dtypes.bool_, result, limit)
         ok = writer.apply("logical_and", dtypes.bool_, low, high)
-        kind = "IndexError" if wrap else "RuntimeError"
         size_text = f" with size {size}" if isinstance(size, int) else ""
         writer.check(
             self.unless_masked(ok, at),
-            f"{kind}: index {{value}} is out of bounds for dimension {dim}{size_text}",
+            f"IndexError: index {{value}} is out of bounds for dimension {dim}{size_text}",
             index,
         )
         return result
@@ -496,8 +497,12 @@ def _literal_cast(value: Literal, dtype: DType) -> Literal | None:
     """A cast of a constant where it is plainly the same number."""
     if dtype.kind == "bool":
         return Literal(bool(value.value), dtype)
-    if dtype.is_float or isinstance(value.value, (bool, int)):
+    if dtype.is_float:
         return literal(value.value, dtype)
+    if isinstance(value.value, (bool, int)):
+        info = np.iinfo(dtype.numpy)
+        if info.min <= value.value <= info.max:
+            return literal(value.value, dtype)
     return None
 
 

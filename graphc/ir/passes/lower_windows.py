@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .. import dtypes
-from ..dim import Size, floordiv, product, unwrap
+from ..dim import Size, floordiv, maximum, product, unwrap
 from ..graph import Node
-from ..kernel import Carry, Kernel, Literal
+from ..kernel import Carry, Kernel, Var
 from . import index_maps
 from .index_maps import Coordinates, coordinate_value, exact
 from .lower_loops import dims_of
@@ -60,6 +60,9 @@ def _taps(values: Values, node: Node, place: Coordinates) -> list[Value]:
     shape = body.shape(x)
     window = node.attrs["window"]
     lead = len(shape) - len(window)
+    first = None
+    if node.op.name == "max_pool":
+        first = _first_tap(values, node, place[lead:], shape[lead:])
     tap = writer.open("serial", "k", int(product(window)))  # type: ignore[arg-type]
     positions, conditions = _positions(node, tap, place[lead:], shape[lead:])
     at = values.at((*place[:lead], *positions), conditions)
@@ -71,26 +74,29 @@ def _taps(values: Values, node: Node, place: Coordinates) -> list[Value]:
     if inside is not None:
         value = writer.apply("where", dtype, inside, value, start)
     carries = [_carry(writer, dtype, start, combine, value)]
-    if combine == "argmax":
+    if first is not None:
         where = index_maps.linear_index(positions, shape[lead:])
-        first = _first_tap(values, node, place[lead:], shape[lead:])
         carries.append(_carry(writer, dtypes.i64, first, "index", writer.index_value(where)))
     writer.close(carries)
-    from ..kernel import Var
-
     results: list[Value] = [Var(c.name, c.dtype) for c in carries]
     results[0] = values.rounded(results[0], x.dtype)
     return results
 
 
-def _first_tap(
-    values: Values, node: Node, place: Coordinates, plane: tuple[Size, ...]
-) -> Literal:
-    """The index of a window that holds nothing above -inf."""
-    return Literal(0, dtypes.i64)
+def _first_tap(values: Values, node: Node, place: Coordinates, plane: tuple[Size, ...]) -> Value:
+    """The index of the first tap inside the plane: what a window of nothing but -inf gives."""
+    positions: list[index_maps.Coordinate] = []
+    for i, (at, size) in enumerate(zip(place, plane, strict=True)):
+        stride, low, step = (node.attrs[k][i] for k in ("stride", "pad_low", "dilation"))
+        start = unwrap(coordinate_value(at) * stride - low)
+        if low:
+            before = maximum(unwrap(0 - start), 0)
+            start = unwrap(start + floordiv(before + (step - 1), step) * step)
+        positions.append(exact(start, size))
+    return values.writer.index_value(index_maps.linear_index(tuple(positions), plane))
 
 
-def _carry(writer: Writer, dtype: dtypes.DType, init: Literal, combine: str, value: Value) -> Carry:
+def _carry(writer: Writer, dtype: dtypes.DType, init: Value, combine: str, value: Value) -> Carry:
     name = writer.fresh("c")
     writer.levels[name] = len(writer.scopes) - 1
     return Carry(name, dtype, init, combine, value)
@@ -113,6 +119,3 @@ def _positions(
             conditions.append(Condition(index, 0, size))
         positions.append(exact(index, size))
     return tuple(positions), tuple(conditions)
-
-
-__all__ = ["floordiv", "lower_window"]

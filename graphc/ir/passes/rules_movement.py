@@ -197,22 +197,6 @@ _UNARY = tuple(op.name for op in REGISTRY.values() if op.family in ("unary", "ca
 
 
 @RULES.add(*(Pattern(name) for name in _BROADCASTING))
-def drop_expand(m: Match) -> Any:
-    """Elementwise operators broadcast by themselves: an operand need not be expanded first."""
-    inputs = m.inputs()
-    shapes = [e.shape for e in inputs]
-    changed = False
-    for i, operand in enumerate(inputs):
-        if operand.node.op.name != "expand":
-            continue
-        source = Expr(m.builder, operand.node.inputs[0])
-        without = [*shapes[:i], source.shape, *shapes[i + 1 :]]
-        if m.shape in without and len(source.shape) <= len(m.shape):
-            inputs[i], shapes, changed = source, without, True
-    return m.root.op(*inputs) if changed else None
-
-
-@RULES.add(*(Pattern(name) for name in _BROADCASTING))
 def expand_after(m: Match) -> Any:
     """All operands expanded (or numbers): compute on what is not repeated, then expand."""
     inputs = m.inputs()
@@ -231,6 +215,22 @@ def expand_after(m: Match) -> Any:
     if len(shapes) > 1:
         return None
     return m.spread(m.root.op(*small))
+
+
+@RULES.add(*(Pattern(name) for name in _BROADCASTING))
+def drop_expand(m: Match) -> Any:
+    """Elementwise operators broadcast by themselves: an operand need not be expanded first."""
+    inputs = m.inputs()
+    shapes = [e.shape for e in inputs]
+    changed = False
+    for i, operand in enumerate(inputs):
+        if operand.node.op.name != "expand":
+            continue
+        source = Expr(m.builder, operand.node.inputs[0])
+        without = [*shapes[:i], source.shape, *shapes[i + 1 :]]
+        if m.shape in without and len(source.shape) <= len(m.shape):
+            inputs[i], shapes, changed = source, without, True
+    return m.root.op(*inputs) if changed else None
 
 
 @RULES.add(*(Pattern(name, (p.expand(x),)) for name in _UNARY))

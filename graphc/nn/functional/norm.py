@@ -83,6 +83,7 @@ def layer_norm(
         normalized_shape,
     )
     count = len(shape)
+    dims = tuple(range(input.dim() - count, input.dim()))
     trailing = tuple(input.shape)[input.dim() - count :]
     if input.dim() < count or any(a != b for a, b in zip(trailing, shape, strict=True)):
         raise RuntimeError(
@@ -95,7 +96,7 @@ def layer_norm(
         if bias is not None:
             parameters.append(bias)
     result: Tensor = apply(
-        ops.layer_norm, input, *parameters, normalized_dims=count, eps=float(eps)
+        ops.layer_norm, input, *parameters, normalized_dims=dims, eps=float(eps)
     )
     return result if bias is None or weight is not None else result + bias
 
@@ -123,7 +124,7 @@ def group_norm(
             f"of shape {list(input.shape)} and num_groups={num_groups}"
         )
     grouped = input.reshape([batch, num_groups, -1])
-    result: Tensor = apply(ops.layer_norm, grouped, normalized_dims=1, eps=float(eps))
+    result: Tensor = apply(ops.layer_norm, grouped, normalized_dims=(2,), eps=float(eps))
     result = result.reshape(list(input.shape))
     if weight is not None:
         result = result * _channels(weight, input.dim())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...frontend import functions as T
+from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.grad_mode import no_grad
 from ...frontend.tensor import Tensor
@@ -32,13 +33,23 @@ def embedding(
             scale = T.where(norms > max_norm, max_norm / (norms + 1e-7), T.ones_like(norms))
             weight[rows] = weight[rows] * scale
     indices = input if input.dtype is T.int64 else input.long()
-    result: Tensor = apply(ops.index, weight, indices, dim=0, wrap=False)
+    result: Tensor = apply(ops.index, weight, _not_negative(indices, weight.shape[0]), dim=0)
     if padding_idx is not None:
         # rows at padding_idx take no gradient
         position = padding_idx % weight.shape[0]
         padded = (indices == position).unsqueeze(-1)
         result = T.where(padded, result.detach(), result)
     return result
+
+
+def _not_negative(indices: Tensor, rows: int) -> Tensor:
+    """Indices of which the operator refuses the negative ones too, which it would wrap."""
+    if local.trace is not None:
+        return T.where(indices < 0, rows, indices)
+    array = indices._array
+    if array.size and array.min() < 0:
+        raise IndexError(f"index out of range in self: {array.min()} (embedding of {rows} rows)")
+    return indices
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from ...frontend.autograd import Function
+from ...frontend.function import Function
 from ...frontend.grad_mode import is_grad_enabled
 from ...frontend.tensor import Tensor
 

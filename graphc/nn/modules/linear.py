@@ -56,6 +56,10 @@ class Linear(Module):
         )
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """Linear, by the name that MultiheadAttention prints in torch."""
+
+
 class Bilinear(Module):
     """x1 W x2 + bias; weight [out, in1, in2]."""
 

@@ -52,10 +52,13 @@ ZeroPad2d = _make("ZeroPad2d", _Pad, 2, "constant")
 ZeroPad3d = _make("ZeroPad3d", _Pad, 3, "constant")
 ReflectionPad1d = _make("ReflectionPad1d", _Pad, 1, "reflect")
 ReflectionPad2d = _make("ReflectionPad2d", _Pad, 2, "reflect")
+ReflectionPad3d = _make("ReflectionPad3d", _Pad, 3, "reflect")
 ReplicationPad1d = _make("ReplicationPad1d", _Pad, 1, "replicate")
 ReplicationPad2d = _make("ReplicationPad2d", _Pad, 2, "replicate")
+ReplicationPad3d = _make("ReplicationPad3d", _Pad, 3, "replicate")
 CircularPad1d = _make("CircularPad1d", _Pad, 1, "circular")
 CircularPad2d = _make("CircularPad2d", _Pad, 2, "circular")
+CircularPad3d = _make("CircularPad3d", _Pad, 3, "circular")
 
 
 class Upsample(Module):

@@ -85,6 +85,14 @@ class Allocator:
                 self._shelves.setdefault(size, []).append(memory)
 
 
+_shared = Allocator()
+
+
+def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """An array from the process's own Allocator."""
+    return _shared.empty(shape, dtype)
+
+
 def _allocate(size: int) -> Memory:
     if size >= LARGE:
         mapped = mmap.mmap(-1, size)

@@ -1,0 +1,195 @@
+"""An exported model: a Graph, its weights, and what it takes and gives."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from graphc import config, pipeline
+from graphc.export import archive, containers
+from graphc.export.errors import ExportError
+from graphc.export.signature import Signature
+from graphc.frontend.context import local
+from graphc.frontend.errors import TraceError, located
+from graphc.frontend.tensor import Parameter, Tensor, from_array, requires_grad
+from graphc.ir import dim
+from graphc.ir.graph import Graph
+from graphc.nn.modules.module import Module
+
+
+class ExportedProgram:
+    """A recorded model. Calls run compiled code, made at the first one; there is no autograd.
+
+    `graph` takes the weights and the arguments, in the order of `signature.weights`.
+    `state_dict` holds parameters and buffers by name; `parameters` says which are parameters.
+    """
+
+    def __init__(
+        self, graph: Graph, signature: Signature, state: Mapping[str, np.ndarray],
+        tied: Mapping[str, str], parameters: Sequence[str],
+    ) -> None:
+        self.graph = graph
+        self.signature = signature
+        self.parameters = tuple(parameters)
+        self.tied = dict(tied)
+        tensors = {name: from_array(array) for name, array in state.items()}
+        self.state_dict: OrderedDict[str, Tensor] = OrderedDict(tensors)
+        self.state_dict.update((name, tensors[first]) for name, first in tied.items())
+        self._built: Any = None
+        self._lock = threading.Lock()
+        self._leaf_of_input = signature.argument_inputs()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The model's results. Raises TypeError or ValueError for arguments unlike the example."""
+        return self._run(self.state_dict, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"ExportedProgram({', '.join(self.signature.leaf_paths())}):\n{self.graph}"
+
+    def module(self) -> Module:
+        """A Module with this state and this forward; load_state_dict changes what it computes."""
+        return ExportedModule(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a .gcx file, whole or not at all."""
+        names = [name for name in self.state_dict if name not in self.tied]
+        state = {name: np.ascontiguousarray(self.state_dict[name]._array) for name in names}
+        extra = {"tied": self.tied, "parameters": list(self.parameters)}
+        archive.write(path, self.graph, self.signature, state, extra)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The pipeline's Built, compiled now if it is not yet; the arguments do not matter."""
+        with self._lock:
+            if self._built is None:
+                self._built = pipeline.build(
+                    self.graph, config=config.current(), name=self.graph.name
+                )
+            return self._built
+
+    # --- a call --------------------------------------------------------------------------------
+
+    def _run(
+        self, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        leaves = self.signature.leaves(args, kwargs)
+        self._refuse(leaves)
+        dims = self.signature.bind(leaves)
+        for guard in self.graph.env.guards:
+            if not guard.check(dims):
+                sizes = ", ".join(f"{k} = {v}" for k, v in dims.items())
+                raise ValueError(
+                    f"the exported model holds only where {guard.text()}; here {sizes}. Cure: "
+                    "export it again with an example of these sizes"
+                )
+        built = self._built or self.lower()
+        inputs = [np.ascontiguousarray(a._array) for a in self._inputs(weights, leaves)]
+        outputs = [
+            np.empty([dim.evaluate(size, dims) for size in node.shape], node.dtype.numpy)
+            for node in self.graph.outputs
+        ]
+        built.run(inputs, outputs, [dims[name] for name in built.program.dims])
+        results = [from_array(array) for array in outputs]
+        return self._results(results, leaves, weights, dims)
+
+    def _refuse(self, leaves: Sequence[Any]) -> None:
+        for leaf in leaves:
+            if not isinstance(leaf, Tensor):
+                continue
+            if local.trace is not None or leaf._trace is not None:
+                raise TraceError(located(
+                    "an exported program is called inside a compiled function. Cure: call it "
+                    "outside; it is compiled already"
+                ))  # fmt: skip
+            if local.grad and requires_grad(leaf):
+                raise RuntimeError(located(
+                    "an exported program has no autograd, and an argument requires a gradient. "
+                    "Cure: call it under no_grad(), or detach() the argument"
+                ))  # fmt: skip
+
+    def _inputs(self, weights: Mapping[str, Tensor], leaves: Sequence[Any]) -> Iterator[Tensor]:
+        for i, name in enumerate(self.signature.weights):
+            yield leaves[self._leaf_of_input[i]] if name is None else weights[name]
+
+    def _results(
+        self, outputs: Sequence[Tensor], leaves: Sequence[Any], weights: Mapping[str, Tensor],
+        dims: Mapping[str, int],
+    ) -> Any:
+        def leaf(spec: Any) -> Any:
+            ((kind, value),) = spec.items()
+            if kind == "output":
+                return outputs[value]
+            if kind == "argument":
+                return leaves[value]
+            if kind == "weight":
+                return weights[value]
+            return dim.evaluate(dim.parse(value), dims) if kind == "size" else value
+
+        return containers.build(self.signature.results, leaf)
+
+
+class ExportedModule(Module):
+    """An exported program as a Module: its parameters and buffers have the model's names."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        super().__init__()
+        self._program = [program]  # in a list: not one of the Module's own fields to copy
+        self._names: dict[str, str] = {}
+        for name, tensor in program.state_dict.items():
+            first = program.tied.get(name, name)
+            if first != name:
+                continue
+            self._place(name, tensor, name in program.parameters)
+        for name, first in program.tied.items():
+            owner, attribute = self._owner(name)
+            setattr(owner, attribute, self._find(first))
+
+    def _owner(self, name: str) -> tuple[Module, str]:
+        """The module that holds a dotted name; made where it is missing."""
+        *folders, attribute = name.split(".")
+        owner: Module = self
+        for folder in folders:
+            child = owner._modules.get(folder)
+            if child is None:
+                child = Module()
+                owner.add_module(folder, child)
+            owner = child
+        return owner, attribute
+
+    def _place(self, name: str, tensor: Tensor, parameter: bool) -> None:
+        owner, attribute = self._owner(name)
+        try:
+            if parameter:
+                value = Parameter(tensor.detach().clone(), requires_grad=False)
+                owner.register_parameter(attribute, value)
+            else:
+                owner.register_buffer(attribute, tensor.detach().clone())
+        except (KeyError, TypeError) as error:
+            raise ExportError(f"the weight {name!r} cannot be part of a Module: {error}") from None
+
+    def _find(self, name: str) -> Tensor:
+        owner, attribute = self._owner(name)
+        found: Tensor = getattr(owner, attribute)
+        return found
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The exported model's results with this Module's state."""
+        program = self._program[0]
+        names = {name for name in program.signature.weights if name is not None}
+        names |= {
+            leaf["weight"] for leaf in containers.leaves_of(program.signature.results)
+            if "weight" in leaf
+        }  # fmt: skip
+        weights = {name: self._find(name) for name in names}
+        for name, tensor in weights.items():
+            wanted = program.state_dict[name]
+            if tensor._array.shape != wanted._array.shape or tensor.dtype is not wanted.dtype:
+                raise ValueError(
+                    f"the weight {name!r} must be {wanted.dtype.name}{list(wanted._array.shape)}, "
+                    f"is {tensor.dtype.name}{list(tensor._array.shape)}"
+                )
+        return program._run(weights, args, kwargs)

@@ -1,0 +1,178 @@
+"""Every torch function, as one namespace; importing it attaches the methods to Tensor.
+
+    from graphc.frontend import functions as T
+    T.exp(x); x.exp(); x + 1
+
+The tables below are the index: a name's place tells which file defines it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphc.ir import dtypes
+
+from ..device import device as device
+from ..numbers import Size as Size
+from ..promote import get_default_dtype as get_default_dtype
+from ..promote import result_type as result_type
+from ..promote import set_default_dtype as set_default_dtype
+from ..tensor import Parameter as Parameter
+from ..tensor import Tensor as Tensor
+from ..tensor import register_methods
+from . import (
+    comparing,
+    conversion,
+    creation,
+    cumulative,
+    dtype_names,
+    gathering,
+    indexing,
+    inplace,
+    joining,
+    linalg_basic,
+    pointwise,
+    printing,
+    random,
+    reduction,
+    shape,
+    sorting,
+    strided,
+)
+from . import einsum as einsum_module
+from . import return_types as return_types
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+# functions that are methods too
+_BOTH = {
+    pointwise: """
+        abs absolute acos acosh add addcdiv addcmul arccos arccosh arcsin arcsinh arctan arctan2
+        arctanh asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not bitwise_or
+        bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min clip copysign cos cosh
+        deg2rad digamma div divide eq erf erfc erfinv exp exp2 expm1 fix float_power floor
+        floor_divide fmax fmin fmod frac ge greater greater_equal gt heaviside hypot isfinite isinf
+        isnan le lerp less less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not
+        logical_or logical_xor logit lt maximum minimum mul multiply nan_to_num ne neg negative
+        not_equal pow rad2deg reciprocal relu remainder round rsqrt sigmoid sign sin sinc sinh sqrt
+        square sub subtract tan tanh true_divide trunc xlogy
+    """,
+    reduction: """
+        all amax amin aminmax any argmax argmin count_nonzero dist log_softmax logsumexp max mean
+        min nanmean nansum norm prod softmax std sum var
+    """,
+    cumulative: "cummax cummin cumprod cumsum diff logcumsumexp",
+    shape: """
+        adjoint broadcast_to chunk flatten moveaxis movedim narrow permute ravel repeat_interleave
+        reshape select split squeeze swapaxes swapdims t tensor_split tile transpose unbind
+        unflatten unsqueeze
+    """,
+    joining: "flip fliplr flipud roll rot90 tril triu",
+    strided: """
+        as_strided diag diag_embed diagflat diagonal diagonal_scatter select_scatter slice_scatter
+    """,
+    gathering: """
+        argwhere gather index_add index_copy index_fill index_put index_select masked_fill
+        masked_scatter masked_select nonzero scatter scatter_add scatter_reduce take_along_dim
+    """,
+    sorting: """
+        argsort bincount histc kthvalue median mode msort nanmedian quantile sort topk unique
+        unique_consecutive
+    """,
+    linalg_basic: """
+        addbmm addmm addmv addr baddbmm bmm cross dot ger inner kron matmul matrix_power mm mv
+        outer trace vdot
+    """,
+    comparing: "allclose equal isclose",
+    conversion: "clone is_complex is_floating_point is_nonzero is_signed numel",
+    random: "bernoulli multinomial",
+}
+
+_FUNCTIONS = {
+    pointwise: "expit rsub where",
+    creation: """
+        arange as_tensor asarray empty empty_like eye from_numpy full full_like linspace logspace
+        ones ones_like tensor tril_indices triu_indices zeros zeros_like
+    """,
+    reduction: "std_mean var_mean",
+    cumulative: "trapezoid trapz",
+    shape: "broadcast_tensors split_with_sizes",
+    joining: """
+        atleast_1d atleast_2d atleast_3d block_diag cartesian_prod cat column_stack concat
+        concatenate dstack hstack meshgrid row_stack stack vstack
+    """,
+    sorting: "bucketize isin searchsorted",
+    linalg_basic: "cdist chain_matmul tensordot",
+    comparing: "can_cast",
+    conversion: """
+        channels_last channels_last_3d contiguous_format is_tensor memory_format preserve_format
+        layout strided
+    """,
+    random: "normal rand rand_like randint randint_like randn randn_like randperm",
+}
+
+_METHODS = {
+    creation: "new_full new_ones new_tensor new_zeros",
+    shape: "expand expand_as repeat reshape_as split_with_sizes view view_as",
+    strided: "fill_diagonal_ unfold",
+    inplace: "resize_",
+}
+
+
+def _table(names: dict[Any, str]) -> dict[str, Any]:
+    return {
+        name: getattr(module, name) for module, text in names.items() for name in text.split()
+    }
+
+
+def _properties() -> dict[str, Any]:
+    return {
+        "T": property(shape.reverse_dims),
+        "mT": property(shape.matrix_transpose),
+        "H": property(shape.matrix_transpose),
+        "mH": property(shape.matrix_transpose),
+        **conversion.PROPERTIES,
+    }
+
+
+_both = _table(_BOTH)
+
+# the whole namespace; torch's names of the dtypes hide those of Python
+NAMES: dict[str, Any] = {
+    **_both,
+    **_table(_FUNCTIONS),
+    **dtype_names.NAMES,
+    "take": gathering.take_flat,
+    "einsum": einsum_module.einsum,
+    "promote_types": dtypes.promote,
+    "result_type": result_type,
+    "get_default_dtype": get_default_dtype,
+    "set_default_dtype": set_default_dtype,
+    "finfo": dtype_names.finfo,
+    "iinfo": dtype_names.iinfo,
+    "set_printoptions": printing.set_printoptions,
+    "return_types": return_types,
+    "memory_format": conversion.memory_format,
+    "layout": conversion.layout,
+}
+globals().update(NAMES)
+
+register_methods(_both)
+register_methods(_table(_METHODS))
+register_methods({
+    **pointwise.operator_methods(),
+    **conversion.METHODS,
+    **indexing.METHODS,
+    **printing.METHODS,
+    **random.METHODS,
+    **inplace.methods(),
+    **_properties(),
+    "take": gathering.take_flat,
+    "new_empty": creation.new_zeros,
+    "__matmul__": linalg_basic.matmul,
+    "__rmatmul__": linalg_basic.rmatmul,
+})
+Tensor._constructor = staticmethod(creation.legacy_constructor)

@@ -1,0 +1,63 @@
+"""Whether tensors are equal or close."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import promote
+from ..errors import located
+from ..tensor import Tensor
+from . import pointwise as P
+from .arguments import shape
+
+
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> Tensor:
+    """|input - other| <= atol + rtol * |other|, elementwise."""
+    if input.dtype is not other.dtype:
+        raise RuntimeError(located(f"{input.dtype} did not match {other.dtype}"))
+    if rtol < 0 or atol < 0:
+        name, value = ("rtol", rtol) if rtol < 0 else ("atol", atol)
+        raise RuntimeError(located(f"{name} must be greater than or equal to zero, but got {value}"))
+    close = P.eq(input, other)
+    if equal_nan and input.dtype.is_float:
+        close = P.logical_or(close, P.logical_and(P.isnan(input), P.isnan(other)))
+    if rtol == 0 and atol == 0:
+        return close  # type: ignore[no-any-return]
+    x, y = input, other
+    if not x.dtype.is_float:
+        wide = promote.get_default_dtype()
+        x, y = promote.cast(x, wide), promote.cast(y, wide)
+    allowed = P.add(P.abs(P.mul(y, rtol)), atol)
+    difference = P.abs(P.sub(x, y))
+    near = P.logical_and(P.isfinite(difference), P.le(difference, allowed))
+    return P.logical_or(close, near)  # type: ignore[no-any-return]
+
+
+def allclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> bool:
+    """Whether all elements are close."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether both have one shape and equal elements."""
+    if not isinstance(other, Tensor):
+        raise TypeError(located(
+            f"equal(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
+        ))  # fmt: skip
+    if shape(input) != shape(other):
+        return False
+    return bool(P.eq(input, other).all())
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether torch's promotion lets a dtype be cast to another implicitly."""
+    rank = {"bool": 0, "uint": 1, "int": 1, "float": 2}
+    if from_.kind == "int" and to.kind == "uint":
+        return False
+    return rank[from_.kind] <= rank[to.kind]

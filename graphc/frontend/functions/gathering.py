@@ -1,0 +1,384 @@
+"""Reading and writing at indices: gather, scatter, index_*, masked_*, take, nonzero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import dtypes, ops
+
+from .. import promote
+from ..dispatch import apply, constant, inplace
+from ..errors import located
+from ..tensor import Tensor, concrete
+from . import pointwise as P
+from .arguments import environment, shape, with_out, wrap_dim
+from .indexing import Selection, put, read_index, take
+from .shape import slice_dim
+
+_CURE = "its result's size depends on values: call it outside the compiled function"
+_REDUCTIONS = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "amax",
+               "amin": "amin"}  # fmt: skip
+
+
+def _require_index(name: str, index: Any) -> Tensor:
+    if not isinstance(index, Tensor):
+        raise TypeError(located(f"{name}(): index must be a Tensor, not {type(index).__name__}"))
+    if index.dtype not in (dtypes.i64, dtypes.i32):
+        raise RuntimeError(located(f"{name}(): Expected dtype int32/int64 for index"))
+    return promote.cast(index, dtypes.i64)
+
+
+# --- gather, scatter -----------------------------------------------------------------------------
+
+
+@with_out
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    """input[..., index[i], ...] along `dim`; the result has index's shape."""
+    along = wrap_dim(dim, input.ndim)
+    places = _require_index("gather", index)
+    if input.ndim == 0 or places.ndim == 0:
+        flat = gather(input.reshape(-1), 0, places.reshape(-1))
+        return flat.reshape(shape(places))  # type: ignore[no-any-return]
+    result: Tensor = apply(ops.gather, input, places, dim=along)
+    return result
+
+
+def _scatter(
+    name: str, x: Tensor, dim: int, index: Tensor, src: Any, reduce: str
+) -> Tensor:
+    along = wrap_dim(dim, x.ndim)
+    places = _require_index(name, index)
+    if isinstance(src, Tensor):
+        if src.dtype is not x.dtype:
+            raise RuntimeError(located(
+                f"{name}(): Expected self.dtype to be equal to src.dtype"
+            ))  # fmt: skip
+    else:
+        src = promote.operand(int(src) if x.dtype.is_integer else src, x.dtype)
+        src = apply(ops.expand, src, shape=shape(places))
+    if 0 in shape(places):
+        return x.clone()  # type: ignore[no-any-return]
+    if x.ndim == 0:
+        flat = _scatter(name, x.reshape(1), 0, places.reshape(-1), src.reshape(-1), reduce)
+        return flat.reshape(())  # type: ignore[no-any-return]
+    src = _cut(name, src, shape(places))
+    result: Tensor = apply(ops.scatter, x, places, src, dim=along, reduce=reduce)
+    return result
+
+
+def _cut(name: str, src: Tensor, sizes: tuple[Any, ...]) -> Tensor:
+    """The part of a larger src that the index covers."""
+    if src.ndim != len(sizes):
+        raise RuntimeError(located(
+            "Index tensor must have the same number of dimensions as src tensor "
+            f"({name}: {len(sizes)} and {src.ndim})"
+        ))  # fmt: skip
+    env = environment()
+    for d, (have, want) in enumerate(zip(shape(src), sizes, strict=True)):
+        if env.equal(have, want):
+            continue
+        if not env.at_most(want, have):
+            raise RuntimeError(located(
+                f"Expected index {list(sizes)} to be no larger than src {list(shape(src))} "
+                f"({name}, dimension {d})"
+            ))  # fmt: skip
+        src = slice_dim(src, d, 0, want)
+    return src
+
+
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
+    reduce: str | None = None,
+) -> Tensor:
+    """A copy with src (or a number) written at `index` along `dim`."""
+    if reduce is not None and reduce not in ("add", "multiply"):
+        raise RuntimeError(located("reduce argument must be either add or multiply."))
+    source = src if src is not None else value
+    return _scatter("scatter", input, dim, index, source, _REDUCTIONS[reduce] if reduce else "")
+
+
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """A copy with src added at `index` along `dim`."""
+    return _scatter("scatter_add", input, dim, index, src, "add")
+
+
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Combine src with what is at `index`: "sum", "prod", "mean", "amax" or "amin"."""
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(located(
+            "reduce argument must be either sum, prod, mean, amax or amin, got " + reduce
+        ))  # fmt: skip
+    x = input
+    if not include_self:
+        x = _without_self(input, dim, index, reduce)
+    kind = "sum" if reduce == "mean" else reduce
+    result = _scatter("scatter_reduce", x, dim, index, src, _REDUCTIONS[kind])
+    if reduce != "mean":
+        return result
+    ones = apply(ops.full, shape=shape(src), value=_one(x), dtype=x.dtype)
+    start = apply(ops.full, shape=shape(x), value=_one(x) * int(include_self), dtype=x.dtype)
+    counts = P.clamp(_scatter("scatter_reduce", start, dim, index, ones, "add"), min=1)
+    mode = None if x.dtype.is_float else "floor"
+    return P.div(result, counts, rounding_mode=mode)  # type: ignore[no-any-return]
+
+
+def _one(x: Tensor) -> Any:
+    return 1.0 if x.dtype.is_float else 1
+
+
+def _without_self(x: Tensor, dim: int, index: Tensor, reduce: str) -> Tensor:
+    """x with the neutral element at the places that will be written."""
+    if reduce in ("sum", "mean"):
+        neutral: Any = 0
+    elif reduce == "prod":
+        neutral = 1
+    elif x.dtype.is_float:
+        neutral = float("-inf") if reduce == "amax" else float("inf")
+    else:
+        from .dtype_names import iinfo
+
+        neutral = iinfo(x.dtype).min if reduce == "amax" else iinfo(x.dtype).max
+    return _scatter("scatter_reduce", x, dim, index, neutral, "")
+
+
+# --- along one dim by a vector of positions --------------------------------------------------------
+
+
+def _vector(name: str, index: Any) -> Tensor:
+    places = _require_index(name, index)
+    if places.ndim > 1:
+        raise IndexError(located(f"{name}(): Index is supposed to be a vector"))
+    return places.reshape(1) if places.ndim == 0 else places
+
+
+def _select_at(x: Tensor, dim: int, index: Tensor) -> Selection:
+    selection = Selection(x)
+    selection.tensors.append((dim, index))
+    return selection
+
+
+@with_out
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices of `dim` at the positions of a vector."""
+    along = wrap_dim(dim, input.ndim)
+    places = _vector("index_select", index)
+    if input.ndim == 0:
+        return take(input.reshape(1), [places], 0).reshape(())
+    return take(input, [places], along)
+
+
+def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add: bool) -> Tensor:
+    along = wrap_dim(dim, x.ndim)
+    places = _vector(name, index)
+    if isinstance(source, Tensor) and source.dtype is not x.dtype:
+        raise RuntimeError(located(
+            f"{name}(): self and source expected to have the same dtype, but got (self) "
+            f"{x.dtype} and (source) {source.dtype}"
+        ))  # fmt: skip
+    value = source if isinstance(source, Tensor) else promote.operand(source, x.dtype)
+    if x.ndim == 0:
+        flat = _index_write(name, x.reshape(1), 0, places, value.reshape(-1), add)
+        return flat.reshape(())  # type: ignore[no-any-return]
+    if isinstance(source, Tensor) and name != "index_fill":
+        if source.ndim != x.ndim:
+            value = source.reshape(1) if source.ndim == 0 else source
+        have, want = shape(value)[along : along + 1], shape(places)
+        if have and not environment().equal(have[0], want[0]):
+            raise RuntimeError(located(
+                f"{name}(): Number of indices ({want[0]}) should be equal to source.size(dim): "
+                f"({have[0]}), for dim: {along}"
+            ))  # fmt: skip
+    result: Tensor = apply(ops.index_put, x, value, places, dim=along, accumulate=add)
+    return result
+
+
+def index_add(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
+) -> Tensor:
+    """A copy with alpha * source added at the positions of `index`."""
+    scaled = source if type(alpha) is int and alpha == 1 else P.mul(source, alpha)
+    return _index_write("index_add", input, dim, index, scaled, True)
+
+
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """A copy with source written at the positions of `index`."""
+    return _index_write("index_copy", input, dim, index, source, False)
+
+
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """A copy with a number written at the positions of `index`."""
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(located(
+                "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.ndim} dimension(s)."
+            ))  # fmt: skip
+        value = promote.cast(value, input.dtype)
+    return _index_write("index_fill", input, dim, index, value, False)
+
+
+def index_put(
+    input: Tensor, indices: Any, values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """A copy with values written (or added) at a tuple of index tensors."""
+    return index_put_(input.clone(), indices, values, accumulate)
+
+
+def index_put_(
+    self: Tensor, indices: Any, values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """Write (or add) values at a tuple of index tensors."""
+    if values.dtype is not self.dtype:
+        raise RuntimeError(located(
+            "Index put requires the source and destination dtypes match, got "
+            f"{promote._name(self.dtype)} for the destination and "
+            f"{promote._name(values.dtype)} for the source."
+        ))  # fmt: skip
+    # None in `indices` means the whole dim
+    entries = tuple(slice(None) if i is None else i for i in indices)
+    selection = read_index(self, entries)
+    if not selection.tensors:
+        value = P.add(selection.view, values) if accumulate else values
+        inplace(selection.view, value)
+        return self
+    put(selection, values, accumulate)
+    return self
+
+
+# --- masks -----------------------------------------------------------------------------------------
+
+
+def _mask(name: str, mask: Any) -> Tensor:
+    if not isinstance(mask, Tensor) or mask.dtype is not dtypes.bool_:
+        found = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise RuntimeError(located(
+            f"{name} expected mask to be a boolean tensor, but got a tensor with dtype {found}"
+            if name != "masked_fill" else
+            f"masked_fill_ only supports boolean masks, but got mask with dtype {found}"
+        ))  # fmt: skip
+    return mask
+
+
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """value where mask is True."""
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(located(
+                "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.ndim} dimension(s)."
+            ))  # fmt: skip
+        filler = promote.cast(value, input.dtype)
+    else:
+        if input.dtype.is_integer and isinstance(value, float):
+            raise RuntimeError(located(
+                f"value cannot be converted to type {promote._name(input.dtype)} without overflow"
+            ))  # fmt: skip
+        filler = promote.operand(value, input.dtype)
+    result: Tensor = apply(ops.where, _mask("masked_fill", mask), filler, input)
+    return result
+
+
+@with_out
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where mask is True, 1-d."""
+    truth = concrete(_mask("masked_select", mask), "masked_select()", _CURE)
+    sizes = np.broadcast_shapes(shape(input), truth.shape)
+    x = apply(ops.expand, input, shape=sizes)
+    places = [constant(p.astype(np.int64)) for p in np.nonzero(np.broadcast_to(truth, sizes))]
+    if not sizes:
+        return take(x.reshape(1), [constant(np.arange(int(truth)))], 0)
+    return take(x, places, 0)
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """A copy with the next elements of source where mask is True."""
+    if source.dtype is not input.dtype:
+        raise RuntimeError(located(
+            "masked_scatter: expected self and source to have same dtypes but got "
+            f"{promote._name(input.dtype)} and {promote._name(source.dtype)}"
+        ))  # fmt: skip
+    full = apply(ops.expand, _mask("masked_scatter", mask), shape=shape(input))
+    flat = promote.cast(full.reshape(-1), dtypes.i64)
+    order = P.clamp(P.sub(apply(ops.cumsum, flat, dim=0), 1), min=0)
+    picked = take(source.reshape(-1), [order], 0).reshape(shape(input))
+    result: Tensor = apply(ops.where, full, picked, input)
+    return result
+
+
+# --- flat positions ----------------------------------------------------------------------------
+
+
+def take_flat(input: Tensor, index: Tensor) -> Tensor:
+    """The elements at flat positions (torch.take)."""
+    return take(input.reshape(-1), [_require_index("take", index)], 0)
+
+
+def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Write (or add) source at flat positions."""
+    flat = self.reshape(-1)
+    places = _require_index("put_", index).reshape(-1)
+    changed = apply(
+        ops.index_put, flat, source.reshape(-1), places, dim=0, accumulate=accumulate
+    )
+    return inplace(self, changed.reshape(shape(self)))
+
+
+@with_out
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """gather() with broadcasting of the other dims; flat without a dim."""
+    if dim is None:
+        return gather(input.reshape(-1), 0, indices.reshape(-1))  # type: ignore[no-any-return]
+    along = wrap_dim(dim, input.ndim)
+    env = environment()
+    a, b = list(shape(input)), list(shape(indices))
+    a[along] = b[along] = 1
+    common = ops.broadcast_shapes(env, tuple(a), tuple(b))
+
+    def widened(x: Tensor) -> Tensor:
+        sizes = (*common[:along], shape(x)[along], *common[along + 1 :])
+        wide: Tensor = apply(ops.expand, x, shape=sizes)
+        return wide
+
+    return gather(widened(input), along, widened(indices))  # type: ignore[no-any-return]
+
+
+# --- data-dependent results ------------------------------------------------------------------------
+
+
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """The positions of what is not 0: [count, rank], or a tuple of vectors."""
+    array = concrete(input, "nonzero()", _CURE)
+    if as_tuple:
+        seen = array.reshape(1) if array.ndim == 0 else array
+        return tuple(constant(p.astype(np.int64)) for p in np.nonzero(seen))
+    if array.ndim == 0:
+        return constant(np.zeros((int(bool(array)), 0), np.int64))
+    return constant(np.ascontiguousarray(np.stack(np.nonzero(array), 1)).astype(np.int64))
+
+
+def argwhere(input: Tensor) -> Tensor:
+    """The positions of what is not 0, [count, rank]."""
+    result: Tensor = nonzero(input)
+    return result
+
+
+def repeat_by_counts(
+    x: Tensor, counts: Tensor, dim: int, output_size: int | None
+) -> Tensor:
+    """Each slice of `dim` repeated by its own count."""
+    array = concrete(counts, "repeat_interleave() by a tensor", _CURE)
+    if counts.ndim != 1:
+        raise RuntimeError(located("repeats must be 0-dim or 1-dim tensor"))
+    if array.dtype.kind != "i" or (array < 0).any():
+        raise RuntimeError(located("repeats can not be negative"))
+    if len(array) != shape(x)[dim]:
+        raise RuntimeError(located(
+            f"repeats must have the same size as input along dim, but got repeats.size(0) = "
+            f"{len(array)} and input.size({dim}) = {shape(x)[dim]}"
+        ))  # fmt: skip
+    places = np.repeat(np.arange(len(array)), array)
+    return take(x, [constant(places)], dim)

@@ -1,0 +1,349 @@
+"""x[...] and x[...] = value: torch's indexing, basic (views) and advanced (gathers).
+
+An index is read from left to right into a chain of views; what is left are index tensors at some
+dims of the view, which one `index` (or `index_put`) operator takes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import dtypes, ops
+
+from .. import promote
+from ..context import local
+from ..dispatch import apply, constant, inplace
+from ..errors import located
+from ..numbers import is_traced_number, plain_size
+from ..tensor import Tensor, concrete
+from .arguments import environment, shape
+from .shape import drop_dim, slice_dim, unsqueeze
+
+_MASK_CURE = "use torch.where or a multiplication by the mask, or index outside the function"
+_INTEGERS = (dtypes.i64, dtypes.i32, dtypes.i16, dtypes.i8)
+
+
+class Selection:
+    """What an index leaves: a view, and at each of its dims an index tensor or None."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.view = x
+        self.dim = 0  # the next dim of `view` that an index entry takes
+        self.tensors: list[tuple[int, Tensor]] = []
+
+    # --- one entry each ----------------------------------------------------------------------
+
+    def integer(self, index: Any, original: int) -> None:
+        size = shape(self.view)[self.dim]
+        place = plain_size(index)
+        env = environment()
+        negative = isinstance(place, int) and place < 0
+        start = place + size if negative else place
+        if not env.at_most(0, start) or not env.at_most(start + 1, size):
+            raise IndexError(located(
+                f"index {place} is out of bounds for dimension {original} with size {size}"
+            ))  # fmt: skip
+        self.view = drop_dim(slice_dim(self.view, self.dim, start, start + 1), self.dim)
+
+    def slice(self, index: slice) -> None:
+        size = shape(self.view)[self.dim]
+        start, stop, step = slice_bounds(index, size)
+        if not (step == 1 and start == 0 and stop == size):
+            self.view = slice_dim(self.view, self.dim, start, stop, step)
+        self.dim += 1
+
+    def new_dim(self) -> None:
+        self.view = unsqueeze(self.view, self.dim)
+        self.dim += 1
+
+    def tensor(self, index: Tensor, original: int) -> None:
+        if index.dtype in (dtypes.bool_, dtypes.u8):
+            self.mask(index, original)
+            return
+        if index.dtype not in _INTEGERS:
+            raise IndexError(located(
+                "tensors used as indices must be long, int, byte or bool tensors"
+            ))  # fmt: skip
+        if index.ndim == 0 and local.trace is None:
+            self.integer(index._array.item(), original)
+            return
+        self.tensors.append((self.dim, promote.cast(index, dtypes.i64)))
+        self.dim += 1
+
+    def mask(self, mask: Tensor, original: int) -> None:
+        if mask.ndim == 0:
+            self.flag(mask)
+            return
+        sizes = shape(self.view)[self.dim : self.dim + mask.ndim]
+        env = environment()
+        for i, size in enumerate(shape(mask)):
+            if i >= len(sizes) or not env.equal(size, sizes[i]):
+                raise IndexError(located(
+                    f"The shape of the mask {list(shape(mask))} at index {i} does not match the "
+                    f"shape of the indexed tensor {list(shape(self.view))} at index "
+                    f"{self.dim + i}"
+                ))  # fmt: skip
+        truth = concrete(mask, "indexing by a mask", _MASK_CURE)
+        for places in np.nonzero(truth):
+            self.tensors.append((self.dim, constant(places.astype(np.int64))))
+            self.dim += 1
+
+    def flag(self, flag: Any) -> None:
+        """True or False: a new dim with one element or none."""
+        self.view = unsqueeze(self.view, self.dim)
+        if isinstance(flag, Tensor):
+            flag = bool(concrete(flag, "indexing by a 0-d mask", _MASK_CURE))
+        places = constant(np.zeros(1 if flag else 0, np.int64))
+        self.tensors.append((self.dim, places))
+        self.dim += 1
+
+    # --- the result --------------------------------------------------------------------------
+
+    def arranged(self) -> tuple[Tensor, list[Tensor], int]:
+        """A view whose indexed dims are neighbours, the index tensors, and the first such dim.
+
+        Index tensors that are not neighbours put their result dims first, as in NumPy.
+        """
+        dims = [dim for dim, _ in self.tensors]
+        tensors = [tensor for _, tensor in self.tensors]
+        if dims == list(range(dims[0], dims[0] + len(dims))):
+            return self.view, tensors, dims[0]
+        rest = [d for d in range(self.view.ndim) if d not in dims]
+        moved: Tensor = apply(ops.permute, self.view, dims=(*dims, *rest))
+        return moved, tensors, 0
+
+
+def slice_bounds(index: slice, size: Any) -> tuple[Any, Any, int]:
+    """(start, stop, step) of a slice of a dim, with 0 <= start <= stop <= size."""
+    step = 1 if index.step is None else index.step
+    step = _bound(step)
+    if not isinstance(step, int):
+        raise TypeError(located("a slice's step must be a plain int under compile"))
+    if step <= 0:
+        raise ValueError(located("step must be greater than zero"))
+    start = 0 if index.start is None else _bound(index.start)
+    stop = size if index.stop is None else _bound(index.stop)
+    if isinstance(size, int) and isinstance(start, int) and isinstance(stop, int):
+        start, stop, step = slice(start, stop, step).indices(size)
+        return start, max(start, stop), step
+    env = environment()
+    start, stop = _clip(start, size, env), _clip(stop, size, env)
+    if not env.at_most(start, stop):
+        stop = start
+    return start, stop, step
+
+
+def _clip(place: Any, size: Any, env: Any) -> Any:
+    if place is size:
+        return place
+    if isinstance(place, int) and place < 0:
+        place = place + size
+    if not env.at_most(0, place):
+        return 0
+    return place if env.at_most(place, size) else size
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return int(concrete(value, "a tensor as a slice bound", "use an int").item())
+    if is_traced_number(value):
+        return plain_size(value)
+    if not hasattr(value, "__index__"):
+        raise TypeError(located(
+            "slice indices must be integers or None or have an __index__ method"
+        ))  # fmt: skip
+    return value.__index__()
+
+
+# --- reading an index ------------------------------------------------------------------------------
+
+
+def _entries(index: Any) -> list[Any]:
+    """The index as a list of entries, one per subscript."""
+    if isinstance(index, tuple):
+        return list(index)
+    if isinstance(index, list) and _is_tuple_like(index):
+        return list(index)
+    return [index]
+
+
+def _is_tuple_like(index: list[Any]) -> bool:
+    """Old NumPy style, which torch keeps: a list that holds slices, tensors, ... is a tuple."""
+    if len(index) >= 32:
+        return False
+    return any(
+        item is None or item is Ellipsis or isinstance(item, (slice, Tensor, list, tuple))
+        for item in index
+    )
+
+
+def _as_index_tensor(entry: Any) -> Any:
+    """Sequences, NumPy arrays and NumPy numbers as what the reader knows."""
+    if isinstance(entry, np.ndarray):
+        return constant(entry)
+    if isinstance(entry, np.bool_):
+        return bool(entry)
+    if isinstance(entry, range):
+        entry = list(entry)
+    if isinstance(entry, (list, tuple)):
+        from .creation import tensor
+
+        found = tensor(list(entry))
+        return promote.cast(found, dtypes.i64) if not shape(found) or 0 in shape(found) else found
+    return entry
+
+
+def _consumed(entry: Any) -> int:
+    if entry is None or entry is Ellipsis or isinstance(entry, bool):
+        return 0
+    if isinstance(entry, Tensor) and entry.dtype in (dtypes.bool_, dtypes.u8):
+        return entry.ndim
+    return 1
+
+
+def read_index(x: Tensor, index: Any) -> Selection:
+    """Apply the basic part of an index; raises IndexError or TypeError as torch does."""
+    entries = [_as_index_tensor(e) for e in _entries(index)]
+    used = sum(_consumed(e) for e in entries)
+    rank = x.ndim
+    if used > rank:
+        if rank == 0 and len(entries) == 1 and not isinstance(entries[0], Tensor):
+            raise IndexError(located(
+                "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or "
+                "`tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
+            ))  # fmt: skip
+        raise IndexError(located(f"too many indices for tensor of dimension {rank}"))
+    selection = Selection(x)
+    original = 0
+    for entry in entries:
+        if isinstance(entry, bool):
+            selection.flag(entry)
+        elif isinstance(entry, slice):
+            selection.slice(entry)
+            original += 1
+        elif entry is None:
+            selection.new_dim()
+        elif entry is Ellipsis:
+            selection.dim += rank - used
+            original += rank - used
+        elif isinstance(entry, Tensor):
+            selection.tensor(entry, original)
+            original += max(entry.ndim, 1) if entry.dtype is dtypes.bool_ else 1
+        elif is_traced_number(entry) or hasattr(entry, "__index__"):
+            selection.integer(
+                entry if is_traced_number(entry) else entry.__index__(), original
+            )
+            original += 1
+        else:
+            raise IndexError(located(
+                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
+                f"are valid indices (got {type(entry).__name__})"
+            ))  # fmt: skip
+    return selection
+
+
+# --- get -------------------------------------------------------------------------------------------
+
+
+def getitem(self: Tensor, index: Any) -> Tensor:
+    """x[index]: a view for ints, slices, None and `...`; a copy where a tensor or mask indexes."""
+    selection = read_index(self, index)
+    if not selection.tensors:
+        if selection.view is self:
+            result: Tensor = apply(ops.reshape, self, shape=shape(self))
+            return result
+        return selection.view
+    x, tensors, dim = selection.arranged()
+    return take(x, tensors, dim)
+
+
+def take(x: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
+    """Advanced indexing of the dims from `dim`; the operator raises on an index out of range."""
+    result: Tensor = apply(ops.index, x, *tensors, dim=dim)
+    return result
+
+
+# --- set -------------------------------------------------------------------------------------------
+
+
+def setitem(self: Tensor, index: Any, value: Any) -> None:
+    """x[index] = value, written into x's memory."""
+    masked = _single_mask(self, index)
+    if masked is not None and _is_scalar(value):
+        _fill_masked(self, masked, value)
+        return
+    selection = read_index(self, index)
+    source = _source(value, self)
+    if not selection.tensors:
+        view = selection.view
+        _require_fit(source, shape(view))
+        inplace(view, source, overwrite=True)
+        return
+    put(selection, source, accumulate=False)
+
+
+def put(selection: Selection, source: Tensor, accumulate: bool) -> None:
+    """Write (or add) `source` at the selected places."""
+    x, tensors, dim = selection.arranged()
+    extra = source.ndim - (x.ndim - len(tensors) + max(t.ndim for t in tensors))
+    if extra > 0 and all(n == 1 for n in shape(source)[:extra]):
+        source = source.reshape(shape(source)[extra:])
+    changed = apply(ops.index_put, x, source, *tensors, dim=dim, accumulate=accumulate)
+    inplace(x, changed)
+
+
+def _single_mask(x: Tensor, index: Any) -> Tensor | None:
+    """The mask of x[mask], of x's leading dims."""
+    if isinstance(index, tuple) and len(index) == 1:
+        index = index[0]
+    if isinstance(index, np.ndarray) and index.dtype == np.bool_:
+        index = constant(index)
+    if not isinstance(index, Tensor) or index.dtype is not dtypes.bool_ or index.ndim == 0:
+        return None
+    fits = index.ndim <= x.ndim and shape(index) == shape(x)[: index.ndim]
+    return index if fits else None
+
+
+def _is_scalar(value: Any) -> bool:
+    return promote.is_number(value) or (isinstance(value, Tensor) and value.ndim == 0)
+
+
+def _fill_masked(x: Tensor, mask: Tensor, value: Any) -> None:
+    """x[mask] = a number: a select, which needs no positions."""
+    mask = mask.reshape((*shape(mask), *(1,) * (x.ndim - mask.ndim)))
+    inplace(x, apply(ops.where, mask, _source(value, x), x))
+
+
+def _source(value: Any, target: Tensor) -> Tensor:
+    """The value as a tensor of the target's dtype."""
+    if isinstance(value, Tensor):
+        return promote.cast(value, target.dtype)
+    if promote.is_number(value):
+        if target.dtype.is_integer and isinstance(value, (float, np.floating)):
+            value = int(value)
+        return promote.operand(value, target.dtype)
+    from .creation import tensor
+
+    return tensor(value, dtype=target.dtype)
+
+
+def _require_fit(source: Tensor, sizes: tuple[Any, ...]) -> None:
+    """Raise RuntimeError unless the value broadcasts to the place."""
+    have = shape(source)
+    extra = len(have) - len(sizes)
+    lead = have[: max(extra, 0)]
+    env = environment()
+    fits = all(n == 1 for n in lead) and all(
+        env.equal(n, 1) or env.equal(n, m)
+        for n, m in zip(reversed(have), reversed(sizes), strict=False)
+    )
+    if not fits:
+        raise RuntimeError(located(
+            f"The expanded size of the tensor must match: shape mismatch: value tensor of shape "
+            f"{list(have)} cannot be broadcast to indexing result of shape {list(sizes)}"
+        ))  # fmt: skip
+
+
+METHODS = {"__getitem__": getitem, "__setitem__": setitem}

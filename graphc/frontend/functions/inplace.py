@@ -1,0 +1,171 @@
+"""In-place variants: each is its out-of-place function, written back into the tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from graphc.ir import dtypes, ops
+
+from .. import promote
+from ..dispatch import apply, inplace
+from ..errors import located
+from ..tensor import Tensor
+from . import cumulative, gathering, joining, pointwise
+from .arguments import shape
+
+ARITHMETIC = (
+    "abs absolute acos acosh add addcdiv addcmul arccos arccosh arcsin arcsinh arctan arctan2 "
+    "arctanh asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not bitwise_or "
+    "bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min clip copysign cos cosh deg2rad "
+    "digamma div divide erf erfc erfinv exp exp2 expm1 fix floor floor_divide fmod frac heaviside "
+    "hypot lerp lgamma log log10 log1p log2 logit mul multiply nan_to_num neg negative pow rad2deg "
+    "reciprocal relu remainder round rsqrt sigmoid sign sin sinc sinh sqrt square sub subtract tan "
+    "tanh true_divide trunc xlogy fmax fmin maximum minimum logaddexp"
+).split()
+TRUTH = (
+    "eq ne lt le gt ge logical_and logical_or logical_xor logical_not greater greater_equal less "
+    "less_equal not_equal"
+).split()
+
+
+def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tensor]:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        value = function(self, *args, **kwargs)
+        if check:
+            promote.check_inplace(self, value)
+        return inplace(self, value)
+
+    method.__name__ = f"{function.__name__}_"
+    method.__doc__ = f"{function.__name__}(), written into the tensor."
+    return method
+
+
+def zero_(self: Tensor) -> Tensor:
+    """Fill with zeros."""
+    return inplace(self, _number(0, self.dtype), overwrite=True)
+
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Fill with one value: a number or a 0-d tensor."""
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(located(
+                "fill_ only supports 0-dimension value tensor but got tensor with "
+                f"{value.ndim} dimensions."
+            ))  # fmt: skip
+        return inplace(self, promote.cast(value, self.dtype), overwrite=True)
+    return inplace(self, _number(value, self.dtype), overwrite=True)
+
+
+def _number(value: Any, dtype: dtypes.DType) -> Tensor:
+    if dtype.is_integer and isinstance(value, float):
+        value = int(value)
+    return promote.operand(value, dtype)
+
+
+def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """Copy src's values, cast and broadcast, into the tensor."""
+    if not isinstance(src, Tensor):
+        raise TypeError(located(
+            f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
+        ))  # fmt: skip
+    return inplace(self, src, overwrite=True)
+
+
+def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """clamp(), written into the tensor."""
+    return inplace(self, promote.check_inplace(self, pointwise.clamp(self, min, max)))
+
+
+def _reshaped(name: str) -> Callable[..., Tensor]:
+    """t_, squeeze_, ...: the tensor itself gets another shape on the same memory."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        from ..tensor import current
+
+        if current(self)._trace is not None or self.requires_grad:
+            raise RuntimeError(located(
+                f"{name}_() changes the shape of the tensor itself, which neither a compiled "
+                f"function nor autograd can follow. Cure: x = x.{name}(...)"
+            ))  # fmt: skip
+        seen = getattr(self.detach(), name)(*args, **kwargs)
+        self._array = seen._array
+        return self
+
+    method.__name__ = f"{name}_"
+    method.__doc__ = f"{name}() of the tensor itself (eager, without a gradient)."
+    return method
+
+
+def swap_values(name: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """An in-place variant without arithmetic checks."""
+    method = _written(function, False)
+    method.__name__ = name
+    return method
+
+
+def methods() -> dict[str, Callable[..., Any]]:
+    """name_ -> method, for every function that has one."""
+    table: dict[str, Callable[..., Any]] = {}
+    for name in ARITHMETIC:
+        table[f"{name}_"] = _written(getattr(pointwise, name), True)
+    for name in TRUTH:
+        table[f"{name}_"] = _written(getattr(pointwise, name), False)
+    for module, names in (
+        (gathering, "scatter scatter_add scatter_reduce index_add index_copy index_fill "
+                    "masked_fill masked_scatter"),
+        (joining, "tril triu"),
+        (cumulative, "cumsum cumprod"),
+    ):
+        for name in names.split():
+            table[f"{name}_"] = _written(getattr(module, name), False)
+    for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims"):
+        table[f"{name}_"] = _reshaped(name)
+    table |= {
+        "zero_": zero_, "fill_": fill_, "copy_": copy_, "index_put_": gathering.index_put_,
+        "put_": gathering.put_, "addmm_": _product("addmm"), "addmv_": _product("addmv"),
+        "baddbmm_": _product("baddbmm"),
+    }  # fmt: skip
+    for operator, name in {
+        "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_",
+        "__ifloordiv__": "floor_divide_", "__imod__": "remainder_", "__ipow__": "pow_",
+        "__iand__": "bitwise_and_", "__ior__": "bitwise_or_", "__ixor__": "bitwise_xor_",
+        "__ilshift__": "bitwise_left_shift_", "__irshift__": "bitwise_right_shift_",
+    }.items():  # fmt: skip
+        table[operator] = table[name]
+    return table
+
+
+def _product(name: str) -> Callable[..., Tensor]:
+    from . import linalg_basic
+
+    return _written(getattr(linalg_basic, name), True)
+
+
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Another shape; elements are kept, new ones are 0. Eager, without a gradient."""
+    from ..tensor import concrete, from_array
+    from .arguments import shape_of
+
+    import numpy as np
+
+    array = concrete(self, "resize_()", "make a new tensor")
+    want = shape_of(sizes)
+    count = int(np.prod(want, dtype=np.int64))
+    flat = np.zeros(count, array.dtype)
+    kept = min(count, array.size)
+    flat[:kept] = array.reshape(-1)[:kept]
+    if count <= array.size and array.flags.c_contiguous:
+        flat = array.reshape(-1)[:count]
+        self._array = flat.reshape(want)
+        return self
+    fresh = from_array(flat.reshape(want))
+    self._array, self._storage = fresh._array, fresh._storage
+    return self
+
+
+def filled_like(x: Tensor, value: Any) -> Tensor:
+    """A tensor of one value with x's shape and dtype."""
+    result: Tensor = apply(ops.full, shape=shape(x), value=value, dtype=x.dtype)
+    return result

@@ -1,0 +1,304 @@
+"""Order: sort, topk, kthvalue, median, mode, unique, searchsorted, histograms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import dtypes, ops
+
+from .. import promote
+from ..dispatch import apply, constant
+from ..errors import located
+from ..tensor import Tensor, concrete
+from . import pointwise as P
+from . import return_types
+from .arguments import environment, numpy_names, shape, with_out, wrap_dim
+from .reduction import pick
+from .shape import slice_dim
+
+_CURE = "its result's size depends on values: call it outside the compiled function"
+
+
+def _sorted(x: Tensor, dim: int, descending: bool, stable: bool) -> tuple[Tensor, Tensor]:
+    values, indices = apply(
+        ops.sort, x, dim=dim, descending=bool(descending), stable=bool(stable)
+    )
+    return values, indices
+
+
+@with_out
+def sort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
+) -> Any:
+    """Sorted values and their indices along `dim`; NaN counts as the largest."""
+    along = wrap_dim(dim, input.ndim)
+    if input.ndim == 0:
+        zero = apply(ops.full, shape=(), value=0, dtype=dtypes.i64)
+        return return_types.sort(input.clone(), zero)
+    return return_types.sort(_sorted(input, along, descending, True))
+
+
+def argsort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
+) -> Tensor:
+    """The indices that sort along `dim`."""
+    result: Tensor = sort(input, dim, descending, stable)[1]
+    return result
+
+
+def msort(input: Tensor) -> Tensor:
+    """Sorted along dim 0."""
+    result: Tensor = sort(input, 0)[0]
+    return result
+
+
+@with_out
+def topk(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> Any:
+    """The k largest (smallest) along `dim` in order, and their indices."""
+    along = wrap_dim(dim, input.ndim)
+    if input.ndim == 0:
+        zero = apply(ops.full, shape=(), value=0, dtype=dtypes.i64)
+        return return_types.topk(input.clone(), zero)
+    size = shape(input)[along]
+    if isinstance(k, Tensor):
+        k = int(k.item())
+    if k < 0 or not environment().at_most(k, size):
+        raise RuntimeError(located(
+            f"selected index k out of range: k is {k}, dimension {dim} has size {size}"
+        ))  # fmt: skip
+    return return_types.topk(apply(ops.topk, input, k=int(k), dim=along, largest=bool(largest)))
+
+
+@with_out
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th smallest (from 1) along `dim`, and its index."""
+    along = wrap_dim(dim, input.ndim)
+    if input.ndim == 0:
+        zero = apply(ops.full, shape=(), value=0, dtype=dtypes.i64)
+        return return_types.kthvalue(input.clone(), zero)
+    size = shape(input)[along]
+    if k < 1 or not environment().at_most(k, size):
+        raise RuntimeError(located("kthvalue(): selected number k out of range for dimension " + str(dim)))
+    index = slice_dim(_sorted(input.detach(), along, False, True)[1], along, k - 1, k)
+    return return_types.kthvalue(pick(input, index, along, keepdim))
+
+
+def _median(name: str, ignore_nan: bool) -> Any:
+    struct = getattr(return_types, name)
+
+    def function(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+        if dim is None:
+            if input._type.elements == 0:
+                empty = apply(ops.full, shape=(), value=float("nan"), dtype=input.dtype)
+                return empty
+            return function(input.reshape(-1), 0)[0]
+        along = wrap_dim(dim, input.ndim)
+        x = input.reshape(1) if input.ndim == 0 else input
+        order = _sorted(x.detach(), along, False, True)[1]
+        size = environment().specialise(shape(x)[along])
+        middle = (size - 1) // 2
+        if x.dtype.is_float:
+            missing = P.isnan(x.detach())
+            count = apply(ops.sum, promote.cast(missing, dtypes.i64), dims=(along,), keepdim=True)
+            if ignore_nan:
+                place = P.div(P.sub(size - 1, count), 2, rounding_mode="floor")
+                place = P.clamp(place, min=0)
+            else:  # a NaN, which is sorted last, is the median
+                place = P.where(P.gt(count, 0), P.sub(size, count), middle)
+            index = apply(ops.gather, order, place, dim=along)
+        else:
+            index = slice_dim(order, along, middle, middle + 1)
+        values, indices = pick(x, index, along, keepdim and input.ndim > 0)
+        return struct(values, indices)
+
+    function.__name__ = name
+    function.__doc__ = "The middle value (the lower of two) over all, or with its index along a dim."
+    return with_out(numpy_names(function))
+
+
+median = _median("median", False)
+nanmedian = _median("nanmedian", True)
+
+
+@numpy_names
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The most frequent value along `dim` (the smallest of equals), and its last index."""
+    along = wrap_dim(dim, input.ndim)
+    array = concrete(input, "mode()", "call it outside the compiled function")
+    if array.ndim == 0:
+        return return_types.mode(input.clone(), constant(np.zeros((), np.int64)))
+    moved = np.moveaxis(array, along, -1)
+    rows = moved.reshape(-1, moved.shape[-1])
+    found = np.empty(len(rows), np.int64)
+    for i, row in enumerate(rows):
+        values, counts = np.unique(row, return_counts=True)
+        found[i] = np.nonzero(row == values[np.argmax(counts)])[0][-1]
+    index = np.expand_dims(found.reshape(moved.shape[:-1]), along)
+    return return_types.mode(pick(input, constant(index), along, keepdim))
+
+
+def quantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """The q-quantiles along `dim` (of all without one), interpolated."""
+    x = input.reshape(-1) if dim is None else input
+    along = 0 if dim is None else wrap_dim(dim, x.ndim)
+    points = q if isinstance(q, Tensor) else promote.operand(float(q), x.dtype)
+    rank = input.ndim
+    values = _sorted(x, along, False, True)[0].movedim(along, -1)
+    size = shape(values)[-1]
+    at = P.mul(points.reshape(-1), size - 1)
+    low = P.floor(at)
+    choices = {"linear": None, "lower": low, "higher": P.ceil(at), "nearest": P.round(at)}
+    if interpolation == "midpoint":
+        weight: Any = P.mul(P.ne(at, low), 0.5)
+    elif interpolation in choices:
+        chosen = choices[interpolation]
+        weight = P.sub(at, low) if chosen is None else P.sub(chosen, low)
+    else:
+        raise RuntimeError(located(
+            "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, "
+            f"but got {interpolation}"
+        ))  # fmt: skip
+    i = promote.cast(low, dtypes.i64)
+    j = P.clamp(P.add(i, 1), max=size - 1)
+    lower = values[..., i]
+    result = P.add(lower, P.mul(P.sub(values[..., j], lower), weight))
+    missing = P.isnan(values).any(-1, keepdim=True)
+    result = P.where(missing, float("nan"), result)
+    result = result.movedim(-1, 0)
+    if keepdim:
+        result = result.unsqueeze(along + 1) if dim is not None else result.reshape(
+            (-1, *(1,) * rank)
+        )
+    return result if points.ndim else result.squeeze(0)  # type: ignore[no-any-return]
+
+
+# --- unique ----------------------------------------------------------------------------------------
+
+
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The distinct values (or slices of `dim`), sorted; with their inverse and counts if asked."""
+    array = concrete(input, "unique()", _CURE)
+    axis = None if dim is None else wrap_dim(dim, array.ndim)
+    values, inverse, counts = np.unique(
+        array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
+    )
+    results = [constant(values)]
+    if return_inverse:
+        sizes = array.shape if axis is None else (array.shape[axis],)
+        results.append(constant(inverse.reshape(sizes).astype(np.int64)))
+    if return_counts:
+        results.append(constant(counts.astype(np.int64)))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The values without repetitions of the one before."""
+    array = concrete(input, "unique_consecutive()", _CURE)
+    axis = None if dim is None else wrap_dim(dim, array.ndim)
+    rows = array.reshape(-1) if axis is None else np.moveaxis(array, axis, 0)
+    count = len(rows)
+    changed = np.ones(count, bool)
+    if count:
+        changed[1:] = (rows[1:] != rows[:-1]).reshape(count - 1, -1).any(1)
+    kept = rows[changed]
+    results = [constant(kept if axis is None else np.moveaxis(kept, 0, axis))]
+    if return_inverse:
+        inverse = np.cumsum(changed) - 1
+        results.append(constant(inverse.reshape(array.shape if axis is None else (count,))))
+    if return_counts:
+        starts = np.append(np.nonzero(changed)[0], count)
+        results.append(constant(np.diff(starts).astype(np.int64)))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+# --- positions in a sorted sequence, counts ----------------------------------------------------
+
+
+def searchsorted(
+    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Tensor | None = None,
+) -> Tensor:
+    """Where each value of `input` belongs in the (last dim of the) sorted sequence."""
+    if side is not None:
+        right = side == "right"
+    edges = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
+    values = input if isinstance(input, Tensor) else promote.operand(input, edges.dtype)
+    edges, values = promote.operands(edges.detach(), values.detach())
+    if edges.ndim > 1:
+        if values.ndim != edges.ndim:
+            raise RuntimeError(located(
+                "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+                "dimensions of boundaries tensor and input value tensor must match"
+            ))  # fmt: skip
+        edges = edges.unsqueeze(-2)
+    values = values.unsqueeze(-1)
+    # counting the edges below is O(n) per value, but it traces and fuses
+    below = P.le(edges, values) if right else P.lt(edges, values)
+    if edges.dtype.is_float:
+        below = P.logical_or(below, P.logical_and(P.isnan(values), P.logical_not(P.isnan(edges))))
+    count = apply(
+        ops.sum, promote.cast(below, dtypes.i64), dims=(below.ndim - 1,), keepdim=False
+    )
+    return promote.cast(count, dtypes.i32) if out_int32 else count  # type: ignore[no-any-return]
+
+
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """The bucket of each value between sorted boundaries."""
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each non-negative integer occurs (or its summed weights)."""
+    array = concrete(input, "bincount()", _CURE)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise RuntimeError(located(
+            "bincount only supports 1-d non-negative integral inputs."
+        ))  # fmt: skip
+    if array.size and array.min() < 0:
+        raise RuntimeError(located("bincount only supports 1-d non-negative integral inputs."))
+    if weights is None:
+        return constant(np.bincount(array, minlength=minlength).astype(np.int64))
+    given = concrete(weights, "bincount()", _CURE)
+    found = np.bincount(array, given, minlength)
+    return constant(found.astype(np.float32 if given.dtype == np.float32 else np.float64))
+
+
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """Counts in `bins` equal bins between min and max (the data's own where both are equal)."""
+    array = concrete(input, "histc()", _CURE)
+    low, high = float(min), float(max)
+    if low == high and array.size:
+        low, high = float(array.min()), float(array.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    if low > high:
+        raise RuntimeError(located("torch.histc: max must be larger than min"))
+    flat = array.reshape(-1)
+    flat = flat[(flat >= low) & (flat <= high)]
+    places = ((flat - low) / (high - low) * bins).astype(np.int64)
+    counts = np.bincount(np.minimum(places, bins - 1), minlength=bins)
+    return constant(counts.astype(array.dtype))
+
+
+def isin(elements: Any, test_elements: Any, *, invert: bool = False, **kwargs: Any) -> Tensor:
+    """Whether each element is among the test elements."""
+    from .creation import as_tensor
+
+    x, tests = as_tensor(elements), as_tensor(test_elements).reshape(-1)
+    found = P.eq(x.unsqueeze(-1), tests).any(-1)
+    return P.logical_not(found) if invert else found  # type: ignore[no-any-return]

@@ -1,0 +1,194 @@
+"""Views by strides: as_strided, diagonal, unfold, and what is built on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import dtypes, ops
+
+from .. import promote
+from ..dispatch import apply, inplace
+from ..errors import located
+from ..storage import strides_of
+from ..tensor import Tensor, current
+from .arguments import environment, shape, shape_of, wrap_dim
+
+
+def _root(x: Tensor) -> tuple[Tensor, Any, Any]:
+    """The tensor that x views (x itself if none), and x's strides and offset in it.
+
+    The root is contiguous, so that as_strided of it is a view.
+    """
+    state = current(x)
+    if state._trace is None:
+        from ..storage import offset_of
+
+        base = state._base if state._base is not None else state
+        if not base._array.flags.c_contiguous:
+            return x.contiguous(), None, 0
+        offset = offset_of(state._array, state._storage) - offset_of(base._array, base._storage)
+        return base, strides_of(state._array), offset
+    if state._base is None and state._traced.is_contiguous():
+        return x, state._traced.strides, 0
+    return x.contiguous(), None, 0
+
+
+def as_strided(
+    input: Tensor, size: Any, stride: Any, storage_offset: Any = None
+) -> Tensor:
+    """A view of the memory under `input` by sizes, strides and offset, in elements."""
+    base, _, offset = _root(input)
+    start = offset if storage_offset is None else storage_offset
+    result: Tensor = apply(
+        ops.as_strided, base, size=shape_of((size,)), stride=shape_of((stride,)), offset=start
+    )
+    return result
+
+
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal of two dims as the last dim: a view."""
+    rank = input.ndim
+    a, b = wrap_dim(dim1, rank), wrap_dim(dim2, rank)
+    if a == b:
+        raise RuntimeError(located(
+            f"diagonal dimensions cannot be identical {dim1}, {dim2}"
+        ))  # fmt: skip
+    env = environment()
+    sizes = shape(input)
+    rows, columns = env.specialise(sizes[a]), env.specialise(sizes[b])
+    if offset >= 0:
+        length = max(min(rows, columns - offset), 0)
+    else:
+        length = max(min(rows + offset, columns), 0)
+    base, strides, start = _root(input)
+    if strides is None:
+        strides = _contiguous(sizes)
+    if length and offset:
+        start = start + (offset * strides[b] if offset > 0 else -offset * strides[a])
+    rest = [d for d in range(rank) if d not in (a, b)]
+    size = (*(sizes[d] for d in rest), length)
+    stride = (*(strides[d] for d in rest), strides[a] + strides[b])
+    result: Tensor = apply(ops.as_strided, base, size=size, stride=stride, offset=start)
+    return result
+
+
+def _contiguous(sizes: Any) -> Any:
+    from ..storage import contiguous_strides
+
+    return contiguous_strides(tuple(sizes))
+
+
+def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of `size` every `step` along a dim, as a new last dim: a view."""
+    rank = self.ndim
+    dim = wrap_dim(dimension, rank)
+    sizes = shape(self) or (1,)
+    have = environment().specialise(sizes[dim])
+    if step <= 0:
+        raise RuntimeError(located(f"step is {step} but must be > 0"))
+    if size > have:
+        raise RuntimeError(located(
+            f"maximum size for tensor at dimension {dim} is {have} but size is {size}"
+        ))  # fmt: skip
+    base, strides, start = _root(self if rank else self.reshape(1))
+    if strides is None:
+        strides = _contiguous(sizes)
+    count = (have - size) // step + 1
+    new = (*sizes[:dim], count, *sizes[dim + 1 :], size)
+    stride = (*strides[:dim], strides[dim] * step, *strides[dim + 1 :], strides[dim])
+    if rank == 0:
+        new, stride = (size,), (1,)
+    result: Tensor = apply(ops.as_strided, base, size=new, stride=stride, offset=start)
+    return result
+
+
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """A matrix's diagonal (a copy), or a matrix with a vector on its diagonal."""
+    if input.ndim == 1:
+        return diag_embed(input, diagonal)
+    if input.ndim != 2:
+        raise RuntimeError(located(
+            f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D"
+        ))  # fmt: skip
+    return _diagonal(input, diagonal).clone()  # type: ignore[no-any-return]
+
+
+_diagonal = diagonal
+
+
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices with the last dim of `input` on their diagonals."""
+    n = shape(input)[-1]
+    extra = abs(offset)
+    width = n + extra
+    rank = input.ndim + 1
+    # a column of values, where the diagonal is
+    rows = apply(ops.iota, shape=(width, width), dim=0, dtype=dtypes.i64)
+    columns = apply(ops.iota, shape=(width, width), dim=1, dtype=dtypes.i64)
+    on = apply(
+        ops.eq, apply(ops.add, rows, promote.operand(offset, dtypes.i64)), columns
+    )
+    low = (0,) * (rank - 2)
+    before, after = (extra, 0) if offset < 0 else (0, extra)
+    zero: Any = 0.0
+    padded = apply(
+        ops.pad, input, low=(*low, before), high=(*low, after),
+        interior=(0,) * input.ndim, value=zero,
+    )
+    spread = padded.unsqueeze(-1)
+    nothing = promote.operand(False if input.dtype is dtypes.bool_ else 0, input.dtype)
+    found: Tensor = apply(ops.where, on, spread, nothing)
+    a, b = wrap_dim(dim1, rank), wrap_dim(dim2, rank)
+    return found.movedim((-2, -1), (a, b))  # type: ignore[no-any-return]
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """A matrix with all elements on its diagonal."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Write a number on the diagonal (tall matrices may go on after a wrap)."""
+    if self.ndim < 2:
+        raise RuntimeError(located("dimensions must larger than 1"))
+    from .inplace import fill_
+
+    if self.ndim == 2:
+        rows, columns = shape(self)
+        fill_(_diagonal(self), fill_value)
+        if wrap and rows > columns + 1:
+            places = np.arange(0, rows * columns, columns + 1)
+            flat = self.view(-1)
+            flat[places] = fill_value
+        return self
+    for i in range(shape(self)[0]):
+        self[(i,) * self.ndim] = fill_value
+    return self
+
+
+def diagonal_scatter(
+    input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    """A copy with src on the diagonal."""
+    result = input.clone()
+    inplace(_diagonal(result, offset, dim1, dim2), src, overwrite=True)
+    return result  # type: ignore[no-any-return]
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy with src at one position of `dim`."""
+    result = input.clone()
+    inplace(result.select(dim, index), src, overwrite=True)
+    return result  # type: ignore[no-any-return]
+
+
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
+    """A copy with src at a slice of `dim`."""
+    result = input.clone()
+    index = (slice(None),) * wrap_dim(dim, input.ndim)
+    inplace(result[(*index, slice(start, end, step))], src, overwrite=True)
+    return result  # type: ignore[no-any-return]

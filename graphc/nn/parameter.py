@@ -1,0 +1,3 @@
+"""torch.nn.parameter."""
+
+from ..frontend.tensor import Parameter as Parameter

@@ -1,0 +1,269 @@
+"""DataLoader: batches of a dataset, in torch's order, in this process or by workers."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from ...frontend.random_state import Generator
+from .collate import default_collate, default_convert
+from .dataset import IterableDataset
+from .fetch import Fetcher
+from .sampler import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
+from .worker import RESET, Failure, Job, Stopped, Worker, context_of
+
+Batch = TypeVar("Batch", covariant=True)
+
+
+class _Endless:
+    """The sampler of an iterable dataset: only the number of its items counts."""
+
+    def __iter__(self) -> Iterator[None]:
+        while True:
+            yield None
+
+
+_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+
+
+class DataLoader(Generic[Batch]):
+    """Iterates over batches of a dataset (torch.utils.data.DataLoader)."""
+
+    _made = False
+
+    def __init__(
+        self, dataset: Any, batch_size: int | None = 1, shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None, batch_sampler: Iterable[Any] | None = None,
+        num_workers: int = 0, collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False, drop_last: bool = False, timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None, multiprocessing_context: Any = None,
+        generator: Generator | None = None, *, prefetch_factor: int | None = None,
+        persistent_workers: bool = False, pin_memory_device: str = "", in_order: bool = True,
+    ) -> None:
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers,
+                       multiprocessing_context)
+        self.dataset, self.num_workers = dataset, num_workers
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
+        self.timeout, self.worker_init_fn, self.in_order = timeout, worker_init_fn, in_order
+        self.multiprocessing_context = multiprocessing_context
+        self._iterable = isinstance(dataset, IterableDataset)
+        if self._iterable:
+            _check_iterable(shuffle, sampler, batch_sampler)
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, "
+                    "sampler, and drop_last"
+                )
+            batch_size = None
+        elif batch_size is None and drop_last:
+            raise ValueError(
+                "batch_size=None option disables auto-batching and is mutually exclusive with "
+                "drop_last"
+            )
+        if sampler is None:
+            if self._iterable:
+                sampler = _Endless()
+            elif shuffle:
+                sampler = RandomSampler(dataset, generator=generator)
+            else:
+                sampler = SequentialSampler(dataset)
+        if batch_size is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
+        self._batched = batch_sampler is not None
+        self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
+        self.persistent_workers = persistent_workers
+        self._iterator: _Workers | None = None
+        self._made = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._made and name in _FIXED:
+            raise ValueError(
+                f"{name} attribute should not be set after {type(self).__name__} is initialized"
+            )
+        object.__setattr__(self, name, value)
+
+    @property
+    def _indices(self) -> Any:
+        return self.batch_sampler if self._batched else self.sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.num_workers == 0:
+            return _Single(self)
+        if not self.persistent_workers:
+            return _Workers(self)
+        if self._iterator is None:
+            self._iterator = _Workers(self)
+        else:
+            self._iterator.restart()
+        return self._iterator
+
+    def __len__(self) -> int:
+        if not self._iterable:
+            return len(self._indices)
+        length = len(self.dataset)
+        if self.batch_size is None:
+            return length
+        return length // self.batch_size if self.drop_last else math.ceil(
+            length / self.batch_size
+        )
+
+
+def _check_workers(
+    count: int, timeout: float, prefetch: int | None, persistent: bool, context: Any
+) -> None:
+    if count < 0:
+        raise ValueError(
+            "num_workers option should be non-negative; use num_workers=0 to disable "
+            "multiprocessing."
+        )
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if count == 0 and prefetch is not None:
+        raise ValueError(
+            "prefetch_factor option could only be specified in multiprocessing. let num_workers "
+            "> 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+        )
+    if prefetch is not None and prefetch < 0:
+        raise ValueError("prefetch_factor option should be non-negative")
+    if persistent and count == 0:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+    if context is not None and count == 0:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading "
+            f"(num_workers > 0), but got num_workers={count}"
+        )
+
+
+def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+    for name, value in (
+        ("shuffle", shuffle or None), ("sampler", sampler), ("batch_sampler", batch_sampler)
+    ):
+        if value is not None:
+            raise ValueError(
+                f"DataLoader with IterableDataset: expected unspecified {name} option, but got "
+                f"{name}={value}"
+            )
+
+
+class _Single:
+    """Iteration in this process."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.loader = loader
+        self.indices = iter(loader._indices)
+        fresh_seed(loader.generator)  # drawn here as by torch, so that the streams agree
+        self.fetcher = Fetcher(
+            loader.dataset, loader._iterable, loader._batched, loader.collate_fn,
+            loader.drop_last,
+        )
+
+    def __iter__(self) -> _Single:
+        return self
+
+    def __next__(self) -> Any:
+        return self.fetcher.fetch(next(self.indices))
+
+    def __len__(self) -> int:
+        return len(self.loader._indices)
+
+
+class _Workers:
+    """Iteration by worker processes. Batches come in the order of their indices."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.loader = loader
+        self.indices = iter(loader._indices)
+        seed = fresh_seed(loader.generator)
+        context = context_of(loader.multiprocessing_context)
+        self.workers: list[Worker] = []
+        try:
+            for number in range(loader.num_workers):
+                job = Job(
+                    loader.dataset, loader._iterable, loader._batched, loader.collate_fn,
+                    loader.drop_last, seed, loader.worker_init_fn, number, loader.num_workers,
+                )
+                self.workers.append(Worker(job, context))
+        except BaseException:
+            self.close()
+            raise
+        self._begin()
+
+    def _begin(self) -> None:
+        self.active = [True] * len(self.workers)
+        self.turn = 0
+        self.pending: deque[int] = deque()  # the workers of the tasks sent, in order
+        for _ in range((self.loader.prefetch_factor or 1) * len(self.workers)):
+            self._send_next()
+
+    def restart(self) -> None:
+        """Begin a new epoch with the same processes."""
+        while self.pending:  # an epoch that was left early
+            self.workers[self.pending.popleft()].receive(self.loader.timeout)
+        self.indices = iter(self.loader._indices)
+        for worker in self.workers:
+            worker.send(RESET)
+        self._begin()
+
+    def _send_next(self) -> None:
+        """Give the next indices to the next worker whose stream goes on."""
+        count = len(self.workers)
+        for step in range(count):
+            number = (self.turn + step) % count
+            if self.active[number]:
+                break
+        else:
+            return
+        try:
+            index = next(self.indices)
+        except StopIteration:
+            return
+        self.turn = (number + 1) % count
+        self.workers[number].send((index,))
+        self.pending.append(number)
+
+    def __iter__(self) -> _Workers:
+        return self
+
+    def __next__(self) -> Any:
+        while self.pending:
+            number = self.pending.popleft()
+            try:
+                answer = self.workers[number].receive(self.loader.timeout)
+            except RuntimeError:
+                self.close()
+                raise
+            if isinstance(answer, Stopped):
+                self.active[number] = False
+                self._send_next()
+                continue
+            self._send_next()
+            if isinstance(answer, Failure):
+                answer.throw()
+            return answer
+        if not self.loader.persistent_workers:
+            self.close()
+        raise StopIteration
+
+    def __len__(self) -> int:
+        return len(self.loader._indices)
+
+    def close(self) -> None:
+        """End the worker processes; a second call does nothing."""
+        workers, self.workers = self.workers, []
+        self.pending = deque()
+        for worker in workers:
+            worker.stop()
+
+    def __del__(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.close()

@@ -1,0 +1,87 @@
+"""Memory is aligned, reused only when nothing can see it any more, and bounded."""
+
+import gc
+import threading
+
+import ml_dtypes
+import numpy as np
+
+from graphc.backends.llvm.allocator import ALIGNMENT, LARGE, Allocator, address_of
+
+F4 = np.dtype(np.float32)
+
+
+def test_arrays_are_aligned_and_writable() -> None:
+    allocator = Allocator()
+    for shape in ((), (0,), (3,), (5, 7), (LARGE // 4 + 1,)):
+        for dtype in (F4, np.dtype(np.bool_), np.dtype(ml_dtypes.bfloat16)):
+            x = allocator.empty(shape, dtype)
+            assert x.shape == shape and x.dtype == dtype and x.flags.c_contiguous
+            assert address_of(x) % ALIGNMENT == 0
+            x[...] = 1
+            assert type(x) is np.ndarray
+
+
+def test_a_block_returns_with_its_last_alias() -> None:
+    allocator = Allocator()
+    x = allocator.empty((4, 5), F4)
+    place = address_of(x)
+    view = x[1:].T
+    flat = view.T.reshape(-1)
+    again = np.asarray(memoryview(flat))
+    del x, view, flat
+    assert allocator.kept == 0
+    other = allocator.empty((4, 5), F4)
+    assert address_of(other) != place
+    again[0] = 3.0
+    del again
+    gc.collect()
+    assert allocator.kept == 128
+    assert address_of(allocator.empty((4, 5), F4)) == place
+
+
+def test_kept_memory_is_bounded_and_released() -> None:
+    allocator = Allocator(limit=1000)
+    blocks = [allocator.empty((100,), F4) for _ in range(5)]
+    del blocks
+    assert 0 < allocator.kept <= 1000
+    allocator.release()
+    assert allocator.kept == 0
+
+
+def test_outputs_of_many_calls_stay_apart() -> None:
+    allocator = Allocator()
+    kept = []
+    for n in range(100):
+        x = allocator.empty((50,), F4)
+        x[:] = n
+        if n % 3:
+            kept.append((n, x[10:20]))
+    assert all((x == n).all() for n, x in kept)
+    places = [address_of(x) for _, x in kept]
+    assert len(set(places)) == len(places)
+
+
+def test_threads_never_share_a_block() -> None:
+    allocator = Allocator()
+    failures: list[int] = []
+
+    def work(mark: int) -> None:
+        for _ in range(300):
+            x = allocator.empty((64,), F4)
+            x[:] = mark
+            if not (x == mark).all():
+                failures.append(mark)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_address_of_any_view() -> None:
+    x = np.arange(10)
+    for view in (x, x[3:], x[::-1], x[:0], x.reshape(2, 5).T):
+        assert address_of(view) == view.__array_interface__["data"][0]
