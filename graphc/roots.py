@@ -144,7 +144,7 @@ class Snapshot:
                 for key, now in list(dict.items(container)):
                     before = copy.get(key, _MISSING)
                     if now is not before:
-                        yield Place(container, key, f"{path}[{key!r}]"), before, now
+                        yield Place(container, key, f"{path}[{_key_text(key)}]"), before, now
             elif type(container) is types.CellType:
                 place = Place(container, None, path)
                 if place.get() is not copy:

@@ -20,7 +20,7 @@ from .frontend.grad_mode import no_grad
 from .frontend.nodes import TWICE, Node
 from .frontend.storage import strides_of
 from .frontend.tensor import Tensor, edge, from_array, requires_grad
-from .frontend.tree import map_leaves
+from .frontend.tree import flatten, unflatten
 from .ir.dim import Dim, evaluate
 from .ir.graph import Graph
 from .ir.types import TensorType
@@ -60,10 +60,14 @@ def final_graph(traced: TracedGraph, mutations: list[Any]) -> tuple[Graph, dict[
     return Graph(graph.name, graph.inputs, tuple(outputs), graph.env), mutated
 
 
+def _is_output(value: Any) -> bool:
+    return isinstance(value, Output)
+
+
 def all_outputs(traced: TracedGraph) -> list[Output]:
     """Every Output record of a traced graph."""
     found: list[Output] = []
-    map_leaves(found.append, traced.result)
+    found += flatten(traced.result, _is_output)[0]
     found += list(traced.stored.values())
     found += [g.value for g in traced.grads if g.value is not None]
     found += [r.value for r in traced.rebinds]
@@ -86,6 +90,7 @@ class Specialisation:
         self.materialise = materialise
         self.retained = retained
         self.calls = 0
+        self.result_leaves, self.result_structure = flatten(traced.result, _is_output)
         self.dims = tuple(traced.graph.env.hints)
         self.guards = list(traced.graph.env.guards)
         self.inputs = [i for i in traced.inputs if not _is_tangent(i)]
@@ -228,7 +233,7 @@ class Specialisation:
             place.set(builder.leaf(output))
         for place, value in self.replay:
             place.set(value)
-        return map_leaves(builder.leaf, traced.result)
+        return unflatten([builder.leaf(o) for o in self.result_leaves], self.result_structure)
 
 
 class _Results:

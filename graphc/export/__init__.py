@@ -20,9 +20,7 @@ def load(path: str | PathLike[str]) -> ExportedProgram:
     that cannot be opened. Nothing in the file is executed as Python.
     """
     found = archive.read(path)
-    return ExportedProgram(
-        found.graph, found.signature, found.state, found.tied, found.parameters
-    )
+    return ExportedProgram(found.graph, found.signature, found.weights)
 
 
 def save(program: ExportedProgram, path: str | PathLike[str]) -> None:

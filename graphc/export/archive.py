@@ -21,7 +21,7 @@ import numpy as np
 
 from graphc.export import safetensors, signature
 from graphc.export.errors import ExportError
-from graphc.export.signature import Signature
+from graphc.export.signature import Signature, Weights
 from graphc.ir.graph import Graph
 from graphc.ir.op import OpError
 from graphc.ir.text import ParseError, parse_graph, print_graph
@@ -38,28 +38,25 @@ class Contents(NamedTuple):
 
     graph: Graph
     signature: Signature
-    state: dict[str, np.ndarray]
-    tied: dict[str, str]
-    parameters: list[str]
+    weights: Weights
 
 
 # --- writing ---------------------------------------------------------------------------------
 
 
 def write(
-    path: str | os.PathLike[str], graph: Graph, described: Signature,
-    state: Mapping[str, np.ndarray], extra: Mapping[str, Any],
+    path: str | os.PathLike[str], graph: Graph, described: Signature, weights: Weights
 ) -> None:
     """Write a file beside `path` and move it there: readers see all of it or the old one."""
     target = Path(path)
     manifest = {
-        "format": FORMAT, "graphc": _version(), "name": graph.name, **described.to_json(), **extra,
-        "guards": [guard.text() for guard in graph.env.guards],
+        "format": FORMAT, "graphc": _version(), "name": graph.name, **described.to_json(),
+        **weights.to_json(), "guards": [guard.text() for guard in graph.env.guards],
     }  # fmt: skip
     parts = {
         MANIFEST: json.dumps(manifest, indent=1).encode(),
         GRAPH: print_graph(graph).encode(),
-        WEIGHTS: safetensors.dumps(dict(sorted(state.items()))),
+        WEIGHTS: safetensors.dumps(weights.arrays),
     }
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     try:
@@ -176,15 +173,7 @@ def _graph(data: bytes) -> Graph:
     return graph
 
 
-def _fit(manifest: dict[str, Any], graph: Graph, state: dict[str, np.ndarray]) -> Contents:
+def _fit(manifest: dict[str, Any], graph: Graph, arrays: dict[str, np.ndarray]) -> Contents:
     described = signature.from_json(manifest)
-    described.check(graph, state)
-    tied, parameters = manifest.get("tied"), manifest.get("parameters")
-    if not isinstance(tied, dict) or not isinstance(parameters, list):
-        raise ExportError(f"{MANIFEST} does not list the parameters")
-    for name, first in tied.items():
-        if not isinstance(first, str) or first not in state or name in state:
-            raise ExportError(f"{MANIFEST} gives {name!r} a wrong second name")
-    if not all(isinstance(name, str) and name in state for name in parameters):
-        raise ExportError(f"{MANIFEST} lists a parameter that has no data")
-    return Contents(graph, described, state, tied, parameters)
+    described.check(graph, arrays)
+    return Contents(graph, described, signature.weights_from_json(manifest, arrays))

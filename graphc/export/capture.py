@@ -13,7 +13,7 @@ import numpy as np
 from graphc.export import containers, dynamic
 from graphc.export.errors import ExportError
 from graphc.export.program import ExportedProgram
-from graphc.export.signature import VALUES, Signature
+from graphc.export.signature import VALUES, Signature, Weights
 from graphc.frontend import views
 from graphc.frontend.captured import Output, TensorInput, TracedGraph
 from graphc.frontend.grad_mode import no_grad
@@ -206,8 +206,7 @@ class _Program:
             containers.to_json(result_structure, iter(specs), "the result"),
             tuple(weights), self.shapes.ranges,
         )  # fmt: skip
-        tied, trained = self._remaining_state(model)
-        return ExportedProgram(graph, signature, self.state, tied, trained)
+        return ExportedProgram(graph, signature, self._weights(model))
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -251,18 +250,27 @@ class _Program:
                     "Cure: pass tensors, numbers, strings and containers of them"
                 )
 
-    def _remaining_state(self, model: Any) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Adds the state that the graph does not read; gives second names, and parameters."""
-        tied: dict[str, str] = {}
+    def _weights(self, model: Any) -> Weights:
+        """The state that the graph reads, and the rest of the model's."""
         if not isinstance(model, Module):
-            return tied, ()
-        for name, tensor in model.state_dict(keep_vars=True).items():
+            return Weights(self.state)
+        tied: dict[str, str] = {}
+        arrays: dict[str, np.ndarray] = {}
+        tensors = {
+            name: value for name, value in model.state_dict(keep_vars=True).items()
+            if isinstance(value, Tensor)
+        }  # fmt: skip
+        for name, tensor in tensors.items():
             first = self.names.get(id(tensor), name)
-            if first != name:
+            if first != name and first in arrays:
                 tied[name] = first
-            if first not in self.state and isinstance(tensor, Tensor):
-                self.state[first] = np.array(tensor._array, order="C")
-        return tied, tuple(name for name, _ in model.named_parameters() if name in self.state)
+            elif name in self.state:
+                arrays[name] = self.state[name]
+            else:
+                arrays[name] = np.array(tensor._array, order="C")
+        constants = {name: a for name, a in self.state.items() if name not in arrays}
+        parameters = tuple(name for name, _ in model.named_parameters() if name in arrays)
+        return Weights({**arrays, **constants}, tuple(tensors), tied, parameters)
 
     # --- results -----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import numpy as np
 from graphc import config, pipeline
 from graphc.export import archive, containers
 from graphc.export.errors import ExportError
-from graphc.export.signature import Signature
+from graphc.export.signature import Signature, Weights
 from graphc.frontend.context import local
 from graphc.frontend.errors import TraceError, located
 from graphc.frontend.tensor import Parameter, Tensor, from_array, requires_grad
@@ -26,27 +26,28 @@ class ExportedProgram:
     """A recorded model. Calls run compiled code, made at the first one; there is no autograd.
 
     `graph` takes the weights and the arguments, in the order of `signature.weights`.
-    `state_dict` holds parameters and buffers by name; `parameters` says which are parameters.
+    `state_dict` holds parameters and buffers by the model's names (`parameters` says which are
+    parameters), `constants` the other tensors that the model read.
     """
 
-    def __init__(
-        self, graph: Graph, signature: Signature, state: Mapping[str, np.ndarray],
-        tied: Mapping[str, str], parameters: Sequence[str],
-    ) -> None:
+    def __init__(self, graph: Graph, signature: Signature, weights: Weights) -> None:
         self.graph = graph
         self.signature = signature
-        self.parameters = tuple(parameters)
-        self.tied = dict(tied)
-        tensors = {name: from_array(array) for name, array in state.items()}
-        self.state_dict: OrderedDict[str, Tensor] = OrderedDict(tensors)
-        self.state_dict.update((name, tensors[first]) for name, first in tied.items())
+        self.parameters = weights.parameters
+        self.tied = weights.tied
+        tensors = {name: from_array(array) for name, array in weights.arrays.items()}
+        self._weights = tensors
+        self.state_dict: OrderedDict[str, Tensor] = OrderedDict(
+            (name, tensors[weights.tied.get(name, name)]) for name in weights.state
+        )
+        self.constants = {k: v for k, v in tensors.items() if k not in self.state_dict}
         self._built: Any = None
         self._lock = threading.Lock()
         self._leaf_of_input = signature.argument_inputs()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's results. Raises TypeError or ValueError for arguments unlike the example."""
-        return self._run(self.state_dict, args, kwargs)
+        return self._run(self._weights, args, kwargs)
 
     def __repr__(self) -> str:
         return f"ExportedProgram({', '.join(self.signature.leaf_paths())}):\n{self.graph}"
@@ -57,10 +58,9 @@ class ExportedProgram:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a .gcx file, whole or not at all."""
-        names = [name for name in self.state_dict if name not in self.tied]
-        state = {name: np.ascontiguousarray(self.state_dict[name]._array) for name in names}
-        extra = {"tied": self.tied, "parameters": list(self.parameters)}
-        archive.write(path, self.graph, self.signature, state, extra)
+        arrays = {name: np.ascontiguousarray(t._array) for name, t in self._weights.items()}
+        weights = Weights(arrays, tuple(self.state_dict), self.tied, self.parameters)
+        archive.write(path, self.graph, self.signature, weights)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The pipeline's Built, compiled now if it is not yet; the arguments do not matter."""
@@ -138,15 +138,14 @@ class ExportedModule(Module):
     def __init__(self, program: ExportedProgram) -> None:
         super().__init__()
         self._program = [program]  # in a list: not one of the Module's own fields to copy
-        self._names: dict[str, str] = {}
         for name, tensor in program.state_dict.items():
-            first = program.tied.get(name, name)
-            if first != name:
-                continue
-            self._place(name, tensor, name in program.parameters)
-        for name, first in program.tied.items():
-            owner, attribute = self._owner(name)
-            setattr(owner, attribute, self._find(first))
+            if name in program.tied:
+                owner, attribute = self._owner(name)
+                setattr(owner, attribute, self._find(program.tied[name]))
+            else:
+                self._place(name, tensor, "parameter" if name in program.parameters else "buffer")
+        for name, tensor in program.constants.items():
+            self._place(name, tensor, "constant")
 
     def _owner(self, name: str) -> tuple[Module, str]:
         """The module that holds a dotted name; made where it is missing."""
@@ -160,14 +159,14 @@ class ExportedModule(Module):
             owner = child
         return owner, attribute
 
-    def _place(self, name: str, tensor: Tensor, parameter: bool) -> None:
+    def _place(self, name: str, tensor: Tensor, kind: str) -> None:
         owner, attribute = self._owner(name)
+        value = tensor.detach().clone()
         try:
-            if parameter:
-                value = Parameter(tensor.detach().clone(), requires_grad=False)
-                owner.register_parameter(attribute, value)
+            if kind == "parameter":
+                owner.register_parameter(attribute, Parameter(value, requires_grad=False))
             else:
-                owner.register_buffer(attribute, tensor.detach().clone())
+                owner.register_buffer(attribute, value, persistent=kind == "buffer")
         except (KeyError, TypeError) as error:
             raise ExportError(f"the weight {name!r} cannot be part of a Module: {error}") from None
 
@@ -186,7 +185,7 @@ class ExportedModule(Module):
         }  # fmt: skip
         weights = {name: self._find(name) for name in names}
         for name, tensor in weights.items():
-            wanted = program.state_dict[name]
+            wanted = program._weights[name]
             if tensor._array.shape != wanted._array.shape or tensor.dtype is not wanted.dtype:
                 raise ValueError(
                     f"the weight {name!r} must be {wanted.dtype.name}{list(wanted._array.shape)}, "

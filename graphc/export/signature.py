@@ -8,7 +8,7 @@ a call must repeat. A leaf of the results is {"output": i}, {"argument": leaf nu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,40 @@ from graphc.ir.graph import Graph
 from graphc.ir.types import TensorType
 
 VALUES = (str, int, float, bool, type(None))
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The data of an exported model: `arrays` by name.
+
+    `state` are the names of the model's state_dict in order, `tied` those of them that are second
+    names of an array, `parameters` those that are parameters. Other arrays are constants.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    state: tuple[str, ...] = ()
+    tied: Mapping[str, str] = field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest's part."""
+        return {
+            "state": list(self.state), "tied": dict(self.tied), "parameters": list(self.parameters)
+        }
+
+
+def weights_from_json(data: Any, arrays: Mapping[str, np.ndarray]) -> Weights:
+    """The names of a manifest with their data. Raises ExportError where they do not fit."""
+    try:
+        found = Weights(arrays, _strings(data["state"]), dict(data["tied"]),
+                        _strings(data["parameters"]))  # fmt: skip
+        for name, first in found.tied.items():
+            assert first in arrays and name not in arrays and name in found.state, name
+        for name in (*found.state, *found.parameters):
+            assert name in arrays or name in found.tied, name
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise ExportError(f"the manifest's names of weights are malformed: {error!r}") from None
+    return found
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ Every node of it has `backward` > 0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphc.ir.graph import Graph, Node
 from graphc.ir.types import Shape, TensorType
@@ -103,6 +103,7 @@ class NumberInput:
 class Output:
     """One leaf of the result, or the new value of something the trace changed."""
 
+    tree_leaf: ClassVar[bool] = True
     kind: str  # "value" | "view" | "input" | "alias" | "number" | "object"
     index: int = -1
     type: TensorType | None = None

@@ -1,7 +1,8 @@
 """Nested containers as a flat list of leaves and a hashable structure.
 
 `flatten` takes lists, tuples, namedtuples, dicts (also OrderedDict and subclasses of dict with
-plain constructors), dataclass instances and None apart; anything else is a leaf.
+plain constructors) and dataclass instances apart; anything else is a leaf, None too, and so is
+a dataclass whose `tree_leaf` is true.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ def _parts(value: Any, kind: type) -> tuple[tuple[Any, ...], list[Any], Any] | N
         return (), list(value), None
     if isinstance(value, dict) and dataclasses.is_dataclass(value) is False and not _slots(kind):
         return tuple(value), list(value.values()), None
+    if getattr(kind, "tree_leaf", False):
+        return None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(f.name for f in dataclasses.fields(value))
         return names, [getattr(value, n) for n in names], None

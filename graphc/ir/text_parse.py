@@ -213,7 +213,7 @@ class _Parser:
         self.punct(":")
         type_ = self.type()
         if isinstance(attrs.get("value"), _RawConstant):
-            attrs["value"] = self.constant(attrs["value"], type_)
+            attrs["value"] = self.constant(attrs["value"], type_, start)
         builder = Builder(env)  # one for each node, so that equal nodes stay apart
         builder.backward = int(self.take("number")) if self.accept("backward") else 0
         graphs: list[Graph] = []
@@ -326,9 +326,9 @@ class _Parser:
                 self.fail(f"expected ',' or ']', found {self.next.text!r}")
         return found
 
-    def constant(self, raw: _RawConstant, type_: Type) -> Constant:
+    def constant(self, raw: _RawConstant, type_: Type, line: int) -> Constant:
         if not isinstance(type_, TensorType):
-            self.fail("a constant is one tensor")
+            self._fail(line, "a constant is one tensor")
         try:
             if raw.numbers is not None:
                 array = np.array(raw.numbers, dtype=type_.dtype.numpy)
@@ -338,7 +338,7 @@ class _Parser:
                     array = array.byteswap()
             return Constant(array.reshape(type_.static_shape))
         except (ValueError, TypeError, OverflowError) as error:
-            self.fail(f"the constant does not fit {type_}: {error}")
+            self._fail(line, f"the constant does not fit {type_}: {error}")
 
 
 class _RawConstant(NamedTuple):

@@ -14,10 +14,11 @@ from graphc.backends.llvm.conv_geometry import (
     Window,
     Words,
     product,
-    table_bytes,
 )
+from graphc.backends.llvm.conv_tables import table_bytes
 from graphc.backends.llvm.gemm import declare_contract
 from graphc.backends.llvm.gemm_descriptor import Word, begin_request
+from graphc.backends.llvm.gemm_plan import BLOCK_K
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 
@@ -79,11 +80,11 @@ class Request:
             else:
                 self.geometry.write(field, value)
 
-    def table(self) -> Value:
-        """Bytes of a packer's tables for this window."""
+    def table(self, rows: Value) -> Value:
+        """Bytes of a packer's tables for so many rows of this window."""
         f = self.f
         sizes = f.add(f.add(self.window[0], self.window[1]), self.window[2])
-        return table_bytes(f, self.taps, sizes)
+        return table_bytes(f, self.taps, sizes, rows)
 
     def write_input_window(self) -> None:
         """The window of x that y's positions see."""
@@ -134,8 +135,8 @@ def emit_forward(module: Module, tile: Tile) -> None:
             Word.LEFT_M: r.filter,
             Word.LEFT_K: 1,
             Word.SEGMENT: r.filter,
-            Word.K_QUANTUM: r.taps,
-            Word.PACK_SCRATCH: r.table(),
+            Word.K_QUANTUM: 1,
+            Word.PACK_SCRATCH: r.table(BLOCK_K),
             Word.POSITIONS: r.positions,
             Word.EPILOGUE_M: r.outputs,
         }
@@ -162,8 +163,8 @@ def emit_weight_grad(module: Module, tile: Tile) -> None:
             Word.SEGMENT: r.positions,
             Word.LEFT_SEGMENT: f.mul(f.mul(r.groups, r.outputs), r.positions),
             Word.K_QUANTUM: tile.lanes,
-            Word.PACK_SCRATCH: f.add(r.table(), square * tile.lanes),
-            Word.PACK_SCRATCH_COLUMN: square,
+            Word.PACK_SCRATCH: f.add(r.table(tile.lanes), square * tile.lanes),
+            Word.PACK_SCRATCH_COLUMN: square + 16,
             Word.POSITIONS: r.filter,
             Word.EPILOGUE_M: r.outputs,
         }

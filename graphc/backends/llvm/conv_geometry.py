@@ -8,7 +8,6 @@ import enum
 from graphc.backends.llvm.text import Function, Value
 
 DEPTH, HEIGHT, WIDTH = range(3)
-SPAN = 64  # positions packed at a time, at most
 
 
 class Window(enum.IntEnum):
@@ -105,16 +104,3 @@ class Words:
 def product(f: Function, values: list[str]) -> Value:
     """The product of three words."""
     return f.mul(f.mul(values[0], values[1]), values[2])
-
-
-def window_sum(f: Function, words: Words) -> Value:
-    """The sum of a window's three sizes."""
-    sizes = words.read3(Window.WINDOW)
-    return f.add(f.add(sizes[0], sizes[1]), sizes[2])
-
-
-def table_bytes(f: Function, taps: Value, sizes: Value) -> Value:
-    """Bytes of the tables that packing a window needs, a multiple of 64 (see conv_pack)."""
-    offsets = f.mul(f.add(taps, 3 * SPAN), 8)
-    masks = f.mul(f.add(f.mul(taps, SPAN), sizes), 4)
-    return f.mul(f.floordiv(f.add(f.add(offsets, masks), 63), 64), 64)

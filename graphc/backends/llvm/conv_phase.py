@@ -11,7 +11,7 @@ from graphc.backends.llvm.conv import Request, conv_symbol
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Conv, Window, Words, product
 from graphc.backends.llvm.gemm import PARALLEL
 from graphc.backends.llvm.gemm_descriptor import Word
-from graphc.backends.llvm.gemm_plan import ceil_div, clamp
+from graphc.backends.llvm.gemm_plan import BLOCK_K, ceil_div, clamp
 from graphc.backends.llvm.gemm_scratch import GIVE, TAKE, declare_scratch
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
@@ -146,8 +146,8 @@ def _emit_phase_product(module: Module, tile: Tile) -> None:
             Word.N: f.mul(r.batch, points),
             Word.K: k,
             Word.SEGMENT: k,
-            Word.K_QUANTUM: f.smax(count, 1),
-            Word.PACK_SCRATCH: r.table(),
+            Word.K_QUANTUM: 1,
+            Word.PACK_SCRATCH: r.table(BLOCK_K),
             Word.POSITIONS: points,
             Word.EPILOGUE_M: r.channels,
         },

@@ -1,0 +1,175 @@
+"""The elementwise operators as CUDA C expressions, and the prelude of helpers that they call."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+
+from graphc.ir import dtypes
+from graphc.ir.dtypes import DType
+
+C_TYPES = {
+    "bool": "bool",
+    "u8": "unsigned char",
+    "i8": "signed char",
+    "i16": "short",
+    "i32": "int",
+    "i64": "long long",
+    "f32": "float",
+    "f64": "double",
+}
+
+PRELUDE = """\
+typedef long long i64;
+__device__ inline float float_bits(unsigned b) { union { unsigned u; float f; } x; x.u = b; return x.f; }
+__device__ inline double double_bits(unsigned long long b) {
+  union { unsigned long long u; double f; } x; x.u = b; return x.f;
+}
+__device__ inline i64 floordiv(i64 a, i64 b) { i64 q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0)); }
+__device__ inline i64 floormod(i64 a, i64 b) { i64 r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+template <class T> __device__ inline T take_max(T a, T b) { return a > b || a != a ? a : b; }
+template <class T> __device__ inline T take_min(T a, T b) { return a < b || a != a ? a : b; }
+template <class T> __device__ inline bool better_max(T a, T b) { return b == b && (a > b || a != a); }
+template <class T> __device__ inline bool better_min(T a, T b) { return b == b && (a < b || a != a); }
+template <class T> __device__ inline i64 to_i64(T x) {
+  return x > (T)-9223372036854775808.0 && x < (T)9223372036854775808.0 ? (i64)x : (i64)1 << 63;
+}
+"""
+
+
+def c_type(dtype: DType) -> str:
+    """The C type of a scalar. Raises NotImplementedError for f16 and bf16."""
+    found = C_TYPES.get(dtype.name)
+    if found is None:
+        raise NotImplementedError(f"the CUDA backend has no {dtype.name} yet")
+    return found
+
+
+def literal(value: float | int | bool, dtype: DType) -> str:
+    """A constant; floats by their bits, so that they are exact."""
+    if dtype is dtypes.bool_:
+        return "true" if value else "false"
+    if not dtype.is_float:
+        if value == -(1 << 63):
+            return "((i64)1 << 63)"
+        return f"(({c_type(dtype)}){int(value)}LL)"
+    number = float(value)
+    if dtype is dtypes.f64:
+        return f"double_bits(0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016x}ULL)"
+    try:
+        bits = struct.unpack("<I", struct.pack("<f", number))[0]
+    except OverflowError:  # rounds to infinity
+        bits = 0x7F800000 if number > 0 else 0xFF800000
+    return f"float_bits(0x{bits:08x}u)"
+
+
+def apply(op: str, result: DType, arg_dtypes: Sequence[DType], args: list[str]) -> str:
+    """The expression of an operator. Raises NotImplementedError for one without a table line."""
+    dtype = arg_dtypes[0]
+    if op == "cast":
+        return _cast(args[0], dtype, result)
+    emit = (_FLOAT if dtype.is_float else _INTEGER).get(op) or _ANY.get(op)
+    if emit is None:
+        raise NotImplementedError(f"operator {op!r} on {dtype} has no CUDA code")
+    text = emit(dtype, *args)
+    # C widens small integers; storing the result back wraps, as the operator does
+    return f"(({c_type(result)})({text}))" if not result.is_float else f"({text})"
+
+
+def combine(kind: str, a: str, b: str) -> str:
+    """A carry's combine, or a store's."""
+    return {
+        "add": f"({a} + {b})",
+        "mul": f"({a} * {b})",
+        "max": f"take_max({a}, {b})",
+        "min": f"take_min({a}, {b})",
+        "or": f"({a} | {b})",
+        "and": f"({a} & {b})",
+        "set": b,
+    }[kind]
+
+
+def _cast(x: str, source: DType, target: DType) -> str:
+    kind = c_type(target)
+    if target is dtypes.bool_:
+        return f"({x} != 0)"
+    if source.is_float and not target.is_float:
+        return f"(({kind})to_i64({x}))"
+    return f"(({kind}){x})"
+
+
+Emit = Callable[..., str]
+
+
+def _call(name: str) -> Emit:
+    """A function of the C library; its float version ends in f."""
+    return lambda dtype, *args: f"{name}{'f' if dtype is dtypes.f32 else ''}({', '.join(args)})"
+
+
+def _infix(sign: str) -> Emit:
+    return lambda dtype, a, b: f"{a} {sign} {b}"
+
+
+def _one(dtype: DType) -> str:
+    return literal(1.0, dtype)
+
+
+def _sigmoid(dtype: DType, x: str) -> str:
+    return f"{_one(dtype)} / ({_one(dtype)} + {_call('exp')(dtype, '-' + x)})"
+
+
+_ANY: dict[str, Emit] = {
+    "add": _infix("+"),
+    "sub": _infix("-"),
+    "mul": _infix("*"),
+    "neg": lambda dtype, x: f"-{x}",
+    "square": lambda dtype, x: f"{x} * {x}",
+    "relu": lambda dtype, x: f"{x} < 0 ? 0 : {x}",
+    "sign": lambda dtype, x: f"({x} > 0) - ({x} < 0)",
+    "maximum": lambda dtype, a, b: f"take_max({a}, {b})",
+    "minimum": lambda dtype, a, b: f"take_min({a}, {b})",
+    "clamp": lambda dtype, x, low, high: f"take_min(take_max({x}, {low}), {high})",
+    "where": lambda dtype, c, a, b: f"{c} ? {a} : {b}",
+    "eq": _infix("=="),
+    "ne": _infix("!="),
+    "lt": _infix("<"),
+    "le": _infix("<="),
+    "gt": _infix(">"),
+    "ge": _infix(">="),
+    "logical_and": _infix("&&"),
+    "logical_or": _infix("||"),
+    "logical_xor": lambda dtype, a, b: f"({a} != 0) != ({b} != 0)",
+    "logical_not": lambda dtype, x: f"!{x}",
+}
+_FLOAT: dict[str, Emit] = {
+    **{
+        name: _call(name)
+        for name in (
+            "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh "
+            "asinh acosh atanh erf erfc lgamma floor ceil trunc pow atan2 fmod copysign hypot fma"
+        ).split()
+    },
+    "abs": _call("fabs"),
+    "round": _call("rint"),
+    "fmax": _call("fmax"),
+    "fmin": _call("fmin"),
+    "div": _infix("/"),
+    "reciprocal": lambda dtype, x: f"{_one(dtype)} / {x}",
+    "rsqrt": lambda dtype, x: f"{_one(dtype)} / {_call('sqrt')(dtype, x)}",
+    "sigmoid": _sigmoid,
+    "isnan": lambda dtype, x: f"{x} != {x}",
+    "isinf": lambda dtype, x: f"{_call('fabs')(dtype, x)} == {literal(math.inf, dtype)}",
+    "isfinite": lambda dtype, x: f"{_call('fabs')(dtype, x)} < {literal(math.inf, dtype)}",
+}
+_INTEGER: dict[str, Emit] = {
+    "abs": lambda dtype, x: f"{x} < 0 ? -{x} : {x}",
+    "floor": lambda dtype, x: x,
+    "ceil": lambda dtype, x: x,
+    "round": lambda dtype, x: x,
+    "trunc": lambda dtype, x: x,
+    "bitwise_and": _infix("&"),
+    "bitwise_or": _infix("|"),
+    "bitwise_xor": _infix("^"),
+    "bitwise_not": lambda dtype, x: f"!{x}" if dtype is dtypes.bool_ else f"~{x}",
+}

@@ -1,0 +1,181 @@
+"""CUDA C from the same kernels as the CPU's: its meaning on an emulated block, and its cubins."""
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphc.backends.cuda import nvrtc
+from graphc.backends.cuda.emit import emit, grid
+from graphc.backends.numpy.elementwise import TABLE
+from graphc.ir import ops  # noqa: F401  (the verifier looks operators up)
+from graphc.ir.kernel import Kernel
+from graphc.ir.kernel_interpret import run_kernel
+from graphc.ir.kernel_text import parse_kernel
+from graphc.ir.kernel_verify import verify_kernel
+
+RNG = np.random.default_rng(0)
+
+POINTWISE = """kernel chain(a: f32[n] in, b: f32[n] in, o: f32[n] out) dims (n) {
+  stage { parallel p in [(n + 255) // 256] chunk [4] { vector v in [min(256, n + -256*p)] {
+    t = add.f32(mul.f32(a[256*p + v], 1.5:f32), b[256*p + v])
+    store o[256*p + v] = where.f32(gt.bool(t, 0.0:f32), tanh.f32(t), mul.f32(t, 0.01:f32))
+  } } } }"""
+
+SOFTMAX = """kernel softmax(a: f32[3000] in, o: f32[3000] out) dims () {
+  stage { parallel p in [30] chunk [4] {
+    vector v in [100] carry m: f32 = -inf:f32 { next m max a[100*p + v] }
+    vector w in [100] carry s: f32 = 0.0:f32 { next s add exp.f32(sub.f32(a[100*p + w], m)) }
+    vector x in [100] { store o[100*p + x] = div.f32(exp.f32(sub.f32(a[100*p + x], m)), s) }
+  } } }"""
+
+TWO_STAGES = """kernel total(a: f32[1000] in, part: f32[10] scratch, o: f32[1] out, i: i64[1] out) dims () {
+  stage { parallel p in [10] chunk [1] {
+    vector v in [100] carry c: f32 = 0.0:f32 { next c add a[100*p + v] }
+    store part[p] = c
+  } }
+  stage {
+    vector v in [10] carry t: f32 = 0.0:f32, m: f32 = -inf:f32, at: i64 = 0:i64 {
+      next t add part[v]
+      next m argmax part[v]
+      next at index index[v]
+    }
+    store o[0] = t
+    store i[0] = at
+  } }"""
+
+GATHER = """kernel gather(i: i64[20] in, w: f32[50] in, o: f32[20] out) dims () {
+  stage { vector v in [20] {
+    t = i[v]
+    check logical_and.bool(ge.bool(t, 0:i64), lt.bool(t, 50:i64)), "IndexError: {value}", t
+    store o[v] = w[t]
+  } } }"""
+
+# A block as threads of the CPU. One block runs after the other, so shared memory may be static.
+EMULATION = """
+#include <barrier>
+#include <cmath>
+#include <thread>
+#include <vector>
+#define __global__
+#define __device__ static
+#define __shared__ static
+struct Index { unsigned x; };
+static thread_local Index threadIdx, blockIdx;
+static Index blockDim, gridDim;
+static std::barrier<>* block_barrier;
+static inline void __syncthreads() { block_barrier->arrive_and_wait(); }
+static inline unsigned long long atomicCAS(unsigned long long* p, unsigned long long a, unsigned long long b) {
+  __atomic_compare_exchange_n(p, &a, b, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return a;
+}
+template <class F> static void launch(unsigned blocks, unsigned threads, F kernel) {
+  gridDim.x = blocks; blockDim.x = threads;
+  for (unsigned b = 0; b < blocks; b++) {
+    std::barrier<> barrier(threads);
+    block_barrier = &barrier;
+    std::vector<std::thread> all;
+    for (unsigned t = 0; t < threads; t++)
+      all.emplace_back([=] { threadIdx.x = t; blockIdx.x = b; kernel(); });
+    for (auto& thread : all) thread.join();
+  }
+}
+"""
+
+
+def kernel_of(text: str) -> Kernel:
+    kernel = parse_kernel(text)
+    verify_kernel(kernel)
+    return kernel
+
+
+def emulate(
+    kernel: Kernel, buffers: list[np.ndarray], dims: tuple[int, ...], folder: Path, threads: int = 8
+) -> np.ndarray:
+    """Compiles the CUDA C as C++ and runs its stages; returns the status words."""
+    source = emit(kernel)
+    words = [
+        f"({p.dtype.name == 'f32' and 'float' or 'long long'}*)args[{n}]"
+        for n, p in enumerate(kernel.params)
+    ]
+    words += [f"args[{len(words) + n}]" for n in range(len(dims))]
+    env = list(zip(kernel.dims, dims, strict=True))
+    calls = [
+        f"launch({grid(stage, env)}, {threads}, [=] {{ {stage.name}({', '.join(words)}, status); }});"
+        for stage in source.stages
+    ]
+    run = f'extern "C" void run(long long* args, long long* status) {{ {" ".join(calls)} }}'
+    path = folder / "kernel.cpp"
+    path.write_text(EMULATION + source.text + run)
+    library = folder / "kernel.so"
+    command = [
+        "g++",
+        "-std=c++20",
+        "-O1",
+        "-w",
+        "-ffp-contract=off",
+        "-pthread",
+        "-shared",
+        "-fPIC",
+    ]
+    subprocess.run([*command, str(path), "-o", str(library)], check=True)
+    status = np.zeros(4, np.int64)
+    args = (ctypes.c_int64 * (len(buffers) + len(dims)))(*(b.ctypes.data for b in buffers), *dims)
+    ctypes.CDLL(str(library)).run(args, ctypes.c_void_p(status.ctypes.data))
+    return status
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to emulate a block")
+@pytest.mark.parametrize("name", ("POINTWISE", "SOFTMAX", "TWO_STAGES", "GATHER"))
+def test_the_emitted_code_means_the_kernel(name: str, tmp_path: Path) -> None:
+    kernel = kernel_of(globals()[name])
+    dims = (700,) if kernel.dims else ()
+    buffers: list[np.ndarray] = []
+    for param in kernel.params:
+        size = param.size if isinstance(param.size, int) else 700
+        if param.dtype.name == "i64":
+            buffers.append(RNG.integers(0, 50, size))
+        else:
+            buffers.append(RNG.standard_normal(size).astype("f4"))
+    reference = [b.copy() for b in buffers]
+    status = emulate(kernel, buffers, dims, tmp_path)
+    assert status[0] == 0
+    run_kernel(kernel, reference, dims, TABLE)
+    for got, want in zip(buffers, reference, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to emulate a block")
+def test_a_failed_check_is_reported(tmp_path: Path) -> None:
+    places = RNG.integers(0, 50, 20)
+    places[13] = 1 << 40
+    buffers = [places, RNG.standard_normal(50).astype("f4"), np.zeros(20, "f4")]
+    status = emulate(kernel_of(GATHER), buffers, (), tmp_path)
+    assert list(status) == [1, 0, 0, 1 << 40] and buffers[2][13] == 0
+
+
+@pytest.mark.skipif(nvrtc.library() is None, reason="needs the wheel nvidia-cuda-nvrtc-cu12")
+@pytest.mark.parametrize("architecture", ("sm_80", "sm_90"))
+@pytest.mark.parametrize("name", ("POINTWISE", "SOFTMAX", "TWO_STAGES", "GATHER"))
+def test_nvrtc_makes_a_cubin(name: str, architecture: str) -> None:
+    source = emit(kernel_of(globals()[name]))
+    cubin = nvrtc.compile_cubin(source.text, architecture)
+    assert cubin[:4] == b"\x7fELF"
+    for stage in source.stages:
+        assert stage.name.encode() in cubin
+
+
+@pytest.mark.skipif(nvrtc.library() is None, reason="needs the wheel nvidia-cuda-nvrtc-cu12")
+def test_nvrtc_errors_show_its_log() -> None:
+    with pytest.raises(nvrtc.NvrtcError, match="identifier"):
+        nvrtc.compile_cubin("__global__ void k() { unknown_thing; }")
+
+
+def test_emitting_is_pure_and_names_what_is_missing() -> None:
+    assert emit(kernel_of(SOFTMAX)) == emit(kernel_of(SOFTMAX))
+    half = SOFTMAX.replace("f32", "f16")
+    with pytest.raises(NotImplementedError, match="f16"):
+        emit(parse_kernel(half))
