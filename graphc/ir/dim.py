@@ -28,6 +28,8 @@ class Atom:
         left, right = (a.text() for a in self.args)
         if self.kind in ("min", "max"):
             return f"{self.kind}({left}, {right})"
+        if "*" in right and len(self.args[1].terms) == 1:
+            right = f"({right})"  # a // (b*c)
         return f"({left} {'//' if self.kind == 'floordiv' else '%'} {right})"
 
 

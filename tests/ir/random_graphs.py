@@ -28,6 +28,8 @@ class Maker:
         if symbolic:
             sizes[0] = self.builder.env.new("s0", 6)
         self.sizes = sizes
+        if symbolic:
+            self.values.append(self.input(dtypes.f32, (sizes[0], sizes[1])))
         for _ in range(self.rng.randint(1, 4)):
             dtype = self.rng.choices(
                 [dtypes.f32, dtypes.bf16, dtypes.f64, dtypes.i64], [8, 1, 1, 1]

@@ -44,7 +44,8 @@ def random_inputs(graph: Graph) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     return [
         rng.standard_normal(n.tensor_type.static_shape).astype(n.dtype.numpy)
-        if n.dtype.is_float else rng.integers(0, 3, n.tensor_type.static_shape)
+        if n.dtype.is_float
+        else rng.integers(0, 3, n.tensor_type.static_shape).astype(n.dtype.numpy)
         for n in graph.inputs
     ]  # fmt: skip
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphc.backends.cuda.scalar import PRELUDE, apply, c_type, combine, literal
-from graphc.ir.dim import Dim, Size
+from graphc.ir.dim import Dim, Size, evaluate
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import (
     Apply,
@@ -75,7 +75,10 @@ def emit(kernel: Kernel) -> Source:
 # Words of status: state, unused, number of the Check, its value.
 _FAIL = """\
 __device__ inline void fail(i64* status, i64 check, i64 value) {
-  if (atomicCAS((unsigned long long*)status, 0ULL, 1ULL) == 0ULL) { status[2] = check; status[3] = value; }
+  if (atomicCAS((unsigned long long*)status, 0ULL, 1ULL) == 0ULL) {
+    status[2] = check;
+    status[3] = value;
+  }
 }
 """
 
@@ -362,7 +365,5 @@ def index_text(size: Size) -> str:
 
 def grid(stage: Stage, dims: Sequence[tuple[str, int]]) -> int:
     """The number of blocks of a launch for given dims, at least one."""
-    from graphc.ir.dim import evaluate
-
     blocks = stage.blocks
     return max(1, evaluate(blocks, dict(dims)) if isinstance(blocks, Dim) else blocks)

@@ -22,16 +22,26 @@ C_TYPES = {
 
 PRELUDE = """\
 typedef long long i64;
-__device__ inline float float_bits(unsigned b) { union { unsigned u; float f; } x; x.u = b; return x.f; }
+__device__ inline float float_bits(unsigned b) {
+  union { unsigned u; float f; } x; x.u = b; return x.f;
+}
 __device__ inline double double_bits(unsigned long long b) {
   union { unsigned long long u; double f; } x; x.u = b; return x.f;
 }
-__device__ inline i64 floordiv(i64 a, i64 b) { i64 q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0)); }
-__device__ inline i64 floormod(i64 a, i64 b) { i64 r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
+__device__ inline i64 floordiv(i64 a, i64 b) {
+  i64 q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0));
+}
+__device__ inline i64 floormod(i64 a, i64 b) {
+  i64 r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
 template <class T> __device__ inline T take_max(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> __device__ inline T take_min(T a, T b) { return a < b || a != a ? a : b; }
-template <class T> __device__ inline bool better_max(T a, T b) { return b == b && (a > b || a != a); }
-template <class T> __device__ inline bool better_min(T a, T b) { return b == b && (a < b || a != a); }
+template <class T> __device__ inline bool better_max(T a, T b) {
+  return b == b && (a > b || a != a);
+}
+template <class T> __device__ inline bool better_min(T a, T b) {
+  return b == b && (a < b || a != a);
+}
 template <class T> __device__ inline i64 to_i64(T x) {
   return x > (T)-9223372036854775808.0 && x < (T)9223372036854775808.0 ? (i64)x : (i64)1 << 63;
 }

@@ -39,7 +39,7 @@ def _gather(x: Array, index: Array, *, dim: int) -> Array:
 
 
 def _scatter(x: Array, index: Array, source: Array, *, dim: int, reduce: str) -> Array:
-    result = x.astype(F32) if reduce and x.dtype.char in HALF else x.copy(order="C")
+    result = x.astype(F32, order="C") if reduce and x.dtype.char in HALF else x.copy(order="C")
     if index.size == 0:
         return result.astype(x.dtype, copy=False)
     _check_index(index, x.shape[dim] if x.ndim else 1, dim)
@@ -80,7 +80,7 @@ def _index_put(
         result = x.copy(order="C")
         result[where] = source
         return result
-    result = x.astype(F32) if x.dtype.char in HALF else x.copy(order="C")
+    result = x.astype(F32, order="C") if x.dtype.char in HALF else x.copy(order="C")
     _add_rows(result, source.astype(result.dtype, copy=False), indices, dim)
     return result.astype(x.dtype, copy=False)
 

@@ -147,12 +147,10 @@ def _merged(outer: Digit, inner: Digit) -> Digit:
 
 def unravel(flat: Size, shape: Shape) -> Coordinates:
     """Coordinates of a flat element offset."""
-    total = product(shape)
-    div: Size = total
+    total = unwrap(product(shape))
     result: list[Coordinate] = []
-    for size in shape:
-        divided = quotient(div, size) if size != 0 else 0
-        div = floordiv(div, size) if divided is None else divided
+    for i, size in enumerate(shape):
+        div = unwrap(product(shape[i + 1 :]))
         result.append(() if size == 1 else (Digit(flat, total, div, size),))
     return tuple(result)
 

@@ -50,21 +50,28 @@ def hint(body: Body, size: Size) -> int:
 
 @dataclass
 class Axis:
-    """One axis of an iteration space; `reduced` axes are summed over. `stride` is the element
-    distance in the space's row-major order."""
+    """One axis of an iteration space; `reduced` axes are summed over. `parts` are the sizes of
+    the axes that it was merged from: a product is not easily taken apart again when symbolic."""
 
     size: Size
     reduced: bool = False
     var: str = ""
+    parts: tuple[Size, ...] = ()
 
 
 def digits(axes: Sequence[Axis], roots: Sequence[Size]) -> tuple[Digit, ...]:
     """The digits of a place in a space, row-major."""
-    return tuple(
-        Digit(root, axis.size, 1, axis.size)
-        for axis, root in zip(axes, roots, strict=True)
-        if axis.size != 1
-    )
+    result: list[Digit] = []
+    for axis, root in zip(axes, roots, strict=True):
+        if axis.size == 1:
+            continue
+        div: Size = 1
+        parts: list[Digit] = []
+        for size in reversed(axis.parts or (axis.size,)):
+            parts.append(Digit(root, axis.size, div, size))
+            div = div * size
+        result.extend(reversed(parts))
+    return tuple(result)
 
 
 def coordinates(place: tuple[Digit, ...], shape: Shape) -> Coordinates:
@@ -97,9 +104,10 @@ def merge(axes: list[Axis], found: list[tuple[Size, bool]]) -> list[Axis]:
     for axis in axes:
         if merged and _mergeable(merged[-1], axis, found):
             last = merged[-1]
-            merged[-1] = Axis(unwrap(last.size * axis.size), axis.reduced, axis.var)
+            size = unwrap(last.size * axis.size)
+            merged[-1] = Axis(size, axis.reduced, axis.var, (*last.parts, axis.size))
         else:
-            merged.append(Axis(axis.size, axis.reduced, axis.var))
+            merged.append(Axis(axis.size, axis.reduced, axis.var, (axis.size,)))
     return merged
 
 
@@ -171,15 +179,13 @@ def unravelled(writer: Writer, root: Size, axes: Sequence[Axis]) -> list[Size]:
     live = [a for a in axes if a.size != 1]
     if len(live) <= 1:
         return [0 if a.size == 1 else root for a in axes]
-    total: Size = product(a.size for a in axes)
-    div: Size = total
     roots: list[Size] = []
-    for axis in axes:
+    total: Size = unwrap(product(a.size for a in axes))
+    for i, axis in enumerate(axes):
         if axis.size == 1:
             roots.append(0)
             continue
-        rest = index_maps.quotient(div, axis.size)
-        div = index_maps.floordiv(div, axis.size) if rest is None else rest
+        div = unwrap(product(a.size for a in axes[i + 1 :]))
         value = Digit(root, total, div, axis.size).value()
         name = writer.fresh("i")
         writer.levels[name] = writer.index_level(value)

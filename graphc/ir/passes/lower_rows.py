@@ -63,11 +63,6 @@ class Plan:
     def reduced_axes(self) -> list[Axis]:
         return [a for a in self.axes if a.reduced]
 
-    def kept_place(self, place: tuple[Digit, ...]) -> tuple[Digit, ...]:
-        """The digits of the kept axes."""
-        live = [a for a in self.axes if a.size != 1]
-        return tuple(d for a, d in zip(live, place, strict=True) if not a.reduced)
-
 
 def lower_rows(body: Body) -> Kernel:
     """The kernel of a group of reductions."""
@@ -164,6 +159,8 @@ def _trial(body: Body, plan: Plan, writer: Writer, axes: list[Axis], roots: list
     """Touch all memory of the group at one place, with stand-ins for finished reductions."""
     values = Values(body, writer)
     place = digits(axes, roots)
+    kept = [(a, r) for a, r in zip(axes, roots, strict=True) if not a.reduced]
+    kept_place = digits([a for a, _ in kept], [r for _, r in kept])
     writer.levels["made"] = 0
     for level in plan.reductions:
         for node in level:
@@ -174,7 +171,7 @@ def _trial(body: Body, plan: Plan, writer: Writer, axes: list[Axis], roots: list
     for i, node in enumerate(body.graph.outputs):
         whole = any(i in stored for stored in plan.full)
         at = values.at(
-            coordinates(place if whole else plan.kept_place(place), body.shape(node))
+            coordinates(place if whole else kept_place, body.shape(node))
         )
         values.value(node, at)
         writer.store(f"o{i}", values.flat(node, at), _made(node))
@@ -271,7 +268,8 @@ def _one_pass(body: Body, plan: Plan, values: Values, kept: list[Size], number: 
             0 if axis.size == 1 else writer.open(_kind(plan, axis), axis.var, axis.size)
         )
     place = full_place(plan, kept, roots)
-    _use_tiles(body, plan, values, place, number)
+    inside = digits(plan.reduced_axes, [roots[a.var] for a in plan.reduced_axes])
+    _use_tiles(body, plan, values, (place, inside), number)
     _store_outputs(body, plan, values, place, number)
     carries = []
     for node in plan.reductions[number]:
@@ -343,12 +341,12 @@ def _store_outputs(
 
 
 def _use_tiles(
-    body: Body, plan: Plan, values: Values, place: tuple[Digit, ...], number: int
-) -> None:
+    body: Body, plan: Plan, values: Values,
+    places: tuple[tuple[Digit, ...], tuple[Digit, ...]], number: int,
+) -> None:  # fmt: skip
     """Keep this pass's costly values in their tiles; read those of earlier passes."""
     row = unwrap(product(a.size for a in plan.reduced_axes))
-    live = [a for a in plan.axes if a.size != 1]
-    inside = tuple(d for a, d in zip(live, place, strict=True) if a.reduced)
+    place, inside = places  # in the whole space, in the row
     index = index_maps.linear_index((inside,), (row,))
     for i, (node, made) in enumerate(plan.tiles.items()):
         name, dtype = f"tile{i}", carrier(node.dtype)

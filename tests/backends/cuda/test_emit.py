@@ -3,7 +3,6 @@
 import ctypes
 import shutil
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,7 +31,8 @@ SOFTMAX = """kernel softmax(a: f32[3000] in, o: f32[3000] out) dims () {
     vector x in [100] { store o[100*p + x] = div.f32(exp.f32(sub.f32(a[100*p + x], m)), s) }
   } } }"""
 
-TWO_STAGES = """kernel total(a: f32[1000] in, part: f32[10] scratch, o: f32[1] out, i: i64[1] out) dims () {
+TWO_STAGES = """kernel total(
+    a: f32[1000] in, part: f32[10] scratch, o: f32[1] out, i: i64[1] out) dims () {
   stage { parallel p in [10] chunk [1] {
     vector v in [100] carry c: f32 = 0.0:f32 { next c add a[100*p + v] }
     store part[p] = c
@@ -54,6 +54,15 @@ GATHER = """kernel gather(i: i64[20] in, w: f32[50] in, o: f32[20] out) dims () 
     store o[v] = w[t]
   } } }"""
 
+KERNELS = {
+    "POINTWISE": POINTWISE,
+    "SOFTMAX": SOFTMAX,
+    "TWO_STAGES": TWO_STAGES,
+    "GATHER": GATHER,
+}
+LENGTH = 700  # of n
+THREADS = 8
+
 # A block as threads of the CPU. One block runs after the other, so shared memory may be static.
 EMULATION = """
 #include <barrier>
@@ -68,7 +77,8 @@ static thread_local Index threadIdx, blockIdx;
 static Index blockDim, gridDim;
 static std::barrier<>* block_barrier;
 static inline void __syncthreads() { block_barrier->arrive_and_wait(); }
-static inline unsigned long long atomicCAS(unsigned long long* p, unsigned long long a, unsigned long long b) {
+typedef unsigned long long Word;
+static inline Word atomicCAS(Word* p, Word a, Word b) {
   __atomic_compare_exchange_n(p, &a, b, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
   return a;
 }
@@ -92,76 +102,75 @@ def kernel_of(text: str) -> Kernel:
     return kernel
 
 
-def emulate(
-    kernel: Kernel, buffers: list[np.ndarray], dims: tuple[int, ...], folder: Path, threads: int = 8
-) -> np.ndarray:
-    """Compiles the CUDA C as C++ and runs its stages; returns the status words."""
+def host_function(name: str, kernel: Kernel) -> str:
+    """C++ with a function `name`(words, status) that launches a kernel's stages."""
     source = emit(kernel)
-    words = [
-        f"({p.dtype.name == 'f32' and 'float' or 'long long'}*)args[{n}]"
-        for n, p in enumerate(kernel.params)
-    ]
-    words += [f"args[{len(words) + n}]" for n in range(len(dims))]
-    env = list(zip(kernel.dims, dims, strict=True))
-    calls = [
-        f"launch({grid(stage, env)}, {threads}, [=] {{ {stage.name}({', '.join(words)}, status); }});"
-        for stage in source.stages
-    ]
-    run = f'extern "C" void run(long long* args, long long* status) {{ {" ".join(calls)} }}'
-    path = folder / "kernel.cpp"
-    path.write_text(EMULATION + source.text + run)
-    library = folder / "kernel.so"
-    command = [
-        "g++",
-        "-std=c++20",
-        "-O1",
-        "-w",
-        "-ffp-contract=off",
-        "-pthread",
-        "-shared",
-        "-fPIC",
-    ]
-    subprocess.run([*command, str(path), "-o", str(library)], check=True)
+    types = {"f32": "float", "i64": "long long"}
+    words = [f"({types[p.dtype.name]}*)args[{n}]" for n, p in enumerate(kernel.params)]
+    words += [f"args[{len(words) + n}]" for n in range(len(kernel.dims))]
+    env = [(dim, LENGTH) for dim in kernel.dims]
+    calls = []
+    for stage in source.stages:
+        call = f"{stage.name}({', '.join(words)}, status)"
+        calls.append(f"launch({grid(stage, env)}, {THREADS}, [=] {{ {call}; }});")
+    run = f'extern "C" void {name}(long long* args, long long* status) {{ {" ".join(calls)} }}'
+    return f"namespace {name.lower()} {{ {source.text} {run} }}"
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """All kernels of this file as one C++ library."""
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++ to emulate a block")
+    folder = tmp_path_factory.mktemp("cuda")
+    path, library = folder / "kernels.cpp", folder / "kernels.so"
+    functions = [host_function(name, kernel_of(text)) for name, text in KERNELS.items()]
+    path.write_text(EMULATION + "\n".join(functions))
+    options = "-std=c++20 -O0 -w -ffp-contract=off -pthread -shared -fPIC".split()
+    subprocess.run(["g++", *options, str(path), "-o", str(library)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def emulate(library: ctypes.CDLL, name: str, buffers: list[np.ndarray]) -> np.ndarray:
+    """Runs a kernel in place; returns the status words."""
     status = np.zeros(4, np.int64)
-    args = (ctypes.c_int64 * (len(buffers) + len(dims)))(*(b.ctypes.data for b in buffers), *dims)
-    ctypes.CDLL(str(library)).run(args, ctypes.c_void_p(status.ctypes.data))
+    words = [*(b.ctypes.data for b in buffers), LENGTH]
+    args = (ctypes.c_int64 * len(words))(*words)
+    getattr(library, name)(args, ctypes.c_void_p(status.ctypes.data))
     return status
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to emulate a block")
-@pytest.mark.parametrize("name", ("POINTWISE", "SOFTMAX", "TWO_STAGES", "GATHER"))
-def test_the_emitted_code_means_the_kernel(name: str, tmp_path: Path) -> None:
-    kernel = kernel_of(globals()[name])
-    dims = (700,) if kernel.dims else ()
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_emitted_code_means_the_kernel(name: str, emulated: ctypes.CDLL) -> None:
+    kernel = kernel_of(KERNELS[name])
     buffers: list[np.ndarray] = []
     for param in kernel.params:
-        size = param.size if isinstance(param.size, int) else 700
+        size = param.size if isinstance(param.size, int) else LENGTH
         if param.dtype.name == "i64":
             buffers.append(RNG.integers(0, 50, size))
         else:
             buffers.append(RNG.standard_normal(size).astype("f4"))
     reference = [b.copy() for b in buffers]
-    status = emulate(kernel, buffers, dims, tmp_path)
+    status = emulate(emulated, name, buffers)
     assert status[0] == 0
-    run_kernel(kernel, reference, dims, TABLE)
+    run_kernel(kernel, reference, [LENGTH] * len(kernel.dims), TABLE)
     for got, want in zip(buffers, reference, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to emulate a block")
-def test_a_failed_check_is_reported(tmp_path: Path) -> None:
+def test_a_failed_check_is_reported(emulated: ctypes.CDLL) -> None:
     places = RNG.integers(0, 50, 20)
     places[13] = 1 << 40
     buffers = [places, RNG.standard_normal(50).astype("f4"), np.zeros(20, "f4")]
-    status = emulate(kernel_of(GATHER), buffers, (), tmp_path)
+    status = emulate(emulated, "GATHER", buffers)
     assert list(status) == [1, 0, 0, 1 << 40] and buffers[2][13] == 0
 
 
 @pytest.mark.skipif(nvrtc.library() is None, reason="needs the wheel nvidia-cuda-nvrtc-cu12")
 @pytest.mark.parametrize("architecture", ("sm_80", "sm_90"))
-@pytest.mark.parametrize("name", ("POINTWISE", "SOFTMAX", "TWO_STAGES", "GATHER"))
+@pytest.mark.parametrize("name", KERNELS)
 def test_nvrtc_makes_a_cubin(name: str, architecture: str) -> None:
-    source = emit(kernel_of(globals()[name]))
+    source = emit(kernel_of(KERNELS[name]))
     cubin = nvrtc.compile_cubin(source.text, architecture)
     assert cubin[:4] == b"\x7fELF"
     for stage in source.stages:

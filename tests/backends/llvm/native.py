@@ -15,7 +15,6 @@ from graphc.ir import ops  # noqa: F401  (the verifier looks operators up)
 from graphc.ir.kernel import Kernel
 from graphc.ir.kernel_interpret import run_kernel
 from graphc.ir.kernel_text import parse_kernel
-
 from graphc.ir.kernel_verify import verify_kernel
 
 Array = np.ndarray

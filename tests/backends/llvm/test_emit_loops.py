@@ -1,10 +1,11 @@
-"""Loops: tails, reductions of every kind, columns, stages, threads; native against the interpreter."""
+"""Loops: tails, reductions, columns, stages, threads; native against the interpreter."""
 
 import numpy as np
 import pytest
 
 from graphc.backends.llvm.emit import emit, kernel_symbol
 from graphc.backends.llvm.target import host_target, make_target
+
 from .native import Native, compare, kernel_of
 
 RNG = np.random.default_rng(0)
@@ -77,7 +78,11 @@ def test_any_and_all() -> None:
 @pytest.mark.parametrize("dtype", ("f4", "f8", "i8", "i4"))
 def test_arg_reductions_take_the_first(which: str, dtype: str) -> None:
     name = {"f4": "f32", "f8": "f64", "i8": "i64", "i4": "i32"}[dtype]
-    low = {"f": "-inf", "i": "-128"}[dtype[0]] if which == "argmax" else {"f": "inf", "i": "127"}[dtype[0]]
+    low = (
+        {"f": "-inf", "i": "-128"}[dtype[0]]
+        if which == "argmax"
+        else {"f": "inf", "i": "127"}[dtype[0]]
+    )
     for size in (1, 5, 16, 50, 200):
         text = f"""kernel k(a: {name}[{5 * size}] in, o: i64[5] out, w: {name}[5] out) dims () {{
           stage {{ parallel p in [5] chunk [1] {{

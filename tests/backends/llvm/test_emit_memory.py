@@ -23,7 +23,9 @@ EVERY = [d.name for d in dtypes.ALL]
 
 
 @pytest.mark.parametrize("dtype", EVERY)
-@pytest.mark.parametrize("index", ("v", "3*v", "99 + -1*v", "v // 4", "v % 7", "v*0", "(v*37) % 100"))
+@pytest.mark.parametrize(
+    "index", ("v", "3*v", "99 + -1*v", "v // 4", "v % 7", "v*0", "(v*37) % 100")
+)
 def test_loads(dtype: str, index: str) -> None:
     for size in (1, 16, 27, 80):
         index = index if index != "3*v" else "3*v + 1"
@@ -44,7 +46,9 @@ def test_stores(dtype: str, index: str) -> None:
 @pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize("index", ("v + -3", "2*v + -3", "(v + -3) // 2"))
 def test_masked_loads_never_touch_what_the_mask_hides(dtype: str, index: str) -> None:
-    other = {"bool": "true", "f": "7.0", "b": "7.0"}.get(dtype, {"f": "7.0", "b": "7.0"}.get(dtype[0], "7"))
+    other = {"bool": "true", "f": "7.0", "b": "7.0"}.get(
+        dtype, {"f": "7.0", "b": "7.0"}.get(dtype[0], "7")
+    )
     for size in (5, 16, 45):
         inside = "logical_and.bool(ge.bool(index[v], 3:i64), lt.bool(index[v], 30:i64))"
         text = f"""kernel k(a: {dtype}[60] in, o: {dtype}[{size}] out) dims () {{
@@ -140,7 +144,10 @@ def test_a_failed_check_in_one_lane(bad: int) -> None:
     o[:] = 0
     with pytest.raises(RuntimeError, match=str(bad)):
         native([places, a, o, s])
-    assert o[33] == 0 and (np.delete(o, 33) == np.delete(a[np.where(places == bad, 0, places)], 33)).all()
+    assert (
+        o[33] == 0
+        and (np.delete(o, 33) == np.delete(a[np.where(places == bad, 0, places)], 33)).all()
+    )
 
 
 def test_a_check_inside_a_serial_loop() -> None:

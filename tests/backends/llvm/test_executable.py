@@ -7,7 +7,7 @@ import pytest
 
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.driver import emit_driver
-from graphc.backends.llvm.executable import Executable, build, check_error
+from graphc.backends.llvm.executable import Executable, Fetch, build, check_error
 from graphc.backends.llvm.target import host_target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
@@ -20,7 +20,8 @@ RNG = np.random.default_rng(3)
 N = Dim.var("batch")
 VECTOR = TensorType(dtypes.f32, (N,))
 
-MUL_ADD = kernel_of("""kernel mul_add(a: f32[n] in, b: f32[n] in, c: f32[1] in, o: f32[n] out) dims (n) {
+MUL_ADD = kernel_of("""kernel mul_add(
+    a: f32[n] in, b: f32[n] in, c: f32[1] in, o: f32[n] out) dims (n) {
   stage { parallel p in [(n + 255) // 256] chunk [2] { vector v in [min(256, n + -256*p)] {
     store o[256*p + v] = add.f32(mul.f32(a[256*p + v], b[256*p + v]), c[0])
   } } } }""")
@@ -28,7 +29,8 @@ MUL_ADD = kernel_of("""kernel mul_add(a: f32[n] in, b: f32[n] in, c: f32[1] in, 
 PICK = kernel_of("""kernel pick(i: i64[4] in, w: f32[10] in, o: f32[4] out) dims () {
   stage { vector v in [4] {
     t = i[v]
-    check logical_and.bool(ge.bool(t, 0:i64), lt.bool(t, 10:i64)), "IndexError: index {value} is bad", t
+    ok = logical_and.bool(ge.bool(t, 0:i64), lt.bool(t, 10:i64))
+    check ok, "IndexError: index {value} is bad", t
     store o[v] = w[t]
   } } }""")
 
@@ -181,12 +183,11 @@ def test_trace_shows_every_step() -> None:
     inputs, outputs = vectors(50), [np.zeros(50, "f4") for _ in range(2)]
     seen: list[tuple[int, float]] = []
     where = arena(4 * N + 64)
-    executable.trace(
-        inputs,
-        outputs,
-        lambda number, step, fetch: seen.append((number, float(fetch(where, np.dtype("f4"), 50)[0]))),
-        [50],
-    )
+
+    def visit(number: int, step: object, fetch: Fetch) -> None:
+        seen.append((number, float(fetch(where, np.dtype("f4"), 50)[0])))
+
+    executable.trace(inputs, outputs, visit, [50])
     first = float(inputs[0][0] * inputs[1][0] + np.float32(0.5))
     assert seen == [(0, first), (1, first), (2, first)]
 

@@ -45,3 +45,34 @@ def test_matches_torch(name: str, dtype: str) -> None:
 
 def test_every_operator_has_a_record() -> None:
     assert set(OPINFOS) | set(opinfo.WITHOUT_RECORD) == set(REGISTRY)
+
+
+def strided(array: np.ndarray, mode: str) -> np.ndarray:
+    """The same values in memory that is not contiguous, or in column-major order."""
+    if array.ndim == 0:
+        return array
+    if mode == "columns":
+        return np.asfortranarray(array)
+    wide = np.zeros((*array.shape[:-1], array.shape[-1] * 2), array.dtype)
+    wide[..., ::2] = array
+    return wide[..., ::2]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i64", "bool"])
+@pytest.mark.parametrize("name", sorted(OPINFOS))
+def test_memory_layout_does_not_matter(name: str, dtype: str) -> None:
+    info = OPINFOS[name]
+    kind = dtypes.by_name(dtype)
+    if kind not in info.dtypes:
+        return
+    for sample in opinfo.samples(info, kind):
+        plain = opinfo.as_tuple(run(get(name), sample.arrays, sample.attrs))
+        for mode in ("columns", "gaps"):
+            arrays = [strided(a, mode) for a in sample.arrays]
+            copies = [a.copy() for a in arrays]
+            results = opinfo.as_tuple(run(get(name), arrays, sample.attrs))
+            for a, b in zip(results, plain, strict=True):
+                assert a.shape == b.shape
+                opinfo.assert_close(a, b, dtypes.from_numpy(a.dtype), 64.0, f"{name}{sample}")
+            for array, copy in zip(arrays, copies, strict=True):
+                assert array.tobytes() == copy.tobytes(), f"{name} wrote to its input"

@@ -1,0 +1,135 @@
+"""What one kernel costs: bytes, floating-point operations, chunks of work. Read off its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from graphc.backends.llvm.gemm_plan import CHUNK_FLOPS, MOST_CHUNKS
+from graphc.ir.dim import Dim, Size, ceil_div, product, substitute
+from graphc.ir.kernel import (
+    Apply,
+    Callback,
+    Check,
+    Contraction,
+    ConvGeometry,
+    Kernel,
+    Launch,
+    Let,
+    Load,
+    Loop,
+    Scalar,
+    Stmt,
+    Store,
+)
+from graphc.ir.types import TensorType
+
+# operators that move or select numbers rather than compute with them
+_FREE = frozenset({"cast", "where", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
+                   "logical_not", "logical_xor", "isnan", "bitwise_and", "bitwise_or"})  # fmt: skip
+_UNKNOWN = 16  # assumed value of a size that only the data knows
+
+
+class Cost(NamedTuple):
+    """Bytes of the buffers that are read and written (each counted once), floating-point
+    operations (an exp counts as one), and chunks that threads may share (1: one thread)."""
+
+    read: int
+    written: int
+    flops: int
+    chunks: int
+
+
+def launch_cost(step: Launch, dims: Mapping[str, int]) -> Cost:
+    """The cost of one kernel call for these values of the program's dims."""
+    kernel = step.kernel
+    env = {
+        name: _value(size, dims) for name, size in zip(kernel.dims, step.dims, strict=True)
+    }  # fmt: skip
+    read = written = 0
+    for param in kernel.params:
+        size = _value(param.size, env) * param.dtype.itemsize
+        read += size if param.access in ("in", "inout") else 0
+        written += size if param.access in ("out", "inout") else 0
+    if kernel.contraction is not None:
+        flops, chunks = _contraction(kernel.contraction, env)
+    else:
+        flops = sum(_block(stage, env) for stage in kernel.stages)
+        chunks = max((_chunks(kernel, env)), default=1)
+    return Cost(read, written, flops, chunks)
+
+
+def callback_cost(step: Callback, dims: Mapping[str, int]) -> Cost:
+    """The bytes that a NumPy callback reads and writes; its work is not known."""
+    return Cost(_bytes(step.input_types, dims), _bytes(step.output_types, dims), 0, 1)
+
+
+def _bytes(types: Iterable[object], dims: Mapping[str, int]) -> int:
+    total = 0
+    for type_ in types:
+        assert isinstance(type_, TensorType)
+        total += _value(product(type_.shape), dims) * type_.dtype.itemsize
+    return total
+
+
+def _value(size: Size, env: Mapping[str, int]) -> int:
+    """A size; variables that are not known count as _UNKNOWN."""
+    if isinstance(size, Dim):
+        size = substitute(size, {name: env.get(name, _UNKNOWN) for name in size.variables()})
+    assert isinstance(size, int)
+    return size
+
+
+def _chunks(kernel: Kernel, env: Mapping[str, int]) -> list[int]:
+    return [
+        _value(ceil_div(stmt.extent, stmt.chunk), env)
+        for stage in kernel.stages
+        for stmt in stage
+        if isinstance(stmt, Loop) and stmt.kind == "parallel"
+    ]
+
+
+def _contraction(c: Contraction, env: Mapping[str, int]) -> tuple[int, int]:
+    products = _products(c.conv) if c.conv is not None else product((c.batch, c.m, c.n, c.k))
+    flops = 2 * _value(products, env)
+    chunks = min(max(flops // CHUNK_FLOPS, 1), MOST_CHUNKS)
+    results = _value(product((c.batch, c.m, c.n)), env)
+    return flops + results * _block(c.epilogue, env), chunks
+
+
+def _products(g: ConvGeometry) -> Size:
+    """Multiplications of a convolution; its two gradients have as many."""
+    per_output = product((g.in_channels // g.groups, *g.window))
+    return product((g.batch, g.out_channels, *g.output, per_output))
+
+
+def _block(body: Iterable[Stmt], env: Mapping[str, int]) -> int:
+    """Operations of one run of a body."""
+    total = 0
+    for stmt in body:
+        if isinstance(stmt, Loop):
+            inside = _block(stmt.body, env)
+            inside += sum(_scalar(c.next) + (c.combine != "set") for c in stmt.carries)
+            total += _value(stmt.extent, env) * inside
+        elif isinstance(stmt, Let):
+            total += _scalar(stmt.value)
+        elif isinstance(stmt, Store):
+            total += _scalar(stmt.value) + bool(stmt.combine)
+        elif isinstance(stmt, Check):
+            total += _scalar(stmt.ok)
+    return total
+
+
+def _scalar(root: Scalar) -> int:
+    """Floating-point operations of a scalar expression."""
+    total = 0
+    stack: list[Scalar | None] = [root]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Apply):
+            if value.dtype.is_float and value.op not in _FREE:
+                total += 2 if value.op == "fma" else 1
+            stack.extend(value.args)
+        elif isinstance(value, Load):
+            stack += (value.mask, value.other)
+    return total

@@ -1,0 +1,140 @@
+"""What NumPy operators do where hardware and libraries differ, and that views are views."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc.backends.numpy import TABLE, run
+from graphc.ir import dtypes
+from graphc.ir.op import REGISTRY, get
+
+INT_MIN = np.iinfo(np.int32).min
+
+
+def i32(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "trunc_divide", "fmod"])
+def test_integer_division_by_zero_raises(name: str) -> None:
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        run(get(name), [i32(1, 2), i32(1, 0)], {})
+    run(get(name), [np.ones(2), np.zeros(2)], {})
+
+
+def test_the_most_negative_integer_over_minus_one() -> None:
+    a, b = i32(INT_MIN), i32(-1)
+    assert run(get("floor_divide"), [a, b], {})[0] == INT_MIN
+    assert run(get("trunc_divide"), [a, b], {})[0] == INT_MIN
+    assert run(get("remainder"), [a, b], {})[0] == 0
+    assert run(get("fmod"), [a, b], {})[0] == 0
+    assert run(get("neg"), [a], {})[0] == INT_MIN
+    assert run(get("abs"), [a], {})[0] == INT_MIN
+
+
+def test_shifts_past_the_width() -> None:
+    a, by = i32(-7, 7, -7, 7), i32(32, 100, -1, -1)
+    assert run(get("shift_left"), [a, by], {}).tolist() == [0, 0, 0, 0]
+    assert run(get("shift_right"), [a, by], {}).tolist() == [-1, 0, -1, 0]
+
+
+@pytest.mark.parametrize("dtype", [dtypes.f32, dtypes.f64, dtypes.f16, dtypes.bf16])
+def test_float_to_int_out_of_range(dtype: dtypes.DType) -> None:
+    x = np.array([np.nan, np.inf, -np.inf, -2.75, 300.0]).astype(dtype.numpy)
+    low = np.iinfo(np.int64).min
+    assert run(get("cast"), [x], {"dtype": dtypes.i64}).tolist() == [low, low, low, -2, 300]
+    assert run(get("cast"), [x], {"dtype": dtypes.i32}).tolist() == [0, 0, 0, -2, 300]
+    assert run(get("cast"), [x], {"dtype": dtypes.u8}).tolist() == [0, 0, 0, 254, 44]
+    assert run(get("cast"), [x], {"dtype": dtypes.bool_}).tolist() == [True] * 5
+
+
+def test_float_to_int_beyond_32_bits_wraps() -> None:
+    x = np.array([2.0**32 + 5, -(2.0**31) - 1, 2.0**63, -(2.0**63)])
+    assert run(get("cast"), [x], {"dtype": dtypes.i32}).tolist() == [5, 2**31 - 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "arrays", "attrs", "error"),
+    [
+        ("gather", [np.ones(3), np.array([3])], {"dim": 0}, RuntimeError),
+        ("gather", [np.ones(3), np.array([-1])], {"dim": 0}, RuntimeError),
+        ("scatter", [np.ones(3), np.array([4]), np.ones(1)], {"dim": 0, "reduce": "add"},
+         RuntimeError),
+        ("index", [np.ones(3), np.array([3])], {"dim": 0}, IndexError),
+        ("index", [np.ones((3, 2)), np.array([0]), np.array([-3])], {"dim": 0}, IndexError),
+        ("index_put", [np.ones(3), np.ones(1), np.array([-4])], {"dim": 0, "accumulate": True},
+         IndexError),
+        ("max_pool_grad", [np.ones(2), np.array([0, 9])], {"plane_shape": (4,)}, RuntimeError),
+        ("as_strided", [np.ones(4)], {"size": (3,), "stride": (2,), "offset": 0}, RuntimeError),
+    ],
+)  # fmt: skip
+def test_nothing_outside_an_array_is_touched(
+    name: str, arrays: list[Any], attrs: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=r"out of bounds|outside|reaches"):
+        run(get(name), arrays, attrs)
+
+
+@pytest.mark.parametrize(
+    ("name", "attrs"),
+    [
+        ("reshape", {"shape": (3, 2)}), ("permute", {"dims": (1, 0)}),
+        ("expand", {"shape": (4, 2, 3)}),
+        ("slice", {"starts": (0, 1), "stops": (2, 3), "steps": (1, 2)}),
+        ("as_strided", {"size": (2,), "stride": (3,), "offset": 1}),
+    ],
+)  # fmt: skip
+def test_views_share_memory_and_can_be_written_through(name: str, attrs: dict[str, Any]) -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    view = run(get(name), [x], attrs)
+    assert np.shares_memory(view, x) and view.flags.writeable and get(name).view
+    view[...] = 7.0
+    assert 7.0 in x
+
+
+def test_only_views_share_memory() -> None:
+    x = np.ones((2, 3))
+    same = {"sum": {"dims": (), "keepdim": False}, "flip": {"dims": ()}, "neg": {}, "floor": {},
+            "cast": {"dtype": dtypes.f64}, "concat": {"dim": 0},
+            "pad": {"low": (0, 0), "high": (0, 0), "interior": (0, 0), "value": 0.0},
+            }  # fmt: skip
+    for name, attrs in same.items():
+        assert not np.shares_memory(run(get(name), [x], attrs), x), name
+    whole = {"starts": (0, 0), "stops": (2, 3), "steps": (1, 1)}
+    assert not np.shares_memory(run(get("slice_update"), [x, x], whole), x)
+
+
+def test_no_warnings_and_no_state_of_numpy_is_changed() -> None:
+    before = np.geterr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(get("log"), [np.array([-1.0, 0.0])], {})
+        run(get("div"), [np.ones(1), np.zeros(1)], {})
+        run(get("exp"), [np.array([1e9], np.float32)], {})
+        run(get("cast"), [np.array([1e300])], {"dtype": dtypes.f16})
+    assert np.geterr() == before
+
+
+def test_results_are_arrays_even_without_dimensions() -> None:
+    x = np.array(2.0, np.float32)
+    for name in ("exp", "neg", "sign", "isnan", "floor", "gelu"):
+        attrs = {"approximate": "none"} if name == "gelu" else {}
+        assert type(run(get(name), [x], attrs)) is np.ndarray
+    assert type(run(get("add"), [x, x], {})) is np.ndarray
+    assert type(run(get("where"), [np.array(True), x, x], {})) is np.ndarray
+    total = run(get("sum"), [np.ones(3)], {"dims": (0,), "keepdim": False})
+    assert type(total) is np.ndarray
+
+
+def test_every_operator_that_computes_is_in_the_table() -> None:
+    assert set(REGISTRY) - set(TABLE) == {
+        "input", "get", "cond", "while_loop", "scan", "fusion"
+    }  # fmt: skip
+    assert set(TABLE) <= set(REGISTRY)
+
+
+def test_half_precision_sums_in_float32() -> None:
+    x = np.full(5000, 1.0, np.float16)
+    assert run(get("sum"), [x], {"dims": (0,), "keepdim": False}) == 5000

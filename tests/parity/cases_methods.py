@@ -1,0 +1,39 @@
+"""Conversion to Python, copies, autograd's plain methods, in-place through methods."""
+
+import numpy as np
+
+from tests.parity.records import ALL, NUMBERS, case, integers, real
+
+_PYTHON = "gives Python values"
+
+case("item", lambda t, x: (x[0].item(), x.sum().item(), float(x[1]), int(x[1]), bool(x[0] > 0)),
+     real(3), dtypes=ALL, grad=False, eager_only=_PYTHON)
+case("tolist", lambda t, x: (x.tolist(), x[0].tolist(), x[0, 0].tolist()), real(2, 3),
+     dtypes=("float32", "int64", "bool", "bfloat16"), grad=False, eager_only=_PYTHON)
+case("numpy", lambda t, x: (str(x.numpy().dtype), x.numpy().sum().item(), np.asarray(x).shape),
+     integers(2, 3), grad=False, eager_only=_PYTHON)
+case("type names", lambda t, x: (x.type(), x.type(t.float64), x.type("torch.IntTensor"),
+                                 x.type(t.LongTensor) if False else x.type_as(t.zeros(1, dtype=t.int8))),
+     real(2), dtypes=NUMBERS, grad=False)
+case("to", lambda t, x: (x.to(t.float64), x.to("cpu"), x.to(t.device("cpu"), t.float16),
+                         x.to(x), x.to(dtype=t.float64, copy=True), x.cpu(),
+                         x.to("cpu", t.float64, True)), real(2, 3))
+case("clone detach", lambda t, x: (x.clone(), x.detach(), x.data, x.clone().detach()), real(2, 3))
+case("queries", lambda t, x: (x.is_floating_point(), t.is_floating_point(x), t.is_tensor(x),
+                              t.is_tensor(1), x.is_cuda, x.device, x.dtype, x.element_size(),
+                              x.is_complex(), x.itemsize, x.nbytes, x.is_sparse, x.layout,
+                              x.get_device(), x.requires_grad, x.is_leaf), real(2, 3), dtypes=ALL,
+     grad=False)
+case("contains", lambda t, x: (2 in x, 99 in x), integers(9), grad=False, eager_only=_PYTHON)
+case("format", lambda t, x: (f"{x[0]:.3f}", f"{x.sum():8.2e}"), real(3), grad=False,
+     eager_only=_PYTHON)
+case("index by tensor", lambda t, x: (list(range(5))[x[0]], [1, 2, 3][t.tensor(1)]), integers(3),
+     grad=False, eager_only=_PYTHON)
+case("gradient through clone", lambda t, x: (x.clone() * 2).sum(), real(3))
+case("out", lambda t, x, y: t.add(x, y, out=t.empty(3)), real(3), real(3), grad=False)
+case("out reductions", lambda t, x: (t.sum(x, 0, out=t.empty(4)),
+                                     t.max(x, 1, out=(t.empty(3), t.empty(3, dtype=t.int64)))),
+     real(3, 4), grad=False)
+case("method chain", lambda t, x: x.view(2, 6).t().contiguous().view(-1).relu().mean(), real(3, 4))
+case("numpy functions", lambda t, x: x * np.float32(2) + np.array([1.0, 2.0, 3.0], np.float32),
+     real(3), grad=False)
