@@ -104,6 +104,11 @@ class CompiledFunction:
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
 
+    @property
+    def __compiled_function__(self) -> Callable[..., Any]:
+        """What roots.py walks into instead of this object, whose counters change."""
+        return self.function
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 

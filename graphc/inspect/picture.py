@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 from html import escape
 from typing import Any, NamedTuple
@@ -153,8 +152,6 @@ def _edges(graph: Graph, boxes: dict[Node, Box]) -> list[str]:
             x1, y1 = above.x + _WIDTH / 2, above.y + _HEIGHT
             x2, y2 = box.x + _WIDTH * (i + 1) / (len(sources) + 1), box.y
             bend = max((y2 - y1) / 2, 10)
-            if y2 - y1 > 2 * (_HEIGHT + _GAP_Y):  # a long edge swings aside, not through boxes
-                x1 += (zlib.crc32(f"{x1} {y2}".encode()) % 61) - 30
             paths.append(
                 f'<path d="M{x1:g} {y1:g}C{x1:g} {y1 + bend:g} {x2:g} {y2 - bend:g} '
                 f'{x2:g} {y2:g}" fill="none" stroke="#778" marker-end="url(#head)"/>'

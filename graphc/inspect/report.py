@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from graphc.pipeline import Built
 
 
+Lines = tuple[tuple[str, tuple[str, ...]], ...]  # (user's line, operators recorded there)
+
+
 @dataclass(frozen=True)
 class Step:
     """One step of a program.
@@ -30,7 +33,7 @@ class Step:
 
     name: str
     kind: str
-    lines: tuple[tuple[str, tuple[str, ...]], ...]
+    lines: Lines
     cost: Cost
     symbol: str
     cached: bool | None
@@ -68,7 +71,7 @@ def steps_of(built: Built) -> list[Step]:
     rows: list[Step] = []
     for step in built.program.steps:
         if isinstance(step, Callback):
-            lines = tuple((loc, (step.op,)) for loc in map(short_path, step.locs)) or (
+            lines: Lines = tuple((loc, (step.op,)) for loc in map(short_path, step.locs)) or (
                 ("", (step.op,)),
             )
             rows.append(Step(step.op, "NumPy", lines, callback_cost(step, dims), "", None))
@@ -108,7 +111,7 @@ class _Sources:
                 locs = dict.fromkeys(str(n.loc) for n in inside if n.loc is not None)
                 self.waiting[tuple(n.op.name for n in inside), tuple(locs)].append(node)
 
-    def of(self, step: Launch) -> tuple[str, tuple[tuple[str, tuple[str, ...]], ...]]:
+    def of(self, step: Launch) -> tuple[str, Lines]:
         """(kind, operators by user line) of a launch."""
         nodes = self.waiting.get((step.ops, step.locs))
         if not nodes:

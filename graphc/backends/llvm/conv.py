@@ -91,7 +91,9 @@ class Request:
         self.write_window(
             {
                 Window.CHANNEL_STRIDE: self.pixels,
-                Window.IMAGE_STRIDE: self.f.mul(self.f.mul(self.groups, self.channels), self.pixels),
+                Window.IMAGE_STRIDE: self.f.mul(
+                    self.f.mul(self.groups, self.channels), self.pixels
+                ),
                 Window.TAPS: self.taps,
                 Window.IN: self.input,
                 Window.WINDOW: self.window,

@@ -19,8 +19,10 @@ from graphc.backends.llvm.gemm_pack import (
     LEFT_PARAMETERS,
     RIGHT_PARAMETERS,
     Source,
+    copy_step,
     emit_transpose,
     first_lanes,
+    left_tiles,
     packed_panels,
     packed_vectors,
     store_masked,
@@ -306,30 +308,32 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
 def _emit_pack_weights(module: Module, source: Source) -> None:
     """Left operand of an input gradient: weights by (row, channel, tap), any of the taps."""
     f = module.function(f"void @graphc_pack_weights_{source.name}({LEFT_PARAMETERS})")
-    d = Descriptor(f, "%d")
-    g = Words(f, d.pointer_at(Word.GEOMETRY))
-    row_stride, element = g.read(Window.WEIGHT_ROW), source.tile.element
+    g = Words(f, Descriptor(f, "%d").pointer_at(Word.GEOMETRY))
     base = f.gep("%base", g.read(Window.WEIGHT_START), source.element)
-    rows = [f.gep(base, f.mul("%m", row_stride), source.element)]
-    for row in range(1, MR):
-        step = choose(f, f.cmp("slt", row, "%rows"), row_stride, 0)
-        rows.append(f.gep(rows[-1], step, source.element))
     taps = f.smax(g.read(Window.TAPS), 1)
-    sizes, strides = g.read3(Window.WINDOW), g.read3(Window.WEIGHT_TAP)
-    channel_stride = g.read(Window.WEIGHT_CHANNEL)
-    channel = f.sdiv("%k", taps)
+    (depth, height, width), strides = _flat_taps(f, g)
+    row_stride, channel_stride = g.read(Window.WEIGHT_ROW), g.read(Window.WEIGHT_CHANNEL)
+    first = f.sdiv("%k", taps)
+    # channels outside: the rows of one channel are neighbours in memory
     with f.loop(0, f.sdiv("%steps", taps)) as index:
-        offset = f.mul(f.add(channel, index), channel_stride)
-        to = f.gep("%to", f.mul(f.mul(index, taps), MR), element)
-        with f.loop(0, sizes[DEPTH]) as kd:
-            deep = f.add(offset, f.mul(kd, strides[DEPTH]))
-            with f.loop(0, sizes[HEIGHT]) as kh:
-                high = f.add(deep, f.mul(kh, strides[HEIGHT]))
-                first = f.mul(f.add(f.mul(kd, sizes[HEIGHT]), kh), sizes[WIDTH])
-                with f.loop(0, sizes[WIDTH]) as kw:
-                    at = f.add(high, f.mul(kw, strides[WIDTH]))
-                    goal = f.gep(to, f.mul(f.add(first, kw), MR), element)
-                    for row, place in enumerate(rows):
-                        value = source.load(f, f.gep(place, at, source.element))
-                        f.store(value, element, f.gep(goal, row, element), source.tile.bytes)
+        channel = f.gep(base, f.mul(f.add(first, index), channel_stride), source.element)
+        with left_tiles(f, source, channel, row_stride) as (rows, tile):
+            to = f.gep(tile, f.mul(f.mul(index, taps), MR), source.tile.element)
+            with f.loop(0, depth) as kd, f.loop(0, height) as kh:
+                high = f.add(f.mul(kd, strides[DEPTH]), f.mul(kh, strides[HEIGHT]))
+                start = f.mul(f.add(f.mul(kd, height), kh), width)
+                with f.loop(0, width) as kw:
+                    goal = f.gep(to, f.mul(f.add(start, kw), MR), source.tile.element)
+                    copy_step(f, source, rows, f.add(high, f.mul(kw, strides[WIDTH])), goal)
     f.ret()
+
+
+def _flat_taps(f: Function, g: Words) -> tuple[list[Value], list[str]]:
+    """The window's sizes and strides in the weights; one long dimension if all taps are there."""
+    sizes, strides = g.read3(Window.WINDOW), g.read3(Window.WEIGHT_TAP)
+    plane = f.mul(sizes[HEIGHT], sizes[WIDTH])
+    dense = f.cmp("eq", strides[WIDTH], 1)
+    for stride, expected in ((strides[HEIGHT], sizes[WIDTH]), (strides[DEPTH], plane)):
+        dense = f.let(f"and i1 {dense}, {f.cmp('eq', stride, expected)}")
+    whole = (1, 1, f.mul(sizes[DEPTH], plane))
+    return [choose(f, dense, w, s) for w, s in zip(whole, sizes, strict=True)], strides

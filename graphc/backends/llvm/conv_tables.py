@@ -51,7 +51,11 @@ def emit_tables(module: Module) -> None:
     taps, channel_stride = f.smax(g.read(Window.TAPS), 1), g.read(Window.CHANNEL_STRIDE)
     with f.loop(0, g.read(Window.TAPS)) as tap:
         rest = f.sdiv(tap, sizes[WIDTH])
-        coordinates = (f.sdiv(rest, sizes[HEIGHT]), f.srem(rest, sizes[HEIGHT]), f.srem(tap, sizes[WIDTH]))
+        coordinates = (
+            f.sdiv(rest, sizes[HEIGHT]),
+            f.srem(rest, sizes[HEIGHT]),
+            f.srem(tap, sizes[WIDTH]),
+        )
         for part, coordinate in zip(tables.parts, coordinates, strict=True):
             f.store(coordinate, "i64", f.gep(part, tap, "i64"), 8)
     row_step = f.mul(steps[HEIGHT], inputs[WIDTH])

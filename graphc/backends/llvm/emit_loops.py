@@ -125,6 +125,8 @@ class Statements(Scalars):
             for carry in loop.carries:
                 self.bind(carry.name, self.value(carry.init))
             return
+        if self.varies(extent):
+            raise ValueError(f"loop {loop.var}: its extent {extent} differs between lanes")
         self.upper[loop.var] = extent - 1 if isinstance(extent, int) else UNKNOWN
         trips = self.index(extent)
         if loop.kind == "vector":

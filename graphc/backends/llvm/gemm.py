@@ -16,6 +16,7 @@ from graphc.backends.llvm.microkernel import MR, ROW_CLASSES, Tile, emit_microke
 from graphc.backends.llvm.text import Function, Module, Value
 
 PARALLEL = "@graphc_par"
+PACK_TILES = 8  # tiles of rows that are packed by one chunk
 
 
 def contract_symbol(tile: Tile) -> str:
@@ -87,7 +88,7 @@ def _emit_contract(module: Module, tile: Tile) -> None:
     with f.when(f.cmp("ne", left, 0)):
         size = f.mul(f.mul(f.mul(batch, tiles), k), MR * tile.bytes)
         d.set_pointer(Word.LEFT_PACKED, f.call("ptr", TAKE, f"i64 {size}"))
-        stages = f.mul(batch, f.sdiv(f.add(tiles, 7), 8))
+        stages = f.mul(batch, f.sdiv(f.add(tiles, PACK_TILES - 1), PACK_TILES))
         f.call("void", "@graphc_run", f"ptr @graphc_pack_left_{acc}", "ptr %d", f"i64 {stages}")
     with f.when(f.cmp("ne", right, 0)):
         size = f.mul(f.mul(columns, k), tile.bytes)
@@ -165,7 +166,9 @@ class Block:
     """A block of k: its first step, its length, and its offset in an unpacked left operand."""
 
     def __init__(self, f: Function, d: Descriptor, number: Value) -> None:
-        per_segment, size, segment = d.read(Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.BLOCK_SEGMENT)
+        per_segment, size, segment = d.read(
+            Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.BLOCK_SEGMENT
+        )
         index = f.sdiv(number, per_segment)
         inside = f.mul(f.srem(number, per_segment), size)
         self.k = f.add(f.mul(index, segment), inside)
@@ -241,7 +244,14 @@ class _ProductContext:
     def __init__(
         self, f: Function, d: Descriptor, tile: Tile, left: str, right: str, spare: str
     ) -> None:
-        self.f, self.d, self.tile, self.left, self.right, self.spare = f, d, tile, left, right, spare
+        self.f, self.d, self.tile, self.left, self.right, self.spare = (
+            f,
+            d,
+            tile,
+            left,
+            right,
+            spare,
+        )
         d.read(Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.BLOCK_SEGMENT, Word.LEFT_SEGMENT)
         d.read(Word.LEFT_K, Word.LEFT_M, Word.RIGHT_K, Word.AREA, Word.K, Word.M)
         self.in_place = f.cmp("ne", d[Word.RIGHT_IN_PLACE], 0)
@@ -440,28 +450,26 @@ def _emit_combine(module: Module, tile: Tile) -> None:
 
 
 def _emit_pack_left_stage(module: Module, tile: Tile) -> None:
-    """Packs eight tiles of rows of the left operand, all of k: [batch][tile][k][MR]."""
+    """Packs some tiles of rows of the left operand, all of k: [batch][tile][k][MR]."""
     f = module.function(
         f"void @graphc_pack_left_{tile.accumulator}(ptr %d, i64 %number)", "internal"
     )
     d = Descriptor(f, "%d")
     m_end, k = d.read(Word.M, Word.K)
     tiles = f.sdiv(f.add(m_end, MR - 1), MR)
-    groups = f.sdiv(f.add(tiles, 7), 8)
+    groups = f.sdiv(f.add(tiles, PACK_TILES - 1), PACK_TILES)
     batch, group = f.sdiv("%number", groups), f.srem("%number", groups)
     bases = f.alloca("ptr", 2, 16)
     pack, operands = d.pointer_at(Word.PACK_LEFT), d.pointer_at(Word.OPERANDS)
     f.call("void", d.pointer_at(Word.BASES), f"ptr {operands}", f"i64 {batch}", f"ptr {bases}")
     left, packed = f.load(bases, "ptr", 8), d.pointer_at(Word.LEFT_PACKED)
-    with f.loop(f.mul(group, 8), f.smin(f.mul(f.add(group, 1), 8), tiles)) as index:
-        m = f.mul(index, MR)
-        rows = f.smin(f.sub(m_end, m), MR)
-        offset = f.mul(f.mul(f.add(f.mul(batch, tiles), index), k), MR)
-        to = f.gep(packed, offset, tile.element)
-        values = (m, rows, 0, k)
-        f.call(
-            "void", pack, "ptr %d", f"ptr {left}", *(f"i64 {v}" for v in values), f"ptr {to}"
-        )
+    first = f.mul(group, PACK_TILES)
+    m = f.mul(first, MR)
+    rows = f.smin(f.sub(m_end, m), MR * PACK_TILES)
+    offset = f.mul(f.mul(f.add(f.mul(batch, tiles), first), k), MR)
+    to = f.gep(packed, offset, tile.element)
+    values = (f"i64 {v}" for v in (m, rows, 0, k))
+    f.call("void", pack, "ptr %d", f"ptr {left}", *values, f"ptr {to}")
     f.ret()
 
 

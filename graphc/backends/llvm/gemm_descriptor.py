@@ -67,7 +67,8 @@ WORDS = len(Word)
 
 # bases(operands, b, out): out[0], out[1] = where batch b of left and right begins
 BASES = "void (ptr, i64, ptr)"
-# pack_left(descriptor, base, m, rows, k, steps, destination): [steps][MR], missing rows arbitrary
+# pack_left(descriptor, base, m, rows, k, steps, destination): tiles of [steps][MR], missing rows
+# of the last tile arbitrary
 PACK_LEFT = "void (ptr, ptr, i64, i64, i64, i64, ptr)"
 # pack_right(descriptor, base, n, columns, k, steps, destination, scratch): panels of
 # [steps][width * lanes], one after the other, columns beyond the last arbitrary
@@ -114,9 +115,7 @@ class Descriptor:
         self.function.store(value, "ptr", self.place(word), 8)
 
 
-def begin_request(
-    f: Function, words: dict[Word, Value], pointers: dict[Word, str]
-) -> Descriptor:
+def begin_request(f: Function, words: dict[Word, Value], pointers: dict[Word, str]) -> Descriptor:
     """A descriptor on the stack with the given words of the request; the others are 0."""
     d = Descriptor(f, f.alloca("i64", WORDS))
     request = [word for word in Word if word < Word.BLOCK_SEGMENT]

@@ -96,5 +96,7 @@ def emit_base(
     f: Function, arguments: Arguments, operand: Operand, offset: Size, index: int
 ) -> None:
     """Stores where an operand begins as out[index]."""
-    base = f.gep(arguments.buffer(operand.buffer), arguments.size(offset), memory_type(operand.dtype))
+    base = f.gep(
+        arguments.buffer(operand.buffer), arguments.size(offset), memory_type(operand.dtype)
+    )
     f.store(base, "ptr", f.gep("%out", index, "ptr"), 8)

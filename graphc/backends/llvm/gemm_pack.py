@@ -196,32 +196,49 @@ def emit_gemm_packs(module: Module, source: Source) -> None:
     _emit_pack_strided(module, source)
 
 
+@contextmanager
+def left_tiles(
+    f: Function, source: Source, base: str, row_stride: Value
+) -> Iterator[tuple[list[str], str]]:
+    """A loop over the tiles of a packed left operand: yields (where its rows begin, address)."""
+    with f.loop(0, "%rows", MR) as row:
+        left = f.sub("%rows", row)
+        rows = [f.gep(base, f.mul(f.add("%m", row), row_stride), source.element)]
+        for index in range(1, MR):
+            step = choose(f, f.cmp("slt", index, left), row_stride, 0)
+            rows.append(f.gep(rows[-1], step, source.element))
+        yield rows, f.gep("%to", f.mul(row, "%steps"), source.tile.element)
+
+
+def copy_step(f: Function, source: Source, rows: list[str], offset: Value, to: str) -> None:
+    """One step of k: an element of each row."""
+    tile = source.tile
+    for index, place in enumerate(rows):
+        value = source.load(f, f.gep(place, offset, source.element))
+        f.store(value, tile.element, f.gep(to, index, tile.element), tile.bytes)
+
+
 def _emit_pack_left(module: Module, source: Source) -> None:
     f = module.function(f"void @graphc_pack_left_{source.name}({LEFT_PARAMETERS})")
     d = Descriptor(f, "%d")
     row_stride, stride, segment, jump = d.read(
         Word.LEFT_M, Word.LEFT_K, Word.SEGMENT, Word.LEFT_SEGMENT
     )
-    base = f.gep("%base", f.mul("%m", row_stride), source.element)
-    rows = [base]
-    for row in range(1, MR):
-        step = choose(f, f.cmp("slt", row, "%rows"), row_stride, 0)
-        rows.append(f.gep(rows[-1], step, source.element))
     end = f.add("%k", "%steps")
     length = f.smax(segment, 1)
     first = f.sdiv("%k", length)
     last = f.sdiv(f.add(end, f.sub(length, 1)), length)
-    with f.loop(first, last) as index:
+    with (
+        left_tiles(f, source, "%base", row_stride) as (rows, tile),
+        f.loop(first, last) as index,
+    ):
         start = f.mul(index, length)
         low, high = f.smax(start, "%k"), f.smin(f.add(start, length), end)
         shift = f.mul(index, jump)
         with f.loop(low, high) as k:
             offset = f.add(shift, f.mul(f.sub(k, start), stride))
-            to = f.gep("%to", f.mul(f.sub(k, "%k"), MR), source.tile.element)
-            for row, place in enumerate(rows):
-                value = source.load(f, f.gep(place, offset, source.element))
-                at = f.gep(to, row, source.tile.element)
-                f.store(value, source.tile.element, at, source.tile.bytes)
+            to = f.gep(tile, f.mul(f.sub(k, "%k"), MR), source.tile.element)
+            copy_step(f, source, rows, offset, to)
     f.ret()
 
 

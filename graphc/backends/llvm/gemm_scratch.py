@@ -25,7 +25,9 @@ def emit_scratch(module: Module) -> None:
 
     take never fails: out of memory ends the process through abort(), as a failed page fault does.
     """
-    module.globals.append(f"@graphc_scratch_slots = internal global [{SLOTS} x ptr] zeroinitializer")
+    module.globals.append(
+        f"@graphc_scratch_slots = internal global [{SLOTS} x ptr] zeroinitializer"
+    )
     module.declare("declare ptr @malloc(i64)")
     module.declare("declare void @free(ptr)")
     module.declare("declare void @abort()")

@@ -47,4 +47,3 @@ def base_and_strides(operand: Operand, first: str, second: str) -> tuple[Size, S
     if expected != operand.index:
         raise ValueError(f"index {operand.index} is not affine in {first} and {second}")
     return origin, strides[0], strides[1]
-

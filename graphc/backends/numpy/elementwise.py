@@ -57,7 +57,7 @@ def _reciprocal(x: Array) -> Any:
 
 def _sign(x: Array) -> Any:
     if x.dtype.kind == "b":
-        return x.copy()
+        return x.copy(order="K")
     if x.dtype.kind == "f":  # NaN gives 0, as in torch
         return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
     return np.sign(x)

@@ -33,9 +33,25 @@ def run(op: Op, arrays: Sequence[Array], attrs: Mapping[str, Any]) -> Any:
     if function is None:
         return interpret.run_control(op, arrays, attrs, TABLE)
     if op.family in _SILENT:
-        return function(*arrays, **attrs)
-    with np.errstate(all="ignore"):
-        return function(*arrays, **attrs)
+        out = function(*arrays, **attrs)
+    else:
+        with np.errstate(all="ignore"):
+            out = function(*arrays, **attrs)
+    if op.elementwise and not out.flags.c_contiguous:
+        return _laid_out(out, arrays)
+    return out
+
+
+def _laid_out(out: Array, arrays: Sequence[Array]) -> Array:
+    """The result of an elementwise operator, row-major where its first operand is expanded.
+
+    NumPy gives the result of a broadcast view the order of its strides, 0 counting as smallest;
+    torch ignores them.
+    """
+    for array in arrays:
+        if array.shape == out.shape:
+            return np.ascontiguousarray(out) if 0 in array.strides else out
+    return np.ascontiguousarray(out)
 
 
 _SILENT = frozenset({"movement", "create", "index", "compare"})

@@ -171,6 +171,7 @@ register_methods({
     **inplace.methods(),
     **_properties(),
     "take": gathering.take_flat,
+    "where": pointwise.where_method,
     "new_empty": creation.new_zeros,
     "__matmul__": linalg_basic.matmul,
     "__rmatmul__": linalg_basic.rmatmul,

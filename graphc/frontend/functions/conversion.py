@@ -11,7 +11,7 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..context import local
-from ..device import CPU
+from ..device import device as device_type
 from ..dispatch import apply
 from ..errors import located
 from ..numbers import is_traced_number
@@ -117,7 +117,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             other = value
         elif isinstance(value, bool):
             flags.append(value)
-        elif value is None or isinstance(value, (str, int)) or type(value).__name__ == "device":
+        elif value is None or isinstance(value, (str, int, device_type)):
             device = value if value is not None else device
         elif value in dtype_names.PYTHON:
             dtype = dtype_names.PYTHON[value]
@@ -146,7 +146,7 @@ def _dtype(dtype: Any) -> DType:
     return found
 
 
-def type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     """The type's name ("torch.FloatTensor"), or the tensor as another dtype."""
     if dtype is None:
         return f"torch.{dtype_names.TYPE_NAMES[self.dtype]}"
@@ -439,7 +439,7 @@ strided = layout()
 
 METHODS = {
     "clone": clone, "contiguous": contiguous, "is_contiguous": is_contiguous, "to": to,
-    "type": type, "type_as": type_as, "cpu": cpu, "cuda": cuda, "pin_memory": pin_memory,
+    "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda, "pin_memory": pin_memory,
     "is_pinned": lambda self, device=None: False, "item": item, "tolist": tolist, "numpy": numpy,
     "size": size, "numel": numel, "nelement": numel, "dim": dim, "ndimension": dim,
     "element_size": element_size, "is_floating_point": is_floating_point,
@@ -452,5 +452,3 @@ METHODS = {
     "__format__": _format, "__array_priority__": 1000, "__array_ufunc__": None,
     **CASTS,
 }  # fmt: skip
-
-assert CPU.type == "cpu"

@@ -47,7 +47,7 @@ def _has_tensor(data: Any) -> bool:
 
 def _nested(data: Any) -> Tensor:
     """A nested sequence that holds tensors: stacked level by level."""
-    from .shape import stack
+    from .joining import stack
 
     if isinstance(data, Tensor):
         return data.detach()

@@ -44,7 +44,7 @@ class finfo:
         self.min = float(info.min)
         self.tiny = float(info.tiny)
         self.smallest_normal = self.tiny
-        self.resolution = float(info.resolution)
+        self.resolution = float(f"1e-{info.precision}")
         self.dtype = dtype.torch_name
 
     def __repr__(self) -> str:

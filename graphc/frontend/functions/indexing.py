@@ -19,6 +19,7 @@ from ..errors import located
 from ..numbers import is_traced_number, plain_size
 from ..tensor import Tensor, concrete
 from .arguments import environment, shape
+from .dtype_names import TYPE_NAMES
 from .shape import drop_dim, slice_dim, unsqueeze
 
 _MASK_CURE = "use torch.where or a multiplication by the mask, or index outside the function"
@@ -324,9 +325,10 @@ def _source(value: Any, target: Tensor) -> Tensor:
         if target.dtype.is_integer and isinstance(value, (float, np.floating)):
             value = int(value)
         return promote.operand(value, target.dtype)
-    from .creation import tensor
-
-    return tensor(value, dtype=target.dtype)
+    raise TypeError(located(
+        f"can't assign a {type(value).__name__} to a torch.{TYPE_NAMES[target.dtype]}. "
+        "Cure: torch.as_tensor(value)"
+    ))  # fmt: skip
 
 
 def _require_fit(source: Tensor, sizes: tuple[Any, ...]) -> None:

@@ -249,7 +249,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
             ))  # fmt: skip
         column = tuple(n if j == i else 1 for j, n in enumerate(sizes))
         grid: Tensor = apply(ops.expand, apply(ops.reshape, x, shape=column), shape=sizes)
-        grids.append(transpose(grid, 0, 1) if swap else grid)
+        grids.append(grid)
     if swap:
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)

@@ -57,13 +57,28 @@ lgamma = _unary("lgamma", "log |gamma(x)|.")
 digamma = _unary("digamma", "Derivative of lgamma.")
 sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).")
 abs = _unary("abs", "|x|.", to_float=False)
-sign = _unary("sign", "-1, 0 or 1.", to_float=False)
-square = _unary("square", "x * x.", to_float=False)
 relu = _unary("relu", "max(x, 0).", to_float=False)
 floor = _unary("floor", "Round down.", to_float=False)
 ceil = _unary("ceil", "Round up.", to_float=False)
 trunc = _unary("trunc", "Round towards 0.", to_float=False)
 bitwise_not = _unary("bitwise_not", "~x.", to_float=False)
+
+
+@with_out
+def sign(input: Tensor) -> Tensor:
+    """-1, 0 or 1; a bool is its own sign."""
+    if input.dtype is dtypes.bool_:
+        return input.clone()  # type: ignore[no-any-return]
+    result: Tensor = apply(ops.sign, input)
+    return result
+
+
+@with_out
+def square(input: Tensor) -> Tensor:
+    """x * x; int64 for bool."""
+    x = promote.cast(input, dtypes.i64) if input.dtype is dtypes.bool_ else input
+    result: Tensor = promote.unary(ops.square, x, to_float=False)
+    return result
 
 
 @with_out
@@ -123,10 +138,22 @@ def _scaled(other: Any, alpha: Any) -> Any:
 
 
 
+def _is_bool(value: Any) -> bool:
+    return (value.dtype is dtypes.bool_) if isinstance(value, Tensor) else isinstance(value, bool)
+
+
+def _arithmetic(op: Any, of_bools: Any, a: Any, b: Any) -> Tensor:
+    """A binary operator that on two bools is a logical one, as torch has it."""
+    if _is_bool(a) and _is_bool(b):
+        op = of_bools
+    result: Tensor = binary(op, a, b)
+    return result
+
+
 @with_out
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """input + alpha * other."""
-    result: Tensor = binary(ops.add, input, _scaled(other, alpha))
+    """input + alpha * other; on bools: or."""
+    result = _arithmetic(ops.add, ops.bitwise_or, input, _scaled(other, alpha))
     return result
 
 
@@ -147,10 +174,10 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
 @with_out
 def mul(input: Any, other: Any) -> Any:
-    """input * other."""
+    """input * other; on bools: and."""
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         return input * other
-    return binary(ops.mul, input, other)
+    return _arithmetic(ops.mul, ops.bitwise_and, input, other)
 
 
 @with_out
@@ -182,16 +209,27 @@ def _binary(name: str, doc: str, to_float: bool = False) -> Callable[..., Tensor
     return with_out(function)
 
 
+def _extreme(name: str, of_bools: Any, doc: str) -> Callable[..., Tensor]:
+    record = getattr(ops, name)
+
+    def function(input: Tensor, other: Tensor) -> Tensor:
+        return _arithmetic(record, of_bools, input, other)
+
+    function.__name__ = name
+    function.__doc__ = doc
+    return with_out(function)
+
+
 floor_divide = _binary("floor_divide", "floor(input / other).")
 remainder = _binary("remainder", "Remainder with the sign of the divisor.")
 fmod = _binary("fmod", "Remainder with the sign of the dividend.")
 atan2 = _binary("atan2", "Angle of (other, input).", to_float=True)
 hypot = _binary("hypot", "sqrt(a^2 + b^2).", to_float=True)
 copysign = _binary("copysign", "|input| with other's sign.", to_float=True)
-maximum = _binary("maximum", "The larger; NaN if either is.")
-minimum = _binary("minimum", "The smaller; NaN if either is.")
-fmax = _binary("fmax", "The larger; ignores one NaN.")
-fmin = _binary("fmin", "The smaller; ignores one NaN.")
+maximum = _extreme("maximum", ops.bitwise_or, "The larger; NaN if either is.")
+minimum = _extreme("minimum", ops.bitwise_and, "The smaller; NaN if either is.")
+fmax = _extreme("fmax", ops.bitwise_or, "The larger; ignores one NaN.")
+fmin = _extreme("fmin", ops.bitwise_and, "The smaller; ignores one NaN.")
 bitwise_and = _binary("bitwise_and", "input & other.")
 bitwise_or = _binary("bitwise_or", "input | other.")
 bitwise_xor = _binary("bitwise_xor", "input ^ other.")
@@ -285,6 +323,11 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     return apply(
         ops.where, condition, promote.operand(input, dtype), promote.operand(other, dtype)
     )
+
+
+def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """self where condition, else other."""
+    return where(condition, self, other)  # type: ignore[no-any-return]
 
 
 @with_out

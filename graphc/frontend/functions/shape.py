@@ -150,23 +150,19 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     return view(input, *have[:dim], *new, *have[dim + 1 :])
 
 
-def squeeze(input: Tensor, *dim: Any) -> Tensor:
+@numpy_names
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without its dims of size 1, or without those of `dim` that have size 1."""
     sizes = shape(input)
     env = environment()
-    if not dim:
+    if dim is None:
         chosen = set(range(len(sizes)))
     else:
-        given = as_sequence(dim[0]) if len(dim) == 1 else dim
-        chosen = {wrap_dim(d, len(sizes)) for d in given}
+        chosen = {wrap_dim(d, len(sizes)) for d in as_sequence(dim)}
     kept = tuple(
         size for i, size in enumerate(sizes) if i not in chosen or not env.equal(size, 1)
     )
     return _reshape(input, kept)
-
-
-def _squeeze(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    return squeeze(input, *args, *kwargs.values())
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:

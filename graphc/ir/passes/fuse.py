@@ -36,6 +36,7 @@ from .fuse_analysis import analyse
 from .fuse_build import build_fused
 from .fuse_empty import replace_empty
 from .fuse_groups import Grouping
+from .fuse_operands import affine_operands
 from .fuse_siblings import merge_siblings
 
 
@@ -46,7 +47,7 @@ def fuse(
     backend has no kernel code for; they stay steps of their own. `mutated` are the outputs that
     are written back to inputs (parameters): their updates are kept apart, in kernels that all
     parameters share."""
-    graph = replace_empty(graph)
+    graph = affine_operands(replace_empty(graph))
     grouping = Grouping(analyse(graph, frozenset(routines), mutated))
     merge_siblings(grouping)
     return build_fused(grouping)

@@ -84,7 +84,9 @@ def undone(m: Match) -> Any:
 
 @RULES.add(p.abs(p.neg(x)), p.square(p.neg(x)), p.square(p.abs(x)), p.cos(p.neg(x)))
 def even_of_sign(m: Match) -> Any:
-    return m.root.op(m.x)
+    # abs of an unsigned number is itself, but its negative wraps
+    wraps = m.root.dtype.kind == "uint" and m.root.op.name == "abs"
+    return None if wraps else m.root.op(m.x)
 
 
 @RULES.add(

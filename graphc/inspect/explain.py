@@ -1,0 +1,240 @@
+"""`explain(fn, *args)`: what a compiled function became, as a report, texts and pictures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphc.compile import CompiledFunction, JointSpecialisation, compile
+from graphc.frontend.captured import NumberInput, TensorInput
+from graphc.inspect.observer import kernels_of
+from graphc.inspect.picture import graph_svg
+from graphc.inspect.report import Memory, Step, memory_of, short_path, steps_of
+from graphc.ir.kernel_text import print_kernel
+from graphc.specialisation import Specialisation
+
+if TYPE_CHECKING:
+    from graphc.pipeline import Built
+
+
+@dataclass(frozen=True)
+class Part:
+    """One compiled graph of a function: all of it, or its forward or its backward."""
+
+    built: Built
+    steps: list[Step]
+    memory: Memory
+
+
+class Explanation:
+    """What `explain` found. str() is the report; figures are those of the example's sizes."""
+
+    def __init__(
+        self, name: str, builts: Iterable[Built], guards: Iterable[str] = (),
+        seconds: float | None = None, versions: int = 1,
+    ) -> None:
+        self.name = name
+        self.parts = [
+            Part(b, steps_of(b), memory_of(b.program, b.graph.env.hints)) for b in builts
+        ]
+        self.guards = list(guards)
+        self.versions = versions
+        self.times = _times(self.parts, seconds)
+
+    @property
+    def steps(self) -> list[Step]:
+        """Every step of every part: kernels and NumPy callbacks, in the order they run."""
+        return [step for part in self.parts for step in part.steps]
+
+    @property
+    def callbacks(self) -> list[Step]:
+        """The steps that NumPy runs, because there is no native code for their operator."""
+        return [step for step in self.steps if step.kind == "NumPy"]
+
+    @property
+    def graph_text(self) -> str:
+        """The traced graphs."""
+        return "\n".join(str(part.built.graph) for part in self.parts)
+
+    @property
+    def fused_text(self) -> str:
+        """The graphs after fusion."""
+        return "\n".join(str(part.built.fused) for part in self.parts)
+
+    @property
+    def kernels_text(self) -> str:
+        """Every distinct kernel."""
+        return "\n".join(
+            print_kernel(k) for part in self.parts for k in kernels_of(part.built.program)
+        )
+
+    def save_svg(self, path: str | os.PathLike[str]) -> None:
+        """Draw the fused graph; a forward and a backward are two pictures, .backward before .svg
+        in the second one's name."""
+        target = Path(path)
+        for number, part in enumerate(self.parts):
+            name = target if number == 0 else target.with_suffix(f".backward{target.suffix}")
+            name.write_text(graph_svg(part.built.fused), encoding="utf-8")
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """One page: the report, the pictures, and the texts folded away."""
+        sections = [f"<h1>{escape(self.name)}</h1>", f"<pre>{escape(str(self))}</pre>"]
+        for part in self.parts:
+            sections.append(f"<h2>{escape(part.built.fused.name)}</h2>")
+            sections.append(f'<div style="overflow:auto">{graph_svg(part.built.fused)}</div>')
+        for title, text in (("Traced graph", self.graph_text), ("Fused graph", self.fused_text),
+                            ("Kernels", self.kernels_text)):  # fmt: skip
+            sections.append(
+                f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>"
+            )
+        page = (
+            f'<!doctype html><html><head><meta charset="utf-8"><title>{escape(self.name)}</title>'
+            f"</head><body>\n{chr(10).join(sections)}\n</body></html>\n"
+        )
+        Path(path).write_text(page, encoding="utf-8")
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.name}: " + (
+            "forward and backward" if len(self.parts) > 1 else "one graph"
+        ) + f", {self.versions} compiled version{'s' if self.versions != 1 else ''}"
+        for part in self.parts:
+            yield ""
+            yield from _part_lines(part)
+        yield ""
+        yield "compile time, ms: " + ", ".join(f"{k} {1e3 * v:.1f}" for k, v in self.times.items())
+        kernels = {s.symbol: s.cached for s in self.steps if s.cached is not None}
+        if kernels:
+            hits = sum(cached is True for cached in kernels.values())
+            yield f"kernels from the cache: {hits} of {len(kernels)}"
+        if self.guards:
+            yield "compiled again when one of these no longer holds:"
+            yield from (f"  {guard}" for guard in self.guards)
+
+
+def _part_lines(part: Part) -> Iterator[str]:
+    dims = part.built.graph.env.hints
+    sizes = f" at {', '.join(f'{k} = {v}' for k, v in dims.items())}" if dims else ""
+    flops = sum(step.cost.flops for step in part.steps)
+    yield (
+        f"graph {part.built.fused.name}{sizes}: {len(part.built.graph.nodes)} nodes, "
+        f"{len(part.steps)} steps, {_si(flops)}FLOP"
+    )
+    memory = part.memory
+    yield (
+        f"memory: peak {_bytes(memory.peak)} = inputs {_bytes(memory.inputs)} + outputs "
+        f"{_bytes(memory.outputs)} + arena {_bytes(memory.arena)} + constants "
+        f"{_bytes(memory.constants)}"
+    )
+    callbacks = [step for step in part.steps if step.kind == "NumPy"]
+    for step in callbacks:
+        where = f" at {step.lines[0][0]}" if step.lines[0][0] else ""
+        yield f"NumPy runs {step.name}{where}: there is no native code for it"
+    for number, step in enumerate(part.steps):
+        yield _step_line(number, step)
+        for loc, ops in step.lines:
+            if step.kind != "NumPy":
+                yield f"        {' '.join(ops)}" + (f"  {loc}" if loc else "")
+
+
+def _step_line(number: int, step: Step) -> str:
+    cost = step.cost
+    chunks = f"{cost.chunks} chunks" if cost.chunks > 1 else "1 thread"
+    if step.kind == "contraction" and cost.chunks > 1:
+        chunks = f"up to {chunks}"
+    origin = {True: ", cached", False: ", compiled", None: ""}[step.cached]
+    return (
+        f"  {number:4} {step.kind:<11} {step.name}: reads {_bytes(cost.read)}, writes "
+        f"{_bytes(cost.written)}, {_si(cost.flops)}FLOP, {chunks}{origin}"
+    )
+
+
+def _bytes(count: int) -> str:
+    return f"{_si(count)}B"
+
+
+def _si(value: float) -> str:
+    """A number with a decimal prefix: 1.23 M."""
+    for prefix in ("", "k", "M", "G"):
+        if value < 1000 or prefix == "G":
+            return f"{value:.3g} {prefix}" if value < 1000 else f"{value:.0f} {prefix}"
+        value /= 1000
+    raise AssertionError
+
+
+def _times(parts: list[Part], seconds: float | None) -> dict[str, float]:
+    """Seconds by stage, tracing first if the whole is known."""
+    stages: dict[str, float] = {}
+    for part in parts:
+        for stage, spent in part.built.times.items():
+            stages[stage] = stages.get(stage, 0.0) + spent
+    if seconds is None:
+        return stages
+    return {"trace and guards": max(seconds - sum(stages.values()), 0.0), **stages}
+
+
+# --- what is explained -----------------------------------------------------------------------
+
+
+def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
+    """What `function(*args, **kwargs)` compiles to. It is compiled if it is not yet, never run.
+
+    `function`: compiled or not, a Module, or an exported program.
+    """
+    # on the class: CompiledFunction is a descriptor, as functions are
+    compiled = getattr(type(function), "_compiled_function", function)
+    if not isinstance(compiled, CompiledFunction):
+        if hasattr(function, "lower"):
+            built = function.lower(*args, **kwargs)
+            return Explanation(built.name, [built])
+        function = compile(function)
+        compiled = getattr(type(function), "_compiled_function", function)
+    version = compiled.version(*args, **kwargs)
+    return Explanation(
+        compiled.name, _builts(version), guards_of(version), version.compile_seconds,
+        compiled.compile_count,
+    )
+
+
+def _builts(version: Specialisation) -> list[Built]:
+    found: list[Built] = [version.engine.built]
+    if isinstance(version, JointSpecialisation):
+        found.append(version.plan.engine.built)
+    return found
+
+
+def guards_of(version: Specialisation) -> Iterator[str]:
+    """What a version assumes, a line each."""
+    for source in version.inputs:
+        if isinstance(source, TensorInput) and source.kind == "argument":
+            grad = ", requires_grad" if source.requires_grad else ""
+            yield f"argument {source.index} is {source.type}{grad}"
+        elif isinstance(source, NumberInput):
+            yield f"{_source_text(source)} is a {type(source.value).__name__}: any value"
+    captured = [s for s in version.inputs if isinstance(s, TensorInput) and s.kind == "tensor"]
+    if captured:
+        yield f"{len(captured)} captured tensors keep dtype, shape, layout and requires_grad"
+    for guard in version.guards:
+        yield f"sizes: {guard.text()}"
+    for number in version.traced.numbers:
+        where = f", decided at {short_path(str(number.loc))}" if number.loc is not None else ""
+        yield f"a number keeps the value {number.value!r}{where}"
+    for read in version.traced.grad_reads:
+        state = "is a tensor" if read.present else "is None"
+        yield f".grad of a {tuple(read.tensor._array.shape)} tensor {state}"
+    entries = (*version.roots.loose, *version.roots.counted)
+    if entries:
+        some = ", ".join(place.path for place, _, _ in entries[:8])
+        more = f" and {len(entries) - 8} more" if len(entries) > 8 else ""
+        yield f"unchanged: {some}{more}"
+
+
+def _source_text(source: NumberInput) -> str:
+    found = source.source
+    return f"argument {found[1]}" if isinstance(found, tuple) else repr(found)
