@@ -103,6 +103,7 @@ class Specialisation:
         ]
         self.mutable_inputs = sorted(set(self.mutated.values()))
         self.places: dict[int, Place] = {}
+        self._apart: list[int] = []  # addresses at which the inputs were seen not to overlap
         self.compile_seconds = 0.0
 
     def follow(self, places: dict[int, Place], dropped: set[Place]) -> None:
@@ -169,16 +170,22 @@ class Specialisation:
 
     def _check_overlap(self, arrays: list[np.ndarray]) -> None:
         """Memory that is written must not be another input's, unless the trace knew."""
-        for number in self.mutable_inputs:
-            target = arrays[number]
-            low = target.__array_interface__["data"][0]
-            high = low + target.nbytes
-            for i, other in enumerate(arrays):
-                if i == number or not other.nbytes:
-                    continue
-                start = other.__array_interface__["data"][0]
-                if start < high and low < start + other.nbytes and np.shares_memory(target, other):
+        if not self.mutable_inputs:
+            return
+        places = [a.__array_interface__["data"][0] for a in arrays]
+        if places == self._apart:
+            return
+        written = set(self.mutable_inputs)
+        spans = sorted((p, p + a.nbytes, i) for i, (p, a) in enumerate(zip(places, arrays, strict=True)))
+        active: list[tuple[int, int]] = []
+        for low, high, i in spans:
+            active = [(end, j) for end, j in active if end > low]
+            for _, j in active:
+                if (i in written or j in written) and np.shares_memory(arrays[i], arrays[j]):
                     raise Stale("inputs that were apart share memory")
+            if high > low:
+                active.append((high, i))
+        self._apart = places
 
     # --- the call --------------------------------------------------------------------------
 

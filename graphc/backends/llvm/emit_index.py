@@ -75,7 +75,8 @@ class Indices(Context):
             x, y = y, x
         if (op == "mul" and y == 1) or (op == "add" and y == 0):
             return Part(level, x)
-        return Part(level, self.compute(level, (op, x, y), lambda: method(x, y)))
+        text = self.compute(level, (op, x, y), lambda: str(method(x, y)))
+        return Part(level, text if text.startswith("%") else int(text))
 
     def _term(self, monomial: Monomial, coefficient: int) -> Part:
         product: Part | None = None

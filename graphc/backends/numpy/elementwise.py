@@ -132,7 +132,7 @@ def cast_array(x: Array, dtype: np.dtype[Any]) -> Array:
     """x in another dtype, by the rules of operator `cast` (always a new array)."""
     source = x.dtype
     if source == dtype:
-        return x.copy()
+        return x.copy(order="K")  # as torch.clone: a dense layout is kept
     if dtype.kind == "b":
         return as_array(x != 0)
     if dtype.char in HALF and source.char not in HALF and source != F32 and source.kind != "b":

@@ -101,11 +101,6 @@ def _mismatch(a: Any, b: Any) -> RuntimeError:
 def _batched(x: Tensor, y: Tensor, a: Any, b: Any) -> Tensor:
     env = environment()
     lead_a, lead_b = a[:-2], b[:-2]
-    if len(a) == 2:  # [.., n, k] @ [k, m]: y's batch is free, then moved to the front
-        found = dot_general(x, y, (1,), (len(b) - 2,))
-        order = (*range(1, len(b) - 1), 0, len(b) - 1)
-        moved: Tensor = apply(ops.permute, found, dims=order)
-        return moved
     batch = ops.broadcast_shapes(env, lead_a, lead_b)
     if lead_a != batch:
         x = apply(ops.expand, x, shape=(*batch, *a[-2:]))

@@ -83,7 +83,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     size = shape(input)[along]
     if k < 1 or not environment().at_most(k, size):
         raise RuntimeError(located("kthvalue(): selected number k out of range for dimension " + str(dim)))
-    index = slice_dim(_sorted(input.detach(), along, False, True)[1], along, k - 1, k)
+    index = slice_dim(_sorted(input.detach(), along, False, True)[1], along, k - 1, k).contiguous()
     return return_types.kthvalue(pick(input, index, along, keepdim))
 
 
@@ -111,7 +111,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
                 place = P.where(P.gt(count, 0), P.sub(size, count), middle)
             index = apply(ops.gather, order, place, dim=along)
         else:
-            index = slice_dim(order, along, middle, middle + 1)
+            index = slice_dim(order, along, middle, middle + 1).contiguous()
         values, indices = pick(x, index, along, keepdim and input.ndim > 0)
         return struct(values, indices)
 

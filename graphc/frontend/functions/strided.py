@@ -141,7 +141,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     nothing = promote.operand(False if input.dtype is dtypes.bool_ else 0, input.dtype)
     found: Tensor = apply(ops.where, on, spread, nothing)
     a, b = wrap_dim(dim1, rank), wrap_dim(dim2, rank)
-    return found.movedim((-2, -1), (a, b))  # type: ignore[no-any-return]
+    return found.movedim((-2, -1), (a, b)).contiguous()  # type: ignore[no-any-return]
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:

@@ -36,6 +36,7 @@ _BY_FAMILY = {
 _NEED_DIMS = frozenset({"index", "cumulative", "arg_reduce"})  # on a 0-d tensor: routines
 
 DUPLICATE_COST = 8  # a value this cheap may be computed again in each of its users
+_BROADCAST = 8  # elements per source element from which a source counts as small
 _MANY = 5  # more sources than this are not told apart
 
 
@@ -53,6 +54,7 @@ class Analysis:
     cone_cost: dict[Node, int] = field(default_factory=dict)
     cone_sources: dict[Node, frozenset[Node]] = field(default_factory=dict)
     cone_reductions: dict[Node, frozenset[Pattern]] = field(default_factory=dict)
+    depth: dict[Node, int] = field(default_factory=dict)  # operators from the inputs
     updates: set[Node] = field(default_factory=set)  # new values of buffers that are written back
 
     def duplicable(self, node: Node) -> bool:
@@ -60,9 +62,7 @@ class Analysis:
         if self.cone_cost[node] > DUPLICATE_COST:
             return False
         sources = self.cone_sources[node]
-        if self.elements[node] == 1:
-            return len(sources) < _MANY
-        return len([s for s in sources if self.elements[s] != 1]) <= 2
+        return len(sources) < _MANY if self.elements[node] == 1 else len(sources) <= 2
 
 
 def analyse(
@@ -74,6 +74,7 @@ def analyse(
     for node in graph.nodes:
         a.category[node] = categorise(node, routines)
         a.elements[node] = _elements(node)
+        a.depth[node] = max((a.depth[x] + 1 for x in node.inputs), default=0)
     body = Body(graph)
     body.buffers = {}
     for node in graph.nodes:
@@ -144,8 +145,10 @@ def _cones(a: Analysis) -> None:
         total = cost(node) if a.category[node] == POINT else 0
         sources: frozenset[Node] = frozenset()
         for x in node.inputs:
-            total += a.cone_cost[x]
-            if len(sources) < _MANY:
+            # what is broadcast is read and computed far less often
+            broadcast = _ratio(a.elements[node], a.elements[x]) >= _BROADCAST
+            total += a.cone_cost[x] // (4 if broadcast else 1)
+            if not broadcast and len(sources) < _MANY:
                 sources |= a.cone_sources[x]
         a.cone_cost[node] = min(total, 1 << 20)
         a.cone_sources[node] = sources
@@ -158,6 +161,12 @@ def _cones(a: Analysis) -> None:
                 if x not in a.must and len(found) < _MANY:
                     found |= a.cone_reductions[x]
         a.cone_reductions[node] = found
+
+
+def _ratio(elements: Size, source: Size) -> int:
+    if isinstance(elements, int) and isinstance(source, int):
+        return elements // max(source, 1)
+    return _BROADCAST if source == 1 else 1
 
 
 def _updates(a: Analysis, mutated: Collection[int]) -> None:

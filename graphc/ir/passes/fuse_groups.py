@@ -194,9 +194,11 @@ class Grouping:
                 self._join(node, group, joins[group])
                 return
         elif self._may_duplicate(node, others):
-            if all(self._may_join(node, g, joins[g]) for g in others):
-                for group in others:
-                    self._join(node, group, joins[group])
+            fits = [g for g in others if self._may_join(node, g, joins[g])]
+            for group in fits:
+                self._join(node, group, joins[group])
+            others = [g for g in others if g not in fits]
+            if not others:
                 return
         self._keep(node, others)
 
@@ -205,8 +207,7 @@ class Grouping:
             return True
         if self.a.category[node] == REDUCE or not self.a.duplicable(node):
             return False
-        sources = [s for s in self.a.cone_sources[node] if self.a.elements[s] != 1]
-        return len(sources) <= 1 or len(groups) <= 2
+        return len(self.a.cone_sources[node]) <= 1 or len(groups) <= 2
 
     def _keep(self, node: Node, readers: list[Group]) -> None:
         """Store a node: by a reader that can compute it on its way, or by a group of its own."""
@@ -229,8 +230,15 @@ class Grouping:
 
     def _rather_alone(self, node: Node, group: Group) -> bool:
         """Whether a node is better stored by a kernel of its own reductions: softmax's rows
-        should not be torn apart for the sake of a sum over its columns."""
-        if group.pattern is None or self.a.category[node] == REDUCE:
+        should not be torn apart for the sake of a sum over its columns, and a reduction that is
+        ready early should not wait for the rest of a kernel."""
+        if self.a.category[node] == REDUCE:
+            depth = self.a.depth
+            return any(
+                depth[x] > depth[node]
+                for member in group.orders for x in member.inputs if x not in group.orders
+            )  # fmt: skip
+        if group.pattern is None:
             return False
         for pattern in self.a.cone_reductions[node]:
             size = unwrap(product(s for s, _ in pattern))

@@ -114,15 +114,10 @@ def _position(
     if checked:
         found = values.checked_index(index, size, dim, values.at(()), wrap)
         return (int(found.value) if isinstance(found, Literal) else Dim.var(found.name)), None
-    writer = values.writer
-    zero, limit = Literal(0, dtypes.i64), writer.index_value(size)
+    limit = values.writer.index_value(size)
     if wrap:
-        negative = writer.apply("lt", dtypes.bool_, index, zero)
-        moved = writer.apply("add", dtypes.i64, index, limit)
-        index = writer.apply("where", dtypes.i64, negative, moved, index)
-    low = writer.apply("ge", dtypes.bool_, index, zero)
-    high = writer.apply("lt", dtypes.bool_, index, limit)
-    mask = writer.apply("logical_and", dtypes.bool_, low, high)
+        index = values.wrapped(index, limit)
+    mask = values.in_range(index, Literal(0, dtypes.i64), limit)
     if isinstance(index, Literal):
         return int(index.value), mask
     return Dim.var(index.name), mask

@@ -134,7 +134,7 @@ class Writer:
         load = Load(buffer, index, dtype, mask, other)
         level = max(self.level(load), least)
         memo = self.scopes[level].memo
-        key = ("load", buffer, index, mask, other)
+        key = ("load", buffer, index, mask, None if other is None else _key(other))
         found = memo.get(key)
         if found is None:
             self.accesses.append((index, False))
@@ -153,8 +153,13 @@ class Writer:
         return found  # type: ignore[no-any-return]
 
     def apply(self, op: str, dtype: DType, *args: Value) -> Value:
-        """Name op(*args)."""
-        return self.let(Apply(op, args, dtype))
+        """Name op(*args); an equal one that is still bound is used again."""
+        key = (op, dtype, tuple(_key(a) for a in args))
+        found = self.find(key)
+        if found is None:
+            found = self.let(Apply(op, args, dtype))
+            self.remember(key, found)
+        return found  # type: ignore[no-any-return]
 
     def store(
         self, buffer: str, index: Size, value: Value, mask: Value | None = None, combine: str = ""
@@ -184,3 +189,8 @@ class Writer:
     def remember(self, key: Hashable, value: Value) -> None:
         """Remember a value in the scope that it is bound in."""
         self.scopes[self.level(value)].memo[key] = value
+
+
+def _key(value: Value) -> Hashable:
+    """What tells values apart: 0.0 is not -0.0."""
+    return value.name if isinstance(value, Var) else (repr(value.value), value.dtype)

@@ -19,7 +19,7 @@ from ..dim import Size, substitute, unwrap
 from ..dtypes import DType
 from ..graph import Graph, Node
 from ..kernel import Literal
-from ..types import Shape, TensorType
+from ..types import Shape
 from . import index_maps
 from .index_maps import Coordinates, coordinate_value, exact
 from .lower_scope import Value, Writer
@@ -166,11 +166,7 @@ class Values:
             return value
         if isinstance(value, Literal):
             return Literal(value.value, wide)
-        memo = self.writer.find(("wide", value))
-        if memo is None:
-            memo = self.writer.apply("cast", wide, value)
-            self.writer.remember(("wide", value), memo)
-        return memo  # type: ignore[no-any-return]
+        return self.writer.apply("cast", wide, value)
 
     def rounded(self, value: Value, dtype: DType) -> Value:
         """A carried value rounded to a 16-bit float dtype (unchanged for other dtypes)."""
@@ -195,12 +191,8 @@ class Values:
         return result
 
     def both(self, a: Value, b: Value) -> Value:
-        key = ("and", a, b)
-        found = self.writer.find(key)
-        if found is None:
-            found = self.writer.apply("logical_and", dtypes.bool_, a, b)
-            self.writer.remember(key, found)
-        return found  # type: ignore[no-any-return]
+        """a and b."""
+        return self.writer.apply("logical_and", dtypes.bool_, a, b)
 
     def _tests(self, condition: Condition) -> list[Value]:
         found = self.writer.find(condition)
@@ -367,22 +359,36 @@ class Values:
     def checked_index(self, index: Value, size: Size, dim: int, at: At, wrap: bool) -> Value:
         """The index, made non-negative if `wrap`, after a Check that it is in [0, size)."""
         writer = self.writer
+        key = ("checked", index, size, dim, at.mask, wrap)
+        found: Value | None = writer.find(key)
+        if found is not None:
+            return found
         limit, zero_ = writer.index_value(size), Literal(0, dtypes.i64)
-        result = index
-        if wrap:
-            negative = writer.apply("lt", dtypes.bool_, index, zero_)
-            moved = writer.apply("add", dtypes.i64, index, limit)
-            result = writer.apply("where", dtypes.i64, negative, moved, index)
-        low = writer.apply("ge", dtypes.bool_, result, zero_)
-        high = writer.apply("lt", dtypes.bool_, result, limit)
-        ok = writer.apply("logical_and", dtypes.bool_, low, high)
+        result = self.wrapped(index, limit) if wrap else index
+        ok = self.in_range(result, zero_, limit)
         size_text = f" with size {size}" if isinstance(size, int) else ""
         writer.check(
             self.unless_masked(ok, at),
             f"IndexError: index {{value}} is out of bounds for dimension {dim}{size_text}",
             index,
         )
+        writer.remember(key, result)
         return result
+
+    def wrapped(self, index: Value, limit: Value) -> Value:
+        """A negative index counted from the end."""
+        writer = self.writer
+        negative = writer.apply("lt", dtypes.bool_, index, Literal(0, dtypes.i64))
+        moved = writer.apply("add", dtypes.i64, index, limit)
+        return writer.apply("where", dtypes.i64, negative, moved, index)
+
+    def in_range(self, index: Value, low: Value, high: Value) -> Value:
+        """low <= index < high."""
+        writer = self.writer
+        return writer.apply(
+            "logical_and", dtypes.bool_, writer.apply("ge", dtypes.bool_, index, low),
+            writer.apply("lt", dtypes.bool_, index, high),
+        )  # fmt: skip
 
     def _gather(self, node: Node, at: At) -> Code:
         x, index_node = node.inputs
@@ -506,11 +512,6 @@ def _literal_cast(value: Literal, dtype: DType) -> Literal | None:
     return None
 
 
-def scalar_type(dtype: DType) -> TensorType:
-    """The type of one element."""
-    return TensorType(dtype, ())
-
-
 _HANDLERS: dict[str, Callable[[Values, Node, At], Code]] = {
     "full": Values._full,
     "const": Values._const,
@@ -523,7 +524,3 @@ _HANDLERS: dict[str, Callable[[Values, Node, At], Code]] = {
     "index": Values._index,
 }
 
-
-def register_code(name: str, code: Callable[[Values, Node, At], Code]) -> None:
-    """Add the code of an operator that is written in another file."""
-    _HANDLERS[name] = code

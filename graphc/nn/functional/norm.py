@@ -15,6 +15,18 @@ def _channels(parameter: Tensor, rank: int) -> Tensor:
     return parameter.reshape([1, -1] + [1] * (rank - 2))
 
 
+def _check_sizes(channels: Any, **given: Tensor | None) -> None:
+    for name, tensor in given.items():
+        if tensor is not None and (tensor.dim() != 1 or tensor.shape[0] != channels):
+            raise RuntimeError(
+                f"{name} should contain {channels} elements not {list(tensor.shape)}"
+            )
+
+
+def _update(running: Tensor, batch: Tensor, momentum: Any) -> None:
+    running.mul_(1 - momentum).add_(batch.detach() * momentum)
+
+
 def batch_norm(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
     weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
@@ -22,29 +34,50 @@ def batch_norm(
 ) -> Tensor:
     """Normalise each channel (dim 1) over all other dims; updates the running statistics."""
     channels = input.shape[1]
-    if weight is None:
-        weight = T.ones((channels,), dtype=input.dtype)
-    if bias is None:
-        bias = T.zeros((channels,), dtype=input.dtype)
+    _check_sizes(
+        channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
+    )
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("running_mean and running_var must be given in evaluation mode")
-        scale = _channels(weight * T.rsqrt(running_var + eps), input.dim())
-        return (input - _channels(running_mean, input.dim())) * scale + _channels(
-            bias, input.dim()
-        )
+        return _affine(input, running_mean, running_var, weight, bias, eps)
+    if eps <= 0.0:
+        raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     count = input.numel() // channels
     if count == 1:
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}"
         )
-    result, mean, variance = apply(ops.batch_norm, input, weight, bias, eps=float(eps))
-    if running_mean is not None and running_var is not None:
-        with no_grad():
-            unbiased = variance.detach() * (count / (count - 1))
-            running_mean.mul_(1 - momentum).add_(mean.detach() * momentum)
-            running_var.mul_(1 - momentum).add_(unbiased * momentum)
+    parameters: tuple[Tensor, ...] = ()
+    if weight is not None or bias is not None:
+        like = weight if bias is None else bias
+        assert like is not None
+        parameters = (
+            T.ones_like(like) if weight is None else weight,
+            T.zeros_like(like) if bias is None else bias,
+        )
+    result, mean, variance = apply(ops.batch_norm, input, *parameters, eps=float(eps))
+    with no_grad():
+        if running_mean is not None:
+            _update(running_mean, mean, momentum)
+        if running_var is not None:
+            _update(running_var, variance.detach() * (count / (count - 1)), momentum)
     return result
+
+
+def _affine(
+    input: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None,
+    eps: float,
+) -> Tensor:
+    """(input - mean) / sqrt(variance + eps) * weight + bias by channel, in the input's dtype."""
+    rank = input.dim()
+    scale = T.rsqrt(variance + eps)
+    if weight is not None:
+        scale = scale * weight
+    result = (input - _channels(mean, rank)) * _channels(scale, rank)
+    if bias is not None:
+        result = result + _channels(bias, rank)
+    return result.to(input.dtype)
 
 
 def instance_norm(
@@ -53,22 +86,29 @@ def instance_norm(
     momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:
     """Normalise each channel of each sample over its spatial dims."""
-    dims = tuple(range(2, input.dim()))
-    if use_input_stats:
-        variance, mean = T.var_mean(input, dims, correction=0, keepdim=True)
-        if running_mean is not None and running_var is not None:
-            count = 1
-            for dim in dims:
-                count = count * input.shape[dim]
-            with no_grad():
-                unbiased = variance.detach() * (count / (count - 1))
-                running_mean.mul_(1 - momentum).add_(mean.detach().mean((0, *dims)) * momentum)
-                running_var.mul_(1 - momentum).add_(unbiased.mean((0, *dims)) * momentum)
-    else:
-        assert running_mean is not None and running_var is not None
-        mean = _channels(running_mean, input.dim())
-        variance = _channels(running_var, input.dim())
-    result = (input - mean) * T.rsqrt(variance + eps)
+    if not use_input_stats:
+        if running_mean is None or running_var is None:
+            raise RuntimeError(
+                "Expected running_mean and running_var to be defined when use_input_stats is false"
+            )
+        return _affine(input, running_mean, running_var, weight, bias, eps)
+    sizes = tuple(input.shape)
+    count = 1
+    for size in sizes[2:]:
+        count = count * size
+    if count == 1:
+        raise ValueError(
+            "Expected more than 1 spatial element when training, got input size "
+            f"{input.shape}"
+        )
+    grouped = input.reshape([sizes[0], sizes[1], -1])
+    result: Tensor = apply(ops.layer_norm, grouped, normalized_dims=(2,), eps=float(eps))
+    result = result.reshape(list(sizes))
+    if running_mean is not None and running_var is not None:
+        with no_grad():
+            variance, mean = T.var_mean(grouped, 2)
+            _update(running_mean, mean.mean(0), momentum)
+            _update(running_var, variance.mean(0), momentum)
     if weight is not None:
         result = result * _channels(weight, input.dim())
     return result if bias is None else result + _channels(bias, input.dim())
