@@ -17,8 +17,10 @@ in their place, which means the same and is what later calls will find.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -94,7 +96,7 @@ class CompiledFunction:
         self.function = function
         self.dynamic = dynamic
         self.backend = backend
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.name: str = name or getattr(function, "__name__", type(function).__name__)
         self.compile_count = 0
         self.last_miss: list[str] = []
         self._versions: dict[Any, list[Specialisation]] = {}
@@ -467,3 +469,13 @@ def compile_module(module: Module, *, dynamic: bool | None, backend: str) -> Mod
 
 def _recompiled(module: Module, dynamic: bool | None, backend: str) -> Module:
     return compile_module(module, dynamic=dynamic, backend=backend)
+
+
+class _CallableModule(types.ModuleType):
+    """Importing this module binds it to `graphc.compile`, which is the function's name, too."""
+
+    def __call__(self, model: Any = None, **options: Any) -> Any:
+        return compile(model, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule

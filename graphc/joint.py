@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .frontend.captured import Output, TracedGraph
+from .frontend.captured import Output, TensorInput, TracedGraph
 from .frontend.errors import located
 from .frontend.nodes import TWICE, Node
 from .frontend.tensor import Tensor, edge, requires_grad
@@ -23,8 +23,10 @@ class BackwardPlan:
         assert backward is not None
         self.outputs: list[Output] = backward.outputs
         # (argument number or -1, tensor), and the number of its gradient
-        arguments = {id(i.tensor): i.index for i in traced.inputs
-                     if getattr(i, "kind", "") == "argument"}  # fmt: skip
+        arguments = {
+            id(i.tensor): i.index for i in traced.inputs
+            if isinstance(i, TensorInput) and i.kind == "argument"
+        }
         pairs = [
             (arguments.get(id(t), -1), t)
             for t, g in zip(backward.tensors, backward.gradients, strict=True) if g is not None
@@ -65,6 +67,13 @@ class History:
         for number, output in enumerate(self.plan.outputs):
             tensor: Tensor = builder.tensor(output)
             tensor._node, tensor._output = self.node, number
+
+    def watch(self, builder: Any) -> None:
+        """A saved value that the user holds too must not change before backward()."""
+        kept = {i for kind, i in self.plan.saved if kind == "output"}
+        for output, made in builder.handed_out():
+            if output.index in kept:
+                self.node.stamps.append((made._storage, made._storage.version))
 
 
 class CompiledBackward(Node):

@@ -167,7 +167,8 @@ def _finish(
     backend: str,
 ) -> Built:
     """From the optimised graph to native code."""
-    fused = _run((FUSE,), optimised, observer, times)
+    step = FUSE._replace(function=lambda graph: fuse(graph, mutated=tuple(mutated)))
+    fused = _run((step,), optimised, observer, times)
     start = time.perf_counter()
     program = plan_memory(fused, mutated=dict(mutated))
     program = replace(program, name=observer.name, dims=tuple(fused.env.hints))

@@ -88,7 +88,8 @@ class Specialisation:
         self.allocate = allocate
         # tensors whose missing `.grad` counts as zeros (see compile.py)
         self.materialise = materialise
-        self.retained = retained
+        # objects that the key knows by id must not be freed; tensors are not among them
+        self.retained = [value for value in retained if not isinstance(value, Tensor)]
         self.calls = 0
         self.result_leaves, self.result_structure = flatten(traced.result, _is_output)
         self.dims = tuple(traced.graph.env.hints)
@@ -102,6 +103,7 @@ class Specialisation:
             if i.kind == "tensor" and i.tensor is not None
         ]
         self.mutable_inputs = sorted(set(self.mutated.values()))
+        self.records = {id(o): o for o in all_outputs(traced) if o.kind in ("value", "view")}
         self.places: dict[int, Place] = {}
         self._apart: list[int] = []  # addresses at which the inputs were seen not to overlap
         self.compile_seconds = 0.0
@@ -240,7 +242,10 @@ class Specialisation:
             place.set(builder.leaf(output))
         for place, value in self.replay:
             place.set(value)
-        return unflatten([builder.leaf(o) for o in self.result_leaves], self.result_structure)
+        leaves = [builder.leaf(o) for o in self.result_leaves]
+        if history is not None:
+            history.watch(builder)
+        return unflatten(leaves, self.result_structure)
 
 
 class _Results:
@@ -268,6 +273,11 @@ class _Results:
         if found is None:
             found = self.made[id(output)] = self._make(output)
         return found
+
+    def handed_out(self) -> list[tuple[Output, Tensor]]:
+        """Graph outputs that the user holds."""
+        records = self.spec.records
+        return [(records[key], tensor) for key, tensor in self.made.items() if key in records]
 
     def _make(self, output: Output) -> Tensor:
         if output.kind == "input":

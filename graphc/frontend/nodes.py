@@ -144,6 +144,16 @@ class AccumulateGrad(Node):
         self.variable = variable
 
 
+_TORCH_NAMES = {
+    "reshape": "ViewBackward0", "concat": "CatBackward0", "cast": "ToCopyBackward0",
+    "square": "PowBackward0", "dot_general": "MmBackward0", "conv": "ConvolutionBackward0",
+    "clamp": "ClampBackward1", "layer_norm": "NativeLayerNormBackward0",
+    "batch_norm": "NativeBatchNormBackward0", "cross_entropy": "NllLossBackward0",
+    "sub": "SubBackward0", "max_pool": "MaxPool2DWithIndicesBackward0",
+    "as_strided": "AsStridedBackward0", "pad": "ConstantPadNdBackward0",
+}  # fmt: skip
+
+
 class OpNode(Node):
     """An operator with its attributes, and those inputs and results that its rule reads."""
 
@@ -151,6 +161,7 @@ class OpNode(Node):
     saved_in: tuple[Any, ...] | None
     saved_out: tuple[Any, ...] | None
     plan: Plan  # of an eager node
+    label: str | None = None  # torch's name, where the function is not named like the operator
     # (storage, version when saved, input number or ~result number)
     stamps: tuple[tuple[Stamped, int, int], ...] = ()
 
@@ -170,6 +181,9 @@ class OpNode(Node):
         self.in_types = in_types
 
     def name(self) -> str:
+        known = self.label or _TORCH_NAMES.get(self.op.name)
+        if known is not None:
+            return known
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
 
     def release(self) -> None:

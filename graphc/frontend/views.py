@@ -171,6 +171,8 @@ def view_geometry(
 def may_overlap(size: Shape, strides: Shape, env: DimEnv) -> bool:
     """True if two indices may name one element."""
     dims = [(env.hint(s), env.hint(n)) for n, s in zip(size, strides, strict=True)]
+    if any(count == 0 for _, count in dims):
+        return False
     reach = 0
     for step, count in sorted(d for d in dims if d[1] > 1):
         if step <= reach:

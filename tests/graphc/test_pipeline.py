@@ -49,10 +49,13 @@ def arrays(batch: int = 8) -> list[np.ndarray]:
 @contextmanager
 def planted(monkeypatch: pytest.MonkeyPatch, name: str, wrong: Any) -> Iterator[None]:
     """The pipeline with one pass followed by a wrong one of the same name."""
-    steps = tuple(
-        step._replace(function=lambda g, f=step.function: wrong(f(g))) if step.name == name else step
-        for step in pipeline.OPTIMISE
-    )
+
+    def changed(step: pipeline.Step) -> pipeline.Step:
+        if step.name != name:
+            return step
+        return step._replace(function=lambda graph: wrong(step.function(graph)))
+
+    steps = tuple(map(changed, pipeline.OPTIMISE))
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "OPTIMISE", steps)
         yield
@@ -158,7 +161,7 @@ def test_value_check_sees_wrong_native_code(monkeypatch: pytest.MonkeyPatch) -> 
             emit = codegen = driver = link = 0.0
 
     monkeypatch.setattr(pipeline, "native", lambda program, config: Wrong())
-    with pytest.raises(ValueChangedError, match="of the backend .* changed output 0"):
+    with pytest.raises(ValueChangedError, match=r"of the backend .* changed output 0"):
         pipeline.build(mlp(), config=QUIET._replace(check=2))
 
 
@@ -248,7 +251,9 @@ def test_an_unwritable_dump_folder_is_no_reason_to_fail(tmp_path: Path) -> None:
 
 
 def test_importing_the_pipeline_loads_no_llvm() -> None:
-    script = "import graphc.pipeline, sys; print('llvmlite' in sys.modules, 'networkx' in sys.modules)"
+    script = (
+        "import graphc.pipeline, sys; print(*(m in sys.modules for m in ('llvmlite', 'networkx')))"
+    )
     result = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -53,8 +53,11 @@ def close(have: Any, want: Any, tolerance: float, what: str = "") -> None:
 
 def tensors(values: Sequence[Any], dtype: str, torch_: Any, grad: bool = True) -> list[Any]:
     """Arrays as tensors of a package: floating ones in `dtype`, requiring gradients."""
-    made = []
+    made: list[Any] = []
     for value in values:
+        if isinstance(value, tuple):
+            made.append(tuple(tensors(value, dtype, torch_, grad)))
+            continue
         if not isinstance(value, np.ndarray):
             made.append(value)
             continue
@@ -87,6 +90,13 @@ def backward(outputs: Any, torch_: Any) -> None:
         total.backward()
 
 
+def compare_gradients(given: Sequence[Any], tolerance: float) -> None:
+    """The inputs' gradients, of both packages."""
+    theirs, ours = (leaves(g, s.torch) for g, s in zip(given, SPACES, strict=True))
+    for i, (want, have) in enumerate(zip(theirs, ours, strict=True)):
+        close(have.grad, want.grad, tolerance, f"gradient of input {i}")
+
+
 def copy_state(source: Any, target: Any) -> None:
     """Give a graphc module the state of a torch module."""
     state = {k: graphc.from_numpy(array(v).copy()) for k, v in source.state_dict().items()}
@@ -111,9 +121,7 @@ def compare_modules(
         close(found[1], found[0], tolerance, "output")
         for s, outputs in zip(SPACES, found, strict=True):
             backward(outputs, s.torch)
-        for i, (want, have) in enumerate(zip(*given, strict=True)):
-            if isinstance(want, torch.Tensor):
-                close(have.grad, want.grad, tolerance, f"gradient of input {i}")
+        compare_gradients(given, tolerance)
     for (name, want), (_, have) in zip(
         theirs.named_parameters(), ours.named_parameters(), strict=True
     ):
@@ -131,6 +139,4 @@ def compare_functions(
     close(found[1], found[0], TOLERANCE[dtype], "output")
     for s, outputs in zip(SPACES, found, strict=True):
         backward(outputs, s.torch)
-    for i, (want, have) in enumerate(zip(*given, strict=True)):
-        if isinstance(want, torch.Tensor):
-            close(have.grad, want.grad, TOLERANCE[dtype], f"gradient of input {i}")
+    compare_gradients(given, TOLERANCE[dtype])

@@ -142,7 +142,7 @@ LAYERS: dict[str, tuple[Callable[[Any], Any], tuple[Any, ...]]] = {
     "TransformerDecoderLayer norm first": (
         lambda nn: nn.TransformerDecoderLayer(
             8, 2, 16, dropout=0.0, norm_first=True, batch_first=True),
-        (SEQ, f(5, 4, 8), MASK)),
+        (f(3, 5, 8), f(3, 4, 8), MASK)),
     "TransformerEncoder": (
         lambda nn: nn.TransformerEncoder(
             nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0), 2, nn.LayerNorm(8),

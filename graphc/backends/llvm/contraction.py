@@ -12,7 +12,8 @@ from graphc.backends.llvm.conv_kernel import emit_conv_kernel
 from graphc.backends.llvm.conv_pack import emit_conv_packs
 from graphc.backends.llvm.conv_phase import emit_input_grad
 from graphc.backends.llvm.gemm import emit_gemm
-from graphc.backends.llvm.gemm_kernel import emit_gemm_kernel
+from graphc.backends.llvm.gemm_dot import emit_dots
+from graphc.backends.llvm.gemm_kernel import emit_gemm_kernel, is_dot
 from graphc.backends.llvm.gemm_pack import Source, accumulator_of, emit_gemm_packs
 from graphc.backends.llvm.gemm_scratch import emit_scratch
 from graphc.backends.llvm.microkernel import Accumulator, Tile
@@ -39,6 +40,8 @@ def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
     sources = dict.fromkeys((contraction.left.dtype, contraction.right.dtype))
     names = ["scratch", f"gemm.{tile.accumulator}"]
     names += [f"gemm_pack.{dtype.name}.{tile.accumulator}" for dtype in sources]
+    if contraction.conv is None and is_dot(contraction, tile):
+        names.append(f"gemm_dot.{tile.accumulator}")
     if contraction.conv is not None:
         names.append(f"conv.{tile.accumulator}")
         names += [f"conv_pack.{dtype.name}.{tile.accumulator}" for dtype in sources]
@@ -55,6 +58,9 @@ def emit_library(name: str, target: Target) -> Module:
     tile = Tile(cast(Accumulator, parts[-1]), target)
     if kind == "gemm":
         emit_gemm(module, tile)
+        return module
+    if kind == "gemm_dot":
+        emit_dots(module, tile)
         return module
     if kind == "conv":
         emit_bases(module)

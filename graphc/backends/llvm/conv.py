@@ -118,7 +118,8 @@ class Request:
             Word.EPILOGUE: epilogue or r.read_pointer(Conv.EPILOGUE),
             Word.GEOMETRY: self.geometry.pointer,
         }
-        d = begin_request(f, {Word.BATCH: self.groups, **words}, pointers)
+        common = {Word.BATCH: self.groups, Word.TERMS: words[Word.K], Word.MOST_STEPS: BLOCK_K}
+        d = begin_request(f, {**common, **words}, pointers)
         f.call("void", declare_contract(f.module, self.tile), f"ptr {d.pointer}")
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
-from graphc.backends.llvm.gemm_plan import choose, emit_plan, round_up
+from graphc.backends.llvm.gemm_plan import POINTER_BYTES, choose, emit_plan, round_up
 from graphc.backends.llvm.gemm_scratch import GIVE, TAKE, declare_scratch
-from graphc.backends.llvm.microkernel import MR, ROW_CLASSES, Tile, emit_microkernels
+from graphc.backends.llvm.microkernel import MR, Tile, emit_kernel_table, emit_microkernels
 from graphc.backends.llvm.text import Function, Module, Value
 
 PARALLEL = "@graphc_par"
@@ -35,7 +35,7 @@ def emit_gemm(module: Module, tile: Tile) -> None:
     declare_scratch(module)
     module.declare(f"declare void {PARALLEL}(ptr, ptr, i64)")
     emit_microkernels(module, tile)
-    _emit_table(module, tile)
+    emit_kernel_table(module, tile, "@graphc_tiles", "tile", "internal")
     emit_plan(module, tile)
     _emit_run(module)
     _emit_finish_tile(module, tile)
@@ -45,18 +45,6 @@ def emit_gemm(module: Module, tile: Tile) -> None:
     _emit_pack_left_stage(module, tile)
     _emit_pack_right_stage(module, tile)
     _emit_contract(module, tile)
-
-
-def _emit_table(module: Module, tile: Tile) -> None:
-    """Microkernels by [row class][width class]."""
-    names = [
-        f"ptr @graphc_tile_{rows}x{width}_{tile.accumulator}"
-        for rows in ROW_CLASSES
-        for width in tile.widths
-    ]
-    module.globals.append(
-        f"@graphc_tiles = internal constant [{len(names)} x ptr] [{', '.join(names)}]"
-    )
 
 
 def _emit_run(module: Module) -> None:
@@ -261,6 +249,10 @@ class _ProductContext:
         self.right_packed = d.pointer_at(Word.RIGHT_PACKED)
         self.shared = f.let(f"icmp ne ptr {self.right_packed}, null")
         self.waits = f.cmp("sgt", d[Word.AREA], 0)
+        given = d.pointer_at(Word.TILES)
+        own = f.let(f"icmp eq ptr {given}, null")
+        self.tiles = f.let(f"select i1 {own}, ptr @graphc_tiles, ptr {given}")
+        d.read(Word.POINTER_COLUMNS, Word.B_STEP, Word.B_STEP_K)
         self.row_bytes, self.step_bytes, self.left_start = self._left_layout()
         self.total_columns = round_up(f, d[Word.N], tile.lanes)
 
@@ -274,6 +266,7 @@ class _ProductContext:
         start = f.gep(packed, batch, "i8")
         row = choose(f, in_place, f.mul(d[Word.LEFT_M], size), size)
         step = choose(f, in_place, f.mul(d[Word.LEFT_K], size), MR * size)
+        step = choose(f, f.cmp("ne", d[Word.A_STEP], 0), d[Word.A_STEP], step)
         # rows of packed A come in tiles of MR, each [k][MR]: row m begins at m * K elements
         self.tile_row = choose(f, in_place, f.mul(d[Word.LEFT_M], size), f.mul(d[Word.K], size))
         return row, step, f.let(f"select i1 {in_place}, ptr {self.left}, ptr {start}")
@@ -290,8 +283,6 @@ class _ProductContext:
         last = f.cmp("eq", f.add(number, 1), "%block_end")
         last = f.let(f"and i1 {last}, {f.cmp('ne', '%finish', 0)}")
         padded = round_up(f, columns, tile.lanes)
-        direct_step = f.mul(self.d[Word.RIGHT_K], tile.bytes)
-        steps = block.steps
         with f.loop("%m", "%m_end", MR) as m:
             rows = f.smin(f.sub("%m_end", m), MR)
             a = f.gep(left, f.mul(m, self.tile_row), "i8")
@@ -299,29 +290,23 @@ class _ProductContext:
             area_row = f.mul(f.sub(m, "%m"), padded)
             with panels(f, tile, columns, self.in_place) as (j, width, kind, is_tail):
                 pitch = f.mul(width, tile.lanes)
-                reads_pack = f.let(f"or i1 {is_tail}, {f.let(f'xor i1 {self.in_place}, true')}")
-                b_step = choose(f, reads_pack, f.mul(pitch, tile.bytes), direct_step)
-                b_at = choose(f, self.in_place, j, f.mul(j, steps))
-                b = f.gep(base, b_at, tile.element)
-                b = f.let(f"select i1 {is_tail}, ptr {tail}, ptr {b}")
+                b, b_step = self._panel(base, tail, block, (j, pitch, is_tail))
                 c = f.gep("%sums", f.add(area_row, f.mul(j, MR)), tile.element)
                 c = f.let(f"select i1 {self.waits}, ptr {c}, ptr {self.spare}")
-                place = f.gep("@graphc_tiles", f.add(row_kind, kind), "ptr")
+                count = f.smin(pitch, f.sub(columns, j))
                 f.call(
                     "void",
-                    f.load(place, "ptr", 8),
-                    f"i64 {steps}",
+                    f.load(f.gep(self.tiles, f.add(row_kind, kind), "ptr"), "ptr", 8),
+                    f"i64 {block.steps}",
                     f"ptr {a}",
                     f"i64 {self.row_bytes}",
                     f"i64 {self.step_bytes}",
                     f"ptr {b}",
                     f"i64 {b_step}",
                     f"ptr {c}",
-                    f"i64 {rows}",
-                    f"i64 {more}",
+                    *(f"i64 {v}" for v in (rows, more, count, pitch)),
                 )
                 with f.when(last):
-                    count = f.smin(pitch, f.sub(columns, j))
                     values = ("%b", m, rows, f.add(n, j), count)
                     f.call(
                         "void",
@@ -331,6 +316,24 @@ class _ProductContext:
                         f"ptr {c}",
                         f"i64 {pitch}",
                     )
+
+    def _panel(
+        self, base: str, tail: str, block: Block, panel: tuple[Value, Value, str]
+    ) -> tuple[str, Value]:
+        """Where a panel of B begins and what its tile kernel gets as b_step."""
+        f, d, tile = self.f, self.d, self.tile
+        j, pitch, is_tail = panel
+        packed = f.let(f"or i1 {is_tail}, {f.let(f'xor i1 {self.in_place}, true')}")
+        direct_step = f.mul(d[Word.RIGHT_K], tile.bytes)
+        step = choose(f, packed, f.mul(pitch, tile.bytes), direct_step)
+        at = f.mul(choose(f, self.in_place, j, f.mul(j, block.steps)), tile.bytes)
+        columns = d[Word.POINTER_COLUMNS]
+        pointer = f.mul(f.sdiv(j, f.smax(columns, 1)), POINTER_BYTES)
+        pointed = f.add(d[Word.B_STEP], f.mul(block.k, d[Word.B_STEP_K]))
+        by_pointers = f.cmp("ne", columns, 0)
+        b = f.gep(base, choose(f, by_pointers, pointer, at), "i8")
+        b = f.let(f"select i1 {is_tail}, ptr {tail}, ptr {b}")
+        return b, choose(f, by_pointers, pointed, step)
 
     def _prepare_right(self, n: Value, columns: Value, block: Block) -> tuple[str, str]:
         """(where the panels of this block begin, the packed tail for a B read in place)."""

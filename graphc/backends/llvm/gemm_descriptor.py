@@ -37,6 +37,15 @@ class Word(enum.IntEnum):
     POSITIONS = enum.auto()  # n = (image, position); N if n is not flattened
     EPILOGUE_B = enum.auto()  # the epilogue's b is batch * this + image
     EPILOGUE_M = enum.auto()  # the epilogue's m is batch * this + m
+    TERMS = enum.auto()  # multiplications per sum (K, unless a step of k is more than one)
+    MOST_STEPS = enum.auto()  # of k in a block
+    TILES = enum.auto()  # a table of tile kernels
+    # 0: panels of B are dense. Else PACK_RIGHT stores pointers, one for so many columns, and tile
+    # kernels get B_STEP and A_STEP in place of their steps.
+    POINTER_COLUMNS = enum.auto()
+    B_STEP = enum.auto()  # plus B_STEP_K for every step of k before the block
+    B_STEP_K = enum.auto()
+    A_STEP = enum.auto()
     GEOMETRY = enum.auto()  # of a convolution's right operand (see conv_geometry), or 0
 
     # The plan

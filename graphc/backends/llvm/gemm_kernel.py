@@ -1,14 +1,20 @@
 """What is special to one kernel: its arguments, its descriptor, where its operands begin."""
 
 from graphc.backends.llvm.gemm import declare_contract
-from graphc.backends.llvm.gemm_descriptor import Word, begin_request
+from graphc.backends.llvm.gemm_descriptor import Descriptor, Word, begin_request
+from graphc.backends.llvm.gemm_dot import LENGTH, LINES, SHAPE_WORDS, dot_table, point_columns
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source, right_packer
+from graphc.backends.llvm.gemm_plan import BLOCK_K
 from graphc.backends.llvm.gemm_sizes import base_and_strides, emit_size
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import memory_type
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Contraction, Kernel, Operand
+
+# Products of so few rows or columns are dot products where k is contiguous in both operands.
+DOT_ROWS = 24
+DOT_COLUMNS = 4
 
 
 class Arguments:
@@ -43,11 +49,10 @@ def emit_gemm_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) ->
     packer = right_packer(right_k, right_n)
     f = module.function(f"void @{symbol}(ptr %args, ptr %status)")
     arguments = Arguments(f, kernel)
-    k = arguments.size(c.k)
-    n = arguments.size(c.n)
+    k, m, n = arguments.size(c.k), arguments.size(c.m), arguments.size(c.n)
     words: dict[Word, Value] = {
         Word.BATCH: arguments.size(c.batch),
-        Word.M: arguments.size(c.m),
+        Word.M: m,
         Word.N: n,
         Word.K: k,
         Word.LEFT_DIRECT: int(left.same and (left_k == 1 or left_m == 1)),
@@ -59,6 +64,8 @@ def emit_gemm_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) ->
         Word.RIGHT_N: arguments.size(right_n),
         Word.K_QUANTUM: 1,
         Word.POSITIONS: n,
+        Word.TERMS: k,
+        Word.MOST_STEPS: BLOCK_K,
         Word.EPILOGUE_B: 1,
     }
     pointers = {
@@ -70,8 +77,44 @@ def emit_gemm_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) ->
         Word.EPILOGUE: f"@{symbol}.epilogue",
     }
     d = begin_request(f, words, pointers)
+    if is_dot(c, tile):
+        few_rows, few_columns = f.cmp("sle", m, DOT_ROWS), f.cmp("sle", n, DOT_COLUMNS)
+        if "true" in (few_rows, few_columns):
+            _ask_for_dots(f, d, tile, k)
+        elif few_rows.startswith("%") or few_columns.startswith("%"):
+            with f.when(f.let(f"or i1 {few_rows}, {few_columns}")):
+                _ask_for_dots(f, d, tile, k)
     f.call("void", declare_contract(module, tile), f"ptr {d.pointer}")
     f.ret()
+
+
+def is_dot(c: Contraction, tile: Tile) -> bool:
+    """True if both operands are contiguous along k, so that few rows or columns need no packing."""
+    _, _, left_k = base_and_strides(c.left, "m", "k")
+    _, right_k, _ = base_and_strides(c.right, "k", "n")
+    same = Source(c.left.dtype, tile).same and Source(c.right.dtype, tile).same
+    return same and left_k == 1 and right_k == 1
+
+
+def _ask_for_dots(f: Function, d: Descriptor, tile: Tile, k: Value) -> None:
+    """Changes a request: one step of k, of one line, read through pointers to columns."""
+    shape = f.alloca("i64", SHAPE_WORDS)
+    f.store("zeroinitializer", f"[{SHAPE_WORDS} x i64]", shape, 64)
+    f.store(1, "i64", f.gep(shape, LINES, "i64"), 8)
+    f.store(k, "i64", f.gep(shape, LENGTH, "i64"), 8)
+    for word, value in (
+        (Word.K, 1),
+        (Word.SEGMENT, 1),
+        (Word.LEFT_DIRECT, 1),
+        (Word.RIGHT_DIRECT, 0),
+        (Word.POINTER_COLUMNS, 1),
+    ):
+        d[word] = value
+    f.module.globals.append(f"{dot_table(tile)} = external constant ptr")
+    f.module.declare(f"declare void {point_columns(tile)}({RIGHT_TYPES})")
+    d.set_pointer(Word.TILES, dot_table(tile))
+    d.set_pointer(Word.PACK_RIGHT, point_columns(tile))
+    d.set_pointer(Word.A_STEP, shape)
 
 
 def declare_packer(module: Module, kind: str, source: Source, types: str) -> str:

@@ -8,10 +8,12 @@ from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.microkernel import MR, Tile
 from graphc.backends.llvm.text import Function, Module, Value
 
+POINTER_BYTES = 8
 BLOCK_K = 384  # steps of k per block, at most: a panel of B then fits half the L2 cache
 PACK_BYTES = 512 << 10  # of one block of packed B
 IN_PLACE_BYTES = 1 << 20  # a B up to this size is not packed
 IN_PLACE_ROWS = 24  # nor one that so few rows of A read
+POINTED_COLUMNS = 2048  # of one block, where tiles read B through pointers
 SHARED_BYTES = 32 << 20  # a B up to this size may be packed once for all chunks
 CHUNK_FLOPS = 1 << 19  # about 5 microseconds; a chunk has no less, unless there is but one
 MOST_CHUNKS = 32
@@ -52,7 +54,7 @@ def _plan_blocks(f: Function, d: Descriptor, tile: Tile) -> None:
     m, n, k, quantum = d.read(Word.M, Word.N, Word.K, Word.K_QUANTUM)
     segment = choose(f, f.cmp("ne", d[Word.LEFT_DIRECT], 0), d[Word.SEGMENT], k)
     d[Word.BLOCK_SEGMENT] = segment
-    parts = f.smax(ceil_div(f, segment, BLOCK_K), 1)
+    parts = f.smax(ceil_div(f, segment, f.smax(d[Word.MOST_STEPS], 1)), 1)
     block = f.smax(round_up(f, ceil_div(f, segment, parts), quantum), 1)
     per_segment = f.smax(ceil_div(f, segment, block), 1)
     segments = f.smax(f.sdiv(k, f.smax(segment, 1)), 1)
@@ -63,7 +65,9 @@ def _plan_blocks(f: Function, d: Descriptor, tile: Tile) -> None:
     direct = f.cmp("ne", d[Word.RIGHT_DIRECT], 0)
     in_place = f.let(f"and i1 {direct}, {f.let(f'or i1 {small}, {flat}')}")
     d[Word.RIGHT_IN_PLACE] = f.let(f"zext i1 {in_place} to i64")
+    dense = f.cmp("eq", d[Word.POINTER_COLUMNS], 0)
     columns = f.sdiv(PACK_BYTES // tile.bytes, block)
+    columns = choose(f, dense, columns, POINTED_COLUMNS)
     columns = f.mul(f.smax(f.sdiv(columns, tile.columns), 1), tile.columns)
     d[Word.BLOCK_N] = choose(f, in_place, f.smax(n, 1), columns)
 
@@ -73,8 +77,8 @@ def _plan_chunks(f: Function, d: Descriptor, tile: Tile) -> None:
 
     Splitting rows packs B again (unless it is packed for all); splitting k adds partial sums.
     """
-    batch, m, n, k = d.read(Word.BATCH, Word.M, Word.N, Word.K)
-    flops = f.mul(f.mul(f.mul(f.mul(batch, 2), m), n), k)
+    batch, m, n = d.read(Word.BATCH, Word.M, Word.N)
+    flops = f.mul(f.mul(f.mul(f.mul(batch, 2), m), n), d[Word.TERMS])
     want = clamp(f, f.sdiv(flops, CHUNK_FLOPS), 1, MOST_CHUNKS)
     d[Word.CHUNK_BATCH] = f.smax(ceil_div(f, batch, want), 1)
     per_batch = ceil_div(f, want, f.smax(batch, 1))
@@ -120,7 +124,8 @@ def _plan_memory(f: Function, d: Descriptor, tile: Tile) -> None:
     one_batch = f.cmp("eq", d[Word.BATCH], 1)
     fits = f.cmp("sle", f.mul(f.mul(d[Word.K], d[Word.N]), tile.bytes), SHARED_BYTES)
     packs = f.let(f"xor i1 {in_place}, true")
-    for condition in (shared, one_batch, fits):
+    dense = f.cmp("eq", d[Word.POINTER_COLUMNS], 0)
+    for condition in (shared, one_batch, fits, dense):
         packs = f.let(f"and i1 {packs}, {condition}")
     # 1 asks for packing in advance; the driver replaces it by the pointer
     d[Word.RIGHT_PACKED] = f.let(f"zext i1 {packs} to i64")
@@ -131,7 +136,7 @@ def _plan_memory(f: Function, d: Descriptor, tile: Tile) -> None:
     tail_columns = choose(f, tail, tile.lanes, 0)
     packed_columns = choose(f, in_place, tail_columns, choose(f, packs, 0, columns))
     pack = f.mul(f.mul(block_k, packed_columns), tile.bytes)
-    pack = round_up(f, pack, 64)
+    pack = round_up(f, choose(f, dense, pack, f.mul(columns, POINTER_BYTES)), 64)
     scratch_at = f.add(pack_at, pack)
     d[Word.PACK_SCRATCH_AT] = scratch_at
     work = f.add(d[Word.PACK_SCRATCH], f.mul(d[Word.PACK_SCRATCH_COLUMN], columns))

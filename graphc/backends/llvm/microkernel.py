@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphc.backends.llvm.target import Target
-from graphc.backends.llvm.text import CarryLoop, Function, Module
+from graphc.backends.llvm.text import Function, Module
 
 Accumulator = Literal["f32", "f64", "i32", "i64"]
 
@@ -86,37 +86,67 @@ class Tile:
         return f.let(f"shufflevector {self.vector} {first}, {self.vector} poison, {mask}")
 
 
-def kernel_type() -> str:
-    """Parameters of a microkernel; strides are in bytes."""
+def kernel_parameters() -> str:
+    """Parameters of a tile kernel; strides are in bytes.
+
+    c is a dense block of `pitch` columns, of which `columns` are wanted, and as many rows as the
+    kernel's class. If `accumulate` is not 0 the product is added to c, else it replaces c.
+    """
     return (
         "i64 %steps, ptr noalias readonly %a, i64 %a_row, i64 %a_step, "
-        "ptr noalias readonly %b, i64 %b_step, ptr noalias %c, i64 %rows, i64 %accumulate"
+        "ptr noalias readonly %b, i64 %b_step, ptr noalias %c, i64 %rows, i64 %accumulate, "
+        "i64 %columns, i64 %pitch"
     )
 
 
-def emit_microkernels(module: Module, tile: Tile) -> None:
-    """Defines @graphc_tile_<rows>x<width>_<acc> for every row class and width.
+def emit_kernel_table(module: Module, tile: Tile, symbol: str, kind: str, linkage: str) -> None:
+    """A constant array of kernels @graphc_<kind>_<rows>x<width>_<acc> by [row class][width]."""
+    names = [
+        f"ptr @graphc_{kind}_{rows}x{width}_{tile.accumulator}"
+        for rows in ROW_CLASSES
+        for width in tile.widths
+    ]
+    array = f"[{len(names)} x ptr] [{', '.join(names)}]"
+    module.globals.append(f"{symbol} = {linkage} constant {array}")
 
-    c is a dense block of `rows` x width registers (of the row class). If accumulate is not 0 the
-    product is added to c, else it replaces c.
+
+def emit_microkernels(module: Module, tile: Tile, by_pointers: bool = False) -> None:
+    """Defines the kernels "tile" for every row class and width: B is dense, b_step apart.
+
+    With by_pointers the kernels "window": b holds one pointer per register of columns, b_step is
+    the address of a table of byte offsets, one per step, common to all columns.
     """
     for rows in ROW_CLASSES:
         for width in tile.widths:
-            _emit_kernel(module, tile, rows, width)
+            _emit_kernel(module, tile, rows, width, by_pointers)
 
 
-def _emit_kernel(module: Module, tile: Tile, rows: int, width: int) -> None:
-    f = module.function(
-        f"void @graphc_tile_{rows}x{width}_{tile.accumulator}({kernel_type()})", "internal"
-    )
-    places = _row_addresses(f, rows)
+def _emit_kernel(module: Module, tile: Tile, rows: int, width: int, by_pointers: bool) -> None:
+    kind = "window" if by_pointers else "tile"
+    symbol = f"@graphc_{kind}_{rows}x{width}_{tile.accumulator}"
+    f = module.function(f"void {symbol}({kernel_parameters()})", "internal")
+    places = row_addresses(f, rows)
     zeros = [(tile.vector, tile.zero())] * (rows * width)
-    # Not unrolled: 24 multiply-adds hide the loop's few instructions, and code size is compile time.
+    pointers, table = [], ""
+    if by_pointers:
+        pointers = [f.load(f.gep("%b", index, "ptr"), "ptr", 8) for index in range(width)]
+        table = f.let("inttoptr i64 %b_step to ptr")
+    # Not unrolled: 24 multiply-adds hide the loop's few instructions; code size is compile time.
     loop = f.carry_loop(0, "%steps", 1, [("i64", "0"), ("ptr", "%b"), *zeros])
-    _emit_result(f, tile, _emit_step(f, tile, loop, places)[2:])
+    offset, b, *sums = loop.values
+    if by_pointers:
+        shift = f.load(f.gep(table, loop.index, "i64"), "i64", 8)
+        at = [f.gep(pointer, shift, "i8") for pointer in pointers]
+    else:
+        at = [f.gep(b, index * tile.lanes, tile.element) for index in range(width)]
+    columns = [f.load(place, tile.vector, tile.bytes) for place in at]
+    sums = _multiply(f, tile, (places, offset), columns, sums)
+    offset = f.let(f"add i64 {offset}, %a_step")
+    b = b if by_pointers else f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
+    _emit_result(f, tile, loop.close([offset, b, *sums])[2:])
 
 
-def _row_addresses(f: Function, rows: int) -> list[str]:
+def row_addresses(f: Function, rows: int) -> list[str]:
     """One pointer per row; a class's last row may be missing, then the one before stands in."""
     places = ["%a"]
     for row in range(1, rows):
@@ -128,23 +158,19 @@ def _row_addresses(f: Function, rows: int) -> list[str]:
     return places
 
 
-def _emit_step(f: Function, tile: Tile, loop: CarryLoop, places: list[str]) -> list[str]:
-    """The body of the k loop over (byte offset in A's rows, B's row, accumulators)."""
-    offset, b, *sums = loop.values
-    width = len(sums) // len(places)
-    columns = [
-        f.load(f.gep(b, index * tile.lanes, tile.element), tile.vector, tile.bytes)
-        for index in range(width)
-    ]
+def _multiply(
+    f: Function, tile: Tile, a: tuple[list[str], str], columns: list[str], sums: list[str]
+) -> list[str]:
+    """One step of k: an element of every row (at a byte offset) times the columns' registers."""
+    places, offset = a
+    result = []
     for row, place in enumerate(places):
         address = f.let(f"getelementptr i8, ptr {place}, i64 {offset}")
         scalar = tile.splat(f, f.load(address, tile.element, tile.bytes))
         for index, column in enumerate(columns):
-            at = row * width + index
-            sums[at] = tile.multiply_add(f, scalar, column, sums[at])
-    offset = f.let(f"add i64 {offset}, %a_step")
-    b = f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
-    return loop.close([offset, b, *sums])
+            total = sums[row * len(columns) + index]
+            result.append(tile.multiply_add(f, scalar, column, total))
+    return result
 
 
 def _emit_result(f: Function, tile: Tile, sums: list[str]) -> None:

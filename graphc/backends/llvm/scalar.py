@@ -82,7 +82,9 @@ class Operations:
         if op == "where":
             return self.select(args[0], result, args[1], args[2])
         dtype = arg_dtypes[0]
-        if dtype.is_float and dtype.bits == 16 and op not in _EXACT_IN_HALF:
+        if dtype.is_float and dtype.bits == 16:
+            if op in _SIGN_BIT:
+                return self._on_sign_bit(op, args)
             return self._through_f32(op, result, dtype, args)
         table = FLOAT if dtype.is_float else INTEGER
         emit = table.get(op)
@@ -97,11 +99,21 @@ class Operations:
         computed = self.apply(op, f32 if result is half else result, [f32] * len(args), wide)
         return self.cast(computed, f32, half) if result is half else computed
 
+    def _on_sign_bit(self, op: str, args: list[str]) -> str:
+        """neg, abs and copysign of 16-bit floats."""
+        i16 = dtypes.i16
+        sign, rest = self.const(-0x8000, i16), self.const(0x7FFF, i16)
+        if op == "neg":
+            return self.binary("xor", i16, args[0], sign)
+        magnitude = self.binary("and", i16, args[0], rest)
+        if op == "abs":
+            return magnitude
+        return self.binary("or", i16, magnitude, self.binary("and", i16, args[1], sign))
+
 
 Emit = Callable[..., str]
 
-# Sign-bit operations need no rounding.
-_EXACT_IN_HALF = {"neg", "abs", "copysign"}
+_SIGN_BIT = {"neg", "abs", "copysign"}
 
 
 def _instruction(name: str) -> Emit:

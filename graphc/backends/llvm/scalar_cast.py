@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphc.backends.llvm.values import register_type
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 
@@ -46,37 +45,98 @@ def _float_to_float(o: Operations, x: str, source: DType, target: DType) -> str:
     if source is dtypes.bf16:
         x = _extend_bf16(o, x)
         return _float_to_float(o, x, dtypes.f32, target)
+    if source is dtypes.f16:
+        wide = _convert_f16(o, x) if _has_half(o) else _extend_f16(o, x)
+        return _float_to_float(o, wide, dtypes.f32, target)
     if target.bits > source.bits:
         return o.convert("fpext", x, source, target)
     if target.bits == 16 and source is not dtypes.f32:  # torch rounds through float as well
         x = _float_to_float(o, x, source, dtypes.f32)
     if target is dtypes.bf16:
         return _round_bf16(o, x)
-    return o.convert("fptrunc", x, dtypes.f32 if target.bits == 16 else source, target)
+    if target is dtypes.f16:
+        return _narrow_f16(o, x) if _has_half(o) else _round_f16(o, x)
+    return o.convert("fptrunc", x, source, target)
 
 
 def _extend_bf16(o: Operations, x: str) -> str:
     """The upper half of a float's bits."""
-    i16, i32 = register_type(dtypes.i16, o.lanes), register_type(dtypes.i32, o.lanes)
-    bits = o.fn.let(f"bitcast {o.type(dtypes.bf16)} {x} to {i16}")
-    wide = o.binary(
-        "shl", dtypes.i32, o.fn.let(f"zext {i16} {bits} to {i32}"), o.const(16, dtypes.i32)
-    )
-    return o.fn.let(f"bitcast {i32} {wide} to {o.type(dtypes.f32)}")
+    i32 = dtypes.i32
+    wide = o.convert("zext", x, dtypes.i16, i32)
+    return _bits(o, o.binary("shl", i32, wide, o.const(16, i32)), i32, dtypes.f32)
 
 
 def _round_bf16(o: Operations, x: str) -> str:
     """Round to nearest even in integers: the instruction that LLVM would use flushes subnormals."""
     i32 = dtypes.i32
-    bits = o.fn.let(f"bitcast {o.type(dtypes.f32)} {x} to {o.type(i32)}")
+    bits = _bits(o, x, dtypes.f32, i32)
     odd = o.binary("and", i32, o.binary("lshr", i32, bits, o.const(16, i32)), o.const(1, i32))
     bias = o.binary("add", i32, odd, o.const(0x7FFF, i32))
     rounded = o.binary("add", i32, bits, bias)
     nan = o.compare("uno", dtypes.f32, x, x)
     quiet = o.binary("or", i32, bits, o.const(1 << 22, i32))
     high = o.binary("lshr", i32, o.select(nan, i32, quiet, rounded), o.const(16, i32))
-    narrow = o.convert("trunc", high, i32, dtypes.i16)
-    return o.fn.let(f"bitcast {o.type(dtypes.i16)} {narrow} to {o.type(dtypes.bf16)}")
+    return o.convert("trunc", high, i32, dtypes.i16)
+
+
+def _has_half(o: Operations) -> bool:
+    """Can the target convert f16? Elsewhere LLVM would call a library that may not be there."""
+    return o.target.arch != "x86_64" or "+f16c" in o.target.features
+
+
+def _bits(o: Operations, x: str, source: DType, target: DType) -> str:
+    return o.fn.let(f"bitcast {o.type(source)} {x} to {o.type(target)}")
+
+
+def _half_type(o: Operations) -> str:
+    return "half" if o.lanes == 1 else f"<{o.lanes} x half>"
+
+
+def _convert_f16(o: Operations, x: str) -> str:
+    half = _half_type(o)
+    value = o.fn.let(f"bitcast {o.type(dtypes.f16)} {x} to {half}")
+    return o.fn.let(f"fpext {half} {value} to {o.type(dtypes.f32)}")
+
+
+def _narrow_f16(o: Operations, x: str) -> str:
+    half = _half_type(o)
+    value = o.fn.let(f"fptrunc {o.type(dtypes.f32)} {x} to {half}")
+    return o.fn.let(f"bitcast {half} {value} to {o.type(dtypes.f16)}")
+
+
+def _extend_f16(o: Operations, x: str) -> str:
+    """The exponent is moved by a multiplication, which also makes subnormals normal."""
+    i32, f32 = dtypes.i32, dtypes.f32
+    wide = o.convert("zext", x, dtypes.i16, i32)
+    magnitude = o.binary("and", i32, wide, o.const(0x7FFF, i32))
+    sign = o.binary("shl", i32, o.binary("xor", i32, wide, magnitude), o.const(16, i32))
+    shifted = o.binary("shl", i32, magnitude, o.const(13, i32))
+    scaled = o.binary("fmul", f32, _bits(o, shifted, i32, f32), o.const(2.0**112, f32))
+    special = o.compare("ugt", i32, magnitude, o.const(0x7BFF, i32))
+    infinite = o.binary("or", i32, shifted, o.const(0x7F800000, i32))
+    result = o.select(special, i32, infinite, _bits(o, scaled, f32, i32))
+    return _bits(o, o.binary("or", i32, result, sign), i32, f32)
+
+
+def _round_f16(o: Operations, x: str) -> str:
+    """Round to nearest even in integers; subnormals by the adder (after F. Giesen)."""
+    i32, f32 = dtypes.i32, dtypes.f32
+    bits = _bits(o, x, f32, i32)
+    magnitude = o.binary("and", i32, bits, o.const(0x7FFFFFFF, i32))
+    sign = o.binary("lshr", i32, o.binary("xor", i32, bits, magnitude), o.const(16, i32))
+    odd = o.binary("lshr", i32, magnitude, o.const(13, i32))
+    odd = o.binary("and", i32, odd, o.const(1, i32))
+    biased = o.binary("add", i32, magnitude, o.const(((15 - 127) << 23) + 0xFFF, i32))
+    normal = o.binary("lshr", i32, o.binary("add", i32, biased, odd), o.const(13, i32))
+    small = o.binary("fadd", f32, _bits(o, magnitude, i32, f32), o.const(0.5, f32))
+    small = o.binary("sub", i32, _bits(o, small, f32, i32), o.const(0x3F000000, i32))
+    tiny = o.compare("ult", i32, magnitude, o.const(0x38800000, i32))
+    result = o.select(tiny, i32, small, normal)
+    nan = o.compare("ugt", i32, magnitude, o.const(0x7F800000, i32))
+    special = o.select(nan, i32, o.const(0x7E00, i32), o.const(0x7C00, i32))
+    large = o.compare("ugt", i32, magnitude, o.const(0x477FFFFF, i32))
+    result = o.binary("or", i32, o.select(large, i32, special, result), sign)
+    return o.convert("trunc", result, i32, dtypes.i16)
 
 
 def _to_int(o: Operations, x: str, source: DType, target: DType) -> str:

@@ -18,8 +18,9 @@ _REGISTER = {
     "i16": "i16",
     "i32": "i32",
     "i64": "i64",
-    "f16": "half",
-    "bf16": "bfloat",
+    # as bits: LLVM's own 16-bit floats become library calls on many targets
+    "f16": "i16",
+    "bf16": "i16",
     "f32": "float",
     "f64": "double",
 }
@@ -55,7 +56,7 @@ def memory_type(dtype: DType, lanes: int = 1) -> str:
 
 def suffix(dtype: DType, lanes: int = 1, memory: bool = False) -> str:
     """How an overloaded intrinsic's name ends for this type: f32, v16f32, v8i64."""
-    name = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
+    name = {"float": "f32", "double": "f64"}
     element = (memory_type if memory else register_type)(dtype)
     element = name.get(element, element)
     return element if lanes == 1 else f"v{lanes}{element}"
@@ -75,10 +76,10 @@ def _element_constant(value: float | int | bool, dtype: DType) -> str:
         return str(whole - (1 << dtype.bits) if whole >> (dtype.bits - 1) else whole)
     if dtype is dtypes.f16:
         with np.errstate(over="ignore"):
-            return f"0xH{int(np.float16(value).view(np.uint16)):04X}"
+            return str(np.float16(value).view(np.int16))
     if dtype is dtypes.bf16:
         rounded = np.asarray(np.float32(value)).astype(ml_dtypes.bfloat16)
-        return f"0xR{int(rounded.view(np.uint16)):04X}"
+        return str(rounded.view(np.int16))
     number = float(value)
     if dtype is dtypes.f32 and math.isfinite(number):
         with np.errstate(over="ignore"):

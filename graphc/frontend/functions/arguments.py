@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from graphc.ir.dim import Dim, DimEnv
 from graphc.ir.dim import Size as DimSize
 from graphc.ir.dtypes import DType
+from graphc.ir.op import OpError
+from graphc.ir.ops import broadcast_shapes
 
 from ..context import local
 from ..dispatch import inplace
-from ..errors import located
+from ..errors import located, raise_op_error
 from ..numbers import is_traced_number, plain_size
 from ..tensor import Tensor, concrete
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def wrap_dim(dim: Any, rank: int) -> int:
@@ -97,12 +101,20 @@ def shape(x: Tensor) -> tuple[Any, ...]:
     return x._type.shape if local.trace is not None or x._trace is not None else x._array.shape
 
 
+def broadcast_sizes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The common shape. Raises RuntimeError where there is none."""
+    try:
+        return tuple(broadcast_shapes(environment(), *shapes))
+    except OpError as error:
+        raise_op_error(error)
+
+
 def as_sequence(value: Any) -> tuple[Any, ...]:
     """One value or a list of them as a tuple."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
+def numpy_names(function: F) -> F:
     """Let `axis` and `keepdims` stand for `dim` and `keepdim`, as torch does."""
 
     @functools.wraps(function)
@@ -114,7 +126,15 @@ def numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
                 kwargs["keepdim"] = kwargs.pop("keepdims")
         return function(*args, **kwargs)
 
-    return wrapper
+    return cast(F, wrapper)
+
+
+def named(result: Tensor, name: str) -> Tensor:
+    """The result, its grad_fn printed as torch's `name`."""
+    node = result._node
+    if node is not None:
+        node.label = name  # type: ignore[attr-defined]
+    return result
 
 
 def check_dtype(dtype: Any) -> DType | None:
@@ -129,7 +149,7 @@ def check_dtype(dtype: Any) -> DType | None:
     return found
 
 
-def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_out(function: F) -> F:
     """Give a function the keyword `out`: a tensor (or tuple) that the result is copied into."""
 
     @functools.wraps(function)
@@ -143,7 +163,7 @@ def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
             write_out(target, value)
         return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
 
-    return wrapper
+    return cast(F, wrapper)
 
 
 def write_out(out: Tensor, value: Tensor) -> Tensor:

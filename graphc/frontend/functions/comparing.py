@@ -25,7 +25,7 @@ def isclose(
     if equal_nan and input.dtype.is_float:
         close = P.logical_or(close, P.logical_and(P.isnan(input), P.isnan(other)))
     if rtol == 0 and atol == 0:
-        return close  # type: ignore[no-any-return]
+        return close
     x, y = input, other
     if not x.dtype.is_float:
         wide = promote.get_default_dtype()
@@ -33,7 +33,7 @@ def isclose(
     allowed = P.add(P.abs(P.mul(y, rtol)), atol)
     difference = P.abs(P.sub(x, y))
     near = P.logical_and(P.isfinite(difference), P.le(difference, allowed))
-    return P.logical_or(close, near)  # type: ignore[no-any-return]
+    return P.logical_or(close, near)
 
 
 def allclose(

@@ -17,7 +17,7 @@ from ..errors import located
 from ..numbers import is_traced_number
 from ..tensor import Tensor, alias, concrete, current, from_array
 from . import dtype_names
-from .arguments import public_size, shape, wrap_dim
+from .arguments import named, public_size, shape, wrap_dim
 from .creation import check_device
 
 channels_last_order = (0, 2, 3, 1)
@@ -49,7 +49,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with its own memory, through which gradients flow."""
     if memory_format is not None and memory_format is not preserve_format:
         return contiguous(_copied(input), memory_format)
-    return _copied(input)
+    return named(_copied(input), "CloneBackward0")
 
 
 def _copied(x: Tensor) -> Tensor:
@@ -325,7 +325,7 @@ def _contains(self: Tensor, element: Any) -> bool:
 
 
 def _format(self: Tensor, specification: str) -> str:
-    if self.ndim == 0 and specification:
+    if self.ndim == 0:
         return format(item(self), specification)
     return object.__format__(self, specification)
 

@@ -249,12 +249,12 @@ def full_like(
 
 def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Zeros of this tensor's dtype."""
-    return zeros(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
+    return zeros(*size, dtype=dtype or self.dtype, **kwargs)
 
 
 def new_ones(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Ones of this tensor's dtype."""
-    return ones(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
+    return ones(*size, dtype=dtype or self.dtype, **kwargs)
 
 
 def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **kw: Any) -> Tensor:

@@ -99,7 +99,7 @@ def diff(
             return slice_dim(x, along, 0, 0)
         high, low = slice_dim(x, along, 1, size), slice_dim(x, along, 0, size - 1)
         x = P.logical_xor(high, low) if x.dtype is dtypes.bool_ else P.sub(high, low)
-    return x if n else x.clone()  # type: ignore[no-any-return]
+    return x if n else x.clone()
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
@@ -109,11 +109,11 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
     left, right = slice_dim(y, along, 0, size - 1), slice_dim(y, along, 1, size)
     areas = P.add(left, right)
     if x is None:
-        return P.mul(areas.sum(along), (1 if dx is None else dx) / 2.0)  # type: ignore[no-any-return]
+        return P.mul(areas.sum(along), (1 if dx is None else dx) / 2.0)
     steps = diff(x, dim=-1 if x.ndim == 1 else along)
     if x.ndim == 1 and along != y.ndim - 1:
         steps = steps.reshape((-1,) + (1,) * (y.ndim - along - 1))
-    return P.div(P.mul(areas, steps).sum(along), 2.0)  # type: ignore[no-any-return]
+    return P.div(P.mul(areas, steps).sum(along), 2.0)
 
 
 trapz = trapezoid

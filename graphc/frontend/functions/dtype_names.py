@@ -37,7 +37,11 @@ class finfo:
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
                 f"'{dtype}'"
             )
-        info = ml_dtypes.finfo(dtype.numpy) if dtype is dtypes.bf16 else np.finfo(dtype.numpy)
+        info: Any
+        if dtype is dtypes.bf16:  # NumPy's finfo does not know it
+            info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+        else:
+            info = np.finfo(dtype.numpy)
         self.bits = dtype.bits
         self.eps = float(info.eps)
         self.max = float(info.max)

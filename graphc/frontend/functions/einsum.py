@@ -37,7 +37,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     return value if order == tuple(range(len(order))) else apply(ops.permute, value, dims=order)
 
 
-def _from_sublists(args: tuple[Any, ...]) -> tuple[str, list[Tensor]]:
+def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:
     """einsum(x, [0, 1], y, [1, 2], [0, 2]) as an equation."""
 
     def letters(numbers: Any) -> str:
@@ -50,7 +50,7 @@ def _from_sublists(args: tuple[Any, ...]) -> tuple[str, list[Tensor]]:
     equation = ",".join(letters(numbers) for numbers in pairs[1::2])
     if rest:
         equation += "->" + letters(rest[0])
-    return equation, list(pairs[::2])
+    return equation, pairs[::2]
 
 
 def _parse(equation: str, ranks: list[int]) -> tuple[list[Labels], Labels]:

@@ -13,7 +13,7 @@ from ..dispatch import apply, constant, inplace
 from ..errors import located
 from ..tensor import Tensor, concrete
 from . import pointwise as P
-from .arguments import environment, shape, with_out, wrap_dim
+from .arguments import broadcast_sizes, environment, shape, with_out, wrap_dim
 from .indexing import Selection, put, read_index, take
 from .shape import slice_dim
 
@@ -40,7 +40,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     places = _require_index("gather", index)
     if input.ndim == 0 or places.ndim == 0:
         flat = gather(input.reshape(-1), 0, places.reshape(-1))
-        return flat.reshape(shape(places))  # type: ignore[no-any-return]
+        return flat.reshape(shape(places))
     result: Tensor = apply(ops.gather, input, places, dim=along)
     return result
 
@@ -59,10 +59,10 @@ def _scatter(
         src = promote.operand(int(src) if x.dtype.is_integer else src, x.dtype)
         src = apply(ops.expand, src, shape=shape(places))
     if 0 in shape(places):
-        return x.clone()  # type: ignore[no-any-return]
+        return x.clone()
     if x.ndim == 0:
         flat = _scatter(name, x.reshape(1), 0, places.reshape(-1), src.reshape(-1), reduce)
-        return flat.reshape(())  # type: ignore[no-any-return]
+        return flat.reshape(())
     src = _cut(name, src, shape(places))
     result: Tensor = apply(ops.scatter, x, places, src, dim=along, reduce=reduce)
     return result
@@ -123,7 +123,7 @@ def scatter_reduce(
     start = apply(ops.full, shape=shape(x), value=_one(x) * int(include_self), dtype=x.dtype)
     counts = P.clamp(_scatter("scatter_reduce", start, dim, index, ones, "add"), min=1)
     mode = None if x.dtype.is_float else "floor"
-    return P.div(result, counts, rounding_mode=mode)  # type: ignore[no-any-return]
+    return P.div(result, counts, rounding_mode=mode)
 
 
 def _one(x: Tensor) -> Any:
@@ -182,7 +182,7 @@ def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add
     value = source if isinstance(source, Tensor) else promote.operand(source, x.dtype)
     if x.ndim == 0:
         flat = _index_write(name, x.reshape(1), 0, places, value.reshape(-1), add)
-        return flat.reshape(())  # type: ignore[no-any-return]
+        return flat.reshape(())
     if isinstance(source, Tensor) and name != "index_fill":
         if source.ndim != x.ndim:
             value = source.reshape(1) if source.ndim == 0 else source
@@ -331,19 +331,19 @@ def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """gather() with broadcasting of the other dims; flat without a dim."""
     if dim is None:
-        return gather(input.reshape(-1), 0, indices.reshape(-1))  # type: ignore[no-any-return]
+        return gather(input.reshape(-1), 0, indices.reshape(-1))
     along = wrap_dim(dim, input.ndim)
     env = environment()
     a, b = list(shape(input)), list(shape(indices))
     a[along] = b[along] = 1
-    common = ops.broadcast_shapes(env, tuple(a), tuple(b))
+    common = broadcast_sizes(tuple(a), tuple(b))
 
     def widened(x: Tensor) -> Tensor:
         sizes = (*common[:along], shape(x)[along], *common[along + 1 :])
         wide: Tensor = apply(ops.expand, x, shape=sizes)
         return wide
 
-    return gather(widened(input), along, widened(indices))  # type: ignore[no-any-return]
+    return gather(widened(input), along, widened(indices))
 
 
 # --- data-dependent results ------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 "
                 f"and {list(sizes)} at entry {i}"
             ))  # fmt: skip
-    return cat([unsqueeze(x, dim) for x in given], dim)  # type: ignore[no-any-return]
+    return cat([unsqueeze(x, dim) for x in given], dim)
 
 
 def _at_least(x: Tensor, rank: int) -> Tensor:
@@ -112,13 +112,13 @@ atleast_3d = _atleast(3, "atleast_3d")
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Side by side: along dim 1, or dim 0 for 1-d tensors."""
     given = [_at_least(x, 1) for x in _tensors("hstack", tensors)]
-    return cat(given, 0 if given[0].ndim == 1 else 1)  # type: ignore[no-any-return]
+    return cat(given, 0 if given[0].ndim == 1 else 1)
 
 
 @with_out
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """One above another."""
-    return cat([_at_least(x, 2) for x in _tensors("vstack", tensors)], 0)  # type: ignore[no-any-return]
+    return cat([_at_least(x, 2) for x in _tensors("vstack", tensors)], 0)
 
 
 row_stack = vstack
@@ -127,7 +127,7 @@ row_stack = vstack
 @with_out
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Along dim 2."""
-    return cat([_at_least(x, 3) for x in _tensors("dstack", tensors)], 2)  # type: ignore[no-any-return]
+    return cat([_at_least(x, 3) for x in _tensors("dstack", tensors)], 2)
 
 
 @with_out
@@ -136,7 +136,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     given = [
         x.reshape(-1, 1) if x.ndim < 2 else x for x in _tensors("column_stack", tensors)
     ]
-    return cat(given, 1)  # type: ignore[no-any-return]
+    return cat(given, 1)
 
 
 def flip(input: Tensor, *dims: Any) -> Tensor:
@@ -259,7 +259,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of 1-d tensors, one a row."""
     if len(tensors) == 1:
         return tensors[0]
-    return stack([grid.reshape(-1) for grid in meshgrid(*tensors, indexing="ij")], dim=1)  # type: ignore[no-any-return]
+    return stack([grid.reshape(-1) for grid in meshgrid(*tensors, indexing="ij")], dim=1)
 
 
 def block_diag(*tensors: Tensor) -> Tensor:
@@ -276,4 +276,4 @@ def block_diag(*tensors: Tensor) -> Tensor:
         )
         rows.append(padded)
         left += width
-    return cat(rows, 0)  # type: ignore[no-any-return]
+    return cat(rows, 0)

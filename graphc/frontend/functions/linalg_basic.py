@@ -13,7 +13,7 @@ from ..dispatch import apply
 from ..errors import located
 from ..tensor import Tensor
 from . import pointwise as P
-from .arguments import environment, shape, with_out, wrap_dim
+from .arguments import broadcast_sizes, environment, named, shape, with_out, wrap_dim
 
 _NAMES = {
     dtypes.f32: "float", dtypes.f64: "double", dtypes.f16: "c10::Half",
@@ -61,15 +61,16 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
             f"{len(a)}D and {len(b)}D"
         ))  # fmt: skip
     if len(a) == 1 and len(b) == 1:
-        return dot(input, other)  # type: ignore[no-any-return]
+        return dot(input, other)
     if len(a) == 2 and len(b) == 1:
-        return mv(input, other)  # type: ignore[no-any-return]
+        return mv(input, other)
     _same_dtype(input, other)
     inner_b = len(b) - 1 if len(b) == 1 else len(b) - 2
     if not environment().equal(a[-1], b[inner_b]):
         raise _mismatch(a, b)
     if len(b) <= 2:  # the rows of a, whatever its batch
-        return dot_general(input, other, (len(a) - 1,), (inner_b,))
+        found = dot_general(input, other, (len(a) - 1,), (inner_b,))
+        return found if len(a) == 2 else named(found, "UnsafeViewBackward0")
     if len(a) == 1:
         return dot_general(other, input, (len(b) - 2,), (0,))
     return _batched(input, other, a, b)
@@ -77,7 +78,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
 
 def rmatmul(self: Tensor, other: Any) -> Tensor:
     """other @ self."""
-    return matmul(other, self)  # type: ignore[no-any-return]
+    return matmul(other, self)
 
 
 def _mismatch(a: Any, b: Any) -> RuntimeError:
@@ -101,14 +102,15 @@ def _mismatch(a: Any, b: Any) -> RuntimeError:
 def _batched(x: Tensor, y: Tensor, a: Any, b: Any) -> Tensor:
     env = environment()
     lead_a, lead_b = a[:-2], b[:-2]
-    batch = ops.broadcast_shapes(env, lead_a, lead_b)
+    batch = broadcast_sizes(lead_a, lead_b)
     if lead_a != batch:
         x = apply(ops.expand, x, shape=(*batch, *a[-2:]))
     if lead_b != batch:
         y = apply(ops.expand, y, shape=(*batch, *b[-2:]))
     n = len(batch)
     dims = tuple(range(n))
-    return dot_general(x, y, (n + 1,), (n,), dims, dims)
+    found = dot_general(x, y, (n + 1,), (n,), dims, dims)
+    return named(found, "BmmBackward0" if n == 1 else "UnsafeViewBackward0")
 
 
 def _require_rank(name: str, argument: str, x: Tensor, rank: int) -> None:
@@ -124,7 +126,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     if input.ndim != 2 or mat2.ndim != 2:
         which = ("self", input) if input.ndim != 2 else ("mat2", mat2)
         raise RuntimeError(located(f"{which[0]} must be a matrix, got {which[1].ndim}D tensor"))
-    return matmul(input, mat2)  # type: ignore[no-any-return]
+    return matmul(input, mat2)
 
 
 @with_out
@@ -141,7 +143,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
             f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] "
             f"but got: [{b[0]}, {b[1]}]."
         ))  # fmt: skip
-    return dot_general(input, mat2, (2,), (1,), (0,), (0,))
+    return named(dot_general(input, mat2, (2,), (1,), (0,), (0,)), "BmmBackward0")
 
 
 @with_out
@@ -158,7 +160,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
             f"size mismatch, got input ({a[0]}), mat ({a[0]}x{a[1]}), vec ({b[0]})"
         ))  # fmt: skip
     _same_dtype(input, vec)
-    return dot_general(input, vec, (1,), (0,))
+    return named(dot_general(input, vec, (1,), (0,)), "MvBackward0")
 
 
 @with_out
@@ -180,7 +182,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
             f"inconsistent tensor size, expected tensor [{a[0]}] and src [{b[0]}] to have the "
             f"same number of elements, but got {a[0]} and {b[0]} elements respectively"
         ))  # fmt: skip
-    return dot_general(input, tensor, (0,), (0,))
+    return named(dot_general(input, tensor, (0,), (0,)), "DotBackward0")
 
 
 vdot = dot
@@ -189,7 +191,7 @@ vdot = dot
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums over the last dims of both."""
     if input.ndim == 0 or other.ndim == 0:
-        return P.mul(input, other)  # type: ignore[no-any-return]
+        return P.mul(input, other)
     _same_dtype(input, other)
     return dot_general(input, other, (input.ndim - 1,), (other.ndim - 1,))
 
@@ -202,7 +204,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
             raise RuntimeError(located(
                 f"outer: Expected 1-D argument {name}, but got {x.ndim}-D"
             ))  # fmt: skip
-    return P.mul(input.unsqueeze(1), vec2)  # type: ignore[no-any-return]
+    return P.mul(input.unsqueeze(1), vec2)
 
 
 ger = outer
@@ -224,7 +226,7 @@ def _scaled_sum(name: str, multiply: Any) -> Any:
                 f"{name}: input of shape {list(shape(input))} does not broadcast to "
                 f"{list(shape(found))}"
             ))  # fmt: skip
-        return result
+        return named(result, f"{name.capitalize()}Backward0")
 
     function.__name__ = name
     function.__doc__ = f"beta * input + alpha * product ({name})."
@@ -278,7 +280,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     left = input.reshape(tuple(n for size in a for n in (size, 1)))
     right = other.reshape(tuple(n for size in b for n in (1, size)))
     final = tuple(m * n for m, n in zip(a, b, strict=True))
-    return P.mul(left, right).reshape(final)  # type: ignore[no-any-return]
+    return P.mul(left, right).reshape(final)
 
 
 def chain_matmul(*matrices: Tensor) -> Tensor:
@@ -297,7 +299,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     if n == 0:
         from .creation import eye
 
-        return eye(size, dtype=input.dtype).expand(shape(input)).clone()  # type: ignore[no-any-return]
+        return eye(size, dtype=input.dtype).expand(shape(input)).clone()
     result = None
     square = input
     while n:
@@ -314,7 +316,7 @@ def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
     if input.ndim != 2:
         raise RuntimeError(located("trace: expected a matrix"))
-    return input.diagonal().sum()  # type: ignore[no-any-return]
+    return input.diagonal().sum()
 
 
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
@@ -333,7 +335,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         for i in range(3)
     ]
     rank = parts[0].ndim + 1
-    return stack(parts, dim if dim >= 0 else dim + rank)  # type: ignore[no-any-return]
+    return stack(parts, dim if dim >= 0 else dim + rank)
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Tensor:

@@ -68,7 +68,7 @@ bitwise_not = _unary("bitwise_not", "~x.", to_float=False)
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1; a bool is its own sign."""
     if input.dtype is dtypes.bool_:
-        return input.clone()  # type: ignore[no-any-return]
+        return input.clone()
     result: Tensor = apply(ops.sign, input)
     return result
 
@@ -327,7 +327,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
 
 def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     """self where condition, else other."""
-    return where(condition, self, other)  # type: ignore[no-any-return]
+    return where(condition, self, other)
 
 
 @with_out

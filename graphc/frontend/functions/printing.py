@@ -69,14 +69,10 @@ class _Format:
         magnitude = np.abs(finite)
         low, high = float(magnitude.min()), float(magnitude.max())
         self.whole = bool((finite == np.ceil(finite)).all())
-        if OPTIONS.sci_mode is None:
-            # the ratio as torch computes it: an overflow is infinite
-            self.scientific = high / low > 1000.0 or high > 1e8 or (not self.whole and low < 1e-4)
-        else:
+        self.scientific = high / low > 1000.0 or high > 1e8 or (not self.whole and low < 1e-4)
+        if OPTIONS.sci_mode is not None:
             self.scientific = OPTIONS.sci_mode
-        spread = high / low > 1000.0 or high > 1e8 or (not self.whole and low < 1e-4)
-        # torch sizes the column by its own choice of style, whatever sci_mode says
-        if spread:
+        if self.scientific:
             texts = [f"{v:.{OPTIONS.precision}e}" for v in finite.tolist()]
         elif self.whole:
             texts = [f"{v:.0f}." for v in finite.tolist()]
@@ -196,5 +192,5 @@ def parameter_text(self: Parameter) -> str:
     return "Parameter containing:\n" + tensor_text(self)
 
 
-Parameter.__repr__ = parameter_text  # type: ignore[method-assign]
+setattr(Parameter, "__repr__", parameter_text)  # noqa: B010  # mypy knows only object's
 METHODS = {"__repr__": tensor_text, "__str__": lambda self: repr(self)}

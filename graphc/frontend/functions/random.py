@@ -14,7 +14,7 @@ from ..promote import get_default_dtype
 from ..random_state import Generator, draw
 from ..tensor import Tensor
 from . import pointwise as P
-from .arguments import check_dtype, non_negative, shape, shape_of, write_out
+from .arguments import broadcast_sizes, check_dtype, non_negative, shape, shape_of, write_out
 from .creation import check_device
 
 
@@ -147,9 +147,7 @@ def normal(
     check_device(device)
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
         tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
-        from .arguments import environment
-
-        sizes = ops.broadcast_shapes(environment(), *(shape(v) for v in tensors))
+        sizes = broadcast_sizes(*(shape(v) for v in tensors))
         kind = promote.result_type(*tensors)
         z = draw("normal", generator, shape=sizes, dtype=kind)
         return _done(P.add(P.mul(z, std), mean), requires_grad, out)
@@ -167,7 +165,7 @@ def _scaled(z: Tensor, mean: Any, std: Any) -> Tensor:
     if type(std) in (int, float) and std == 1 and type(mean) in (int, float) and mean == 0:
         return z
     if z.dtype is not dtypes.f32 or (type(mean) in (int, float) and mean == 0):
-        return P.add(P.mul(z, std), mean) if mean != 0 else P.mul(z, std)  # type: ignore[no-any-return]
+        return P.add(P.mul(z, std), mean) if mean != 0 else P.mul(z, std)
     return _fused(z, std, mean)
 
 
@@ -370,7 +368,7 @@ def _with_replacement(
     edges = P.div(totals, sums)
     u = draw("uniform", generator, shape=(*shape(weights)[:-1], count), dtype=dtypes.f64)
     found = searchsorted(promote.cast(edges, dtypes.f64), u, right=True)
-    return P.clamp(found, max=last - 1)  # type: ignore[no-any-return]
+    return P.clamp(found, max=last - 1)
 
 
 METHODS = {

@@ -18,6 +18,7 @@ from . import pointwise as P
 from . import return_types
 from .arguments import (
     check_dtype,
+    named,
     numpy_names,
     shape,
     with_out,
@@ -62,7 +63,8 @@ def size_operand(size: Any, dtype: DType) -> Tensor:
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (all without one); integers are summed in int64."""
     x = _integers_as_long(input, dtype)
-    return _reduce(ops.sum, x, wrap_dims(dim, x.ndim), keepdim)
+    result = _reduce(ops.sum, x, wrap_dims(dim, x.ndim), keepdim)
+    return result if dim is None else named(result, "SumBackward1")
 
 
 @with_out
@@ -71,7 +73,7 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
     """The sum with NaN taken as 0."""
     if input.dtype.is_float:
         input = P.where(P.isnan(input), 0.0, input)
-    return sum(input, dim, keepdim, dtype=dtype)  # type: ignore[no-any-return]
+    return sum(input, dim, keepdim, dtype=dtype)
 
 
 @with_out
@@ -85,7 +87,8 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
             f"mean(): could not infer output dtype. {which} must be either a floating point or "
             f"complex dtype. Got: {promote._name(x.dtype)}"
         ))  # fmt: skip
-    return _mean(x, wrap_dims(dim, x.ndim), keepdim)
+    result = _mean(x, wrap_dims(dim, x.ndim), keepdim)
+    return named(result, "MeanBackward0" if dim is None else "MeanBackward1")
 
 
 def _checked(dtype: Any) -> DType:
@@ -98,7 +101,8 @@ def _mean(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
     if x.dtype.bits < 32:
         return promote.cast(_mean(promote.cast(x, dtypes.f32), dims, keepdim), x.dtype)
     total = _reduce(ops.sum, x, dims, keepdim)
-    result: Tensor = apply(ops.div, total, size_operand(count_of(x, dims), x.dtype))
+    count = size_operand(count_of(x, dims), x.dtype)
+    result: Tensor = apply(ops.div, total, count)
     return result
 
 
@@ -106,7 +110,7 @@ def _mean(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of what is not NaN."""
     factor = promote.cast(P.logical_not(P.isnan(input)), input.dtype)
-    return P.div(nansum(input, dim, keepdim, dtype=dtype), sum(factor, dim, keepdim))  # type: ignore[no-any-return]
+    return P.div(nansum(input, dim, keepdim, dtype=dtype), sum(factor, dim, keepdim))
 
 
 @with_out
@@ -121,7 +125,7 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 @numpy_names
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many are not 0, int64."""
-    return sum(promote.cast(P.ne(input, 0), dtypes.i64), dim)  # type: ignore[no-any-return]
+    return sum(promote.cast(P.ne(input, 0), dtypes.i64), dim)
 
 
 # --- truth ---------------------------------------------------------------------------------------
@@ -232,6 +236,7 @@ def pick(input: Tensor, index: Tensor, dim: int, keepdim: bool) -> tuple[Tensor,
 
 def _max_or_min(name: str, arg: Any, whole: Any, pairwise: Any) -> Any:
     struct = getattr(return_types, name)
+    title = name.capitalize()
 
     def function(
         input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None
@@ -239,7 +244,7 @@ def _max_or_min(name: str, arg: Any, whole: Any, pairwise: Any) -> Any:
         if other is not None or isinstance(dim, Tensor):
             return pairwise(input, dim if other is None else other)
         if dim is None:
-            return whole(input)
+            return named(whole(input), f"{title}Backward1")
         if input.ndim == 0:
             wrap_dim(dim, 0)
             return struct(input.clone(), _arg_along(None, input, 0, False))
@@ -247,7 +252,8 @@ def _max_or_min(name: str, arg: Any, whole: Any, pairwise: Any) -> Any:
         _require_elements(name, input, (dim,), False)
         x = promote.cast(input, dtypes.u8) if input.dtype is dtypes.bool_ else input
         index = apply(arg, x, dim=dim, keepdim=True)
-        return struct(pick(input, index, dim, keepdim))
+        values, places = pick(input, index, dim, keepdim)
+        return struct((named(values, f"{title}Backward0"), places))
 
     function.__name__ = name
     function.__doc__ = (
@@ -284,7 +290,8 @@ def _moments(
         centre = apply(
             ops.reshape, centre, shape=tuple(n for i, n in enumerate(sizes) if i not in dims)
         )
-    return promote.cast(variance, x.dtype), promote.cast(centre, x.dtype)
+    variance = named(promote.cast(variance, x.dtype), "VarBackward0")
+    return variance, promote.cast(centre, x.dtype)
 
 
 def _degrees(count: Any, correction: Any, dtype: DType) -> Tensor:
@@ -292,7 +299,7 @@ def _degrees(count: Any, correction: Any, dtype: DType) -> Tensor:
         return promote.operand(float(count - correction if count > correction else 0), dtype)
     if isinstance(correction, int):
         return size_operand(count - correction, dtype)
-    return P.sub(size_operand(count, dtype), correction)  # type: ignore[no-any-return]
+    return P.sub(size_operand(count, dtype), correction)
 
 
 @with_out
@@ -312,7 +319,7 @@ def std(
     *, correction: Any = None,
 ) -> Tensor:
     """The standard deviation over `dim`."""
-    return _root(_moments(input, dim, unbiased, correction, keepdim)[0])
+    return named(_root(_moments(input, dim, unbiased, correction, keepdim)[0]), "StdBackward0")
 
 
 def _root(x: Tensor) -> Tensor:
@@ -357,7 +364,8 @@ def norm(
         raise NotImplementedError(located("the nuclear norm needs an SVD: use torch.linalg"))
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(located(f"norm: unknown norm {p!r}"))
-    return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
+    result = vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
+    return named(result, "LinalgVectorNormBackward0")
 
 
 def vector_norm(
@@ -381,7 +389,7 @@ def vector_norm(
     if ord == 1:
         return _reduce(ops.sum, size, dims, keepdim)
     if ord in (math.inf, -math.inf):
-        return amax(size, dims, keepdim) if ord > 0 else amin(size, dims, keepdim)  # type: ignore[no-any-return]
+        return amax(size, dims, keepdim) if ord > 0 else amin(size, dims, keepdim)
     if ord == 0:
         return _reduce(ops.sum, promote.cast(P.ne(x, 0), x.dtype), dims, keepdim)
     zero = P.eq(size, 0)
@@ -391,9 +399,9 @@ def vector_norm(
         powers = P.where(zero, 0.0, P.pow(P.where(zero, 1.0, size), ord))
     total = _reduce(ops.sum, powers, dims, keepdim)
     if not (local.grad and requires_grad(x)):
-        return P.pow(total, 1.0 / ord)  # type: ignore[no-any-return]
+        return P.pow(total, 1.0 / ord)
     empty = P.eq(total, 0)
-    return P.where(empty, 0.0, P.pow(P.where(empty, 1.0, total), 1.0 / ord))  # type: ignore[no-any-return]
+    return P.where(empty, 0.0, P.pow(P.where(empty, 1.0, total), 1.0 / ord))
 
 
 def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:

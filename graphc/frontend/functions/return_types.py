@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 
@@ -20,9 +21,10 @@ def _struct(name: str, *fields: str) -> Any:
         "__slots__": (), "__new__": new, "__repr__": text, "_fields": fields,
         "__module__": "torch.return_types", "__doc__": f"What torch.{name} gives: {fields}.",
         "__reduce__": lambda self: (_make, (name, tuple(self))),
+        "__match_args__": fields,
     }  # fmt: skip
     for i, field in enumerate(fields):
-        body[field] = property(lambda self, i=i: self[i])
+        body[field] = property(operator.itemgetter(i))
     return type(name, (tuple,), body)
 
 

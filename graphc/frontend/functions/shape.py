@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from graphc.ir import dtypes, ops
@@ -12,7 +13,17 @@ from ..dispatch import apply
 from ..errors import located
 from ..storage import strides_of
 from ..tensor import Tensor, current
-from .arguments import as_size, as_sequence, environment, numpy_names, shape, shape_of, wrap_dim
+from .arguments import (
+    as_sequence,
+    as_size,
+    broadcast_sizes,
+    environment,
+    named,
+    numpy_names,
+    shape,
+    shape_of,
+    wrap_dim,
+)
 
 Shape = tuple[Any, ...]
 
@@ -134,15 +145,12 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """Dim `dim` as several; one of `sizes` may be -1."""
     have = shape(input)
     dim = wrap_dim(dim, len(have))
-    new = tuple(as_size(size) for size in as_sequence(sizes))
+    new: Shape = tuple(as_size(size) for size in as_sequence(sizes))
     if not new:
         raise RuntimeError(located("unflatten: sizes must be non-empty"))
-    try:
+    with suppress(RuntimeError):  # the message below says more
         new = infer_shape(new, have[dim])
-    except RuntimeError:
-        new = (*new, 0)[:0] or new
-    known = [size for size in new if size != -1]
-    if -1 in new or not environment().equal(product(known), have[dim]):
+    if -1 in new or not environment().equal(product(new), have[dim]):
         raise RuntimeError(located(
             f"unflatten: Provided sizes {list(as_sequence(sizes))} don't multiply up to the size "
             f"of dim {dim} ({have[dim]}) in the input tensor"
@@ -162,14 +170,15 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     kept = tuple(
         size for i, size in enumerate(sizes) if i not in chosen or not env.equal(size, 1)
     )
-    return _reshape(input, kept)
+    result = _reshape(input, kept)
+    return named(result, "SqueezeBackward0" if dim is None else "SqueezeBackward1")
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A new dim of size 1 at `dim`."""
     sizes = shape(input)
     dim = wrap_dim(dim, len(sizes) + 1)
-    return _reshape(input, (*sizes[:dim], 1, *sizes[dim:]))
+    return named(_reshape(input, (*sizes[:dim], 1, *sizes[dim:])), "UnsqueezeBackward0")
 
 
 # --- the dims in another order -------------------------------------------------------------------
@@ -199,8 +208,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     order = list(range(rank))
     if rank:
         order[a], order[b] = b, a
-    result: Tensor = apply(ops.permute, input, dims=tuple(order))
-    return result
+    return named(apply(ops.permute, input, dims=tuple(order)), "TransposeBackward0")
 
 
 swapaxes = swapdims = transpose
@@ -212,7 +220,7 @@ def t(input: Tensor) -> Tensor:
         raise RuntimeError(located(
             f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D"
         ))  # fmt: skip
-    return reverse_dims(input)
+    return named(reverse_dims(input), "TBackward0")
 
 
 def reverse_dims(x: Tensor) -> Tensor:
@@ -266,7 +274,7 @@ moveaxis = movedim
 def slice_dim(x: Tensor, dim: int, start: Any, stop: Any, step: int = 1) -> Tensor:
     """x[..., start:stop:step, ...] along `dim`; 0 <= start <= stop <= size (IR sizes)."""
     sizes = shape(x)
-    starts = [0] * len(sizes)
+    starts: list[Any] = [0] * len(sizes)
     stops = list(sizes)
     steps = [1] * len(sizes)
     starts[dim], stops[dim], steps[dim] = start, stop, step
@@ -298,7 +306,7 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
             f"select(): index {index} out of range for tensor of size {list(sizes)} at dimension "
             f"{dim}"
         ))  # fmt: skip
-    return drop_dim(slice_dim(input, dim, place, place + 1), dim)
+    return named(drop_dim(slice_dim(input, dim, place, place + 1), dim), "SelectBackward0")
 
 
 def narrow(input: Tensor, dim: int, start: Any, length: Any) -> Tensor:
@@ -473,7 +481,7 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
-    common = ops.broadcast_shapes(environment(), *(shape(x) for x in given))
+    common = broadcast_sizes(*(shape(x) for x in given))
     return tuple(expand(x, *common) for x in given)
 
 

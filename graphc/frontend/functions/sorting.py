@@ -176,7 +176,7 @@ def quantile(
         result = result.unsqueeze(along + 1) if dim is not None else result.reshape(
             (-1, *(1,) * rank)
         )
-    return result if points.ndim else result.squeeze(0)  # type: ignore[no-any-return]
+    return result if points.ndim else result.squeeze(0)
 
 
 # --- unique ----------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def searchsorted(
     count = apply(
         ops.sum, promote.cast(below, dtypes.i64), dims=(below.ndim - 1,), keepdim=False
     )
-    return promote.cast(count, dtypes.i32) if out_int32 else count  # type: ignore[no-any-return]
+    return promote.cast(count, dtypes.i32) if out_int32 else count
 
 
 def bucketize(
@@ -301,4 +301,4 @@ def isin(elements: Any, test_elements: Any, *, invert: bool = False, **kwargs: A
 
     x, tests = as_tensor(elements), as_tensor(test_elements).reshape(-1)
     found = P.eq(x.unsqueeze(-1), tests).any(-1)
-    return P.logical_not(found) if invert else found  # type: ignore[no-any-return]
+    return P.logical_not(found) if invert else found

@@ -26,7 +26,8 @@ from . import (
     window,
 )
 from ._rules import sum_to
-from ._types import broadcast_shapes, reduced_shape
+from ._types import broadcast_shapes as broadcast_shapes
+from ._types import reduced_shape as reduced_shape
 from .contract import conv_output_shape
 
 globals().update(REGISTRY)

@@ -37,6 +37,7 @@ from .fuse_build import build_fused
 from .fuse_empty import replace_empty
 from .fuse_groups import Grouping
 from .fuse_operands import affine_operands
+from .fuse_permuted import store_permuted
 from .fuse_siblings import merge_siblings
 
 
@@ -47,7 +48,7 @@ def fuse(
     backend has no kernel code for; they stay steps of their own. `mutated` are the outputs that
     are written back to inputs (parameters): their updates are kept apart, in kernels that all
     parameters share."""
-    graph = affine_operands(replace_empty(graph))
+    graph = store_permuted(affine_operands(replace_empty(graph)))
     grouping = Grouping(analyse(graph, frozenset(routines), mutated))
     merge_siblings(grouping)
     return build_fused(grouping)

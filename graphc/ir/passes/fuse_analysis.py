@@ -3,7 +3,7 @@ again, and which values must be in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -55,6 +55,7 @@ class Analysis:
     cone_sources: dict[Node, frozenset[Node]] = field(default_factory=dict)
     cone_reductions: dict[Node, frozenset[Pattern]] = field(default_factory=dict)
     depth: dict[Node, int] = field(default_factory=dict)  # operators from the inputs
+    checked: set[tuple[Node, Size]] = field(default_factory=set)  # positions looked up elsewhere
     updates: set[Node] = field(default_factory=set)  # new values of buffers that are written back
 
     def duplicable(self, node: Node) -> bool:
@@ -82,8 +83,9 @@ def analyse(
             _find_operands(a, body, node)
         elif a.category[node] == ROUTINE and node.op.name != "get":
             a.must.update(node.inputs)
+        elif node.op.name == "index":
+            a.checked.update(_positions(node, 1))
     a.must.update(graph.outputs)
-    _cones(a)
     _updates(a, mutated)
     return a
 
@@ -114,6 +116,28 @@ def _elements(node: Node) -> Size:
     return unwrap(product(node.type.elements[0].shape))
 
 
+def _positions(node: Node, first: int) -> list[tuple[Node, Size]]:
+    """The position tensors of index and index_put, with the sizes they are checked against."""
+    x, dim = node.inputs[0], node.attrs["dim"]
+    return [(index, x.shape[dim + i]) for i, index in enumerate(node.inputs[first:])]
+
+
+def needs_checks(a: Analysis, node: Node) -> bool:
+    """Whether a scatter must check its positions: not those that max_pool made, nor those that
+    an `index` of the same graph checks (an embedding's gradient)."""
+    if node.op.name == "max_pool_grad":
+        made = node.inputs[1]
+        return not (
+            made.op.name == "get" and made.inputs[0].op.name == "max_pool"
+            and tuple(made.inputs[0].inputs[0].shape[-len(node.attrs["plane_shape"]):])
+            == tuple(node.attrs["plane_shape"])
+            and len(made.inputs[0].attrs["window"]) == len(node.attrs["plane_shape"])
+        )  # fmt: skip
+    if node.op.name == "index_put":
+        return not a.checked.issuperset(_positions(node, 2))
+    return True
+
+
 def _find_operands(a: Analysis, body: Body, node: Node) -> None:
     """The buffers that a contraction reads, and the views of them that it absorbs."""
     t = template(body, node)
@@ -135,14 +159,19 @@ def _find_operands(a: Analysis, body: Body, node: Node) -> None:
     a.must.update(leaves)
 
 
-def _cones(a: Analysis) -> None:
-    """For each cheap node, what it would cost to compute it from values in memory."""
+def find_cones(a: Analysis, stored: Container[Node]) -> None:
+    """For each cheap node, what it would cost to compute it from values in memory, which are
+    those that must be and the `stored` ones."""
     for node in a.graph.nodes:
-        if a.category[node] not in (POINT, MOVE, CREATE) or node in a.must:
+        if (
+            a.category[node] not in (POINT, MOVE, CREATE) or node in a.must or node in stored
+        ):  # fmt: skip
             a.cone_cost[node] = 0
             a.cone_sources[node] = frozenset((node,))
             continue
         total = cost(node) if a.category[node] == POINT else 0
+        if node.op.name in ("gather", "index"):
+            total = DUPLICATE_COST + 1  # its checks should not be repeated
         sources: frozenset[Node] = frozenset()
         for x in node.inputs:
             # what is broadcast is read and computed far less often

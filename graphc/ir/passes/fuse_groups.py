@@ -31,6 +31,8 @@ from .fuse_analysis import (
     WINDOW,
     Analysis,
     Pattern,
+    find_cones,
+    needs_checks,
     pattern_of,
     segments,
 )
@@ -79,6 +81,7 @@ class Grouping:
         self.computed_in: dict[Node, list[Group]] = {}
         self.stored_by: dict[Node, Group] = {}
         self.epilogues = Epilogues(a)
+        find_cones(a, self.epilogues.owner)
         self._of_contraction: dict[Node, Group] = {}
         for node in reversed(self._unit_order()):
             self._place(node)
@@ -135,7 +138,7 @@ class Grouping:
         elif category in (WINDOW, SCATTER, CUMULATIVE):
             group = self.stored_by.get(node)
             if group is None:
-                self._new(node, category, readers)
+                self._new(node, self._collective_kind(node, category), readers)
             else:
                 self._add(node, group)
         elif node in a.must:
@@ -150,6 +153,11 @@ class Grouping:
             for group in self.computed_in.get(user, ()):
                 found[group] = None
         return list(found)
+
+    def _collective_kind(self, node: Node, category: str) -> str:
+        if category == SCATTER and not needs_checks(self.a, node):
+            return "scatter_unchecked"
+        return category
 
     def _place_result(self, node: Node) -> None:
         """One of several results: stored by the group of the node that makes them."""
@@ -270,7 +278,7 @@ class Grouping:
             return self._may_join_epilogue(node)
         if category == REDUCE:
             return group.kind in ("loop", "rows") and self._may_reduce(node, group, orders)
-        if group.kind in (WINDOW, CUMULATIVE, SCATTER):
+        if group.kind in (WINDOW, CUMULATIVE, SCATTER, "scatter_unchecked"):
             return self._may_feed(node, group)
         if group.kind not in ("loop", "rows") or category not in (POINT, MOVE):
             return False

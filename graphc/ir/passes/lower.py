@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..dim import Dim, Size, product, unwrap
@@ -28,6 +29,7 @@ _LOWER: dict[str, Callable[[Body], Kernel]] = {
     "contraction": lower_contraction,
     "window": lower_window,
     "scatter": lower_scatter,
+    "scatter_unchecked": partial(lower_scatter, checked=False),
     "cumulative": lower_cumulative,
 }
 

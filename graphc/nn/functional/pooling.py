@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ...frontend import functions as T
 from ...frontend.dispatch import apply
 from ...frontend.tensor import Tensor
@@ -152,63 +154,117 @@ def avg_pool3d(
     )
 
 
-def _adaptive_sizes(input: Tensor, output_size: Any, spatial: int) -> tuple[int, ...]:
+def _adaptive_sizes(
+    input: Tensor, output_size: Any, spatial: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes asked for (None keeps one) and those of the input."""
+    if input.dim() not in (spatial + 1, spatial + 2):
+        raise RuntimeError(
+            f"adaptive_pool{spatial}d: Expected {spatial + 1}D or {spatial + 2}D tensor, but got "
+            f"shape {list(input.shape)}"
+        )
     given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * spatial
+    if len(given) != spatial:
+        raise RuntimeError(
+            f"adaptive_pool{spatial}d: output_size must be {spatial} sizes, got {output_size}"
+        )
     sizes = tuple(input.shape)[input.dim() - spatial :]
-    return tuple(s if o is None else o for o, s in zip(given, sizes, strict=True))
+    return tuple(s if o is None else o for o, s in zip(given, sizes, strict=True)), sizes
 
 
 def _bounds(size: int, outputs: int) -> list[tuple[int, int]]:
     return [(i * size // outputs, -(-(i + 1) * size // outputs)) for i in range(outputs)]
 
 
-def _adaptive(spatial: int, input: Tensor, output_size: Any, kind: str) -> Any:
+def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
     """Windows that divide evenly go to the plain pool; others one dim at a time."""
-    outputs = _adaptive_sizes(input, output_size, spatial)
-    sizes = tuple(input.shape)[input.dim() - spatial :]
+    outputs, sizes = _adaptive_sizes(input, output_size, spatial)
     if all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
         window = tuple(s // o for s, o in zip(sizes, outputs, strict=True))
-        if kind == "avg":
-            return _avg_pool(spatial, input, window, window, 0, False, True, None)
-        return _max_pool(spatial, input, window, window, 0, 1, False, False)
+        return _avg_pool(spatial, input, window, window, 0, False, True, None)
     result = input
     for i in range(spatial):
         dim = input.dim() - spatial + i
-        parts = []
-        for begin, end in _bounds(sizes[i], outputs[i]):
-            part = result.narrow(dim, begin, end - begin)
-            parts.append(
-                part.mean(dim, keepdim=True) if kind == "avg" else part.amax(dim, keepdim=True)
-            )
-        result = T.cat(parts, dim)
+        parts = [
+            result.narrow(dim, begin, end - begin).mean(dim, keepdim=True)
+            for begin, end in _bounds(sizes[i], outputs[i])
+        ]
+        result = T.cat(parts, dim) if parts else result.narrow(dim, 0, 0)
     return result
+
+
+def _adaptive_max(spatial: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
+    """Windows that divide evenly go to the plain pool; others to a gather of all windows."""
+    outputs, sizes = _adaptive_sizes(input, output_size, spatial)
+    if all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
+        window = tuple(s // o for s, o in zip(sizes, outputs, strict=True))
+        return _max_pool(spatial, input, window, window, 0, 1, False, return_indices)
+    lead = list(input.shape)[: input.dim() - spatial]
+    plane = _window_positions(sizes, outputs)
+    flat = input.reshape([*lead, -1])
+    windows = flat.index_select(-1, plane.reshape(-1)).reshape([*lead, *plane.shape])
+    values, which = windows.max(-1)
+    if not return_indices:
+        return values
+    expanded = plane.expand([*lead, *plane.shape])
+    return values, expanded.gather(-1, which.unsqueeze(-1)).squeeze(-1)
+
+
+def _window_positions(sizes: tuple[int, ...], outputs: tuple[int, ...]) -> Tensor:
+    """Flat positions of each window's elements, [*outputs, window]; windows shorter than the
+    longest repeat their last element, which the first maximum never is."""
+    grids = []
+    step = 1
+    for i in reversed(range(len(sizes))):
+        bounds = _bounds(sizes[i], outputs[i])
+        longest = max((end - begin for begin, end in bounds), default=0)
+        rows = np.array(
+            [[min(begin + k, end - 1) for k in range(longest)] for begin, end in bounds],
+            np.int64,
+        ).reshape(len(bounds), longest)
+        grids.append(rows * step)
+        step *= sizes[i]
+    total = np.zeros((), np.int64)
+    count = len(sizes)
+    for i, rows in enumerate(reversed(grids)):
+        shape = [1] * (2 * count)
+        shape[i], shape[count + i] = rows.shape
+        total = total + rows.reshape(shape)
+    found: Tensor = T.tensor(total.reshape(*outputs, -1))
+    return found
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output length."""
-    result: Tensor = _adaptive(1, input, output_size, "avg")
-    return result
+    return _adaptive_avg(1, input, output_size)
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output height and width."""
-    result: Tensor = _adaptive(2, input, output_size, "avg")
-    return result
+    return _adaptive_avg(2, input, output_size)
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output size."""
-    result: Tensor = _adaptive(3, input, output_size, "avg")
-    return result
+    return _adaptive_avg(3, input, output_size)
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_max_pool1d(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> Any:
     """Max pooling to a given output length."""
-    result: Tensor = _adaptive(1, input, output_size, "max")
-    return result
+    return _adaptive_max(1, input, output_size, return_indices)
 
 
-def adaptive_max_pool2d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_max_pool2d(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> Any:
     """Max pooling to a given output height and width."""
-    result: Tensor = _adaptive(2, input, output_size, "max")
-    return result
+    return _adaptive_max(2, input, output_size, return_indices)
+
+
+def adaptive_max_pool3d(
+    input: Tensor, output_size: Any, return_indices: bool = False
+) -> Any:
+    """Max pooling to a given output size."""
+    return _adaptive_max(3, input, output_size, return_indices)

@@ -52,12 +52,18 @@ class Mish(_InPlace):
 class Hardsigmoid(_InPlace):
     """relu6(x + 3) / 6."""
 
+    def extra_repr(self) -> str:
+        return ""
+
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
 
 
 class Hardswish(_InPlace):
     """x * relu6(x + 3) / 6."""
+
+    def extra_repr(self) -> str:
+        return ""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ...frontend import state_version
 from ...frontend.tensor import Parameter, Tensor
 from .module import Module, _indent
 
@@ -16,7 +17,18 @@ def _index(container: Any, index: Any) -> int:
     position = operator.index(index)
     if not -length <= position < length:
         raise IndexError(f"index {index} is out of range")
-    return position % length if length else 0
+    return position % length
+
+
+def _renumber(container: Module, modules: Iterable[Module]) -> None:
+    """Make `modules` the children, named "0", "1", ..."""
+    chosen = list(modules)
+    for module in chosen:
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+    container._modules.clear()
+    container._modules.update({str(i): module for i, module in enumerate(chosen)})
+    state_version.bump()
 
 
 class Sequential(Module):
@@ -40,13 +52,9 @@ class Sequential(Module):
         setattr(self, list(self._modules)[_index(self, index)], module)
 
     def __delitem__(self, index: Any) -> None:
-        names = list(self._modules)
-        chosen = names[index] if isinstance(index, slice) else [names[_index(self, index)]]
-        for name in chosen:
-            delattr(self, name)
-        kept = list(self._modules.values())
-        self._modules.clear()
-        self._modules.update({str(i): module for i, module in enumerate(kept)})
+        modules = list(self)
+        del modules[index if isinstance(index, slice) else _index(self, index)]
+        _renumber(self, modules)
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -54,30 +62,70 @@ class Sequential(Module):
     def __iter__(self) -> Iterator[Any]:
         return iter(list(self._modules.values()))
 
+    def __add__(self, other: Sequential) -> Sequential:
+        if not isinstance(other, Sequential):
+            raise ValueError(
+                "add operator supports only objects of Sequential class, but "
+                f"{type(other)} is given."
+            )
+        return Sequential(*self, *other)
+
+    def __iadd__(self, other: Sequential) -> Sequential:
+        if not isinstance(other, Sequential):
+            raise ValueError(
+                "add operator supports only objects of Sequential class, but "
+                f"{type(other)} is given."
+            )
+        return self.extend(other)
+
+    def __mul__(self, times: int) -> Sequential:
+        _check_times(times)
+        return Sequential(*list(self) * times)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> Sequential:
+        _check_times(times)
+        _renumber(self, list(self) * times)
+        return self
+
     def append(self, module: Module) -> Sequential:
         """Add a module at the end."""
         self.add_module(str(len(self)), module)
         return self
 
     def insert(self, index: int, module: Module) -> Sequential:
-        """Insert a module before position `index`."""
+        """Insert a module before position `index`. Raises IndexError."""
+        if not -len(self) <= index <= len(self):
+            raise IndexError(f"Index out of range: {index}")
         modules = list(self)
         modules.insert(index, module)
-        self._modules.clear()
-        for i, item in enumerate(modules):
-            self.add_module(str(i), item)
+        _renumber(self, modules)
         return self
 
     def extend(self, modules: Iterable[Module]) -> Sequential:
         """Append each module."""
-        for module in modules:
+        for module in list(modules):
             self.append(module)
         return self
+
+    def pop(self, key: Any) -> Module:
+        """Remove and return a module, or a slice of them."""
+        module: Module = self[key]
+        del self[key]
+        return module
 
     def forward(self, input: Any) -> Any:
         for module in self._modules.values():
             input = module(input)
         return input
+
+
+def _check_times(times: Any) -> None:
+    if not isinstance(times, int):
+        raise TypeError(f"unsupported operand type(s) for *: {type(times)} and Sequential")
+    if times <= 0:
+        raise ValueError(f"Non-positive multiplication factor {times} for Sequential")
 
 
 class ModuleList(Module):
@@ -98,13 +146,8 @@ class ModuleList(Module):
 
     def __delitem__(self, index: Any) -> None:
         modules = list(self)
-        del modules[index]
-        self._replace(modules)
-
-    def _replace(self, modules: list[Module]) -> None:
-        self._modules.clear()
-        for i, module in enumerate(modules):
-            self.add_module(str(i), module)
+        del modules[index if isinstance(index, slice) else _index(self, index)]
+        _renumber(self, modules)
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -127,7 +170,7 @@ class ModuleList(Module):
         """Insert a module before position `index`."""
         modules = list(self)
         modules.insert(index, module)
-        self._replace(modules)
+        _renumber(self, modules)
 
     def extend(self, modules: Iterable[Module]) -> ModuleList:
         """Append each module."""
@@ -136,12 +179,12 @@ class ModuleList(Module):
                 "ModuleList.extend should be called with an iterable, but got "
                 + type(modules).__name__
             )
-        for module in modules:
+        for module in list(modules):
             self.append(module)
         return self
 
-    def pop(self, key: int) -> Module:
-        """Remove and return one module."""
+    def pop(self, key: Any) -> Module:
+        """Remove and return a module, or a slice of them."""
         module: Module = self[key]
         del self[key]
         return module
@@ -179,6 +222,7 @@ class ModuleDict(Module):
 
     def __delitem__(self, key: str) -> None:
         del self._modules[key]
+        state_version.bump()
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -192,10 +236,13 @@ class ModuleDict(Module):
     def clear(self) -> None:
         """Remove every module."""
         self._modules.clear()
+        state_version.bump()
 
     def pop(self, key: str) -> Any:
         """Remove and return one module."""
-        return self._modules.pop(key)
+        module = self[key]
+        del self[key]
+        return module
 
     def keys(self) -> Any:
         """The names."""
@@ -211,18 +258,46 @@ class ModuleDict(Module):
 
     def update(self, modules: Any) -> None:
         """Add modules from a mapping or pairs."""
-        pairs = modules.items() if isinstance(modules, Mapping | ModuleDict) else modules
-        for key, module in pairs:
+        for key, module in _pairs("ModuleDict", modules):
             self[key] = module
 
 
-def _parameter_line(value: Any) -> str:
+def _pairs(name: str, given: Any) -> list[tuple[str, Any]]:
+    """The items of a mapping, or an iterable of pairs. Raises TypeError or ValueError."""
+    if isinstance(given, Mapping | ModuleDict | ParameterDict):
+        return list(given.items())
+    if not isinstance(given, Iterable):
+        raise TypeError(
+            f"{name}.update should be called with an iterable of key/value pairs, but got "
+            + type(given).__name__
+        )
+    pairs: list[tuple[str, Any]] = []
+    for i, pair in enumerate(given):
+        if not isinstance(pair, Iterable):
+            raise TypeError(
+                f"{name} update sequence element #{i} should be Iterable; is "
+                + type(pair).__name__
+            )
+        items = tuple(pair)
+        if len(items) != 2:
+            raise ValueError(
+                f"{name} update sequence element #{i} has length {len(items)}; 2 is required"
+            )
+        pairs.append(items)
+    return pairs
+
+
+def _parameter_line(value: Any, type_name: str) -> str:
     if isinstance(value, Tensor):
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
         size = "x".join(str(size) for size in value.shape)
-        name = str(value.dtype)
-        return f"{kind} containing: [{name} of size {size}]"
+        return f"{kind} containing: [{type_name} of size {size}]"
     return f"Object of type: {type(value).__name__}"
+
+
+def _as_parameter(value: Any) -> Any:
+    plain = isinstance(value, Tensor) and not isinstance(value, Parameter)
+    return Parameter(value) if plain else value
 
 
 class ParameterList(Module):
@@ -240,9 +315,7 @@ class ParameterList(Module):
         return getattr(self, str(_index(self, index)))
 
     def __setitem__(self, index: int, value: Any) -> None:
-        if isinstance(value, Tensor) and not isinstance(value, Parameter):
-            value = Parameter(value)
-        setattr(self, str(_index(self, index)), value)
+        setattr(self, str(_index(self, index)), _as_parameter(value))
 
     def __len__(self) -> int:
         return self._size
@@ -266,16 +339,15 @@ class ParameterList(Module):
                 "ParameterList.extend should be called with an iterable, but got "
                 + type(values).__name__
             )
-        for value in values:
+        for value in list(values):
             self.append(value)
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(f"  ({i}): {_parameter_line(value)}" for i, value in enumerate(self))
-
-    def __repr__(self) -> str:
-        lines = [f"  ({i}): {_parameter_line(value)}" for i, value in enumerate(self)]
-        return f"{self._get_name()}(\n" + "\n".join(lines) + "\n)" if lines else "ParameterList()"
+        return "\n".join(
+            f"  ({i}): {_parameter_line(value, str(getattr(value, 'dtype', '')))}"
+            for i, value in enumerate(self)
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterList should not be called.")
@@ -296,10 +368,13 @@ class ParameterDict(Module):
         return getattr(self, key)
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if isinstance(value, Tensor) and not isinstance(value, Parameter):
-            value = Parameter(value)
+        if not isinstance(key, str):
+            raise TypeError(
+                "Index given to ParameterDict cannot be used as a key as it is not a string "
+                f"(type is '{type(key).__name__}')."
+            )
+        setattr(self, key, _as_parameter(value))
         self._keys[key] = None
-        setattr(self, key, value)
 
     def __delitem__(self, key: str) -> None:
         del self._keys[key]
@@ -311,8 +386,20 @@ class ParameterDict(Module):
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._keys)
+
     def __contains__(self, key: object) -> bool:
         return key in self._keys
+
+    def __or__(self, other: Any) -> ParameterDict:
+        joined = self.copy()
+        joined.update(other)
+        return joined
+
+    def __ior__(self, other: Any) -> ParameterDict:
+        self.update(other)
+        return self
 
     def keys(self) -> Any:
         """The names."""
@@ -326,15 +413,57 @@ class ParameterDict(Module):
         """The parameters."""
         return (self[key] for key in self._keys)
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """The parameter, or the default."""
+        return self[key] if key in self._keys else default
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The parameter; set to the default where it is missing."""
+        if key not in self._keys:
+            self[key] = default
+        return self[key]
+
+    def pop(self, key: str) -> Any:
+        """Remove and return a parameter."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove and return the last pair."""
+        key = next(reversed(self._keys))
+        return key, self.pop(key)
+
+    def clear(self) -> None:
+        """Remove every parameter."""
+        for key in list(self._keys):
+            del self[key]
+
+    def copy(self) -> ParameterDict:
+        """A new dict of the same parameters."""
+        return ParameterDict(list(self.items()))
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A new dict with one value for all keys."""
+        return ParameterDict([(key, default) for key in keys])
+
     def update(self, parameters: Any) -> None:
-        """Add parameters from a mapping or pairs."""
-        mapping = isinstance(parameters, Mapping | ParameterDict)
-        for key, value in parameters.items() if mapping else parameters:
+        """Add parameters from a mapping (a plain dict in sorted order, as torch) or pairs."""
+        pairs = _pairs("ParameterDict", parameters)
+        if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
+            pairs.sort(key=lambda pair: pair[0])
+        for key, value in pairs:
             self[key] = value
 
-    def __repr__(self) -> str:
-        lines = [f"  ({key}): {_parameter_line(value)}" for key, value in self.items()]
-        return f"{self._get_name()}(\n" + "\n".join(lines) + "\n)" if lines else "ParameterDict()"
+    def extra_repr(self) -> str:
+        return "\n".join(
+            f"  ({key}): {_parameter_line(value, _type_string(value))}"
+            for key, value in self.items()
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterDict should not be called.")
+
+
+def _type_string(value: Any) -> str:
+    return value.type() if isinstance(value, Tensor) else ""

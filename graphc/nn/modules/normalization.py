@@ -132,7 +132,7 @@ class BatchNorm3d(_BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """BatchNorm over one process."""
 
-    ranks = (2, 3, 4, 5)
+    ranks = tuple(range(2, 65))
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,

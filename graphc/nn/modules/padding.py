@@ -69,7 +69,11 @@ class Upsample(Module):
         align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
     ) -> None:
         super().__init__()
-        self.size, self.scale_factor, self.mode = size, scale_factor, mode
+        self.size, self.mode = size, mode
+        if isinstance(scale_factor, tuple):
+            self.scale_factor: Any = tuple(float(factor) for factor in scale_factor)
+        else:
+            self.scale_factor = float(scale_factor) if scale_factor else None
         self.align_corners = align_corners
         self.recompute_scale_factor = recompute_scale_factor
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...frontend.tensor import Tensor
 from .. import functional as F
+from ..functional.conv import tuple_of
 from .module import Module
 
 
@@ -54,18 +55,14 @@ class MaxPool3d(_MaxPool):
 
 class _AvgPool(Module):
     def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-        count_include_pad: bool = True, divisor_override: int | None = None,
+        self, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
+        count_include_pad: bool,
     ) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
         self.padding, self.ceil_mode = padding, ceil_mode
-        self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
-
-    def _arguments(self) -> tuple[Any, ...]:
-        return (self.kernel_size, self.stride, self.padding, self.ceil_mode,
-                self.count_include_pad, self.divisor_override)
+        self.count_include_pad = count_include_pad
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -74,18 +71,41 @@ class _AvgPool(Module):
 class AvgPool1d(_AvgPool):
     """The mean of each window of [N, C, L]."""
 
+    def __init__(
+        self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        sizes = (kernel_size, kernel_size if stride is None else stride, padding)
+        super().__init__(*[tuple_of(size, 1) for size in sizes], ceil_mode, count_include_pad)
+
     def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool1d(input, *self._arguments()[:-1])
+        return F.avg_pool1d(
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+            self.count_include_pad,
+        )
 
 
-class AvgPool2d(_AvgPool):
+class _AvgPoolOverride(_AvgPool):
+    def __init__(
+        self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
+        self.divisor_override = divisor_override
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return (self.kernel_size, self.stride, self.padding, self.ceil_mode,
+                self.count_include_pad, self.divisor_override)
+
+
+class AvgPool2d(_AvgPoolOverride):
     """The mean of each window of [N, C, H, W]."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool2d(input, *self._arguments())
 
 
-class AvgPool3d(_AvgPool):
+class AvgPool3d(_AvgPoolOverride):
     """The mean of each window of [N, C, D, H, W]."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -122,15 +142,28 @@ class AdaptiveAvgPool3d(_Adaptive):
         return F.adaptive_avg_pool3d(input, self.output_size)
 
 
-class AdaptiveMaxPool1d(_Adaptive):
+class _AdaptiveMax(_Adaptive):
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+
+class AdaptiveMaxPool1d(_AdaptiveMax):
     """Max pooling to a given length."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_max_pool1d(input, self.output_size)
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool2d(_Adaptive):
+class AdaptiveMaxPool2d(_AdaptiveMax):
     """Max pooling to a given height and width."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_max_pool2d(input, self.output_size)
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMax):
+    """Max pooling to a given size."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)

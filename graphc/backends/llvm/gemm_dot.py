@@ -1,0 +1,172 @@
+"""Tiles of dot products: both operands contiguous along k, so nothing is packed or transposed.
+
+For few rows or columns, and for weight gradients of convolutions with few channels, where the
+packing of B would cost more than the product.
+"""
+
+from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
+from graphc.backends.llvm.gemm_pack import RIGHT_PARAMETERS, Source, first_lanes
+from graphc.backends.llvm.microkernel import (
+    ROW_CLASSES,
+    Tile,
+    kernel_parameters,
+    row_addresses,
+)
+from graphc.backends.llvm.text import Function, Module, Value
+from graphc.ir import dtypes
+
+# What a_step points to: k is segments of lines of elements; distances are in bytes.
+A_SEGMENT, B_SEGMENT, LINES, LENGTH, A_LINE, B_LINE = range(6)
+SHAPE_WORDS = 6
+
+
+def dot_table(tile: Tile) -> str:
+    """The symbol of the table of dot kernels."""
+    return f"@graphc_dots_{tile.accumulator}"
+
+
+def point_columns(tile: Tile) -> str:
+    """The symbol of a pack_right that stores pointers to the columns of a matrix."""
+    return f"@graphc_point_columns_{tile.accumulator}"
+
+
+def emit_dots(module: Module, tile: Tile) -> None:
+    """Defines the kernels "dot" and their table, and the filling of pointers for a matrix.
+
+    b holds one pointer per column, to which b_step is added; a_step is the address of the words
+    above, and `steps` counts segments.
+    """
+    for rows in ROW_CLASSES:
+        _Dot(module, tile, rows).emit()
+    symbol = dot_table(tile)
+    names = [
+        f"ptr @graphc_dot_{rows}_{tile.accumulator}" for rows in ROW_CLASSES for _ in tile.widths
+    ]
+    array = f"[{len(names)} x ptr] [{', '.join(names)}]"
+    module.globals.append(f"{symbol} = constant {array}")
+    _emit_point_columns(module, tile)
+
+
+class _Dot:
+    """One kernel: groups of columns, and for each the loops over segments, lines and elements."""
+
+    def __init__(self, module: Module, tile: Tile, rows: int) -> None:
+        self.tile, self.rows = tile, rows
+        self.group = min(tile.vectors, tile.lanes)  # columns at a time
+        symbol = f"@graphc_dot_{rows}_{tile.accumulator}"
+        self.f = module.function(f"void {symbol}({kernel_parameters()})", "internal")
+
+    def emit(self) -> None:
+        """Defines the function."""
+        f = self.f
+        self.places = row_addresses(f, self.rows)
+        shape = f.let("inttoptr i64 %a_step to ptr")
+        words = [f.load(f.gep(shape, index, "i64"), "i64", 8) for index in range(SHAPE_WORDS)]
+        self.a_segment, self.b_segment, self.lines, self.length, self.a_line, self.b_line = words
+        whole = f.floordiv(self.length, self.tile.lanes)
+        self.whole = f.mul(whole, self.tile.lanes)
+        self.mask = first_lanes(f, self.tile, f.sub(self.length, self.whole))
+        last = f.sub("%columns", 1)
+        with f.loop(0, "%columns", self.group) as column:
+            self.columns = []
+            for index in range(self.group):
+                at = f.smin(f.add(column, index), last)
+                pointer = f.load(f.gep("%b", at, "ptr"), "ptr", 8)
+                self.columns.append(f.gep(pointer, "%b_step", "i8"))
+            self._store(self._segments(), column)
+        f.ret()
+
+    def _segments(self) -> list[str]:
+        """The accumulators, row by row, after all of k."""
+        f, tile = self.f, self.tile
+        zeros = [(tile.vector, tile.zero())] * (self.rows * self.group)
+        outer = f.carry_loop(0, "%steps", 1, [("i64", "0"), ("i64", "0"), *zeros])
+        a, b, *sums = outer.values
+        start = [("i64", a), ("i64", b), *((tile.vector, total) for total in sums)]
+        line = f.carry_loop(0, self.lines, 1, start)
+        a_at, b_at, *sums = line.values
+        sums = self._elements(a_at, b_at, 0, self.whole, sums, "")
+        sums = self._elements(a_at, b_at, self.whole, self.length, sums, self.mask)
+        moved = [str(f.add(a_at, self.a_line)), str(f.add(b_at, self.b_line))]
+        sums = line.close([*moved, *sums])[2:]
+        moved = [str(f.add(a, self.a_segment)), str(f.add(b, self.b_segment))]
+        return outer.close([*moved, *sums])[2:]
+
+    def _elements(
+        self, a: str, b: str, low: Value, high: Value, sums: list[str], mask: str
+    ) -> list[str]:
+        """Registers of a line from `low` to `high`, masked if there is a mask."""
+        f, tile = self.f, self.tile
+        loop = f.carry_loop(low, high, tile.lanes, [(tile.vector, total) for total in sums])
+        shift = f.mul(loop.index, tile.bytes)
+        a_at, b_at = f.add(a, shift), f.add(b, shift)
+        source = Source(dtypes.by_name(tile.accumulator), tile)
+
+        def load(place: str, offset: Value) -> str:
+            address = f.gep(place, offset, "i8")
+            return source.load_masked(f, address, mask) if mask else source.load_vector(f, address)
+
+        columns = [load(place, b_at) for place in self.columns]
+        result = []
+        for row, place in enumerate(self.places):
+            value = load(place, a_at)
+            for index, column in enumerate(columns):
+                total = loop.values[row * self.group + index]
+                result.append(tile.multiply_add(f, value, column, total))
+        return loop.close(result)
+
+    def _store(self, sums: list[str], column: Value) -> None:
+        """Adds up the lanes and stores one short vector per row."""
+        f, tile, group = self.f, self.tile, self.group
+        kind = f"<{group} x {tile.element}>"
+        more = f.let("icmp ne i64 %accumulate, 0")
+        for row in range(self.rows):
+            total = sum_lanes(f, tile, sums[row * group : (row + 1) * group])
+            place = f.gep("%c", f.add(f.mul("%pitch", row), column), tile.element)
+            old = f.load(place, kind, tile.bytes)
+            old = f.let(f"select i1 {more}, {kind} {old}, {kind} zeroinitializer")
+            op = "fadd" if tile.accumulator[0] == "f" else "add"
+            f.store(f.let(f"{op} {kind} {total}, {old}"), kind, place, tile.bytes)
+
+
+def sum_lanes(f: Function, tile: Tile, vectors: list[str]) -> str:
+    """A vector of the sums over lanes of 1, 2 or 4 vectors, in a fixed order."""
+    op = "fadd" if tile.accumulator[0] == "f" else "add"
+    lanes, count = tile.lanes, len(vectors)
+
+    def shuffle(a: str, b: str, order: list[int], kind: str) -> str:
+        mask = ", ".join(f"i32 {lane}" for lane in order)
+        return f.let(f"shufflevector {kind} {a}, {kind} {b}, <{len(order)} x i32> <{mask}>")
+
+    while lanes > count:
+        kind, half = f"<{lanes} x {tile.element}>", f"<{lanes // 2} x {tile.element}>"
+        halves = [
+            [shuffle(v, v, list(range(at, at + lanes // 2)), kind) for at in (0, lanes // 2)]
+            for v in vectors
+        ]
+        vectors = [f.let(f"{op} {half} {a}, {b}") for a, b in halves]
+        lanes //= 2
+    kind = f"<{lanes} x {tile.element}>"
+    width = 1  # neighbouring lanes that belong to one vector's partial sums
+    while len(vectors) > 1:
+        pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+        # the second vector's lanes go where the first one's have this bit set
+        order = [(q ^ width) + lanes if q & width else q for q in range(lanes)]
+        vectors = [
+            f.let(
+                f"{op} {kind} {shuffle(a, b, order, kind)}, "
+                f"{shuffle(a, b, [lane + width for lane in order], kind)}"
+            )
+            for a, b in pairs
+        ]
+        width *= 2
+    return vectors[0]
+
+
+def _emit_point_columns(module: Module, tile: Tile) -> None:
+    f = module.function(f"void {point_columns(tile)}({RIGHT_PARAMETERS})")
+    stride = Descriptor(f, "%d")[Word.RIGHT_N]
+    with f.loop(0, "%columns") as column:
+        place = f.gep("%base", f.mul(f.add("%n", column), stride), tile.element)
+        f.store(place, "ptr", f.gep("%to", column, "ptr"), 8)
+    f.ret()
