@@ -479,3 +479,14 @@ class _CallableModule(types.ModuleType):
 
 
 sys.modules[__name__].__class__ = _CallableModule
+
+
+class _Callable(types.ModuleType):
+    """`graphc.compile` is torch's function and this file's module: importing the submodule binds
+    the package's attribute to the module, so the module is callable."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return compile(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

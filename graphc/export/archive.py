@@ -109,8 +109,8 @@ def read(path: str | os.PathLike[str]) -> Contents:
             graph = _graph(parts[GRAPH])
             return _fit(manifest, graph, state)
         except (zipfile.BadZipFile, struct.error, EOFError, NotImplementedError, MemoryError,
-                ExportError, safetensors.SafetensorsError, UnicodeDecodeError, ValueError,
-                OverflowError, RuntimeError) as error:  # fmt: skip
+                OSError, ExportError, safetensors.SafetensorsError, UnicodeDecodeError,
+                ValueError, OverflowError, RuntimeError) as error:  # fmt: skip
             raise ExportError(
                 f"{os.fspath(path)} cannot be loaded: {error}. Cure: export the model again, or "
                 "fetch the file again if it was copied"

@@ -17,6 +17,8 @@ def cast(o: Operations, x: str, source: DType, target: DType) -> str:
     """x in another dtype, by the rules of docs/architecture.md."""
     if source is target:
         return x
+    if target is dtypes.bool_ and source.is_float and source.bits == 16:
+        return cast(o, _float_to_float(o, x, source, dtypes.f32), dtypes.f32, target)
     if target is dtypes.bool_:
         zero = o.const(0, source)
         return o.compare("une" if source.is_float else "ne", source, x, zero)

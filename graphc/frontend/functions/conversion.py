@@ -42,6 +42,16 @@ channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 
 
+class layout:
+    """torch.layout; tensors here are always strided."""
+
+    def __repr__(self) -> str:
+        return "torch.strided"
+
+
+strided = layout()
+
+
 # --- copies ------------------------------------------------------------------------------------
 
 
@@ -427,15 +437,6 @@ PROPERTIES = {
     "name": property(lambda self: None),
 }
 
-
-class layout:
-    """torch.layout; tensors here are always strided."""
-
-    def __repr__(self) -> str:
-        return "torch.strided"
-
-
-strided = layout()
 
 METHODS = {
     "clone": clone, "contiguous": contiguous, "is_contiguous": is_contiguous, "to": to,

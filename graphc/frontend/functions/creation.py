@@ -249,12 +249,12 @@ def full_like(
 
 def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Zeros of this tensor's dtype."""
-    return zeros(*size, dtype=dtype or self.dtype, **kwargs)
+    return zeros(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
 
 
 def new_ones(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Ones of this tensor's dtype."""
-    return ones(*size, dtype=dtype or self.dtype, **kwargs)
+    return ones(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
 
 
 def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **kw: Any) -> Tensor:
@@ -375,7 +375,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **kw
 
 def legacy_constructor(cls: type[Tensor], *args: Any, device: Any = None, **kwargs: Any) -> Tensor:
     """torch.Tensor(2, 3), torch.Tensor([1, 2]): default-dtype tensors of the old interface."""
-    return typed_constructor(get_default_dtype())(*args, device=device, **kwargs)
+    return typed_constructor(get_default_dtype())(*args, device=device, **kwargs)  # type: ignore[no-any-return]
 
 
 def typed_constructor(dtype: DType) -> Any:

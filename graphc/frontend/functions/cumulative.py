@@ -23,7 +23,7 @@ def _running(name: str, doc: str) -> Any:
         x = promote.cast(input, dtype)
         along = wrap_dim(dim, x.ndim)
         if x.ndim == 0:
-            return x.clone()
+            return x.clone()  # type: ignore[no-any-return]
         result: Tensor = apply(record, x, dim=along)
         return result
 
@@ -65,7 +65,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the running sum of exp along `dim`: each place scaled by its running maximum."""
     along = wrap_dim(dim, input.ndim)
     if input.ndim == 0:
-        return input.clone()
+        return input.clone()  # type: ignore[no-any-return]
     tops = apply(ops.cummax, input.detach(), dim=along)[0]
     size = shape(input)[along]
     # row i holds exp(x[j] - top[i]) for j <= i
@@ -109,7 +109,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
     left, right = slice_dim(y, along, 0, size - 1), slice_dim(y, along, 1, size)
     areas = P.add(left, right)
     if x is None:
-        return P.mul(areas.sum(along), (1 if dx is None else dx) / 2.0)
+        return P.mul(areas.sum(along), (1 if dx is None else dx) / 2.0)  # type: ignore[no-any-return]
     steps = diff(x, dim=-1 if x.ndim == 1 else along)
     if x.ndim == 1 and along != y.ndim - 1:
         steps = steps.reshape((-1,) + (1,) * (y.ndim - along - 1))

@@ -40,7 +40,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     places = _require_index("gather", index)
     if input.ndim == 0 or places.ndim == 0:
         flat = gather(input.reshape(-1), 0, places.reshape(-1))
-        return flat.reshape(shape(places))
+        return flat.reshape(shape(places))  # type: ignore[no-any-return]
     result: Tensor = apply(ops.gather, input, places, dim=along)
     return result
 
@@ -59,10 +59,10 @@ def _scatter(
         src = promote.operand(int(src) if x.dtype.is_integer else src, x.dtype)
         src = apply(ops.expand, src, shape=shape(places))
     if 0 in shape(places):
-        return x.clone()
+        return x.clone()  # type: ignore[no-any-return]
     if x.ndim == 0:
         flat = _scatter(name, x.reshape(1), 0, places.reshape(-1), src.reshape(-1), reduce)
-        return flat.reshape(())
+        return flat.reshape(())  # type: ignore[no-any-return]
     src = _cut(name, src, shape(places))
     result: Tensor = apply(ops.scatter, x, places, src, dim=along, reduce=reduce)
     return result
@@ -167,7 +167,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     along = wrap_dim(dim, input.ndim)
     places = _vector("index_select", index)
     if input.ndim == 0:
-        return take(input.reshape(1), [places], 0).reshape(())
+        return take(input.reshape(1), [places], 0).reshape(())  # type: ignore[no-any-return]
     return take(input, [places], along)
 
 
@@ -182,7 +182,7 @@ def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add
     value = source if isinstance(source, Tensor) else promote.operand(source, x.dtype)
     if x.ndim == 0:
         flat = _index_write(name, x.reshape(1), 0, places, value.reshape(-1), add)
-        return flat.reshape(())
+        return flat.reshape(())  # type: ignore[no-any-return]
     if isinstance(source, Tensor) and name != "index_fill":
         if source.ndim != x.ndim:
             value = source.reshape(1) if source.ndim == 0 else source

@@ -145,10 +145,10 @@ def _product(name: str) -> Callable[..., Tensor]:
 
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     """Another shape; elements are kept, new ones are 0. Eager, without a gradient."""
+    import numpy as np
+
     from ..tensor import concrete, from_array
     from .arguments import shape_of
-
-    import numpy as np
 
     array = concrete(self, "resize_()", "make a new tensor")
     want = shape_of(sizes)

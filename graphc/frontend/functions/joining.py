@@ -161,7 +161,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements shifted along `dims` (flattened without one), around the ends."""
     if dims is None or dims == ():
         flat = roll(input.reshape(-1), shifts, 0)
-        return flat.reshape(shape(input))
+        return flat.reshape(shape(input))  # type: ignore[no-any-return]
     moves, along = as_sequence(shifts), as_sequence(dims)
     if len(moves) != len(along):
         raise RuntimeError(located(
@@ -190,7 +190,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     a, b = (wrap_dim(d, input.ndim) for d in dims)
     k %= 4
     if k == 0:
-        return input.clone()
+        return input.clone()  # type: ignore[no-any-return]
     if k == 2:
         return flip(input, a, b)
     return transpose(flip(input, b), a, b) if k == 1 else flip(transpose(input, a, b), b)

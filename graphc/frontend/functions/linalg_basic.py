@@ -191,7 +191,7 @@ vdot = dot
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums over the last dims of both."""
     if input.ndim == 0 or other.ndim == 0:
-        return P.mul(input, other)
+        return P.mul(input, other)  # type: ignore[no-any-return]
     _same_dtype(input, other)
     return dot_general(input, other, (input.ndim - 1,), (other.ndim - 1,))
 
@@ -204,7 +204,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
             raise RuntimeError(located(
                 f"outer: Expected 1-D argument {name}, but got {x.ndim}-D"
             ))  # fmt: skip
-    return P.mul(input.unsqueeze(1), vec2)
+    return P.mul(input.unsqueeze(1), vec2)  # type: ignore[no-any-return]
 
 
 ger = outer
@@ -280,7 +280,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     left = input.reshape(tuple(n for size in a for n in (size, 1)))
     right = other.reshape(tuple(n for size in b for n in (1, size)))
     final = tuple(m * n for m, n in zip(a, b, strict=True))
-    return P.mul(left, right).reshape(final)
+    return P.mul(left, right).reshape(final)  # type: ignore[no-any-return]
 
 
 def chain_matmul(*matrices: Tensor) -> Tensor:
@@ -299,7 +299,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     if n == 0:
         from .creation import eye
 
-        return eye(size, dtype=input.dtype).expand(shape(input)).clone()
+        return eye(size, dtype=input.dtype).expand(shape(input)).clone()  # type: ignore[no-any-return]
     result = None
     square = input
     while n:
@@ -316,7 +316,7 @@ def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
     if input.ndim != 2:
         raise RuntimeError(located("trace: expected a matrix"))
-    return input.diagonal().sum()
+    return input.diagonal().sum()  # type: ignore[no-any-return]
 
 
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:

@@ -68,7 +68,7 @@ bitwise_not = _unary("bitwise_not", "~x.", to_float=False)
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1; a bool is its own sign."""
     if input.dtype is dtypes.bool_:
-        return input.clone()
+        return input.clone()  # type: ignore[no-any-return]
     result: Tensor = apply(ops.sign, input)
     return result
 
@@ -327,7 +327,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
 
 def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     """self where condition, else other."""
-    return where(condition, self, other)
+    return where(condition, self, other)  # type: ignore[no-any-return]
 
 
 @with_out
@@ -437,7 +437,7 @@ def nan_to_num(
 ) -> Tensor:
     """Replace NaN and infinities."""
     if not input.dtype.is_float:
-        return input.clone()
+        return input.clone()  # type: ignore[no-any-return]
     from .dtype_names import finfo
 
     limits = finfo(input.dtype)
@@ -451,12 +451,12 @@ def nan_to_num(
 
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees to radians."""
-    return mul(input, math.pi / 180)
+    return mul(input, math.pi / 180)  # type: ignore[no-any-return]
 
 
 def rad2deg(input: Tensor) -> Tensor:
     """Radians to degrees."""
-    return mul(input, 180 / math.pi)
+    return mul(input, 180 / math.pi)  # type: ignore[no-any-return]
 
 
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:

@@ -389,7 +389,7 @@ def vector_norm(
     if ord == 1:
         return _reduce(ops.sum, size, dims, keepdim)
     if ord in (math.inf, -math.inf):
-        return amax(size, dims, keepdim) if ord > 0 else amin(size, dims, keepdim)
+        return amax(size, dims, keepdim) if ord > 0 else amin(size, dims, keepdim)  # type: ignore[no-any-return]
     if ord == 0:
         return _reduce(ops.sum, promote.cast(P.ne(x, 0), x.dtype), dims, keepdim)
     zero = P.eq(size, 0)
@@ -401,7 +401,7 @@ def vector_norm(
     if not (local.grad and requires_grad(x)):
         return P.pow(total, 1.0 / ord)
     empty = P.eq(total, 0)
-    return P.where(empty, 0.0, P.pow(P.where(empty, 1.0, total), 1.0 / ord))
+    return P.where(empty, 0.0, P.pow(P.where(empty, 1.0, total), 1.0 / ord))  # type: ignore[no-any-return]
 
 
 def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
@@ -422,7 +422,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
         result: Tensor = apply(ops.logsumexp, x, dim=dims[0], keepdim=bool(keepdim))
         return result
     if not dims:
-        return x.clone()
+        return x.clone()  # type: ignore[no-any-return]
     last = tuple(d for d in range(x.ndim) if d not in dims) + dims
     moved = apply(ops.permute, x, dims=last)
     sizes = shape(moved)
@@ -448,7 +448,7 @@ def _softmax(name: str) -> Any:
         if x.ndim == 0:
             wrap_dim(dim, 0)
             flat: Tensor = apply(record, x.reshape(1), dim=0)
-            return flat.reshape(())
+            return flat.reshape(())  # type: ignore[no-any-return]
         result: Tensor = apply(record, x, dim=wrap_dim(dim, x.ndim))
         return result
 

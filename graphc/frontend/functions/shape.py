@@ -143,7 +143,7 @@ def ravel(input: Tensor) -> Tensor:
 
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """Dim `dim` as several; one of `sizes` may be -1."""
-    have = shape(input)
+    have: Shape = shape(input)
     dim = wrap_dim(dim, len(have))
     new: Shape = tuple(as_size(size) for size in as_sequence(sizes))
     if not new:
@@ -260,8 +260,8 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     for origin, place in zip(origins, places, strict=True):
         order[place] = origin
     rest = iter([d for d in range(rank) if d not in origins])
-    dims = tuple(next(rest) if d < 0 else d for d in order)
-    result: Tensor = apply(ops.permute, input, dims=dims)
+    full = tuple(next(rest) if d < 0 else d for d in order)
+    result: Tensor = apply(ops.permute, input, dims=full)
     return result
 
 

@@ -176,7 +176,7 @@ def quantile(
         result = result.unsqueeze(along + 1) if dim is not None else result.reshape(
             (-1, *(1,) * rank)
         )
-    return result if points.ndim else result.squeeze(0)
+    return result if points.ndim else result.squeeze(0)  # type: ignore[no-any-return]
 
 
 # --- unique ----------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
         raise RuntimeError(located(
             f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D"
         ))  # fmt: skip
-    return _diagonal(input, diagonal).clone()
+    return _diagonal(input, diagonal).clone()  # type: ignore[no-any-return]
 
 
 _diagonal = diagonal
@@ -141,7 +141,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     nothing = promote.operand(False if input.dtype is dtypes.bool_ else 0, input.dtype)
     found: Tensor = apply(ops.where, on, spread, nothing)
     a, b = wrap_dim(dim1, rank), wrap_dim(dim2, rank)
-    return found.movedim((-2, -1), (a, b)).contiguous()
+    return found.movedim((-2, -1), (a, b)).contiguous()  # type: ignore[no-any-return]
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
@@ -174,14 +174,14 @@ def diagonal_scatter(
     """A copy with src on the diagonal."""
     result = input.clone()
     inplace(_diagonal(result, offset, dim1, dim2), src, overwrite=True)
-    return result
+    return result  # type: ignore[no-any-return]
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with src at one position of `dim`."""
     result = input.clone()
     inplace(result.select(dim, index), src, overwrite=True)
-    return result
+    return result  # type: ignore[no-any-return]
 
 
 def slice_scatter(
@@ -191,4 +191,4 @@ def slice_scatter(
     result = input.clone()
     index = (slice(None),) * wrap_dim(dim, input.ndim)
     inplace(result[(*index, slice(start, end, step))], src, overwrite=True)
-    return result
+    return result  # type: ignore[no-any-return]

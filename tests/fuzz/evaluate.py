@@ -1,0 +1,202 @@
+"""The oracle: what a Graph means, node by node on NumPy.
+
+`Evaluator()` computes in the graph's own dtypes, `Evaluator(wide=True)` with float64 in place of
+every float. With `noise` each rounded operation is off by a few units of its dtype's last place:
+how far the outputs then move is how well they are defined at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.backends.numpy.ops import TABLE
+from graphc.ir import dtypes
+from graphc.ir.dtypes import DType
+from graphc.ir.graph import Graph, Node
+from graphc.ir.interpret import resolve_attrs
+from graphc.ir.types import TensorType, TupleType
+
+Array = np.ndarray[Any, Any]
+EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
+
+# Results that are exact whatever computes them: chosen among the operands, or rounded correctly.
+_EXACT = frozenset(
+    "neg abs sign relu floor ceil round trunc maximum minimum fmax fmin copysign where clamp "
+    "reshape permute expand slice as_strided flip pad concat slice_update as_strided_update "
+    "gather index amax amin max_pool sort topk cummax cummin full iota const get input "
+    "rng_uniform rng_normal rng_bernoulli rng_randint rng_permutation rng_exponential".split()
+)
+# Sums of many terms, whose order is free: the noise belongs to the terms.
+_SUMMING = frozenset(
+    "sum prod cumsum cumprod dot_general conv conv_input_grad conv_weight_grad window_sum "
+    "scatter index_put max_pool_grad softmax log_softmax logsumexp layer_norm batch_norm "
+    "cross_entropy nll_loss attention".split()
+)
+_DELICATE = frozenset("log_softmax logsumexp layer_norm batch_norm cross_entropy attention".split())
+
+
+def rounds(node: Node) -> bool:
+    """Whether a node's float results may differ in their last bits from one engine to another."""
+    name = node.op.name
+    if name in _EXACT or node.graphs:
+        return False
+    if name == "cast":
+        source, target = node.inputs[0].dtype, node.dtype
+        return target.is_float and (target.bits < source.bits or not source.is_float)
+    if name == "scatter" and not node.attrs["reduce"]:
+        return False
+    if name == "index_put" and not node.attrs["accumulate"]:
+        return False
+    return any(t.dtype.is_float for t in result_types(node))
+
+
+def result_types(node: Node) -> tuple[TensorType, ...]:
+    """The types of a node's results, one or several."""
+    return node.type.elements if isinstance(node.type, TupleType) else (node.type,)
+
+
+def tainted(graph: Graph) -> set[Node]:
+    """Nodes that some rounded operation reaches: their bits are not fixed."""
+    found: set[Node] = set()
+    for node in graph.nodes:
+        inner = any(tainted(g) for g in node.graphs)
+        if inner or rounds(node) or any(x in found for x in node.inputs):
+            found.add(node)
+    return found
+
+
+class Noise:
+    """Relative errors of up to `level` units in the last place, drawn from a seed."""
+
+    def __init__(self, seed: int, level: float = 4.0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.level = level
+
+    def apply(self, array: Any, dtype: DType, scale: float = 1.0) -> Any:
+        """`array` of values of `dtype` (perhaps held as float64), each slightly off."""
+        if not dtype.is_float:
+            return array
+        size = self.level * scale * EPSILON[dtype.name]
+        wide = np.asarray(array, np.float64)
+        moved = wide * (1.0 + size * self.rng.uniform(-1.0, 1.0, wide.shape))
+        return moved.astype(array.dtype)
+
+
+class Evaluator:
+    """Values of nodes, each computed once."""
+
+    def __init__(
+        self, dims: Mapping[str, int], wide: bool = False, noise: Noise | None = None
+    ) -> None:
+        self.dims = dims
+        self.wide = wide
+        self.noise = noise
+        self.values: dict[Node, Any] = {}
+
+    def give(self, node: Node, array: Array) -> None:
+        """Set the value of an input."""
+        self.values[node] = self._widened(array, node.dtype)
+
+    def outputs(self, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+        """The graph's outputs for these inputs, as copies."""
+        for node, array in zip(graph.inputs, arrays, strict=True):
+            self.give(node, array)
+        return [np.array(self.value(node)) for node in graph.outputs]
+
+    def value(self, node: Node) -> Any:
+        """A node's value: an array, or a tuple of them. Iterative over what it needs."""
+        stack = [node]
+        with np.errstate(all="ignore"):
+            while stack:
+                top = stack[-1]
+                missing = [x for x in top.inputs if x not in self.values]
+                if top in self.values or not missing:
+                    stack.pop()
+                    if top not in self.values:
+                        self.values[top] = self._compute(top)
+                else:
+                    stack.extend(missing)
+        return self.values[node]
+
+    # --- one node ------------------------------------------------------------------------------
+
+    def _compute(self, node: Node) -> Any:
+        inputs = [self.values[x] for x in node.inputs]
+        name = node.op.name
+        if name == "get":
+            return inputs[0][node.attrs["index"]]
+        if node.graphs:
+            return self._control(node, inputs)
+        attrs = resolve_attrs(node.attrs, self.dims)
+        if name == "const":
+            return self._widened(attrs["value"].array, node.dtype)
+        if self.wide and node.op.family != "random" and "dtype" in attrs:
+            attrs["dtype"] = dtypes.f64 if attrs["dtype"].is_float else attrs["dtype"]
+        noisy = self.noise is not None and rounds(node)
+        if noisy and name in _SUMMING:
+            inputs = [self._moved(x, i.dtype, 1.0) for x, i in zip(inputs, node.inputs, strict=True)]
+        result = TABLE[name](*inputs, **attrs)
+        if self.wide and node.op.family == "random":
+            result = tuple(
+                self._widened(r, t.dtype) for r, t in zip(result, result_types(node), strict=True)
+            )
+        if not noisy:
+            return result
+        scale = 4.0 if name in _DELICATE else 1.0
+        if isinstance(result, tuple):
+            pairs = zip(result, result_types(node), strict=True)
+            return tuple(self._moved(r, t.dtype, scale) for r, t in pairs)
+        return self._moved(result, node.dtype, scale)
+
+    def _moved(self, array: Any, dtype: DType, scale: float) -> Any:
+        assert self.noise is not None
+        return self.noise.apply(array, dtype, scale)
+
+    def _widened(self, array: Any, dtype: DType) -> Any:
+        return np.asarray(array, np.float64) if self.wide and dtype.is_float else array
+
+    def _inner(self, graph: Graph, arrays: Sequence[Any]) -> list[Any]:
+        inner = Evaluator(self.dims, self.wide, self.noise)
+        for node, array in zip(graph.inputs, arrays, strict=True):
+            inner.give(node, array)
+        return [inner.value(node) for node in graph.outputs]
+
+    def _control(self, node: Node, inputs: list[Any]) -> Any:
+        results = _CONTROL[node.op.name](self, node, inputs)
+        return tuple(results) if isinstance(node.type, TupleType) else results[0]
+
+
+def _cond(run: Evaluator, node: Node, inputs: list[Any]) -> list[Any]:
+    return run._inner(node.graphs[0 if inputs[0].all() else 1], inputs[1:])
+
+
+def _while(run: Evaluator, node: Node, inputs: list[Any]) -> list[Any]:
+    condition, body = node.graphs
+    carried = list(inputs)
+    while run._inner(condition, carried)[0].all():
+        carried = run._inner(body, carried)
+    return carried
+
+
+def _scan(run: Evaluator, node: Node, inputs: list[Any]) -> list[Any]:
+    body, n = node.graphs[0], node.attrs["n_carried"]
+    carried, xs = list(inputs[:n]), inputs[n:]
+    rows: list[list[Any]] = []
+    for step in range(len(xs[0])):
+        results = run._inner(body, [*carried, *(np.asarray(x[step]) for x in xs)])
+        carried = results[:n]
+        rows.append(results[n:])
+    stacked = []
+    for i, type_ in enumerate(result_types(node)[n:]):
+        if rows:
+            stacked.append(np.stack([row[i] for row in rows]))
+        else:
+            shape = resolve_attrs({"shape": type_.shape}, run.dims)["shape"]
+            stacked.append(run._widened(np.empty(shape, type_.dtype.numpy), type_.dtype))
+    return [*carried, *stacked]
+
+
+_CONTROL = {"cond": _cond, "while_loop": _while, "scan": _scan}
