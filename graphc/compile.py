@@ -27,6 +27,8 @@ from typing import Any
 import numpy as np
 
 from . import config as configuration
+from . import pipeline
+from .backends.llvm import allocator
 from .frontend import promote
 from .frontend.captured import TensorInput, TracedGraph
 from .frontend.context import local
@@ -243,9 +245,6 @@ class CompiledFunction:
         return again
 
     def _build(self, recording: Recording, started: float) -> Specialisation:
-        from . import pipeline
-        from .backends.llvm import allocator
-
         traced = recording.traced
         graph, mutated = final_graph(traced, traced.mutations)
         settings = configuration.current()
@@ -380,7 +379,7 @@ class Recording:
             )) from None  # fmt: skip
         lifted = {place: value for place, value in self.lifted}
         for place, old, now in changes:
-            if isinstance(now, Tensor) and now._trace is self.trace or is_traced_number(now):
+            if (isinstance(now, Tensor) and now._trace is self.trace) or is_traced_number(now):
                 if place in lifted and getattr(now, "expression", None) is not None and (
                     now.expression.op == "source" and now.expression.args[0] is place
                 ):

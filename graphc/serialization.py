@@ -37,6 +37,7 @@ _STORAGE_TYPES = {
     dtypes.bool_: "BoolStorage",
 }
 _ALIGNMENT = 64
+_FILE_HEADER = 30  # bytes of a zip file header before the name
 _PATHS = (str, os.PathLike)
 
 
@@ -63,10 +64,14 @@ _DTYPE_NAMES = {dtype: _Name(f"torch\n{dtype.torch_name}") for dtype in dtypes.A
 _STORAGE_NAMES = {dtype: _Name(f"torch\n{name}") for dtype, name in _STORAGE_TYPES.items()}
 
 
-class _Writer(pickle._Pickler):
+# pickle._Pickler is pickle.Pickler in Python, whose steps can be overridden
+_Pickler: Any = pickle._Pickler
+
+
+class _Writer(_Pickler):
     """Pickles with torch's names for tensors, sizes, dtypes and devices; collects storages."""
 
-    dispatch = pickle._Pickler.dispatch.copy()
+    dispatch = _Pickler.dispatch.copy()
 
     def __init__(self, file: IO[bytes], protocol: int) -> None:
         super().__init__(file, protocol)
@@ -189,7 +194,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: Any) -> None:
     """Append a record whose data starts at a multiple of 64 bytes, so that it can be mapped."""
     info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
     info.file_size = len(data)
-    start = archive.start_dir + zipfile.sizeFileHeader + len(name.encode())
+    start = archive.start_dir + _FILE_HEADER + len(name.encode())
     # an extra field of 4 bytes of header and zeros; zip64 sizes of huge records shift it, no harm
     padding = -(start + 4) % _ALIGNMENT
     info.extra = struct.pack("<HH", 0x4246, padding) + b"\0" * padding
@@ -285,7 +290,7 @@ class _Archive:
                 f"{count} elements of {dtype} need {count * dtype.itemsize}"
             )
         array = np.empty(count, dtype.numpy)
-        target = memoryview(array.view(np.uint8))
+        target = memoryview(array.view(np.uint8).data)
         done = 0
         with self.archive.open(info) as file:
             # read to the end of the record, where its checksum is compared

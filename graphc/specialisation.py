@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from .frontend import views
 from .frontend.captured import NumberInput, Output, TensorInput, TracedGraph
 from .frontend.context import local
 from .frontend.dispatch import apply

@@ -224,7 +224,7 @@ def _list(value: Any) -> list[Any]:
 def _dict(value: Any) -> dict[Any, Any]:
     if type(value) not in (dict, OrderedDict, Counter):
         raise UnpicklingError(f"the pickle sets items of a {type(value).__name__}")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _pairs(items: list[Any]) -> dict[Any, Any]:

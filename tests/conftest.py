@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,26 @@ REPOSITORY = Path(__file__).parents[1]
 def repository() -> Path:
     """The root of the checkout."""
     return REPOSITORY
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--update-golden writes the files under tests/golden/ anew."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """check(name, text): `text` equals tests/golden/name (rewritten under --update-golden)."""
+
+    def check(name: str, text: str) -> None:
+        path = REPOSITORY / "tests" / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} is missing: run pytest --update-golden and look at it"
+        assert text == path.read_text(), f"{name} changed: if it should, run pytest --update-golden"
+
+    return check
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

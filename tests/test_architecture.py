@@ -26,7 +26,7 @@ STRANGERS = ("graphc.backends.llvm", "graphc.backends.cuda")
 DISTRIBUTIONS = {
     "numpy": ("graphc/",),
     "ml_dtypes": ("graphc/",),
-    "networkx": ("graphc/ir/",),
+    "networkx": ("graphc/ir/", "graphc/inspect/"),
     "llvmlite": ("graphc/backends/llvm/",),
     "cupy": ("graphc/backends/cuda/",),
     "tqdm": ("graphc/progress.py",),
@@ -37,6 +37,10 @@ DISTRIBUTIONS = {
 # (llvmlite 0.18 s, networkx 0.11 s) or optional. (file, module)
 LATE_IMPORTS = {
     ("graphc/backends/llvm/jit.py", "llvmlite"),
+    ("graphc/inspect/picture.py", "networkx"),
+    ("graphc/ir/passes/partition.py", "networkx"),
+    # str(graph) prints the text form, which is defined on graphs
+    ("graphc/ir/graph.py", "graphc.ir.text"),
     ("graphc/progress.py", "tqdm"),
     ("graphc/demo.py", "matplotlib"),
 }

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphc import config, pipeline
+from graphc.backends.llvm import allocator
 from graphc.export import archive, containers
 from graphc.export.errors import ExportError
 from graphc.export.signature import Signature, Weights
@@ -89,7 +90,7 @@ class ExportedProgram:
         built = self._built or self.lower()
         inputs = [np.ascontiguousarray(a._array) for a in self._inputs(weights, leaves)]
         outputs = [
-            np.empty([dim.evaluate(size, dims) for size in node.shape], node.dtype.numpy)
+            allocator.empty([dim.evaluate(s, dims) for s in node.shape], node.dtype.numpy)
             for node in self.graph.outputs
         ]
         built.run(inputs, outputs, [dims[name] for name in built.program.dims])

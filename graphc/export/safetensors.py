@@ -7,6 +7,7 @@ touches the data, so a truncated or corrupt file is an error and nothing else.
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Mapping
 
@@ -56,13 +57,30 @@ def loads(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         raise SafetensorsError(f"header of {length} bytes does not fit a file of {len(data)}")
     try:
         header = json.loads(data[8 : 8 + length].decode())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise SafetensorsError(f"the header is not JSON: {error}") from None
     if not isinstance(header, dict):
         raise SafetensorsError("the header is not a JSON object")
     metadata = header.pop("__metadata__", {})
     body = memoryview(data)[8 + length :]
+    _check_tiling(header, len(body))
     return {name: _array(name, entry, body) for name, entry in header.items()}, metadata
+
+
+def _check_tiling(header: Mapping[str, object], size: int) -> None:
+    """Tensors follow each other without gaps or overlaps, so that a small file stays small."""
+    spans = [
+        (entry["data_offsets"], name) for name, entry in header.items()
+        if isinstance(entry, dict) and isinstance(entry.get("data_offsets"), list)
+        and len(entry["data_offsets"]) == 2 and all(type(o) is int for o in entry["data_offsets"])
+    ]  # fmt: skip
+    end = 0
+    for (begin, stop), name in sorted(spans):
+        if begin != end or stop < begin:
+            raise SafetensorsError(f"tensor {name!r} does not begin where the one before it ends")
+        end = stop
+    if len(spans) == len(header) and end != size:
+        raise SafetensorsError(f"tensors of {end} bytes in a file with {size} bytes of data")
 
 
 def _array(name: str, entry: object, body: memoryview) -> np.ndarray:
@@ -73,7 +91,7 @@ def _array(name: str, entry: object, body: memoryview) -> np.ndarray:
         begin, end = (int(offset) for offset in entry["data_offsets"])
     except (AssertionError, KeyError, TypeError, ValueError) as error:
         raise SafetensorsError(f"bad entry for tensor {name!r}: {error}") from None
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     if min(shape, default=0) < 0 or not 0 <= begin <= end <= len(body):
         raise SafetensorsError(f"tensor {name!r} lies outside the file")
     if end - begin != count * dtype.itemsize:

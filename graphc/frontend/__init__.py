@@ -10,3 +10,7 @@
     captured.py     what a finished trace says (TracedGraph); finish.py makes it
     numbers.py      Size, SymInt, LiftedNumber
 """
+
+if __name__ != "graphc.frontend":  # reached through the link at the repository's root
+    right = "import graphc.frontend"
+    raise ImportError(f"{right}, not {__name__}: the link is for people", name=__name__)

@@ -101,7 +101,8 @@ _CONSTANT_LIMIT = 4096
 def operand(value: Tensor | Number, dtype: DType) -> Tensor:
     """A Tensor of `dtype`: a tensor cast, or a number as a 0-d tensor.
 
-    Raises RuntimeError for an int outside the dtype's range, and for a float among integers.
+    An int outside the dtype's range wraps. Raises OverflowError for one beyond int64, and
+    RuntimeError for a float among integers.
     """
     if isinstance(value, Tensor):
         return cast(value, dtype)
@@ -125,19 +126,16 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
 def _scalar(value: Any, dtype: DType) -> np.ndarray:
     if dtype.is_float or dtype.kind == "bool":
         # an int too long for float64 overflows as torch's does
-        return np.asarray(float(value) if dtype.is_float else bool(value), dtype.numpy)
+        with np.errstate(over="ignore"):
+            return np.asarray(float(value) if dtype.is_float else bool(value), dtype.numpy)
     if isinstance(value, (float, np.floating)):
         raise RuntimeError(located(
             f"value {value!r} cannot be converted to type {dtype} without loss"
         ))  # fmt: skip
-    limits = np.iinfo(dtype.numpy)
-    # torch lets a negative number wrap into an unsigned dtype
-    low = -int(limits.max) if dtype.kind == "uint" else int(limits.min)
-    if not low <= value <= limits.max:
-        raise RuntimeError(located(
-            f"value cannot be converted to type {dtype} without overflow: {value}"
-        ))  # fmt: skip
-    return np.asarray(int(value)).astype(dtype.numpy)
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError(located(f"int too big to convert: {value}"))
+    # an int64 that wraps, as among torch's operands; fills check the range themselves
+    return np.asarray(int(value), np.int64).astype(dtype.numpy)
 
 
 def operands(*values: Tensor | Number, dtype: DType | None = None) -> tuple[Tensor, ...]:
@@ -179,7 +177,7 @@ def unary(op: str | Op, x: Tensor, *, to_float: bool = True, **attrs: Any) -> An
         op = get_op(op)
     if not isinstance(x, Tensor):
         raise TypeError(located(
-            f"{op.name}(): argument 'input' must be Tensor, not {type(x).__name__}"
+            f"{op.name}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}"
         ))  # fmt: skip
     if to_float and not x.dtype.is_float:
         x = cast(x, Defaults.dtype)

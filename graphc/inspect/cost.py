@@ -28,6 +28,7 @@ from graphc.ir.types import TensorType
 _FREE = frozenset({"cast", "where", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
                    "logical_not", "logical_xor", "isnan", "bitwise_and", "bitwise_or"})  # fmt: skip
 _UNKNOWN = 16  # assumed value of a size that only the data knows
+_EXACT = 256  # iterations of a loop with ragged loops inside that are counted one by one
 
 
 class Cost(NamedTuple):
@@ -108,9 +109,7 @@ def _block(body: Iterable[Stmt], env: Mapping[str, int]) -> int:
     total = 0
     for stmt in body:
         if isinstance(stmt, Loop):
-            inside = _block(stmt.body, env)
-            inside += sum(_scalar(c.next) + (c.combine != "set") for c in stmt.carries)
-            total += _value(stmt.extent, env) * inside
+            total += _loop(stmt, env)
         elif isinstance(stmt, Let):
             total += _scalar(stmt.value)
         elif isinstance(stmt, Store):
@@ -118,6 +117,28 @@ def _block(body: Iterable[Stmt], env: Mapping[str, int]) -> int:
         elif isinstance(stmt, Check):
             total += _scalar(stmt.ok)
     return total
+
+
+def _loop(loop: Loop, env: Mapping[str, int]) -> int:
+    extent = max(_value(loop.extent, env), 0)
+    carried = sum(_scalar(c.next) + (c.combine != "set") for c in loop.carries)
+    if _mentions(loop.body, loop.var) and extent <= _EXACT:
+        inside = sum(_block(loop.body, {**env, loop.var: i}) for i in range(extent))
+    else:
+        inside = extent * _block(loop.body, {**env, loop.var: extent // 2})
+    return inside + extent * carried
+
+
+def _mentions(body: Iterable[Stmt], var: str) -> bool:
+    """Whether the extent of a loop inside depends on an outer loop's variable."""
+    stack = list(body)
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, Loop):
+            if isinstance(stmt.extent, Dim) and var in stmt.extent.variables():
+                return True
+            stack.extend(stmt.body)
+    return False
 
 
 def _scalar(root: Scalar) -> int:

@@ -8,6 +8,7 @@ symbolic size and a kernel's index expression over loop variables.
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -300,14 +301,10 @@ def evaluate(value: Size, env: Mapping[str, int]) -> int:
 
 def parse(text: str) -> Size:
     """Read back `str(dim)`."""
-    import ast
-
     return unwrap(_parse_node(ast.parse(text.strip(), mode="eval").body))
 
 
-def _parse_node(node: object) -> Size:
-    import ast
-
+def _parse_node(node: ast.AST) -> Size:
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return node.value
     if isinstance(node, ast.Name):

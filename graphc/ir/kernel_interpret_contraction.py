@@ -48,7 +48,13 @@ def _gather(
     buffer: Array, index: Size, env: Mapping[str, Any], shape: tuple[int, int], acc: np.dtype[Any]
 ) -> Array:
     where = np.broadcast_to(np.asarray(eval_index(index, env)), shape)
-    return buffer[where].astype(acc, copy=False)
+    found: Array = buffer[where].astype(acc, copy=False)
+    return found
+
+
+def _inner(where: tuple[Any, ...]) -> Any:
+    """An index of the trailing dims."""
+    return (..., *where)
 
 
 class _Geometry:
@@ -92,7 +98,7 @@ class _Geometry:
 
     def pad(self, x: Array) -> Array:
         result = np.zeros((*x.shape[:2], *self.padded()), x.dtype)
-        result[(..., *self.inside())] = x
+        result[_inner(self.inside())] = x
         return result
 
     def grouped(self, x: Array, axis: int) -> Array:
@@ -110,7 +116,7 @@ def _conv(
     for image in x:
         y = np.zeros((s.g.groups, s.w[0] // s.g.groups, *s.output), acc)
         for tap, window in s.taps():
-            y += np.einsum("goc,gc...->go...", w[(..., *tap)], image[(..., *window)])
+            y += np.einsum("goc,gc...->go...", w[_inner(tap)], image[_inner(window)])
         yield y
 
 
@@ -122,8 +128,8 @@ def _conv_input_grad(
     for image in gy:
         gx = np.zeros((s.g.groups, s.w[1], *s.padded()), acc)
         for tap, window in s.taps():
-            gx[(..., *window)] += np.einsum("goc,go...->gc...", w[(..., *tap)], image)
-        yield gx[(..., *s.inside())].reshape(s.x[1], -1)
+            gx[_inner(window)] += np.einsum("goc,go...->gc...", w[_inner(tap)], image)
+        yield gx[_inner(s.inside())].reshape(s.x[1], -1)
 
 
 def _conv_weight_grad(
@@ -134,8 +140,8 @@ def _conv_weight_grad(
     gw = np.zeros((s.g.groups, s.w[0] // s.g.groups, *s.w[1:]), acc)
     letters = "xyz"[: len(s.output)]
     for tap, window in s.taps():
-        gw[(..., *tap)] = np.einsum(
-            f"ngo{letters},ngc{letters}->goc", gy, x[(..., *window)], optimize=True
+        gw[_inner(tap)] = np.einsum(
+            f"ngo{letters},ngc{letters}->goc", gy, x[_inner(window)], optimize=True
         )
     yield gw
 

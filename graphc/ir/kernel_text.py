@@ -317,7 +317,8 @@ class _Parser:
     def loop(self, kind: str) -> Loop:
         var = self.take()
         self.expect("in")
-        extent, chunk = self.size(), 1
+        extent = self.size()
+        chunk: Size = 1
         carried: list[tuple[str, DType, Scalar]] = []
         if self.peek() == "chunk":
             self.take()
@@ -344,10 +345,10 @@ class _Parser:
     # kernels
 
     def contraction(self, kind: str) -> Contraction:
-        extents: list[Size] = []
+        extents: dict[str, Size] = {}
         for word in ("batch", "m", "n", "k"):
             self.expect(word)
-            extents.append(self.size())
+            extents[word] = self.size()
         self.expect("acc")
         acc = self.dtype()
         self.expect("{")
@@ -362,21 +363,27 @@ class _Parser:
         self.dtypes["acc"] = acc
         epilogue, _ = self.statements()
         self.expect("}")
-        return Contraction(kind, *extents, *operands, acc, epilogue, geometry)
+        return Contraction(
+            kind, extents["batch"], extents["m"], extents["n"], extents["k"], operands[0],
+            operands[1], acc, epilogue, geometry,
+        )  # fmt: skip
 
     def geometry(self) -> ConvGeometry:
         fields: dict[str, tuple[Size, ...]] = {}
+        plain: dict[str, tuple[int, ...]] = {}
         self.expect("geometry")
         for name in ("batch", "channels", "input", "window", "output", "stride", "pad",
                      "dilation", "groups"):
             self.expect(name)
-            plain = name in ("window", "stride", "pad", "dilation", "groups")
-            fields[name] = self.ints() if plain else self.sizes()
+            if name in ("channels", "window", "stride", "pad", "dilation", "groups"):
+                plain[name] = self.ints()
+            else:
+                fields[name] = self.sizes()
         return ConvGeometry(
-            fields["batch"][0], *fields["channels"], fields["input"],
-            fields["window"], fields["output"], fields["stride"],  # type: ignore[arg-type]
-            fields["pad"], fields["dilation"], fields["groups"][0],  # type: ignore[arg-type]
-        )
+            fields["batch"][0], plain["channels"][0], plain["channels"][1], fields["input"],
+            plain["window"], fields["output"], plain["stride"], plain["pad"], plain["dilation"],
+            plain["groups"][0],
+        )  # fmt: skip
 
     def params(self) -> tuple[Param, ...]:
         params: list[Param] = []

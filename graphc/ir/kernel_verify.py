@@ -208,6 +208,8 @@ class _Verifier:
             if self.scalar(carry.init) is not carry.dtype:
                 self.fail(f"carry {carry.name} starts as {carry.init.dtype.name}")
             previous = carry.combine
+        if previous in ("argmax", "argmin"):
+            self.fail(f"loop {loop.var}: argmax and index come in pairs")
 
     # expressions
 

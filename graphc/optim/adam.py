@@ -64,7 +64,7 @@ class Adam(Optimizer):
             grad = -grad
         step, average, square = state["step"], state["exp_avg"], state["exp_avg_sq"]
         step.add_(1)
-        if dict.__getitem__(group, "weight_decay") != 0:
+        if group["weight_decay"] != 0:
             decay = group["weight_decay"]
             if group["decoupled_weight_decay"]:
                 param.mul_(1 - lr * decay)
@@ -120,7 +120,7 @@ class RMSprop(Optimizer):
         return loss
 
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        momentum = dict.__getitem__(group, "momentum") > 0
+        momentum = group["momentum"] > 0
         makers: dict[str, Any] = {
             "step": lambda: T.zeros((), dtype=T.float32),
             "square_avg": lambda: T.zeros_like(param),
@@ -134,7 +134,7 @@ class RMSprop(Optimizer):
         alpha = group["alpha"]
         if group["maximize"]:
             grad = -grad
-        if dict.__getitem__(group, "weight_decay") != 0:
+        if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
         square = state["square_avg"]
         square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
@@ -183,7 +183,7 @@ class Adagrad(Optimizer):
                 state["step"].add_(1)
                 if group["maximize"]:
                     grad = -grad
-                if dict.__getitem__(group, "weight_decay") != 0:
+                if group["weight_decay"] != 0:
                     grad = grad.add(param, alpha=group["weight_decay"])
                 rate = group["lr"] / (1 + (step_number(state["step"]) - 1) * group["lr_decay"])
                 total = state["sum"]

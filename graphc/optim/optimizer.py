@@ -8,17 +8,18 @@ recording, so that the first trace is already the steady one.
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain, count
 from typing import Any
 
+from ..frontend import functions as T
 from ..frontend import state_version
 from ..frontend.context import local
 from ..frontend.grad_mode import enable_grad, no_grad
 from ..frontend.hooks import RemovableHandle, add_hook, new_hooks
 from ..frontend.tensor import Tensor
+from ..watched import Watched, WatchedDefault
 
 
 class GroupSource:
@@ -47,7 +48,7 @@ class GroupSource:
         return f"param_groups[...][{self.key!r}]"
 
 
-class ParamGroup(dict[str, Any]):
+class ParamGroup(Watched):
     """A param group: a dict whose floats are run-time inputs of a trace."""
 
     def __getitem__(self, key: str) -> Any:
@@ -57,17 +58,21 @@ class ParamGroup(dict[str, Any]):
             return value
         if type(value) is float:
             return trace.lift_number(value, GroupSource(self, key, None))
-        if type(value) is tuple and value and all(type(item) is float for item in value):
+        if _floats(value):
             return tuple(
                 trace.lift_number(item, GroupSource(self, key, i)) for i, item in enumerate(value)
             )
         return value
 
     def get(self, key: str, default: Any = None) -> Any:
+        """The value, lifted under a trace; the default where there is none."""
         return self[key] if dict.__contains__(self, key) else default
 
     def __setitem__(self, key: str, value: Any) -> None:
-        state_version.bump()
+        old = dict.get(self, key)
+        lifted = type(value) is float and type(old) is float
+        if not lifted and not (_floats(value) and _floats(old) and len(value) == len(old)):
+            state_version.bump()  # a float for a float is a run-time input: nothing to check
         dict.__setitem__(self, key, value)
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -83,6 +88,10 @@ class ParamGroup(dict[str, Any]):
         return ParamGroup({key: deepcopy(value, memo) for key, value in dict.items(self)})
 
 
+def _floats(value: Any) -> bool:
+    return type(value) is tuple and bool(value) and all(type(item) is float for item in value)
+
+
 class _Required:
     def __repr__(self) -> str:
         return "<required parameter>"
@@ -96,7 +105,7 @@ class Optimizer:
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
-        self.state: defaultdict[Any, Any] = defaultdict(dict)
+        self.state = WatchedDefault()
         self.param_groups: list[ParamGroup] = []
         self._step_pre_hooks = new_hooks()
         self._step_post_hooks = new_hooks()
@@ -191,7 +200,12 @@ class Optimizer:
         with trace.suspended(), no_grad():
             for key, make in missing.items():
                 state[key] = make()
-        trace.on_rollback(lambda: [state.pop(key, None) for key in missing])
+
+        def undo() -> None:
+            for key in missing:
+                state.pop(key, None)
+
+        trace.on_rollback(undo)
         return state
 
     # --- state dict ---------------------------------------------------------------------
@@ -209,7 +223,9 @@ class Optimizer:
             packed["params"] = [numbers[id(param)] for param in group["params"]]
             groups.append(packed)
         state = {
-            (numbers[id(key)] if isinstance(key, Tensor) else key): value
+            (numbers[id(key)] if isinstance(key, Tensor) else key): (
+                dict(value) if isinstance(value, Watched) else value
+            )
             for key, value in self.state.items()
         }
         return {"state": state, "param_groups": groups}
@@ -228,12 +244,12 @@ class Optimizer:
         numbers = chain.from_iterable(s["params"] for s in saved)
         params = chain.from_iterable(g["params"] for g in groups)
         by_number = dict(zip(numbers, params, strict=True))
-        state: defaultdict[Any, Any] = defaultdict(dict)
+        state = WatchedDefault()
         for key, value in given["state"].items():
             if key in by_number:
-                state[by_number[key]] = {
+                state[by_number[key]] = Watched({
                     name: _like_param(by_number[key], item, name) for name, item in value.items()
-                }
+                })
             else:
                 state[key] = value
         for group, packed in zip(groups, saved, strict=True):
@@ -273,6 +289,8 @@ class Optimizer:
 
 def _like_param(param: Tensor, value: Any, name: str) -> Any:
     """State of floating dtype follows the parameter's dtype, but for the step count."""
+    if name == "step" and not isinstance(value, Tensor):
+        return T.tensor(float(value))  # files of old releases hold a number
     if not isinstance(value, Tensor) or name == "step":
         return value
     return value.to(param.dtype) if param.is_floating_point() else value

@@ -43,13 +43,13 @@ class SGD(Optimizer):
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         if group["maximize"]:
             grad = -grad
-        if dict.__getitem__(group, "weight_decay") != 0:
+        if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
-        if dict.__getitem__(group, "momentum") != 0:
+        if group["momentum"] != 0:
             momentum, dampening = group["momentum"], group["dampening"]
             state = self.state[param]
             buffer = state.get("momentum_buffer")
-            damped = dict.__getitem__(group, "dampening") != 0
+            damped = group["dampening"] != 0
             if buffer is None and local.trace is not None and not damped:
                 # 0 * momentum + grad is the first step's value; the buffer is made for real
                 state = self.new_state(param, momentum_buffer=lambda: T.zeros_like(param))

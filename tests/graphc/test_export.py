@@ -473,7 +473,9 @@ def test_safetensors_agrees_with_the_package() -> None:
     }  # fmt: skip
     ours = safetensors.dumps(data, {"made": "here"})
     theirs = package.load(ours)
-    back, metadata = safetensors.loads(package.save(data, {"k": "v"}))
+    back, metadata = safetensors.loads(package.save(
+        {name: np.array(array, order="C") for name, array in data.items()}, {"k": "v"}
+    ))
     assert metadata == {"k": "v"} and safetensors.loads(ours)[1] == {"made": "here"}
     for name, array in data.items():
         for found in (theirs[name], back[name], safetensors.loads(ours)[0][name]):
@@ -499,7 +501,10 @@ def test_safetensors_believes_nothing() -> None:
         {"a": {"dtype": "F64", "shape": [2], "data_offsets": [0, 24]}},
         {"a": {"dtype": "F64", "shape": [-3], "data_offsets": [0, 24]}},
         {"a": {"dtype": "F64", "shape": [1 << 62, 8], "data_offsets": [0, 24]}},
+        {"a": {"dtype": "F64", "shape": [1 << 62, 8], "data_offsets": [0, 0]}},
         {"a": {"dtype": "F64", "shape": [3], "data_offsets": [8, 32]}},
+        {n: {"dtype": "F64", "shape": [3], "data_offsets": [0, 24]} for n in "ab"},
+        {"a": {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}},
         {"a": {"dtype": "F64", "shape": [3], "data_offsets": [24, 0]}},
         {"a": {"dtype": "C99", "shape": [3], "data_offsets": [0, 24]}},
         {"a": {"dtype": "F64", "shape": 3, "data_offsets": [0, 24]}},

@@ -105,7 +105,7 @@ def copy_state(source: Any, target: Any) -> None:
 
 def compare_modules(
     make: Callable[[Any], Any], inputs: Sequence[Any], dtype: str, train: bool = True,
-    calls: int = 1,
+    calls: int = 1, tolerance: float | None = None,
 ) -> None:
     """Same state, same inputs: the same text, outputs, gradients and buffers."""
     theirs, ours = (make(s.nn) for s in SPACES)
@@ -114,7 +114,7 @@ def compare_modules(
         module.to(getattr(s.torch, dtype)).train(train)
     assert list(ours.state_dict()) == list(theirs.state_dict())
     copy_state(theirs, ours)
-    tolerance = TOLERANCE[dtype]
+    tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
     for _ in range(calls):
         given = [tensors(inputs, dtype, s.torch) for s in SPACES]
         found = [m(*x) for m, x in zip((theirs, ours), given, strict=True)]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import cast
 
 from graphc.backends.llvm.conv import emit_bases, emit_forward, emit_weight_grad
+from graphc.backends.llvm.conv_direct import emit_direct
 from graphc.backends.llvm.conv_kernel import emit_conv_kernel
 from graphc.backends.llvm.conv_pack import emit_conv_packs
 from graphc.backends.llvm.conv_phase import emit_input_grad
@@ -15,7 +16,7 @@ from graphc.backends.llvm.gemm import emit_gemm
 from graphc.backends.llvm.gemm_dot import emit_dots
 from graphc.backends.llvm.gemm_kernel import emit_gemm_kernel, is_dot
 from graphc.backends.llvm.gemm_pack import Source, accumulator_of, emit_gemm_packs
-from graphc.backends.llvm.gemm_scratch import emit_scratch
+from graphc.backends.llvm.gemm_scratch import declare_scratch, emit_scratch
 from graphc.backends.llvm.microkernel import Accumulator, Tile
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
@@ -40,7 +41,7 @@ def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
     sources = dict.fromkeys((contraction.left.dtype, contraction.right.dtype))
     names = ["scratch", f"gemm.{tile.accumulator}"]
     names += [f"gemm_pack.{dtype.name}.{tile.accumulator}" for dtype in sources]
-    if contraction.conv is None and is_dot(contraction, tile):
+    if contraction.conv is not None or is_dot(contraction, tile):
         names.append(f"gemm_dot.{tile.accumulator}")
     if contraction.conv is not None:
         names.append(f"conv.{tile.accumulator}")
@@ -63,7 +64,9 @@ def emit_library(name: str, target: Target) -> Module:
         emit_dots(module, tile)
         return module
     if kind == "conv":
+        declare_scratch(module)
         emit_bases(module)
+        emit_direct(module, tile)
         emit_forward(module, tile)
         emit_weight_grad(module, tile)
         emit_input_grad(module, tile)

@@ -8,6 +8,7 @@
 An input gradient with a stride is one contraction per phase (see conv_phase).
 """
 
+from graphc.backends.llvm.conv_direct import contract_symbol
 from graphc.backends.llvm.conv_geometry import (
     WINDOW_WORDS,
     Conv,
@@ -16,7 +17,6 @@ from graphc.backends.llvm.conv_geometry import (
     product,
 )
 from graphc.backends.llvm.conv_tables import table_bytes
-from graphc.backends.llvm.gemm import declare_contract
 from graphc.backends.llvm.gemm_descriptor import Word, begin_request
 from graphc.backends.llvm.gemm_plan import BLOCK_K
 from graphc.backends.llvm.microkernel import Tile
@@ -105,9 +105,16 @@ class Request:
         )
 
     def contract(
-        self, words: dict[Word, Value], epilogue: str | None = None, arguments: str | None = None
+        self,
+        kind: str,
+        words: dict[Word, Value],
+        epilogue: str | None = None,
+        arguments: str | None = None,
     ) -> None:
-        """Runs the contraction of the window; by default with the kernel's own epilogue."""
+        """Runs the contraction of the window, a kind of conv_direct.contract_symbol.
+
+        By default with the kernel's own epilogue.
+        """
         f, r = self.f, self.words
         pointers = {
             Word.ARGUMENTS: arguments or r.read_pointer(Conv.ARGUMENTS),
@@ -120,7 +127,8 @@ class Request:
         }
         common = {Word.BATCH: self.groups, Word.TERMS: words[Word.K], Word.MOST_STEPS: BLOCK_K}
         d = begin_request(f, {**common, **words}, pointers)
-        f.call("void", declare_contract(f.module, self.tile), f"ptr {d.pointer}")
+        places = ("ptr %request", f"ptr {self.geometry.pointer}", f"ptr {d.pointer}")
+        f.call("void", contract_symbol(kind, self.tile), *places)
 
 
 def emit_forward(module: Module, tile: Tile) -> None:
@@ -130,6 +138,7 @@ def emit_forward(module: Module, tile: Tile) -> None:
     r.set_groups(f.mul(r.outputs, r.filter), f.mul(r.channels, r.pixels))
     r.write_input_window()
     r.contract(
+        "window",
         {
             Word.M: r.outputs,
             Word.N: f.mul(r.batch, r.positions),
@@ -156,6 +165,7 @@ def emit_weight_grad(module: Module, tile: Tile) -> None:
     square = tile.lanes * tile.bytes
     large = f.let(f"zext i1 {f.cmp('sge', r.positions, DIRECT_POSITIONS)} to i64")
     r.contract(
+        "dots",
         {
             Word.M: r.outputs,
             Word.N: r.filter,

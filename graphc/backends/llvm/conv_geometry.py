@@ -58,6 +58,8 @@ class Conv(enum.IntEnum):
     STRIDE = 22
     PAD = 25
     DILATION = 28
+    PAD_COPY = 41  # copies the right operand with its padding (see conv_direct)
+    RIGHT_SAME = 42  # 1: the right operand has the accumulator's type
     # added by the driver
     LEFT_GROUP = 31  # distance of groups in bytes
     RIGHT_GROUP = 32
@@ -67,7 +69,7 @@ class Conv(enum.IntEnum):
     ROWS = 40  # channels per chunk of the epilogue's own pass
 
 
-CONV_WORDS = 41
+CONV_WORDS = 43
 
 
 class Words:

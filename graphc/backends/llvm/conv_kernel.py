@@ -1,6 +1,7 @@
 """The entry of a convolution kernel: its sizes and buffers as a request to the shared drivers."""
 
 from graphc.backends.llvm.conv import declare_conv
+from graphc.backends.llvm.conv_direct import pad_symbol
 from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
 from graphc.backends.llvm.gemm_kernel import Arguments, declare_packer
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source
@@ -33,13 +34,16 @@ def emit_conv_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) ->
         Conv.EPILOGUE: f"@{symbol}.epilogue",
         Conv.PACK_LEFT: declare_packer(module, left_packer, left, LEFT_TYPES),
         Conv.PACK_RIGHT: declare_packer(module, packer, right, RIGHT_TYPES),
+        Conv.PAD_COPY: pad_symbol(right),
         Conv.LEFT: arguments.buffer(c.left.buffer),
         Conv.RIGHT: arguments.buffer(c.right.buffer),
     }
+    module.declare(f"declare void {pad_symbol(right)}(ptr, i64)")
     for field, pointer in pointers.items():
         request.write_pointer(field, pointer)
     words: dict[Conv, Value] = {
         Conv.LEFT_SAME: int(left.same),
+        Conv.RIGHT_SAME: int(right.same),
         Conv.LEFT_BYTES: c.left.dtype.itemsize,
         Conv.RIGHT_BYTES: c.right.dtype.itemsize,
         Conv.BATCH: arguments.size(g.batch),

@@ -12,6 +12,7 @@ outside the input is a conjunction of three tables, one per dimension.
 
 from collections.abc import Callable
 
+from graphc.backends.llvm.conv_direct import emit_pad
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Window, Words
 from graphc.backends.llvm.conv_tables import TABLES, Tables, emit_tables, table_bytes, window_sum
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
@@ -37,8 +38,9 @@ _Fetch = Callable[[str, str], str]  # (address of lane 0, mask bits) -> a regist
 
 
 def emit_conv_packs(module: Module, source: Source) -> None:
-    """Defines the three packers for one source dtype."""
+    """Defines the three packers for one source dtype, and the padded copy."""
     emit_tables(module)
+    emit_pad(module, source)
     _Rows(module, source).emit()
     emit_transpose(module, source.tile)
     _emit_pack_rows(module, source)

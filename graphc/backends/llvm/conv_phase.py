@@ -141,6 +141,7 @@ def _emit_phase_product(module: Module, tile: Tile) -> None:
     points = product(f, grid)
     k = f.mul(r.outputs, count)
     r.contract(
+        "window",
         {
             Word.M: r.channels,
             Word.N: f.mul(r.batch, points),

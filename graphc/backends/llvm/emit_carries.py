@@ -15,6 +15,8 @@ from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Carry
 
+# Combines that may be done in any grouping (the grouping is then fixed by the shape).
+REDUCTIONS = ("add", "mul", "max", "min", "or", "and")
 _OPERATOR = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
 
 

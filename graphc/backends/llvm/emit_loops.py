@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from graphc.backends.llvm.emit_carries import combine_carries, finish_lanes, lane_inits
+from graphc.backends.llvm.emit_carries import (
+    REDUCTIONS,
+    combine_carries,
+    finish_lanes,
+    lane_inits,
+)
 from graphc.backends.llvm.emit_context import Buffer, Hoisted, Index
 from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_scalar import Scalars
 from graphc.backends.llvm.text import Module
-from graphc.backends.llvm.values import Value, memory_type, register_type
-from graphc.backends.llvm.vector_plan import plan_vector
+from graphc.backends.llvm.values import Value, identity, memory_type, register_type
+from graphc.backends.llvm.vector_plan import Plan, plan_vector
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
-from graphc.ir.kernel import Carry, Check, Let, Local, Loop, Stmt, Store
+from graphc.ir.kernel import Carry, Check, Let, Literal, Local, Loop, Stmt, Store, Var
 
 FAIL = "@graphc.fail"
 Finish = Callable[[], list[str]]
@@ -127,12 +132,20 @@ class Statements(Scalars):
             return
         if self.varies(extent):
             raise ValueError(f"loop {loop.var}: its extent {extent} differs between lanes")
-        self.upper[loop.var] = extent - 1 if isinstance(extent, int) else UNKNOWN
+        self._range(loop)
+        reduced = self._nest(loop)
+        if reduced is not None:
+            for carry, result in zip(loop.carries, reduced, strict=True):
+                self.bind(carry.name, Value(result, carry.dtype, 1, self.depth))
+            return
         trips = self.index(extent)
         if loop.kind == "vector":
             self._guarded_loop(loop, trips, lambda: self._vector(loop, trips))
         else:
             self._guarded_loop(loop, trips, lambda: self.serial(loop, 0, trips))
+
+    def _range(self, loop: Loop) -> None:
+        self.upper[loop.var] = loop.extent - 1 if isinstance(loop.extent, int) else UNKNOWN
 
     def _guarded_loop(self, loop: Loop, trips: Index, emit: Callable[[], list[str]]) -> None:
         """Emits a loop whose preheader may assume at least one iteration."""
@@ -193,7 +206,9 @@ class Statements(Scalars):
         hoisted = Hoisted(fn.preheader())
         trip = fn.carry_loop(lo, hi, 1, inits)
         self.push(hoisted)
-        self.bind(loop.var, Value(str(trip.index), dtypes.i64, 1, self.depth))
+        # a vector loop's iterations may run one by one: its tail, or all of it
+        index = fn.add(self.vector_base, trip.index) if loop.kind == "vector" else trip.index
+        self.bind(loop.var, Value(str(index), dtypes.i64, 1, self.depth))
         for carry, text in zip(loop.carries, trip.values, strict=True):
             self.bind(carry.name, Value(text, carry.dtype, lanes, self.depth))
         carried = [(kind, text) for (kind, _), text in zip(inits, trip.values, strict=True)]
@@ -214,32 +229,72 @@ class Statements(Scalars):
         """A vector loop of at least one iteration; returns the reduced carries."""
         if self.lanes > 1:
             raise ValueError(f"vector loop {loop.var} inside vector loop {self.vector_var}")
-        extent = trips if isinstance(trips, int) else loop.extent
-        plan = plan_vector(loop, extent, self.target)
-        inits = [self.value(c.init) for c in loop.carries]
+        plan = plan_vector(loop, trips if isinstance(trips, int) else loop.extent, self.target)
         if plan.lanes == 1:
             return self.serial(loop, 0, trips)
+        inits = [self.value(c.init) for c in loop.carries]
+        values = lane_inits(self, loop.carries, inits, plan.lanes)
+        values = self._lane_passes(loop, plan, trips, values)
+        results = finish_lanes(self.operations, loop.carries, inits, values, plan.lanes)
+        if plan.tail == "scalar":
+            whole = self.fn.mul(self.fn.floordiv(trips, plan.lanes), plan.lanes)
+            results = self._scalar_tail(loop, whole, trips, results)
+        return results
+
+    def _lane_passes(self, loop: Loop, plan: Plan, trips: Index, values: list[str]) -> list[str]:
+        """All iterations that are done in vectors; takes and returns the lanes' carried values."""
         fn, lanes = self.fn, plan.lanes
         hoisted = Hoisted(fn.preheader())
         kinds = [register_type(c.dtype, lanes) for c in loop.carries]
-        values = lane_inits(self, loop.carries, inits, lanes)
         self.lanes, self.vector_var, self.vector_level = lanes, loop.var, self.depth + 1
-        whole = fn.mul(fn.floordiv(trips, lanes), lanes)
         if plan.tail in ("none", "masked"):
             masked = plan.tail == "masked"
             values = self._lane_loop(loop, hoisted, trips, (kinds, values), masked, trips)
         elif plan.tail == "once":
             values = self._lane_body(loop, hoisted, 0, values, self._tail_mask(trips))
         else:
+            whole = fn.mul(fn.floordiv(trips, lanes), lanes)
             values = self._lane_loop(loop, hoisted, trips, (kinds, values), False, whole)
             if plan.tail == "after":
                 values = self._tail(loop, hoisted, trips, whole, (kinds, values))
         self.lanes, self.vector_var = 1, ""
         hoisted.before.close()
-        results = finish_lanes(self.operations, loop.carries, inits, values, lanes)
-        if plan.tail == "scalar":
-            results = self._scalar_tail(loop, whole, trips, results)
-        return results
+        return values
+
+    # Reductions over several axes
+
+    def _nest(self, loop: Loop) -> list[str] | None:
+        """Serial loops around a vector loop, all reducing the same values: the lanes are carried
+        through all of them and combined once. None if the loop is not such a nest."""
+        chain = _reduction_chain(loop)
+        if self.lanes > 1 or chain is None or not all(self._certain(c.extent) for c in chain):
+            return None
+        inner = chain[-1]
+        plan = plan_vector(inner, inner.extent, self.target)
+        if plan.lanes == 1 or plan.tail == "scalar":
+            return None
+        inits = [self.value(c.init) for c in loop.carries]
+        values = lane_inits(self, inner.carries, inits, plan.lanes)
+        values = self._nest_level(chain, plan, values)
+        return finish_lanes(self.operations, inner.carries, inits, values, plan.lanes)
+
+    def _nest_level(self, chain: Sequence[Loop], plan: Plan, values: list[str]) -> list[str]:
+        loop = chain[0]
+        self._range(loop)
+        trips = self.index(loop.extent)
+        if len(chain) == 1:
+            return self._lane_passes(loop, plan, trips, values)
+        fn = self.fn
+        kinds = [register_type(c.dtype, plan.lanes) for c in loop.carries]
+        hoisted = Hoisted(fn.preheader())
+        trip = fn.carry_loop(0, trips, 1, list(zip(kinds, values, strict=True)))
+        self.push(hoisted)
+        self.bind(loop.var, Value(str(trip.index), dtypes.i64, 1, self.depth))
+        self.statements(loop.body[:-1])
+        new = self._nest_level(chain[1:], plan, trip.values)
+        self.pop()
+        hoisted.before.close()
+        return trip.close(new)
 
     def _lane_loop(
         self,
@@ -330,6 +385,34 @@ class Statements(Scalars):
             fn.phi(kind, ((old, before), (new, latch)))
             for (kind, old), new in zip(inits, after, strict=True)
         ]
+
+
+def _reduction_chain(loop: Loop) -> list[Loop] | None:
+    """The loops of a nest whose every level only passes the level below on, the vector loop last.
+
+    A level holds Lets and then the next loop, whose carries start from the identity and are its
+    own carries' next values, combined alike.
+    """
+    chain = [loop]
+    while chain[-1].kind == "serial":
+        outer = chain[-1]
+        inner = outer.body[-1] if outer.body else None
+        plain = all(isinstance(stmt, Let) for stmt in outer.body[:-1])
+        if not isinstance(inner, Loop) or not plain or len(inner.carries) != len(outer.carries):
+            return None
+        if not all(map(_passes_on, outer.carries, inner.carries)):
+            return None
+        chain.append(inner)
+    return chain if loop.carries and len(chain) > 1 and chain[-1].kind == "vector" else None
+
+
+def _passes_on(outer: Carry, inner: Carry) -> bool:
+    if outer.combine != inner.combine or outer.combine not in REDUCTIONS:
+        return False
+    next_, init = outer.next, inner.init
+    if not isinstance(next_, Var) or next_.name != inner.name or not isinstance(init, Literal):
+        return False
+    return init.value == identity(inner.combine, inner.dtype)
 
 
 def _constant_term(size: Dim) -> int:

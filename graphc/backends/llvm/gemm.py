@@ -33,11 +33,9 @@ def declare_contract(module: Module, tile: Tile) -> str:
 def emit_gemm(module: Module, tile: Tile) -> None:
     """Defines the driver, its plan and its microkernels."""
     declare_scratch(module)
-    module.declare(f"declare void {PARALLEL}(ptr, ptr, i64)")
     emit_microkernels(module, tile)
     emit_kernel_table(module, tile, "@graphc_tiles", "tile", "internal")
     emit_plan(module, tile)
-    _emit_run(module)
     _emit_finish_tile(module, tile)
     _emit_product(module, tile)
     _emit_chunk(module, tile)
@@ -47,9 +45,13 @@ def emit_gemm(module: Module, tile: Tile) -> None:
     _emit_contract(module, tile)
 
 
-def _emit_run(module: Module) -> None:
-    """@graphc_run(fn, descriptor, chunks): through the thread pool unless there is one chunk."""
-    f = module.function("void @graphc_run(ptr %fn, ptr %d, i64 %chunks)", "internal")
+def run_symbol(module: Module) -> str:
+    """void (fn, descriptor, chunks): through the thread pool unless there is one chunk."""
+    symbol = "@graphc_run"
+    if module.count_use(symbol) > 1:
+        return symbol
+    module.declare(f"declare void {PARALLEL}(ptr, ptr, i64)")
+    f = module.function(f"void {symbol}(ptr %fn, ptr %d, i64 %chunks)", "internal")
     several, one, done = f.label("several"), f.label("one"), f.label("done")
     f.cond_br(f.cmp("sgt", "%chunks", 1), several, one)
     f.block(several)
@@ -61,11 +63,12 @@ def _emit_run(module: Module) -> None:
     f.br(done)
     f.block(done)
     f.ret()
+    return symbol
 
 
 def _emit_contract(module: Module, tile: Tile) -> None:
     f = module.function(f"void {contract_symbol(tile)}(ptr %d)")
-    acc = tile.accumulator
+    acc, run = tile.accumulator, run_symbol(module)
     f.call("void", f"@graphc_plan_{acc}", "ptr %d")
     d = Descriptor(f, "%d")
     tiles = f.sdiv(f.add(d[Word.M], MR - 1), MR)
@@ -77,19 +80,19 @@ def _emit_contract(module: Module, tile: Tile) -> None:
         size = f.mul(f.mul(f.mul(batch, tiles), k), MR * tile.bytes)
         d.set_pointer(Word.LEFT_PACKED, f.call("ptr", TAKE, f"i64 {size}"))
         stages = f.mul(batch, f.sdiv(f.add(tiles, PACK_TILES - 1), PACK_TILES))
-        f.call("void", "@graphc_run", f"ptr @graphc_pack_left_{acc}", "ptr %d", f"i64 {stages}")
+        f.call("void", run, f"ptr @graphc_pack_left_{acc}", "ptr %d", f"i64 {stages}")
     with f.when(f.cmp("ne", right, 0)):
         size = f.mul(f.mul(columns, k), tile.bytes)
         d.set_pointer(Word.RIGHT_PACKED, f.call("ptr", TAKE, f"i64 {size}"))
-        f.call("void", "@graphc_run", f"ptr @graphc_pack_right_{acc}", "ptr %d", f"i64 {pieces}")
+        f.call("void", run, f"ptr @graphc_pack_right_{acc}", "ptr %d", f"i64 {pieces}")
     split = f.cmp("sgt", split_k, 1)
     with f.when(split):
         size = f.mul(area, chunks)
         d.set_pointer(Word.PARTIAL, f.call("ptr", TAKE, f"i64 {size}"))
-    f.call("void", "@graphc_run", f"ptr @graphc_chunk_{acc}", "ptr %d", f"i64 {chunks}")
+    f.call("void", run, f"ptr @graphc_chunk_{acc}", "ptr %d", f"i64 {chunks}")
     with f.when(split):
         count = f.sdiv(chunks, split_k)
-        f.call("void", "@graphc_run", f"ptr @graphc_combine_{acc}", "ptr %d", f"i64 {count}")
+        f.call("void", run, f"ptr @graphc_combine_{acc}", "ptr %d", f"i64 {count}")
         f.call("void", GIVE, f"ptr {d.pointer_at(Word.PARTIAL)}")
     for wanted, word in ((left, Word.LEFT_PACKED), (right, Word.RIGHT_PACKED)):
         with f.when(f.cmp("ne", wanted, 0)):

@@ -46,6 +46,7 @@ class Word(enum.IntEnum):
     B_STEP = enum.auto()  # plus B_STEP_K for every step of k before the block
     B_STEP_K = enum.auto()
     A_STEP = enum.auto()
+    COPY = enum.auto()  # of a convolution's input: see conv_direct
     GEOMETRY = enum.auto()  # of a convolution's right operand (see conv_geometry), or 0
 
     # The plan

@@ -5,7 +5,7 @@ packing of B would cost more than the product.
 """
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
-from graphc.backends.llvm.gemm_pack import RIGHT_PARAMETERS, Source, first_lanes
+from graphc.backends.llvm.gemm_pack import RIGHT_PARAMETERS, RIGHT_TYPES, Source, first_lanes
 from graphc.backends.llvm.microkernel import (
     ROW_CLASSES,
     Tile,
@@ -28,6 +28,14 @@ def dot_table(tile: Tile) -> str:
 def point_columns(tile: Tile) -> str:
     """The symbol of a pack_right that stores pointers to the columns of a matrix."""
     return f"@graphc_point_columns_{tile.accumulator}"
+
+
+def declare_dots(module: Module, tile: Tile) -> tuple[str, str]:
+    """Declares and returns (dot_table, point_columns)."""
+    if module.count_use(dot_table(tile)) == 1:
+        module.globals.append(f"{dot_table(tile)} = external constant ptr")
+        module.declare(f"declare void {point_columns(tile)}({RIGHT_TYPES})")
+    return dot_table(tile), point_columns(tile)
 
 
 def emit_dots(module: Module, tile: Tile) -> None:

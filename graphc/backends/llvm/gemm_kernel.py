@@ -2,7 +2,7 @@
 
 from graphc.backends.llvm.gemm import declare_contract
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word, begin_request
-from graphc.backends.llvm.gemm_dot import LENGTH, LINES, SHAPE_WORDS, dot_table, point_columns
+from graphc.backends.llvm.gemm_dot import LENGTH, LINES, SHAPE_WORDS, declare_dots
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source, right_packer
 from graphc.backends.llvm.gemm_plan import BLOCK_K
 from graphc.backends.llvm.gemm_sizes import base_and_strides, emit_size
@@ -13,8 +13,8 @@ from graphc.ir.dim import Size
 from graphc.ir.kernel import Contraction, Kernel, Operand
 
 # Products of so few rows or columns are dot products where k is contiguous in both operands.
-DOT_ROWS = 24
-DOT_COLUMNS = 4
+DOT_ROWS = 32
+DOT_COLUMNS = 16
 
 
 class Arguments:
@@ -110,10 +110,9 @@ def _ask_for_dots(f: Function, d: Descriptor, tile: Tile, k: Value) -> None:
         (Word.POINTER_COLUMNS, 1),
     ):
         d[word] = value
-    f.module.globals.append(f"{dot_table(tile)} = external constant ptr")
-    f.module.declare(f"declare void {point_columns(tile)}({RIGHT_TYPES})")
-    d.set_pointer(Word.TILES, dot_table(tile))
-    d.set_pointer(Word.PACK_RIGHT, point_columns(tile))
+    table, point_columns = declare_dots(f.module, tile)
+    d.set_pointer(Word.TILES, table)
+    d.set_pointer(Word.PACK_RIGHT, point_columns)
     d.set_pointer(Word.A_STEP, shape)
 
 

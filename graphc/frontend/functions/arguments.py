@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from graphc.ir import dtypes
 from graphc.ir.dim import Dim, DimEnv
 from graphc.ir.dim import Size as DimSize
 from graphc.ir.dtypes import DType
@@ -19,6 +21,8 @@ from ..dispatch import inplace
 from ..errors import located, raise_op_error
 from ..numbers import is_traced_number, plain_size
 from ..tensor import Tensor, concrete
+
+from .dtype_names import CPP_NAMES, LARGEST
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,14 +53,14 @@ def wrap_dims(dims: Any, rank: int) -> tuple[int, ...]:
     return tuple(sorted(wrapped)) if rank else ()
 
 
-def shape_of(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Sizes given as f(2, 3), f((2, 3)) or f(torch.Size) as a tuple of ints and SymInts."""
+def shape_of(sizes: tuple[Any, ...], name: str = "") -> tuple[Any, ...]:
+    """Sizes given as f(2, 3), f((2, 3)) or f(torch.Size) as a tuple of ints and Dims."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
-    return tuple(as_size(size) for size in sizes)
+    return tuple([size if type(size) is int else as_size(size, name) for size in sizes])
 
 
-def as_size(size: Any) -> Any:
+def as_size(size: Any, name: str = "") -> Any:
     """One size. Raises TypeError on what is not an integer."""
     if type(size) is int:
         return size
@@ -65,8 +69,39 @@ def as_size(size: Any) -> Any:
     if isinstance(size, Tensor):
         return int(concrete(size, "using a tensor as a size", "use an int").item())
     if isinstance(size, (bool, float)) or not hasattr(size, "__index__"):
-        raise TypeError(located(f"sizes must be ints, got {size!r} ({type(size).__name__})"))
+        raise TypeError(located(
+            f"{name}(): argument 'size' (position 1) must be tuple of ints, not "
+            f"{type(size).__name__}: {size!r}"
+        ))  # fmt: skip
     return size.__index__()
+
+
+_FIT_NAMES = {**CPP_NAMES, dtypes.i64: "int64_t", dtypes.i16: "int16_t", dtypes.i8: "int8_t",
+              dtypes.u8: "uint8_t"}  # fmt: skip
+
+
+def fitting(value: Any, dtype: DType) -> Any:
+    """A number as `dtype` has it (a float among integers is truncated).
+
+    Raises RuntimeError where it lies outside the dtype's range, as fills and comparisons do.
+    """
+    if is_traced_number(value) or dtype.kind == "bool":
+        return value
+    if dtype.is_float:
+        if type(value) is int:
+            value = float(value)
+        too_big = math.isfinite(value) and abs(value) > LARGEST[dtype]
+    else:
+        whole = math.isfinite(value)
+        value = int(value) if whole else 0
+        # torch lets a negative number wrap into an unsigned dtype
+        low = -LARGEST[dtype] if dtype.kind == "uint" else -LARGEST[dtype] - 1
+        too_big = not whole or not low <= value <= LARGEST[dtype]
+    if too_big:
+        raise RuntimeError(located(
+            f"value cannot be converted to type {_FIT_NAMES[dtype]} without overflow: {value}"
+        ))  # fmt: skip
+    return value
 
 
 def non_negative(shape: Iterable[Any]) -> None:

@@ -17,10 +17,13 @@ def isclose(
 ) -> Tensor:
     """|input - other| <= atol + rtol * |other|, elementwise."""
     if input.dtype is not other.dtype:
-        raise RuntimeError(located(f"{input.dtype} did not match {other.dtype}"))
+        names = promote._name(input.dtype), promote._name(other.dtype)
+        raise RuntimeError(located(f"{names[0]} did not match {names[1]}"))
     if rtol < 0 or atol < 0:
         name, value = ("rtol", rtol) if rtol < 0 else ("atol", atol)
-        raise RuntimeError(located(f"{name} must be greater than or equal to zero, but got {value}"))
+        raise RuntimeError(located(
+            f"{name} must be greater than or equal to zero, but got {value}"
+        ))  # fmt: skip
     close = P.eq(input, other)
     if equal_nan and input.dtype.is_float:
         close = P.logical_or(close, P.logical_and(P.isnan(input), P.isnan(other)))

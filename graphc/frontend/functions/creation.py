@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ..dispatch import apply, constant
 from ..errors import located
 from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
-from .arguments import check_dtype, non_negative, shape_of
+from .arguments import check_dtype, fitting, non_negative, shape_of
 
 
 def check_device(device: Any) -> None:
@@ -57,7 +57,7 @@ def _nested(data: Any) -> Tensor:
 
 
 def _array(data: Any, dtype: DType | None) -> np.ndarray:
-    if isinstance(data, np.ndarray) or (isinstance(data, np.generic)):
+    if isinstance(data, (np.ndarray, np.generic)):
         array = np.asarray(data)
         if dtype is None:
             dtypes.from_numpy(array.dtype)
@@ -67,17 +67,34 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray:
             array = np.asarray(data)
         except ValueError as error:
             raise ValueError(located(f"not a rectangular nested sequence: {error}")) from None
-        if array.dtype == object or array.dtype.kind in "USOV":
-            raise TypeError(located(
-                f"new(): invalid data type '{type(_first(data)).__name__}'"
-            ))  # fmt: skip
+        if array.dtype.kind in "USOV":
+            _refuse(_first(data), isinstance(data, (list, tuple)))
         if array.dtype.kind == "f" and dtype is None:
             array = array.astype(get_default_dtype().numpy)
         if array.size == 0 and dtype is None and array.dtype.kind == "f":
             array = array.astype(get_default_dtype().numpy)
         if array.dtype.kind == "c":
             raise TypeError(located("complex numbers are not supported"))
-    return array if dtype is None else array.astype(dtype.numpy)
+    return array if dtype is None else _converted(array, dtype)
+
+
+def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """The data as `dtype`. Raises RuntimeError for an integer outside its range."""
+    if dtype.is_integer and array.size and array.dtype.kind in "iuf":
+        for bound in (array.min(), array.max()):
+            if not np.isnan(bound) and not isinstance(bound, np.floating):
+                _fits(int(bound), dtype)
+    with np.errstate(all="ignore"):  # a float too large is infinite, as in torch
+        return array.astype(dtype.numpy)
+
+
+def _fits(value: int, dtype: DType) -> None:
+    try:
+        fitting(value, dtype)
+    except RuntimeError:
+        raise RuntimeError(located(
+            f"value cannot be converted to type {dtype.torch_name} without overflow: {value}"
+        )) from None  # fmt: skip
 
 
 def _first(data: Any) -> Any:
@@ -86,11 +103,23 @@ def _first(data: Any) -> Any:
     return data
 
 
+def _refuse(value: Any, nested: bool) -> NoReturn:
+    """Raise for data that is no number, as torch does."""
+    kind = type(value).__name__
+    if isinstance(value, int):
+        raise ValueError(located(f"Overflow when unpacking long long: {value}"))
+    if not isinstance(value, str):
+        raise RuntimeError(located(f"Could not infer dtype of {kind}"))
+    if nested:
+        raise ValueError(located(f"too many dimensions '{kind}'"))
+    raise TypeError(located(f"new(): invalid data type '{kind}'"))
+
+
 def _check_ragged(data: Any, depth: int) -> None:
     if not isinstance(data, (list, tuple)) or not data:
         return
     lengths = [len(item) if isinstance(item, (list, tuple)) else None for item in data]
-    for i, length in enumerate(lengths):
+    for length in lengths:
         if length != lengths[0]:
             if length is None or lengths[0] is None:
                 raise TypeError(located("not a sequence: nested sequences must be rectangular"))
@@ -193,11 +222,12 @@ def _filled(
 
 def _plain(value: Any, dtype: DType) -> Any:
     """A number as the attribute of `full`: bool, int or float by the dtype."""
-    if dtype.is_float:
-        return float(value)
     if dtype.kind == "bool":
         return bool(value)
-    return int(promote.operand(value, dtype)._array) if isinstance(value, float) else int(value)
+    fitted = fitting(value, dtype)
+    if dtype.is_float:
+        return float(fitted)
+    return int(fitted) % 2**dtype.bits if dtype.kind == "uint" else int(fitted)
 
 
 def _shaped(value: float, name: str, doc: str) -> Any:
@@ -207,7 +237,7 @@ def _shaped(value: float, name: str, doc: str) -> Any:
         memory_format: Any = None, out: Any = None, names: Any = None,
     ) -> Tensor:
         kind = check_dtype(dtype) or get_default_dtype()
-        shape = shape_of(sizes if size is None else (size,))
+        shape = shape_of(sizes if size is None else (size,), name)
         return _filled(shape, value, kind, device, requires_grad, out)
 
     function.__name__ = name

@@ -27,6 +27,23 @@ TYPE_STRINGS: dict[str, DType] = {
 TYPE_NAMES = {dtype: name for name, dtype in TYPE_STRINGS.items()}
 
 
+# C++'s names, which torch's messages have
+CPP_NAMES: dict[DType, str] = {
+    dtypes.f32: "float", dtypes.f64: "double", dtypes.f16: "c10::Half",
+    dtypes.bf16: "c10::BFloat16", dtypes.i64: "long int", dtypes.i32: "int",
+    dtypes.i16: "short int", dtypes.i8: "signed char", dtypes.u8: "unsigned char",
+    dtypes.bool_: "bool",
+}  # fmt: skip
+
+
+# the largest finite number of each dtype
+LARGEST: dict[DType, float] = {
+    dtypes.f64: float(np.finfo(np.float64).max), dtypes.f32: float(np.finfo(np.float32).max),
+    dtypes.f16: 65504.0, dtypes.bf16: float(2.0**128 - 2.0**120),
+    **{d: 2 ** (d.bits - (d.kind == "int")) - 1 for d in dtypes.INTEGERS},
+}
+
+
 class finfo:
     """Limits of a floating-point dtype (torch.finfo)."""
 
@@ -35,7 +52,7 @@ class finfo:
         if not dtype.is_float:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
-                f"'{dtype}'"
+                f"'torch.finfo', got {dtype}"
             )
         info: Any
         if dtype is dtypes.bf16:  # NumPy's finfo does not know it
@@ -66,7 +83,7 @@ class iinfo:
         if not dtype.is_integer:
             raise TypeError(
                 f"torch.iinfo() requires an integer input type. Use torch.finfo to handle "
-                f"'{dtype}'"
+                f"'torch.iinfo', got {dtype}"
             )
         info = np.iinfo(dtype.numpy)
         self.bits, self.min, self.max = dtype.bits, int(info.min), int(info.max)

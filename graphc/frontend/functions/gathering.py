@@ -13,7 +13,8 @@ from ..dispatch import apply, constant, inplace
 from ..errors import located
 from ..tensor import Tensor, concrete
 from . import pointwise as P
-from .arguments import broadcast_sizes, environment, shape, with_out, wrap_dim
+from .arguments import broadcast_sizes, environment, fitting, shape, with_out, wrap_dim
+from .dtype_names import CPP_NAMES
 from .indexing import Selection, put, read_index, take
 from .shape import slice_dim
 
@@ -56,7 +57,7 @@ def _scatter(
                 f"{name}(): Expected self.dtype to be equal to src.dtype"
             ))  # fmt: skip
     else:
-        src = promote.operand(int(src) if x.dtype.is_integer else src, x.dtype)
+        src = promote.operand(fitting(src, x.dtype), x.dtype)
         src = apply(ops.expand, src, shape=shape(places))
     if 0 in shape(places):
         return x.clone()  # type: ignore[no-any-return]
@@ -108,6 +109,7 @@ def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     """Combine src with what is at `index`: "sum", "prod", "mean", "amax" or "amin"."""
+    reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(located(
             "reduce argument must be either sum, prod, mean, amax or amin, got " + reduce
@@ -218,6 +220,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
                 f"{value.ndim} dimension(s)."
             ))  # fmt: skip
         value = promote.cast(value, input.dtype)
+    else:
+        value = fitting(value, input.dtype)
     return _index_write("index_fill", input, dim, index, value, False)
 
 
@@ -254,9 +258,9 @@ def index_put_(
 
 def _mask(name: str, mask: Any) -> Tensor:
     if not isinstance(mask, Tensor) or mask.dtype is not dtypes.bool_:
-        found = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        found = CPP_NAMES[mask.dtype] if isinstance(mask, Tensor) else type(mask).__name__
         raise RuntimeError(located(
-            f"{name} expected mask to be a boolean tensor, but got a tensor with dtype {found}"
+            f"{name}: expected BoolTensor for mask, got {found}"
             if name != "masked_fill" else
             f"masked_fill_ only supports boolean masks, but got mask with dtype {found}"
         ))  # fmt: skip
@@ -273,11 +277,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             ))  # fmt: skip
         filler = promote.cast(value, input.dtype)
     else:
-        if input.dtype.is_integer and isinstance(value, float):
-            raise RuntimeError(located(
-                f"value cannot be converted to type {promote._name(input.dtype)} without overflow"
-            ))  # fmt: skip
-        filler = promote.operand(value, input.dtype)
+        filler = promote.operand(fitting(value, input.dtype), input.dtype)
     result: Tensor = apply(ops.where, _mask("masked_fill", mask), filler, input)
     return result
 
@@ -333,7 +333,6 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     if dim is None:
         return gather(input.reshape(-1), 0, indices.reshape(-1))
     along = wrap_dim(dim, input.ndim)
-    env = environment()
     a, b = list(shape(input)), list(shape(indices))
     a[along] = b[along] = 1
     common = broadcast_sizes(tuple(a), tuple(b))

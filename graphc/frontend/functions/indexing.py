@@ -18,7 +18,7 @@ from ..dispatch import apply, constant, inplace
 from ..errors import located
 from ..numbers import is_traced_number, plain_size
 from ..tensor import Tensor, concrete
-from .arguments import environment, shape
+from .arguments import environment, fitting, shape
 from .dtype_names import TYPE_NAMES
 from .shape import drop_dim, slice_dim, unsqueeze
 
@@ -188,6 +188,8 @@ def _as_index_tensor(entry: Any) -> Any:
         return bool(entry)
     if isinstance(entry, range):
         entry = list(entry)
+    if isinstance(entry, str):
+        raise TypeError(located("new(): invalid data type 'str'"))
     if isinstance(entry, (list, tuple)):
         from .creation import tensor
 
@@ -322,9 +324,7 @@ def _source(value: Any, target: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return promote.cast(value, target.dtype)
     if promote.is_number(value):
-        if target.dtype.is_integer and isinstance(value, (float, np.floating)):
-            value = int(value)
-        return promote.operand(value, target.dtype)
+        return promote.operand(fitting(value, target.dtype), target.dtype)
     raise TypeError(located(
         f"can't assign a {type(value).__name__} to a torch.{TYPE_NAMES[target.dtype]}. "
         "Cure: torch.as_tensor(value)"
@@ -341,11 +341,21 @@ def _require_fit(source: Tensor, sizes: tuple[Any, ...]) -> None:
         env.equal(n, 1) or env.equal(n, m)
         for n, m in zip(reversed(have), reversed(sizes), strict=False)
     )
-    if not fits:
+    if fits:
+        return
+    if extra > 0:
         raise RuntimeError(located(
-            f"The expanded size of the tensor must match: shape mismatch: value tensor of shape "
-            f"{list(have)} cannot be broadcast to indexing result of shape {list(sizes)}"
+            f"expand(torch.FloatTensor{{{list(have)}}}, size={list(sizes)}): the number of sizes "
+            f"provided ({len(sizes)}) must be greater or equal to the number of dimensions in the "
+            f"tensor ({len(have)})"
         ))  # fmt: skip
+    for i, (n, m) in enumerate(zip(have, sizes[-len(have) :], strict=True), -extra):
+        if n not in (1, m):
+            raise RuntimeError(located(
+                f"The expanded size of the tensor ({m}) must match the existing size ({n}) at "
+                f"non-singleton dimension {i}.  Target sizes: {list(sizes)}.  Tensor sizes: "
+                f"{list(have)}"
+            ))  # fmt: skip
 
 
 METHODS = {"__getitem__": getitem, "__setitem__": setitem}

@@ -12,7 +12,7 @@ from ..dispatch import apply, inplace
 from ..errors import located
 from ..tensor import Tensor
 from . import cumulative, gathering, joining, pointwise
-from .arguments import shape
+from .arguments import fitting, shape
 
 ARITHMETIC = (
     "abs absolute acos acosh add addcdiv addcmul arccos arccosh arcsin arcsinh arctan arctan2 "
@@ -59,9 +59,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 
 
 def _number(value: Any, dtype: dtypes.DType) -> Tensor:
-    if dtype.is_integer and isinstance(value, float):
-        value = int(value)
-    return promote.operand(value, dtype)
+    return promote.operand(fitting(value, dtype), dtype)
 
 
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:

@@ -13,20 +13,22 @@ from ..dispatch import apply
 from ..errors import located
 from ..tensor import Tensor
 from . import pointwise as P
-from .arguments import broadcast_sizes, environment, named, shape, with_out, wrap_dim
-
-_NAMES = {
-    dtypes.f32: "float", dtypes.f64: "double", dtypes.f16: "c10::Half",
-    dtypes.bf16: "c10::BFloat16", dtypes.i64: "int64_t", dtypes.i32: "int", dtypes.i16: "short",
-    dtypes.i8: "signed char", dtypes.u8: "unsigned char", dtypes.bool_: "bool",
-}  # fmt: skip
-
+from .arguments import (
+    as_sequence,
+    broadcast_sizes,
+    environment,
+    named,
+    shape,
+    with_out,
+    wrap_dim,
+)
+from .dtype_names import CPP_NAMES
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
     if a.dtype is not b.dtype:
         raise RuntimeError(located(
-            f"expected m1 and m2 to have the same dtype, but got: {_NAMES[a.dtype]} != "
-            f"{_NAMES[b.dtype]}. Cure: convert one of them with .to(dtype)"
+            f"expected m1 and m2 to have the same dtype, but got: {CPP_NAMES[a.dtype]} != "
+            f"{CPP_NAMES[b.dtype]}. Cure: convert one of them with .to(dtype)"
         ))  # fmt: skip
 
 
@@ -43,11 +45,16 @@ def dot_general(
 
 
 def _require_tensors(name: str, *values: Any) -> None:
-    for value in values:
+    for i, value in enumerate(values):
         if not isinstance(value, Tensor):
+            argument = ("input", _SECOND.get(name, "other"))[i]
             raise TypeError(located(
-                f"{name}(): expected a Tensor, not {type(value).__name__}"
+                f"{name}(): argument '{argument}' (position {i + 1}) must be Tensor, not "
+                f"{type(value).__name__}"
             ))  # fmt: skip
+
+
+_SECOND = {"mm": "mat2", "bmm": "mat2", "mv": "vec", "dot": "tensor"}
 
 
 @with_out
@@ -100,7 +107,6 @@ def _mismatch(a: Any, b: Any) -> RuntimeError:
 
 
 def _batched(x: Tensor, y: Tensor, a: Any, b: Any) -> Tensor:
-    env = environment()
     lead_a, lead_b = a[:-2], b[:-2]
     batch = broadcast_sizes(lead_a, lead_b)
     if lead_a != batch:
@@ -113,10 +119,9 @@ def _batched(x: Tensor, y: Tensor, a: Any, b: Any) -> Tensor:
     return named(found, "BmmBackward0" if n == 1 else "UnsafeViewBackward0")
 
 
-def _require_rank(name: str, argument: str, x: Tensor, rank: int) -> None:
+def _require_rank(argument: str, x: Tensor, rank: int) -> None:
     if x.ndim != rank:
-        kind = {1: "1D tensors", 2: "a matrix", 3: "a 3D tensor"}[rank]
-        raise RuntimeError(located(f"{name}: {argument} must be {kind}, got {x.ndim}D tensor"))
+        raise RuntimeError(located(f"{argument} must be a {rank}D tensor, got {x.ndim}D"))
 
 
 @with_out
@@ -133,8 +138,8 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """[b, n, k] @ [b, k, m]; no broadcasting."""
     _require_tensors("bmm", input, mat2)
-    _require_rank("bmm", "batch1", input, 3)
-    _require_rank("bmm", "batch2", mat2, 3)
+    _require_rank("batch1", input, 3)
+    _require_rank("batch2", mat2, 3)
     _same_dtype(input, mat2)
     a, b = shape(input), shape(mat2)
     env = environment()
@@ -251,16 +256,18 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
         right = tuple(range(dims))
     else:
         first, second = dims
-        left = tuple(wrap_dim(d, a.ndim) for d in ([first] if isinstance(first, int) else first))
-        right = tuple(wrap_dim(d, b.ndim) for d in ([second] if isinstance(second, int) else second))
+        left = tuple(wrap_dim(d, a.ndim) for d in as_sequence(first))
+        right = tuple(wrap_dim(d, b.ndim) for d in as_sequence(second))
     if len(left) != len(right):
         raise RuntimeError(located("both dimension lists should have same length"))
     env = environment()
     for i, j in zip(left, right, strict=True):
         m, n = shape(a)[i], shape(b)[j]
         if not env.equal(m, n):
+            # torch counts the dims of an int `dims` from the end
+            first = i - a.ndim if isinstance(dims, int) else i
             raise RuntimeError(located(
-                f"contracted dimensions need to match, but first has size {m} in dim {i} and "
+                f"contracted dimensions need to match, but first has size {m} in dim {first} and "
                 f"second has size {n} in dim {j}"
             ))  # fmt: skip
     _same_dtype(a, b)

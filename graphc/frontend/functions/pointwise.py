@@ -13,7 +13,7 @@ from ..dispatch import apply
 from ..errors import located
 from ..promote import binary, is_number
 from ..tensor import Tensor
-from .arguments import with_out
+from .arguments import fitting, with_out
 
 
 def _unary(name: str, doc: str, to_float: bool = True) -> Callable[..., Tensor]:
@@ -235,12 +235,26 @@ bitwise_or = _binary("bitwise_or", "input | other.")
 bitwise_xor = _binary("bitwise_xor", "input ^ other.")
 bitwise_left_shift = _binary("shift_left", "input << other.")
 bitwise_right_shift = _binary("shift_right", "input >> other.")
-eq = _binary("eq", "input == other.")
-ne = _binary("ne", "input != other.")
-lt = _binary("lt", "input < other.")
-le = _binary("le", "input <= other.")
-gt = _binary("gt", "input > other.")
-ge = _binary("ge", "input >= other.")
+def _comparison(name: str, doc: str) -> Callable[..., Tensor]:
+    record = getattr(ops, name)
+
+    def function(input: Any, other: Any) -> Tensor:
+        if type(other) is int and input.dtype.is_integer:
+            other = fitting(other, input.dtype)
+        result: Tensor = binary(record, input, other)
+        return result
+
+    function.__name__ = name
+    function.__doc__ = doc
+    return with_out(function)
+
+
+eq = _comparison("eq", "input == other.")
+ne = _comparison("ne", "input != other.")
+lt = _comparison("lt", "input < other.")
+le = _comparison("le", "input <= other.")
+gt = _comparison("gt", "input > other.")
+ge = _comparison("ge", "input >= other.")
 
 
 @with_out
@@ -334,7 +348,7 @@ def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """input bounded to [min, max]; each a number, a tensor or None."""
     if min is None and max is None:
-        raise ValueError(located("torch.clamp: At least one of 'min' or 'max' must not be None"))
+        raise RuntimeError(located("torch.clamp: At least one of 'min' or 'max' must not be None"))
     given = [value for value in (min, max) if value is not None]
     dtype = promote.result_type(input, *given)
     x = promote.cast(input, dtype)

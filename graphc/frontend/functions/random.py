@@ -40,7 +40,7 @@ def _shaped(kind: str, name: str, doc: str) -> Any:
         pin_memory: bool = False, out: Tensor | None = None,
     ) -> Tensor:
         check_device(device)
-        want = shape_of(sizes if size is None else (size,))
+        want = shape_of(sizes if size is None else (size,), name)
         non_negative(want)
         values = draw(kind, generator, shape=want, dtype=_float_dtype(dtype, name))
         return _done(values, requires_grad, out)

@@ -200,7 +200,10 @@ def _arg(name: str, doc: str) -> Any:
             raise RuntimeError(located(f'"{name}_cpu" not implemented for \'Bool\''))
         rank = input.ndim
         if dim is None:
-            _require_elements(name, input, tuple(range(rank)), True)
+            if input._type.elements == 0:
+                raise IndexError(located(
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0."
+                ))  # fmt: skip
             flat = apply(ops.reshape, input, shape=(input._type.elements,))
             found: Tensor = apply(record, flat, dim=0, keepdim=False)
             return apply(ops.reshape, found, shape=(1,) * rank) if keepdim else found
@@ -244,6 +247,7 @@ def _max_or_min(name: str, arg: Any, whole: Any, pairwise: Any) -> Any:
         if other is not None or isinstance(dim, Tensor):
             return pairwise(input, dim if other is None else other)
         if dim is None:
+            _require_elements(name, input, tuple(range(input.ndim)), True)
             return named(whole(input), f"{title}Backward1")
         if input.ndim == 0:
             wrap_dim(dim, 0)
@@ -441,7 +445,7 @@ def _softmax(name: str) -> Any:
     def function(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
         x = input if dtype is None else promote.cast(input, _checked(dtype))
         if not x.dtype.is_float:
-            raise RuntimeError(located(
+            raise NotImplementedError(located(
                 f'"{name}_lastdim_kernel_impl" not implemented for '
                 f"'{promote._name(x.dtype)}'"
             ))  # fmt: skip

@@ -126,7 +126,9 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     sizes = shape(input)
     start, end = wrap_dim(start_dim, len(sizes)), wrap_dim(end_dim, len(sizes))
     if start > end:
-        raise RuntimeError(located("flatten() has invalid args: start_dim cannot come after end_dim"))
+        raise RuntimeError(located(
+            "flatten() has invalid args: start_dim cannot come after end_dim"
+        ))  # fmt: skip
     if not sizes:
         return _reshape(input, (1,))
     if start == end:
@@ -190,13 +192,14 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     rank = input.ndim
     if len(order) != rank:
         raise RuntimeError(located(
+            # "sparse_coo" is torch's word, for all tensors
             "permute(sparse_coo): number of dimensions in the tensor input does not match the "
             f"length of the desired ordering of dimensions i.e. input.dim() = {rank} is not equal "
             f"to len(dims) = {len(order)}"
-        ).replace("sparse_coo", "input, dims"))  # fmt: skip
+        ))  # fmt: skip
     wrapped = tuple(wrap_dim(d, rank) for d in order)
     if len(set(wrapped)) != rank:
-        raise RuntimeError(located("permute(dims): duplicate dims are not allowed."))
+        raise RuntimeError(located("permute(): duplicate dims are not allowed."))
     result: Tensor = apply(ops.permute, input, dims=wrapped)
     return result
 
@@ -541,7 +544,7 @@ def repeat_interleave(
         return repeat_by_counts(input, repeats, dim, output_size)
     count = as_size(repeats)
     if isinstance(count, int) and count < 0:
-        raise RuntimeError(located("repeats can not be negative"))
+        raise RuntimeError(located(f"Repeats must be non-negative, got {count}"))
     before, after = sizes[: dim + 1], sizes[dim + 1 :]
     wide: Tensor = apply(
         ops.expand, _reshape(input, (*before, 1, *after)), shape=(*before, count, *after)

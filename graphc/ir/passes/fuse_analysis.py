@@ -11,12 +11,14 @@ from .. import dtypes
 from ..dim import Size, product, unwrap
 from ..graph import Graph, Node
 from ..types import Shape, TensorType
+from .lower_body import Body
 from .lower_contraction import CONTRACTIONS, operand_index, template
+from .lower_moves import MOVES
 from .lower_nest import cost
 from .lower_rows import reduced_dims
-from .lower_values import MOVES, Body
 
-LEAF, CREATE, POINT, MOVE, REDUCE, CONTRACT = "leaf", "create", "point", "move", "reduce", "contract"
+LEAF, CREATE, POINT, MOVE = "leaf", "create", "point", "move"
+REDUCE, CONTRACT = "reduce", "contract"
 WINDOW, SCATTER, CUMULATIVE, ROUTINE = "window", "scatter", "cumulative", "routine"
 
 _BY_NAME = {
@@ -100,14 +102,21 @@ def categorise(node: Node, routines: Collection[str]) -> str:
     if name == "get":
         return categorise(node.inputs[0], routines)
     found = _BY_NAME.get(name) or _BY_FAMILY.get(node.op.family) or ROUTINE
-    if found == CONTRACT and not node.dtype.is_float:
+    if found == CONTRACT and (not node.dtype.is_float or not _known_channels(node)):
         return ROUTINE
-    if found in (SCATTER, CUMULATIVE, POINT, REDUCE) and node.op.family in _NEED_DIMS:
-        if not node.inputs[0].shape:
-            return ROUTINE
+    if node.op.family in _NEED_DIMS and not node.inputs[0].shape:
+        return ROUTINE
     if found == SCATTER and node.op.name != "max_pool_grad" and node.dtype is dtypes.bool_:
         return found if not node.attrs.get("reduce") else ROUTINE
     return found
+
+
+def _known_channels(node: Node) -> bool:
+    """A convolution's template needs fixed channels and windows."""
+    if node.op.name == "dot_general":
+        return True
+    weight = node.shape if node.op.name == "conv_weight_grad" else node.inputs[1].shape
+    return all(isinstance(size, int) for size in weight)
 
 
 def _elements(node: Node) -> Size:

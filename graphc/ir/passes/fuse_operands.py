@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ..graph import Builder, Graph, Node
 from ..op import get
+from .lower_body import Body
 from .lower_contraction import operand_index, template
-from .lower_values import Body
 
 
 def affine_operands(graph: Graph) -> Graph:

@@ -15,12 +15,12 @@ from ..dim import Dim, Size, product, unwrap
 from ..graph import Constant, Graph, Node, attr_key
 from ..kernel import Kernel
 from ..types import TupleType
+from .lower_body import Body
 from .lower_contraction import lower_contraction
 from .lower_cumulative import lower_cumulative
 from .lower_loops import is_flat, lower_loop
 from .lower_rows import lower_rows
 from .lower_scatter import lower_scatter
-from .lower_values import Body
 from .lower_windows import lower_window
 
 _LOWER: dict[str, Callable[[Body], Kernel]] = {

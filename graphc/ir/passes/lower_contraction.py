@@ -9,16 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import dtypes
-from ..dim import Dim, Size, product, unwrap
+from ..dim import Dim, Size, floordiv, product, unwrap
 from ..graph import Node
 from ..kernel import Contraction, ConvGeometry, Kernel, Operand, Var
 from ..types import Shape
 from . import index_maps
 from .index_maps import Coordinates
+from .lower_body import Body, carrier
 from .lower_loops import dims_of
+from .lower_moves import MOVES, move
 from .lower_nest import kernel_name, params
 from .lower_scope import Writer
-from .lower_values import MOVES, At, Body, Values, carrier, move
+from .lower_values import At, Values
 
 CONTRACTIONS = frozenset({"dot_general", "conv", "conv_input_grad", "conv_weight_grad"})
 
@@ -95,7 +97,7 @@ def _conv_template(body: Body, node: Node) -> Template:
     else:
         x, w, y = body.shape(first), body.shape(node), body.shape(second)
     geometry = ConvGeometry(
-        x[0], x[1], w[0], x[2:], tuple(int(s) for s in w[2:]), y[2:],  # type: ignore[arg-type]
+        x[0], _known(x[1]), _known(w[0]), x[2:], tuple(int(s) for s in w[2:]), y[2:],  # type: ignore[arg-type]
         tuple(attrs["stride"]), tuple(attrs["pad_low"]), tuple(attrs["dilation"]),
         attrs["groups"],
     )  # fmt: skip
@@ -110,13 +112,19 @@ def _conv_template(body: Body, node: Node) -> Template:
     if name == "conv":
         shape, plane, k, sides = y, plane_out, w[1] * taps, (second, first)
     else:
-        k = index_maps.floordiv(w[0], attrs["groups"]) * taps
+        k = floordiv(w[0], attrs["groups"]) * taps
         shape, plane, sides = x, plane_in, (second, first)
     result = (
         *index_maps.unravel(b, shape[:1]), *index_maps.unravel(m, shape[1:2]),
         *index_maps.unravel(n, shape[2:]),
     )  # fmt: skip
     return Template(shape[0], shape[1], plane, unwrap(k), *sides, None, None, result, geometry)
+
+
+def _known(size: Size) -> int:
+    if not isinstance(size, int):
+        raise ValueError(f"a convolution needs a fixed number of channels, not {size}")
+    return size
 
 
 def operand_index(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from ..dim import Dim, minimum, unwrap
 from ..dtypes import DType
@@ -11,7 +11,7 @@ from ..kernel import Kernel, Let, Load, Loop, Param, Store, Var
 _BLOCK = 32768
 
 
-@lru_cache(maxsize=None)
+@cache
 def copy_kernel(dtype: DType) -> Kernel:
     """o0[i] = a0[i] for n elements."""
     n, p, v = Dim.var("n"), Dim.var("p"), Dim.var("v")

@@ -8,11 +8,12 @@ from ..graph import Node
 from ..kernel import Carry, Kernel, Literal, Var
 from . import index_maps
 from .index_maps import exact
+from .lower_body import Body, carrier
 from .lower_loops import dims_of
 from .lower_nest import Axis, hint, make_kernel, open_blocks
 from .lower_reduction import identity
 from .lower_scope import Value, Writer
-from .lower_values import Body, Values, carrier
+from .lower_values import Values
 
 _NAMES = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 

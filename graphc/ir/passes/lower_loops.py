@@ -7,12 +7,13 @@ axes and a vector loop along the axis that most memory is contiguous in.
 
 from __future__ import annotations
 
-from ..dim import Dim, Size, minimum, product, unwrap
+from ..dim import Dim, Size, floordiv, minimum, product, unwrap
 from ..graph import Graph, Node
 from ..kernel import Kernel
 from ..types import Shape
 from . import index_maps
 from .index_maps import Digit
+from .lower_body import Body
 from .lower_nest import (
     Axis,
     accesses,
@@ -28,7 +29,7 @@ from .lower_nest import (
     vector_axis,
 )
 from .lower_scope import Writer
-from .lower_values import Body, Values
+from .lower_values import Values
 
 _BLOCK = 16384  # lanes of one parallel iteration at most
 
@@ -156,7 +157,7 @@ def _lower_flat(body: Body) -> Kernel:
         _stores(values, ())
         return make_kernel(body, [writer.finish()], ())
     n = Dim.var("n")
-    p = writer.open("parallel", "p", index_maps.floordiv(n + (block - 1), block))
+    p = writer.open("parallel", "p", floordiv(n + (block - 1), block))
     start = p * block
     v = writer.open("vector", "v", minimum(block, unwrap(n - start)))
     _stores(values, (Digit(start + v, total, 1, total),))

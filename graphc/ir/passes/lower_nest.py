@@ -14,8 +14,8 @@ from ..kernel import IndexValue, Kernel, Param, Stmt
 from ..types import Shape
 from . import index_maps
 from .index_maps import Coordinates, Digit
+from .lower_body import Body
 from .lower_scope import Writer
-from .lower_values import Body
 
 # rough cost of one lane of an operator, in units of an addition
 _COST = {
@@ -125,22 +125,33 @@ def _mergeable(outer: Axis, inner: Axis, found: list[tuple[Size, bool]]) -> bool
 
 def vector_axis(axes: list[Axis], found: list[tuple[Size, bool]]) -> int:
     """The axis along which most memory is walked one element at a time; the last of equals."""
-    best, best_score = len(axes) - 1, -(10**9)
+    best, best_score = len(axes) - 1, -1e9
+    shares = [_share(axes, index) for index, _ in found]
     for i, axis in enumerate(axes):
-        score = 0
-        for index, store in found:
+        score = 0.0
+        for (index, store), share in zip(found, shares, strict=True):
             c = index_maps.coefficient(index, axis.var)
             if c == 1:
-                score += 6 if store else 4
+                score += (6 if store else 4) * share
             elif c == 0:
-                score += 0 if store else 2
+                score += (0 if store else 2) * share
             else:
-                score -= 2
+                score -= 2 * share
         if isinstance(axis.size, int) and axis.size < 4:
             score -= 1000 if len(axes) > 1 else 0
         if score >= best_score:
             best, best_score = i, score
     return best
+
+
+def _share(axes: list[Axis], index: Size) -> float:
+    """How much of the space an access walks: what does not vary along an axis is read once for
+    all of it, so a bias weighs little beside the tensor that it is added to."""
+    share = 1.0
+    for axis in axes:
+        if index_maps.coefficient(index, axis.var) == 0:
+            share /= axis.size if isinstance(axis.size, int) else 64
+    return share
 
 
 # --- opening loops ------------------------------------------------------------------------------

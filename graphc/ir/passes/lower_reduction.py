@@ -12,9 +12,10 @@ from ..dtypes import DType
 from ..graph import Node
 from ..kernel import Apply, Carry, Literal
 from .index_maps import Digit, coordinate_value, linear_index
+from .lower_body import carrier
 from .lower_nest import coordinates
 from .lower_scope import Value
-from .lower_values import At, Values, carrier
+from .lower_values import At, Values
 
 _COMBINE = {
     "sum": "add", "prod": "mul", "amax": "max", "amin": "min", "any": "or", "all": "and",

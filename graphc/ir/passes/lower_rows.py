@@ -18,6 +18,7 @@ from ..graph import Node
 from ..kernel import Carry, Kernel
 from . import index_maps
 from .index_maps import Digit
+from .lower_body import Body, carrier
 from .lower_loops import dims_of, linear_shapes, weight
 from .lower_nest import (
     EXPENSIVE,
@@ -36,7 +37,7 @@ from .lower_nest import (
 )
 from .lower_reduction import bind_result, carries_of, final_value, partial_names
 from .lower_scope import Value, Writer
-from .lower_values import At, Body, Values, carrier
+from .lower_values import At, Values
 
 _TILE = 8192  # elements of a row that may be kept in a Local tile
 _COLUMNS = 64  # kept lanes of one parallel iteration
@@ -253,7 +254,8 @@ def _all_passes(body: Body, plan: Plan, values: Values, kept: list[Size]) -> Non
     for i in plan.kept:
         node = body.graph.outputs[i]
         at = values.at(coordinates(place, body.shape(node)))
-        results.append((i, values.flat(node, at), values.stored(values.value(node, at), node.dtype)))
+        value = values.stored(values.value(node, at), node.dtype)
+        results.append((i, values.flat(node, at), value))
     for i, index, value in results:
         writer.store(f"o{i}", index, value)
 
@@ -335,7 +337,8 @@ def _store_outputs(
     for i in plan.full[number]:
         node = body.graph.outputs[i]
         at = values.at(coordinates(place, body.shape(node)))
-        results.append((i, values.flat(node, at), values.stored(values.value(node, at), node.dtype)))
+        value = values.stored(values.value(node, at), node.dtype)
+        results.append((i, values.flat(node, at), value))
     for i, index, value in results:
         values.writer.store(f"o{i}", index, value)
 

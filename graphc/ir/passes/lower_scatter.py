@@ -10,16 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import dtypes
-from ..dim import Dim, Size, minimum, product, unwrap
+from ..dim import Dim, Size, ceil_div, minimum, product, unwrap
 from ..dtypes import DType
 from ..graph import Node
 from ..kernel import Kernel, Literal, Param, Stmt
 from . import index_maps
 from .index_maps import Coordinates, Digit, exact
+from .lower_body import Body, carrier
 from .lower_loops import dims_of
-from .lower_nest import Axis, ceil_div, hint, make_kernel, open_outer
+from .lower_nest import Axis, hint, make_kernel, open_outer
 from .lower_scope import Value, Writer
-from .lower_values import Body, Values, carrier
+from .lower_values import Values
 
 _COMBINE = {"": "", "add": "add", "mul": "mul", "amax": "max", "amin": "min"}
 _BLOCK = 16384

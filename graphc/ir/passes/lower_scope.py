@@ -139,7 +139,7 @@ class Writer:
         if found is None:
             self.accesses.append((index, False))
             found = memo[key] = self.let(load, least)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def index_value(self, index: Size) -> Value:
         """An index expression as an i64 scalar."""
@@ -150,7 +150,7 @@ class Writer:
         if found is None:
             self.accesses.append((index, False))
             found = memo[("index", index)] = self.let(IndexValue(index, dtypes.i64))
-        return found  # type: ignore[no-any-return]
+        return found
 
     def apply(self, op: str, dtype: DType, *args: Value) -> Value:
         """Name op(*args); an equal one that is still bound is used again."""

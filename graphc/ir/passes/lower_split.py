@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from ..dim import Size, ceil_div, minimum, product, unwrap
 from ..kernel import Kernel, Param, Stmt
 from .index_maps import Digit
+from .lower_body import Body, carrier
 from .lower_loops import dims_of, weight
 from .lower_nest import Axis, coordinates, digits, hint, make_kernel, open_outer
 from .lower_reduction import bind_result, carries_of, combined, final_value, partial_names
 from .lower_scope import Writer
-from .lower_values import Body, Values, carrier
+from .lower_values import Values
 
 if TYPE_CHECKING:
     from .lower_rows import Plan

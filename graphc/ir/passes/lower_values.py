@@ -10,29 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
-
-import numpy as np
+from typing import TypeAlias
 
 from .. import dtypes
-from ..dim import Size, substitute, unwrap
+from ..dim import Dim, Size, mod, unwrap
 from ..dtypes import DType
-from ..graph import Graph, Node
+from ..graph import Node
 from ..kernel import Literal
-from ..types import Shape
 from . import index_maps
-from .index_maps import Coordinates, coordinate_value, exact
+from .index_maps import Coordinate, Coordinates, coordinate_value, exact
+from .lower_body import Body, carrier, literal, literal_cast, zero
+from .lower_moves import MOVES, Condition, move, padded, updated_region
 from .lower_scope import Value, Writer
-
-
-class Condition(NamedTuple):
-    """low <= index < high, and `index % step == phase` where step is not 1."""
-
-    index: Size
-    low: Size
-    high: Size
-    step: int = 1
-    phase: Size = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -52,35 +41,6 @@ _EXACT = frozenset(
     .split()
 )  # fmt: skip
 _DIVISIONS = frozenset({"floor_divide", "remainder", "trunc_divide", "fmod"})
-
-
-def carrier(dtype: DType) -> DType:
-    """The dtype that a value is computed in: f32 for 16-bit floats."""
-    return dtypes.f32 if dtype.is_float and dtype.bits == 16 else dtype
-
-
-class Body:
-    """A fused body with its sizes in the kernel's own names, and the names of its buffers."""
-
-    def __init__(self, graph: Graph, rename: dict[str, Size] | None = None) -> None:
-        self.graph = graph
-        self.rename = rename or {}
-        self.buffers: dict[Node, str] = {node: f"a{i}" for i, node in enumerate(graph.inputs)}
-        self._shapes: dict[Node, Shape] = {}
-
-    def size(self, size: Size) -> Size:
-        return substitute(size, self.rename) if self.rename else size
-
-    def sizes(self, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
-        return tuple(self.size(s) for s in sizes) if self.rename else sizes
-
-    def shape(self, node: Node) -> Shape:
-        if not self.rename:
-            return node.shape
-        shape = self._shapes.get(node)
-        if shape is None:
-            shape = self._shapes[node] = self.sizes(node.shape)
-        return shape
 
 
 class Values:
@@ -199,7 +159,7 @@ class Values:
         if found is not None:
             return [found]
         tests: list[Value] = []
-        index = self.writer.index_value(condition.index)
+        index = self.writer.index_value(condition.position)
         if condition.low is not None:
             low = self.writer.index_value(condition.low)
             tests.append(self.writer.apply("ge", dtypes.bool_, index, low))
@@ -207,7 +167,7 @@ class Values:
         tests.append(self.writer.apply("lt", dtypes.bool_, index, high))
         if condition.step != 1:
             rest = self.writer.index_value(
-                unwrap(index_maps.mod(condition.index - condition.phase, condition.step))
+                unwrap(mod(condition.position - condition.phase, condition.step))
             )
             tests.append(self.writer.apply("eq", dtypes.bool_, rest, Literal(0, dtypes.i64)))
         result = tests[0]
@@ -255,7 +215,7 @@ class Values:
         value = yield node.inputs[0], at
         wide = carrier(node.dtype)
         if isinstance(value, Literal):
-            converted = _literal_cast(value, wide)
+            converted = literal_cast(value, wide)
             if converted is not None and wide is node.dtype:
                 return converted
         if value.dtype is not wide:
@@ -349,12 +309,14 @@ class Values:
 
     # --- indexing ---------------------------------------------------------------------------------
 
-    def index_coordinate(self, index: Value, size: Size, dim: int, at: At, wrap: bool) -> Any:
+    def index_coordinate(
+        self, index: Value, size: Size, dim: int, at: At, wrap: bool
+    ) -> Coordinate:
         """A checked data-dependent coordinate along a dim of `size`."""
         checked = self.checked_index(index, size, dim, at, wrap)
         if isinstance(checked, Literal):
             return exact(int(checked.value), size)
-        return exact(index_maps.Dim.var(checked.name), size)
+        return exact(Dim.var(checked.name), size)
 
     def checked_index(self, index: Value, size: Size, dim: int, at: At, wrap: bool) -> Value:
         """The index, made non-negative if `wrap`, after a Check that it is in [0, size)."""
@@ -417,101 +379,6 @@ class Values:
         return (yield x, self.at(coordinates, at.mask))
 
 
-def move(body: Body, node: Node, coordinates: Coordinates) -> Coordinates:
-    """Coordinates in the input of a pure movement operator."""
-    (x,) = node.inputs
-    name, shape = node.op.name, body.shape(x)
-    if name == "reshape":
-        return index_maps.reshape(coordinates, shape)
-    if name == "permute":
-        return index_maps.permute(coordinates, node.attrs["dims"])
-    if name == "expand":
-        return index_maps.broadcast(coordinates, shape)
-    if name == "slice":
-        return index_maps.slice_(
-            coordinates, shape, body.sizes(node.attrs["starts"]), body.sizes(node.attrs["stops"]),
-            node.attrs["steps"],
-        )  # fmt: skip
-    if name == "flip":
-        return index_maps.flip(coordinates, shape, node.attrs["dims"])
-    if name == "as_strided":
-        flat = body.size(node.attrs["offset"])
-        for coordinate, stride in zip(coordinates, node.attrs["stride"], strict=True):
-            flat = flat + coordinate_value(coordinate) * body.size(stride)
-        return index_maps.unravel(unwrap(flat), shape)
-    raise ValueError(f"{name} does not just move elements")
-
-
-MOVES = frozenset({"reshape", "permute", "expand", "slice", "flip", "as_strided"})
-
-
-def padded(
-    body: Body, node: Node, coordinates: Coordinates
-) -> tuple[Coordinates, tuple[Condition, ...]]:
-    """Coordinates in a pad's input, and when a place is not padding."""
-    shape = body.shape(node.inputs[0])
-    low, high = body.sizes(node.attrs["low"]), body.sizes(node.attrs["high"])
-    result, conditions = [], []
-    for coordinate, size, before, after, gap in zip(
-        coordinates, shape, low, high, node.attrs["interior"], strict=True
-    ):
-        if before == 0 and after == 0 and gap == 0:
-            result.append(coordinate)
-            continue
-        position = unwrap(coordinate_value(coordinate) - before)
-        span = size if gap == 0 else (size - 1) * (gap + 1) + 1
-        conditions.append(Condition(position, 0, unwrap(span), gap + 1))
-        result.append(exact(unwrap(index_maps.floordiv(position, gap + 1)), size))
-    return tuple(result), tuple(conditions)
-
-
-def updated_region(
-    body: Body, node: Node, coordinates: Coordinates
-) -> tuple[Coordinates, tuple[Condition, ...]]:
-    """Coordinates in slice_update's source, and when a place is in the updated region."""
-    shape, source = body.shape(node), body.shape(node.inputs[1])
-    starts, stops = body.sizes(node.attrs["starts"]), body.sizes(node.attrs["stops"])
-    result, conditions = [], []
-    for coordinate, size, count, start, stop, step in zip(
-        coordinates, shape, source, starts, stops, node.attrs["steps"], strict=True
-    ):
-        if start == 0 and step == 1 and stop == size:
-            result.append(coordinate)
-            continue
-        position = coordinate_value(coordinate)
-        conditions.append(Condition(position, start, stop, step, start))
-        where = unwrap(index_maps.floordiv(unwrap(position - start), step))
-        result.append(exact(where, count))
-    return tuple(result), tuple(conditions)
-
-
-def literal(value: Any, dtype: DType) -> Literal:
-    """A number in a dtype's carrier, rounded to the dtype."""
-    wide = carrier(dtype)
-    if dtype.kind == "bool":
-        return Literal(bool(value), wide)
-    rounded = dtype.numpy.type(value)
-    return Literal(float(rounded) if dtype.is_float else int(rounded), wide)
-
-
-def zero(dtype: DType) -> Literal:
-    """0 as it is stored in memory of `dtype`."""
-    return Literal(literal(0, dtype).value, dtype)
-
-
-def _literal_cast(value: Literal, dtype: DType) -> Literal | None:
-    """A cast of a constant where it is plainly the same number."""
-    if dtype.kind == "bool":
-        return Literal(bool(value.value), dtype)
-    if dtype.is_float:
-        return literal(value.value, dtype)
-    if isinstance(value.value, (bool, int)):
-        info = np.iinfo(dtype.numpy)
-        if info.min <= value.value <= info.max:
-            return literal(value.value, dtype)
-    return None
-
-
 _HANDLERS: dict[str, Callable[[Values, Node, At], Code]] = {
     "full": Values._full,
     "const": Values._const,
@@ -523,4 +390,3 @@ _HANDLERS: dict[str, Callable[[Values, Node, At], Code]] = {
     "gather": Values._gather,
     "index": Values._index,
 }
-

@@ -6,13 +6,16 @@ from .. import dtypes
 from ..dim import Size, floordiv, maximum, product, unwrap
 from ..graph import Node
 from ..kernel import Carry, Kernel, Var
+from ..types import TupleType
 from . import index_maps
 from .index_maps import Coordinates, coordinate_value, exact
+from .lower_body import Body, carrier
 from .lower_loops import dims_of
+from .lower_moves import Condition
 from .lower_nest import Axis, hint, make_kernel, open_outer
 from .lower_reduction import identity
 from .lower_scope import Value, Writer
-from .lower_values import Body, Condition, Values, carrier
+from .lower_values import Values
 
 
 def lower_window(body: Body) -> Kernel:
@@ -49,8 +52,8 @@ def lower_window(body: Body) -> Kernel:
 def _result_shape(body: Body, node: Node) -> tuple[Size, ...]:
     if node.op.name == "window_sum":
         return body.shape(node)
-    elements = node.type.elements  # type: ignore[union-attr]
-    return body.sizes(elements[0].shape)  # type: ignore[union-attr]
+    assert isinstance(node.type, TupleType)
+    return body.sizes(node.type.elements[0].shape)
 
 
 def _taps(values: Values, node: Node, place: Coordinates) -> list[Value]:

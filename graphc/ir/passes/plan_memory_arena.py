@@ -41,12 +41,17 @@ def _aligned(size: int) -> int:
     return -(-size // _ALIGN) * _ALIGN
 
 
+def _bytes(storage: Storage) -> int:
+    assert isinstance(storage.size, int)
+    return storage.size
+
+
 def _place_static(values: list[tuple[Storage, Life]]) -> int:
     top = 0
     placed: list[tuple[int, int, int, int]] = []  # start, end (bytes), first, last (steps)
-    values.sort(key=lambda item: (-int(item[0].size), item[1]))  # type: ignore[call-overload]
+    values.sort(key=lambda item: (-_bytes(item[0]), item[1]))
     for storage, (first, last) in values:
-        size = _aligned(int(storage.size))  # type: ignore[arg-type]
+        size = _aligned(_bytes(storage))
         busy = sorted((s, e) for s, e, f, t in placed if f <= last and first <= t)
         start = _best_gap(busy, size)
         storage.offset = start

@@ -35,8 +35,9 @@ class _Scheduler:
             for source in self.needs[step]:
                 self.users[source].append(step)
         self.unread = {
-            storage: len(dict.fromkeys(storage.readers)) for step in steps for storage in step.writes
-        }
+            storage: len(dict.fromkeys(storage.readers))
+            for step in steps for storage in step.writes
+        }  # fmt: skip
         self.failing = sum(step.can_fail for step in steps)
         self.unfinished = len(steps)
         self.steps = steps

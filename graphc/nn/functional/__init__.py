@@ -1,10 +1,107 @@
 """torch.nn.functional: the functions that layers call."""
 
-from .activation import *  # noqa: F403
-from .attention import *  # noqa: F403
-from .conv import *  # noqa: F403
-from .loss import *  # noqa: F403
-from .norm import *  # noqa: F403
-from .padding import *  # noqa: F403
-from .pooling import *  # noqa: F403
-from .sparse import *  # noqa: F403
+from .activation import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    gumbel_softmax,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leaky_relu,
+    log_softmax,
+    logsigmoid,
+    mish,
+    normalize,
+    prelu,
+    relu,
+    relu6,
+    relu_,
+    selu,
+    sigmoid,
+    silu,
+    softmax,
+    softmin,
+    softplus,
+    softshrink,
+    softsign,
+    tanh,
+    tanhshrink,
+    threshold,
+)
+from .attention import (
+    multi_head_attention_forward,
+    scaled_dot_product_attention,
+)
+from .conv import (
+    bilinear,
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+    linear,
+)
+from .loss import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cosine_embedding_loss,
+    cross_entropy,
+    gaussian_nll_loss,
+    hinge_embedding_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    margin_ranking_loss,
+    mse_loss,
+    multi_margin_loss,
+    multilabel_soft_margin_loss,
+    nll_loss,
+    poisson_nll_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
+    triplet_margin_loss,
+)
+from .norm import (
+    alpha_dropout,
+    batch_norm,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    rms_norm,
+)
+from .padding import (
+    cosine_similarity,
+    interpolate,
+    pad,
+    pairwise_distance,
+    pixel_shuffle,
+    pixel_unshuffle,
+    unfold,
+)
+from .pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
+from .sparse import (
+    embedding,
+    one_hot,
+)

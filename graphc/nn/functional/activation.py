@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 from ...frontend import functions as T
@@ -13,6 +15,11 @@ from ...ir import ops
 def _dim(dim: int | None, rank: int) -> int:
     """torch's implicit dim for softmax: 0 for 0-, 1- and 3-d, else 1."""
     if dim is None:
+        warnings.warn(
+            "Implicit dimension choice for softmax has been deprecated. Change the call to "
+            "include dim=X as an argument.",
+            stacklevel=3,
+        )
         return 0 if rank in (0, 1, 3) else 1
     if not -max(rank, 1) <= dim < max(rank, 1):
         raise IndexError(
@@ -22,8 +29,9 @@ def _dim(dim: int | None, rank: int) -> int:
     return dim % max(rank, 1)
 
 
-def _into(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
-    return input.copy_(result) if inplace else result
+def _in_place(function: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> Tensor:
+    """function(input), written over the input if `inplace`; gradient rules then read a copy."""
+    return input.copy_(function(input.clone())) if inplace else function(input)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -45,14 +53,19 @@ def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
     """x clipped to [min_val, max_val]; the gradient is 0 at and beyond the bounds."""
-    inside = (input > min_val) & (input < max_val)
-    clipped = T.where(inside, input, input.detach().clamp(min_val, max_val))
-    return _into(input, clipped, inplace)
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+
+    def clip(x: Tensor) -> Tensor:
+        inside = (x > min_val) & (x < max_val)
+        return T.where(inside, x, x.detach().clamp(min_val, max_val))
+
+    return _in_place(clip, input, inplace)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope * x."""
-    return _into(input, T.where(input > 0, input, input * negative_slope), inplace)
+    return _in_place(lambda x: T.where(x > 0, x, x * negative_slope), input, inplace)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
@@ -70,22 +83,28 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1)."""
-    negative = T.where(input > 0, T.zeros_like(input), input)
-    return _into(input, T.where(input > 0, input, T.expm1(negative) * alpha), inplace)
+    return _in_place(lambda x: T.where(x > 0, x, T.expm1(_negative(x)) * alpha), input, inplace)
+
+
+def _negative(x: Tensor) -> Tensor:
+    """x where x <= 0, else 0: keeps exp of the branch not taken, and its gradient, finite."""
+    return T.where(x > 0, T.zeros_like(x), x)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Self-normalising elu (Klambauer et al. 2017)."""
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-    negative = T.where(input > 0, T.zeros_like(input), input)
-    value = T.where(input > 0, input * scale, T.expm1(negative) * (alpha * scale))
-    return _into(input, value, inplace)
+    return _in_place(
+        lambda x: T.where(x > 0, x * scale, T.expm1(_negative(x)) * (alpha * scale)),
+        input, inplace,
+    )
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
-    negative = T.where(input > 0, T.zeros_like(input), input / alpha)
-    return _into(input, T.where(input > 0, input, T.expm1(negative) * alpha), inplace)
+    return _in_place(
+        lambda x: T.where(x > 0, x, T.expm1(_negative(x) / alpha) * alpha), input, inplace
+    )
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
@@ -97,12 +116,12 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x * sigmoid(x)."""
-    return _into(input, apply(ops.silu, input), inplace)
+    return _in_place(lambda x: apply(ops.silu, x), input, inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x))."""
-    return _into(input, input * T.tanh(softplus(input)), inplace)
+    return _in_place(lambda x: x * T.tanh(softplus(x)), input, inplace)
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -122,12 +141,17 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6."""
-    return _into(input, relu6(input + 3) / 6, inplace)
+    return _in_place(lambda x: relu6(x + 3) / 6, input, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """x * relu6(x + 3) / 6."""
-    return _into(input, input * relu6(input + 3) / 6, inplace)
+    """x * relu6(x + 3) / 6; the gradient at 3 is that of x * (x + 3) / 6, as torch's."""
+
+    def swish(x: Tensor) -> Tensor:
+        curve = T.where(x > 3, x, x * (x + 3) / 6)
+        return T.where(x < -3, T.zeros_like(x), curve)
+
+    return _in_place(swish, input, inplace)
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -153,13 +177,13 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0."""
-    return T.where(T.abs(input) > lambd, input, T.zeros_like(input))
+    return T.where(T.abs(input) <= lambd, T.zeros_like(input), input)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else value."""
-    return _into(
-        input, T.where(input > threshold, input, T.full_like(input, value)), inplace
+    return _in_place(
+        lambda x: T.where(x <= threshold, T.full_like(x, value), x), input, inplace
     )
 
 

@@ -78,7 +78,7 @@ class _ConvNd(Module):
             totals = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
             pairs = [(t // 2, t - t // 2) for t in totals]
         else:
-            pairs = [(p, p) for p in self.padding]
+            pairs = [(p, p) for p in tuple_of(self.padding, self.spatial)]
         flat = [amount for pair in reversed(pairs) for amount in pair]
         return F.pad(input, flat, mode=_PAD_MODES[self.padding_mode]), 0
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from ...frontend import state_version
 from ...frontend.function import Function
 from ...frontend.grad_mode import is_grad_enabled
 from ...frontend.tensor import Tensor
@@ -27,6 +29,7 @@ class HookHandle:
         prepend: bool = False,
     ) -> HookHandle:
         """Add a hook to a registry."""
+        state_version.bump()
         hook_id = next(_ids)
         registry[hook_id] = hook
         if prepend:
@@ -36,6 +39,7 @@ class HookHandle:
     def remove(self) -> None:
         """Take the hook out; a second call does nothing."""
         self._registry.pop(self.id, None)
+        state_version.bump()
 
     def __enter__(self) -> HookHandle:
         return self
@@ -63,19 +67,64 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     backward = _BackwardHooks(module) if _has_backward_hooks(module) else None
     if backward is not None:
         args = backward.watch_inputs(args)
-    output = module.forward(*args, **kwargs)
-    for hook_id, hook in list(module._forward_hooks.items()):
-        if hook_id in module._forward_hooks_with_kwargs:
-            result = hook(module, args, kwargs, output)
-        else:
-            result = hook(module, args, output)
-        if result is not None:
-            output = result
+    called: set[int] = set()
+    try:
+        output = module.forward(*args, **kwargs)
+        for hook_id, hook in list(module._forward_hooks.items()):
+            called.add(hook_id)
+            output = _forward_hook(module, hook_id, hook, args, kwargs, output)
+    except Exception:
+        for hook_id, hook in list(module._forward_hooks.items()):
+            if hook_id in module._forward_hooks_always_called and hook_id not in called:
+                _forward_hook(module, hook_id, hook, args, kwargs, None)
+        raise
     return output if backward is None else backward.watch_outputs(output)
+
+
+def _forward_hook(
+    module: Any, hook_id: int, hook: Any, args: Any, kwargs: Any, output: Any
+) -> Any:
+    if hook_id in module._forward_hooks_with_kwargs:
+        result = hook(module, args, kwargs, output)
+    else:
+        result = hook(module, args, output)
+    return output if result is None else result
 
 
 def _has_backward_hooks(module: Any) -> bool:
     return bool(module._backward_hooks or module._backward_pre_hooks) and is_grad_enabled()
+
+
+def _watch(
+    callback: Callable[..., Any], values: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], list[int]]:
+    """The values with tensors that require gradients behind an identity node, and their places."""
+    places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
+    if not places:
+        return values, places
+    watched = _Identity.apply(callback, *[values[i] for i in places])
+    out = list(values)
+    for i, tensor in zip(places, watched, strict=True):
+        out[i] = tensor
+    return tuple(out), places
+
+
+def _packed(values: Any, places: list[int], count: int) -> tuple[Any, ...]:
+    full: list[Any] = [None] * count
+    for i, value in zip(places, values, strict=True):
+        full[i] = value
+    return tuple(full)
+
+
+def _replaced(kind: str, now: tuple[Any, ...], result: Any) -> tuple[Any, ...]:
+    if result is None:
+        return now
+    changed = result if isinstance(result, tuple) else (result,)
+    if len(changed) != len(now):
+        raise RuntimeError(
+            f"Backward {kind}, got {len(changed)}, but expected {len(now)}"
+        )
+    return changed
 
 
 class _BackwardHooks:
@@ -83,58 +132,61 @@ class _BackwardHooks:
 
     def __init__(self, module: Any) -> None:
         self.module = module
-        self.grad_output: tuple[Any, ...] = ()
+        self.grad_output: tuple[Any, ...] | None = None
+        self.input_places: list[int] = []
+        self.output_places: list[int] = []
+        self.input_count = self.output_count = 0
 
     def watch_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        places = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad]
-        if not places:
-            return args
-        watched = _Identity.apply(self._input_grads, *(args[i] for i in places))
-        watched = watched if isinstance(watched, tuple) else (watched,)
-        out = list(args)
-        for i, tensor in zip(places, watched, strict=True):
-            out[i] = tensor
-        self.input_places, self.input_count = places, len(args)
-        return tuple(out)
+        self.input_count = len(args)
+        args, self.input_places = _watch(self._input_grads, args)
+        return args
 
     def _input_grads(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        full: list[Any] = [None] * self.input_count
-        for i, grad in zip(self.input_places, grads, strict=True):
-            full[i] = grad
+        if self.grad_output is None:  # a gradient that did not come through the outputs
+            return grads
+        full = _packed(grads, self.input_places, self.input_count)
         for hook in list(self.module._backward_hooks.values()):
-            result = hook(self.module, tuple(full), self.grad_output)
-            if result is not None:
-                full = list(result) if isinstance(result, tuple) else [result]
+            result = hook(self.module, full, self.grad_output)
+            full = _replaced("hook returned an invalid number of grad_input", full, result)
+        self.grad_output = None
         return tuple(full[i] for i in self.input_places)
 
     def watch_outputs(self, output: Any) -> Any:
-        single = isinstance(output, Tensor)
-        outputs = (output,) if single else output
-        if not isinstance(outputs, tuple):
-            raise RuntimeError(
-                "For backward hooks to be called, module output should be a Tensor or a tuple of "
-                f"Tensors but received {type(output)}"
-            )
-        places = [i for i, o in enumerate(outputs) if isinstance(o, Tensor) and o.requires_grad]
-        if not places:
-            return output
-        watched = _Identity.apply(self._output_grads, *(outputs[i] for i in places))
-        watched = watched if isinstance(watched, tuple) else (watched,)
-        out = list(outputs)
-        for i, tensor in zip(places, watched, strict=True):
-            out[i] = tensor
-        return out[0] if single else tuple(out)
+        several = isinstance(output, tuple)
+        outputs = output if several else (output,)
+        self.output_count = len(outputs)
+        outputs, self.output_places = _watch(self._output_grads, outputs)
+        return outputs if several else outputs[0]
 
     def _output_grads(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.grad_output = grads
+        full = _packed(grads, self.output_places, self.output_count)
         for hook in list(self.module._backward_pre_hooks.values()):
-            result = hook(self.module, self.grad_output)
-            if result is not None:
-                self.grad_output = result if isinstance(result, tuple) else (result,)
-        if not getattr(self, "input_places", None):
-            for hook in list(self.module._backward_hooks.values()):
-                hook(self.module, (), self.grad_output)
-        return self.grad_output
+            result = hook(self.module, full)
+            full = _replaced("pre hook returned an invalid number of grad_output", full, result)
+        self.grad_output = full
+        if not self.input_places:
+            self._without_input_grads(full)
+        return tuple(full[i] for i in self.output_places)
+
+    def _without_input_grads(self, grad_output: tuple[Any, ...]) -> None:
+        hooks = list(self.module._backward_hooks.values())
+        if hooks:
+            warnings.warn(
+                "Full backward hook is firing when gradients are computed with respect to module "
+                "outputs since no inputs require gradients.",
+                stacklevel=2,
+            )
+        for hook in hooks:
+            result = hook(self.module, (None,) * self.input_count, grad_output)
+            if result is not None and not (
+                isinstance(result, tuple) and all(item is None for item in result)
+            ):
+                raise RuntimeError(
+                    "Backward hook for Modules where no input requires gradient should always "
+                    "return None or None for all gradients."
+                )
+        self.grad_output = None
 
 
 class _Identity(Function):
@@ -144,7 +196,7 @@ class _Identity(Function):
     def forward(ctx: Any, callback: Callable[..., Any], *tensors: Tensor) -> Any:
         ctx.callback = callback
         views = tuple(tensor.view_as(tensor) for tensor in tensors)
-        return views if len(views) > 1 else views[0]
+        return views
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

@@ -7,8 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...frontend import functions as T
 from ...frontend import state_version
+from ...frontend.grad_mode import no_grad
 from ...frontend.tensor import Parameter, Tensor
+from ...watched import Watched
 from .hooks import HookHandle, call_with_hooks
 from .state import StateDictMixin
 
@@ -28,10 +31,20 @@ class Module(StateDictMixin):
     forward: Callable[..., Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if kwargs:
+            raise TypeError(
+                f"{type(self).__name__}.__init__() got an unexpected keyword argument "
+                f"'{next(iter(kwargs))}'"
+            )
+        if args:
+            raise TypeError(
+                f"{type(self).__name__}.__init__() takes 1 positional argument but "
+                f"{len(args) + 1} were given"
+            )
         write = object.__setattr__
         write(self, "training", True)
         for registry in _REGISTRIES:
-            write(self, registry, {})
+            write(self, registry, Watched())
         write(self, "_non_persistent_buffers_set", set())
         for hooks in (
             "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_pre_hooks",
@@ -262,7 +275,9 @@ class Module(StateDictMixin):
         module = self.get_submodule(path)
         if name not in module._parameters:
             raise AttributeError(f"{type(module).__name__} has no parameter `{name}`")
-        found: Parameter = module._parameters[name]
+        found = module._parameters[name]
+        if found is None:
+            raise AttributeError(f"`{name}` is not an nn.Parameter")
         return found
 
     def get_buffer(self, target: str) -> Tensor:
@@ -271,7 +286,9 @@ class Module(StateDictMixin):
         module = self.get_submodule(path)
         if name not in module._buffers:
             raise AttributeError(f"{type(module).__name__} has no buffer `{name}`")
-        found: Tensor = module._buffers[name]
+        found = module._buffers[name]
+        if found is None:
+            raise AttributeError(f"`{name}` is not a buffer")
         return found
 
     # --- calling ------------------------------------------------------------------------
@@ -297,6 +314,8 @@ class Module(StateDictMixin):
         handle = self._hook("_forward_hooks", hook, prepend)
         if with_kwargs:
             self._forward_hooks_with_kwargs[handle.id] = True
+        if always_call:
+            self._forward_hooks_always_called[handle.id] = True
         return handle
 
     def register_forward_pre_hook(
@@ -345,13 +364,17 @@ class Module(StateDictMixin):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients of every parameter."""
         for parameter in self.parameters():
-            if parameter.grad is None:
+            grad = parameter.grad
+            if grad is None:
                 continue
             if set_to_none:
                 parameter.grad = None
+                continue
+            if grad.grad_fn is not None:
+                grad.detach_()
             else:
-                parameter.grad.detach_()
-                parameter.grad.zero_()
+                grad.requires_grad_(False)
+            grad.zero_()
 
     def apply(self, fn: Callable[[Module], Any]) -> Module:
         """Call fn on every submodule, children first, then self."""
@@ -360,15 +383,21 @@ class Module(StateDictMixin):
         fn(self)
         return self
 
-    def _apply(self, fn: Callable[[Tensor], Tensor]) -> Module:
-        for module in self.children():
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
+        for module in self.children() if recurse else ():
             module._apply(fn)
         for parameter in self._parameters.values():
             if parameter is None:
                 continue
-            parameter.data = fn(parameter.data)
-            if parameter.grad is not None:
-                parameter.grad = fn(parameter.grad.detach())
+            grad = parameter.grad
+            with no_grad():
+                before = parameter.data
+                after = fn(before)
+                if after is not before:
+                    parameter.grad = None  # its dtype may not fit from here on
+                    parameter.data = after
+                if grad is not None:
+                    parameter.grad = fn(grad)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -377,7 +406,7 @@ class Module(StateDictMixin):
 
     def to(self, *args: Any, **kwargs: Any) -> Module:
         """Convert parameters and buffers: a device, a dtype (floating point only), a tensor."""
-        device, dtype = _parse_to(*args, **kwargs)
+        device, dtype, layout = _parse_to(*args, **kwargs)
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got "
@@ -386,10 +415,14 @@ class Module(StateDictMixin):
 
         def convert(tensor: Tensor) -> Tensor:
             cast = dtype if tensor.is_floating_point() else None
-            target = device if device is not None else tensor.device
-            return tensor.to(target) if cast is None else tensor.to(target, cast)
+            order = layout if tensor.dim() in (4, 5) else None
+            return tensor.to(device=device, dtype=cast, memory_format=order)
 
         return self._apply(convert)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
+        """State of the same shapes whose values do not matter."""
+        return self._apply(lambda tensor: T.empty_like(tensor, device=device), recurse)
 
     def type(self, dst_type: Any) -> Module:
         """Cast every parameter and buffer."""
@@ -450,10 +483,11 @@ def _type_name(value: Any) -> str:
     return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
 
 
-def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+    """Device, dtype and memory format, each None where not given."""
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-    for name in ("non_blocking", "copy", "memory_format"):
-        kwargs.pop(name, None)
+    layout = kwargs.pop("memory_format", None)
+    kwargs.pop("non_blocking", None)
     if kwargs:
         raise TypeError(f"to() received an invalid keyword argument: {next(iter(kwargs))!r}")
     for value in args:
@@ -463,4 +497,4 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
             dtype = value
         elif value is not None and not isinstance(value, bool):
             device = value
-    return device, dtype
+    return device, dtype, layout

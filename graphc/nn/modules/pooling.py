@@ -75,8 +75,11 @@ class AvgPool1d(_AvgPool):
         self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
-        sizes = (kernel_size, kernel_size if stride is None else stride, padding)
-        super().__init__(*[tuple_of(size, 1) for size in sizes], ceil_mode, count_include_pad)
+        stride = kernel_size if stride is None else stride
+        super().__init__(
+            tuple_of(kernel_size, 1), tuple_of(stride, 1), tuple_of(padding, 1), ceil_mode,
+            count_include_pad,
+        )
 
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool1d(

@@ -106,11 +106,9 @@ class StateDictMixin:
             hook(self, state_dict, prefix, local_metadata, strict, missing_keys,
                  unexpected_keys, error_msgs)
         assign = bool(local_metadata.get("assign_to_params_buffers", False))
-        local = self._persistent()
+        local = {name: value for name, value in self._persistent().items() if value is not None}
         for name, value in local.items():
             key = prefix + name
-            if value is None:
-                continue
             if key not in state_dict:
                 if strict:
                     missing_keys.append(key)
@@ -173,21 +171,23 @@ class StateDictMixin:
         metadata = getattr(state_dict, "_metadata", None) or {}
         remaining = OrderedDict(state_dict)
 
-        def load(module: Any, prefix: str) -> None:
+        def load(module: Any, given: OrderedDict[str, Any], prefix: str) -> None:
             local = dict(metadata.get(prefix[:-1], {}))
             if assign:
                 local["assign_to_params_buffers"] = True
             module._load_from_state_dict(
-                remaining, prefix, local, True, missing, unexpected, errors
+                given, prefix, local, True, missing, unexpected, errors
             )
             for name, child in module._modules.items():
                 if child is not None:
-                    load(child, prefix + name + ".")
+                    start = prefix + name + "."
+                    part = [item for item in given.items() if item[0].startswith(start)]
+                    load(child, OrderedDict(part), start)
             keys = IncompatibleKeys(missing, unexpected)
             for hook in module._load_state_dict_post_hooks.values():
                 hook(module, keys)
 
-        load(self, "")
+        load(self, remaining, "")
         if strict:
             if unexpected:
                 names = ", ".join(f'"{key}"' for key in unexpected)

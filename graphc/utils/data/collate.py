@@ -69,7 +69,7 @@ def _mapping(like: Any, items: dict[Any, Any]) -> Any:
             made = copy.copy(like)
             made.update(items)
             return made
-        return type(like)(items)  # type: ignore[call-arg]
+        return type(like)(items)
     except TypeError:
         return items
 
@@ -84,7 +84,7 @@ def _sequence(like: Any, items: list[Any]) -> Any:
             for i, item in enumerate(items):
                 made[i] = item
             return made
-        return type(like)(items)  # type: ignore[call-arg]
+        return type(like)(items)
     except TypeError:
         return items
 

@@ -68,12 +68,7 @@ class DataLoader(Generic[Batch]):
                 "drop_last"
             )
         if sampler is None:
-            if self._iterable:
-                sampler = _Endless()
-            elif shuffle:
-                sampler = RandomSampler(dataset, generator=generator)
-            else:
-                sampler = SequentialSampler(dataset)
+            sampler = self._default_sampler(bool(shuffle), generator)
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size, self.drop_last = batch_size, drop_last
@@ -90,6 +85,13 @@ class DataLoader(Generic[Batch]):
                 f"{name} attribute should not be set after {type(self).__name__} is initialized"
             )
         object.__setattr__(self, name, value)
+
+    def _default_sampler(self, shuffle: bool, generator: Generator | None) -> Iterable[Any]:
+        if self._iterable:
+            return _Endless()
+        if shuffle:
+            return RandomSampler(self.dataset, generator=generator)
+        return SequentialSampler(self.dataset)
 
     @property
     def _indices(self) -> Any:

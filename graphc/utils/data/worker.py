@@ -83,7 +83,7 @@ class Failure:
             again = type(error)(text)
             pickle.loads(pickle.dumps(again))
         except Exception:
-            again = None  # type: ignore[assignment]
+            again = None
         return Failure(again, type(error).__name__, text)
 
     def throw(self) -> None:

@@ -225,3 +225,30 @@ def test_equal_bodies_are_one_kernel() -> None:
     one, two = (kernel_of(text.replace("NAME", name)) for name in ("one", "two"))
     assert kernel_symbol(one) == kernel_symbol(two)
     assert emit(one, host_target()) == emit(two, host_target())
+
+
+@pytest.mark.parametrize("plane", (5, 16, 49, 100, 256))
+def test_a_reduction_over_several_axes_combines_its_lanes_once(plane: int) -> None:
+    text = f"""kernel k(a: f32[{18 * plane}] in, m: f32[3] in, o: f32[3] out, q: f32[3] out) dims () {{
+      stage {{ parallel p in [3] chunk [2] {{
+        serial r in [2] carry c: f32 = 1.0:f32, d: f32 = 2.0:f32 {{
+          serial s in [3] carry e: f32 = 0.0:f32, f: f32 = -inf:f32 {{
+            t = m[s]
+            vector v in [{plane}] carry g: f32 = 0.0:f32, h: f32 = -inf:f32 {{
+              x = a[{plane}*p + {9 * plane}*r + {3 * plane}*s + v]
+              next g add mul.f32(x, t)
+              next h max x
+            }}
+            next e add g
+            next f max h
+          }}
+          next c add e
+          next d max f
+        }}
+        store o[p] = c
+        store q[p] = d
+      }} }} }}"""
+    inputs = [floats(18 * plane), floats(3), np.zeros(3, "f4"), np.zeros(3, "f4")]
+    compare(text, inputs, tolerance=1e-4)
+    shuffles = Native(kernel_of(text)).text.count("shufflevector")
+    assert shuffles <= 2 * 2 * 7, "lanes were combined more than once"

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.scalar import FLOAT
 from graphc.backends.llvm.scalar_integer import INTEGER
+from graphc.backends.llvm.target import host_target, make_target
 from graphc.backends.numpy.elementwise import TABLE, cast_array
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
@@ -67,7 +69,8 @@ def close(got: np.ndarray, want: np.ndarray, dtype: DType, ulps: float) -> np.nd
     """Where two results agree: the same NaNs and infinities, else within so many ulps."""
     if not dtype.is_float:
         return got == want
-    g, w = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(all="ignore"):
+        g, w = got.astype(np.float64), want.astype(np.float64)
     eps = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52}[dtype.name]
     tiny = {"f16": 6e-8, "bf16": 1e-38, "f32": 1.2e-38, "f64": 2.3e-308}[dtype.name]
     with np.errstate(all="ignore"):
@@ -197,8 +200,6 @@ def test_a_chain_of_ten_thousand_operators() -> None:
         value = Apply("neg", (value,), dtypes.f32)
     params = (Param("a0", dtypes.f32, 4, "in"), Param("o", dtypes.f32, 4, "out"))
     loop = Loop("vector", "v", 4, (Let("t", value), Store("o", V, value)))
-    from graphc.backends.llvm.emit import emit
-    from graphc.backends.llvm.target import host_target
 
     text = emit(Kernel("k", params, (), ((loop,),)), host_target(), "k_chain")
     assert text.count("fneg") == 10_000
@@ -217,3 +218,25 @@ def test_equal_expressions_are_emitted_once() -> None:
     native = Native(Kernel("k", params, (), ((loop,),)))
     assert native.text.count("= load <16 x float>") == 1
     assert native.text.count("scalef.ps.512(<16 x float> %") <= 1
+
+
+def test_half_precision_without_half_instructions() -> None:
+    """Where the target cannot convert f16, integer arithmetic does, and no library is called."""
+    host = host_target()
+    if host.arch != "x86_64":
+        pytest.skip("x86-64 code")
+    target = make_target(host.triple, "x86-64", "+sse4.2")
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    native = Native(kernel("cast", [dtypes.f16], dtypes.f32, every.size), target)
+    wide = np.zeros(every.size, "f4")
+    native([every, wide])
+    with np.errstate(all="ignore"):
+        expected = every.astype("f4")
+    assert close(wide, expected, dtypes.f32, 0).all()
+    x = RNG.integers(0, 1 << 32, 4096, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    x[:4000] = RNG.standard_normal(4000) * np.exp2(RNG.integers(-30, 18, 4000))
+    native = Native(kernel("cast", [dtypes.f32], dtypes.f16, x.size), target)
+    narrow = np.zeros(x.size, np.float16)
+    native([x, narrow])
+    with np.errstate(all="ignore"):
+        assert close(narrow, x.astype(np.float16), dtypes.f16, 0).all()

@@ -1,0 +1,440 @@
+"""Convolutions read in place: the input is copied once with its padding, and tiles read the copy.
+
+Packing a window repeats every element once per tap. With few rows in the other operand that costs
+more than the product, so at stride 1 (one or two spatial dimensions) tiles go through pointers:
+- rows (channel, tap) lie a table of offsets apart, the same for all positions, if positions are
+  counted in the copy: a line of the output is `pitch` long, its last columns are computed in vain;
+- for a weight gradient the columns (channel, tap) are lines of the copy, dotted with those of y'.
+"""
+
+import enum
+
+from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Conv, Window, Words
+from graphc.backends.llvm.gemm import declare_contract, run_symbol
+from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
+from graphc.backends.llvm.gemm_dot import (
+    A_LINE,
+    A_SEGMENT,
+    B_LINE,
+    B_SEGMENT,
+    LENGTH,
+    LINES,
+    SHAPE_WORDS,
+    declare_dots,
+)
+from graphc.backends.llvm.gemm_pack import RIGHT_PARAMETERS, Source, first_lanes, store_masked
+from graphc.backends.llvm.gemm_plan import ceil_div, choose, clamp, round_up
+from graphc.backends.llvm.gemm_scratch import GIVE, TAKE
+from graphc.backends.llvm.microkernel import MR, Tile, emit_kernel_table, emit_microkernels
+from graphc.backends.llvm.text import Function, Module, Value
+from graphc.backends.llvm.values import lane_numbers
+
+# Cycles that packing costs per register of B, against one per row of A for the product.
+PACK_COST = 9
+TRANSPOSE_COST = 14
+DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
+COPY_ELEMENTS = 1 << 14  # per chunk of the copy
+
+
+class Copy(enum.IntEnum):
+    """The padded copy: planes of HEIGHT lines of PITCH elements."""
+
+    SOURCE = 0
+    TARGET = 1
+    PLANES = 2
+    PLANES_PER_CHUNK = 3
+    IN_HEIGHT = 4
+    IN_WIDTH = 5
+    LOW_HEIGHT = 6  # lines and columns before the source (negative: so many are left out)
+    LOW_WIDTH = 7
+    HEIGHT = 8
+    PITCH = 9
+    IMAGE = 10  # elements of all planes of an image
+    OUT_HEIGHT = 11
+    OUT_WIDTH = 12
+    VECTORS = 13  # registers of positions per image
+    ARGUMENTS = 14  # of the epilogue that counts positions without the excess columns
+    EPILOGUE = 15
+
+
+COPY_WORDS = 16
+
+
+def pad_symbol(source: Source) -> str:
+    """The copy of some planes: void (copy, chunk)."""
+    return f"@graphc_pad_{source.name}"
+
+
+def emit_pad(module: Module, source: Source) -> None:
+    """Defines the copy for one source dtype, converting to the accumulator's type."""
+    tile, lanes = source.tile, source.tile.lanes
+    f = module.function(f"void {pad_symbol(source)}(ptr %copy, i64 %chunk)")
+    c = Words(f, "%copy")
+    height, width, pitch = c.read(Copy.IN_HEIGHT), c.read(Copy.IN_WIDTH), c.read(Copy.PITCH)
+    lines, low_height, low_width = (
+        c.read(field) for field in (Copy.HEIGHT, Copy.LOW_HEIGHT, Copy.LOW_WIDTH)
+    )
+    source_at, target_at = c.read_pointer(Copy.SOURCE), c.read_pointer(Copy.TARGET)
+    count = c.read(Copy.PLANES_PER_CHUNK)
+    first = f.mul("%chunk", count)
+    ints = f"<{lanes} x i64>"
+
+    def splat(value: Value) -> str:
+        start = f.let(f"insertelement {ints} poison, i64 {value}, i64 0")
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        return f.let(f"shufflevector {ints} {start}, {ints} poison, {zeros}")
+
+    with (
+        f.loop(first, f.smin(f.add(first, count), c.read(Copy.PLANES))) as plane,
+        f.loop(0, lines) as line,
+    ):
+        from_line = f.sub(line, low_height)
+        limit = choose(f, f.cmp("ult", from_line, height), width, 0)
+        line_at = f.mul(f.add(f.mul(plane, height), from_line), width)
+        to_line = f.mul(f.add(f.mul(plane, lines), line), pitch)
+        with f.loop(0, pitch, lanes) as column:
+            start = f.sub(column, low_width)
+            places = f.let(f"add {ints} {splat(start)}, {lane_numbers(lanes)}")
+            mask = f.let(f"icmp ult {ints} {places}, {splat(limit)}")
+            value = source.load_masked(
+                f, f.gep(source_at, f.add(line_at, start), source.element), mask
+            )
+            to = f.gep(target_at, f.add(to_line, column), tile.element)
+            left = f.sub(pitch, column)
+            store_masked(f, tile, value, to, first_lanes(f, tile, left))
+    f.ret()
+
+
+def emit_direct(module: Module, tile: Tile) -> None:
+    """Defines what follows; each falls back to the contraction as requested where it costs less.
+
+    @graphc_contract_window_<acc>(request, window, descriptor): k = (channel, tap), n = position
+    @graphc_contract_dots_<acc>(request, window, descriptor): k = position, n = (channel, tap)
+    """
+    emit_microkernels(module, tile, by_pointers=True)
+    emit_kernel_table(module, tile, "@graphc_windows", "window", "internal")
+    declare_dots(module, tile)
+    _emit_point_positions(module, tile)
+    _emit_point_taps(module, tile)
+    _emit_lines_epilogue(module, tile)
+    _Direct(module, tile, "window").emit_window()
+    _Direct(module, tile, "dots").emit_dots()
+
+
+def contract_symbol(kind: str, tile: Tile) -> str:
+    """The name of one of the two above."""
+    return f"@graphc_contract_{kind}_{tile.accumulator}"
+
+
+class _Direct:
+    """One of the two functions."""
+
+    def __init__(self, module: Module, tile: Tile, kind: str) -> None:
+        self.tile = tile
+        self.f = f = module.function(
+            f"void {contract_symbol(kind, tile)}(ptr %request, ptr %window, ptr %d)", "internal"
+        )
+        self.d = d = Descriptor(f, "%d")
+        self.r, self.g = Words(f, "%request"), Words(f, "%window")
+        d.read(Word.M, Word.N, Word.K, Word.POSITIONS)
+        self.inputs, self.outputs = self.g.read3(Window.IN), self.g.read3(Window.OUT)
+        self.sizes, self.dilations = self.g.read3(Window.WINDOW), self.g.read3(Window.DILATION)
+        self.taps, self.channel = self.g.read(Window.TAPS), self.g.read(Window.CHANNEL_STRIDE)
+        self.image = self.g.read(Window.IMAGE_STRIDE)
+        self.copy = Words(f, f.alloca("i64", COPY_WORDS))
+        lows = self.g.read3(Window.LOW)
+        # the copy begins at the first coordinate that any tap reads
+        spans = [
+            f.mul(f.sub(size, 1), dilation)
+            for size, dilation in zip(self.sizes, self.dilations, strict=True)
+        ]
+        self.least = [f.smin(span, 0) for span in spans]
+        self.lows = [f.sub(low, least) for low, least in zip(lows, self.least, strict=True)]
+        extents = [
+            f.add(out, f.smax(span, f.sub(0, span)))
+            for out, span in zip(self.outputs, spans, strict=True)
+        ]
+        self.height, self.pitch = extents[HEIGHT], extents[WIDTH]
+        self.plane = f.mul(self.height, self.pitch)
+
+    def _plain(self) -> str:
+        """An i1: stride 1, at most two dimensions, something to compute."""
+        f = self.f
+        conditions = [f.cmp("eq", step, 1) for step in self.g.read3(Window.STEP)]
+        conditions += [f.cmp("eq", words[0], 1) for words in (self.inputs, self.outputs)]
+        conditions += [f.cmp("eq", self.sizes[0], 1), f.cmp("eq", self.lows[0], 0)]
+        conditions += [f.cmp("sgt", value, 0) for value in (self.taps, self.d[Word.N])]
+        conditions += [f.cmp("sgt", value, 0) for value in (self.d[Word.K], self.channel)]
+        return self._all(conditions)
+
+    def _all(self, conditions: list[str]) -> str:
+        result = conditions[0]
+        for condition in conditions[1:]:
+            result = self.f.let(f"and i1 {result}, {condition}")
+        return result
+
+    def _unless(self, direct: str) -> None:
+        """Goes on if direct; else the contraction is made as requested."""
+        f = self.f
+        go_on, packed = f.label("direct"), f.label("packed")
+        f.cond_br(direct, go_on, packed)
+        f.block(packed)
+        f.call("void", declare_contract(f.module, self.tile), "ptr %d")
+        f.ret()
+        f.block(go_on)
+
+    def emit_window(self) -> None:
+        """Positions by register, rows by a table of offsets."""
+        f, d, tile = self.f, self.d, self.tile
+        m, k = d[Word.M], d[Word.K]
+        lines = f.add(f.mul(f.sub(self.outputs[HEIGHT], 1), self.pitch), self.outputs[WIDTH])
+        padded = round_up(f, f.smax(lines, 1), tile.lanes)
+        cost = f.add(f.mul(f.mul(m, padded), self.taps), f.mul(self.plane, PACK_COST))
+        positions = f.mul(self.outputs[HEIGHT], self.outputs[WIDTH])
+        packing = f.mul(f.mul(f.add(m, PACK_COST), positions), self.taps)
+        several = f.cmp("sgt", self.taps, 1)
+        self._unless(self._all([self._plain(), several, f.cmp("slt", cost, packing)]))
+        images = f.sdiv(d[Word.N], d[Word.POSITIONS])
+        given = self._make_copy(images, "false")
+        offsets = f.call("ptr", TAKE, f"i64 {f.mul(k, 8)}")
+        self._fill_offsets(offsets)
+        self.copy.write(Copy.VECTORS, f.sdiv(padded, tile.lanes))
+        self.copy.write_pointer(Copy.ARGUMENTS, d.pointer_at(Word.ARGUMENTS))
+        self.copy.write_pointer(Copy.EPILOGUE, d.pointer_at(Word.EPILOGUE))
+        values: dict[Word, Value] = {
+            Word.N: f.mul(images, padded),
+            Word.POSITIONS: padded,
+            Word.PACK_SCRATCH: 0,
+            Word.POINTER_COLUMNS: tile.lanes,
+            Word.B_STEP_K: 8,
+        }
+        pointers = {
+            Word.TILES: "@graphc_windows",
+            Word.B_STEP: offsets,
+            Word.COPY: self.copy.pointer,
+            Word.PACK_RIGHT: f"@graphc_point_positions_{tile.accumulator}",
+            Word.ARGUMENTS: self.copy.pointer,
+            Word.EPILOGUE: f"@graphc_lines_epilogue_{tile.accumulator}",
+        }
+        self._contract(values, pointers, given)
+        f.call("void", GIVE, f"ptr {offsets}")
+        f.ret()
+
+    def _fill_offsets(self, offsets: str) -> None:
+        """Where the rows (channel, tap) begin, in bytes."""
+        f = self.f
+        with f.loop(0, f.sdiv(self.d[Word.K], self.taps)) as channel:
+            row = f.mul(channel, self.taps)
+            start = f.mul(channel, self.plane)
+            with f.loop(0, self.sizes[HEIGHT]) as kh, f.loop(0, self.sizes[WIDTH]) as kw:
+                offset = f.add(start, self._tap_offset(kh, kw))
+                index = f.add(row, f.add(f.mul(kh, self.sizes[WIDTH]), kw))
+                offset = f.mul(offset, self.tile.bytes)
+                f.store(offset, "i64", f.gep(offsets, index, "i64"), 8)
+
+    def _tap_offset(self, kh: Value, kw: Value) -> Value:
+        f = self.f
+        line, column = (
+            f.sub(f.mul(tap, self.dilations[dim]), self.least[dim])
+            for tap, dim in ((kh, HEIGHT), (kw, WIDTH))
+        )
+        return f.add(f.mul(line, self.pitch), column)
+
+    def emit_dots(self) -> None:
+        """Columns (channel, tap) as lines of the copy, dotted with lines of the left operand."""
+        f, d, tile = self.f, self.d, self.tile
+        m, k = d[Word.M], d[Word.K]
+        height, width = self.outputs[HEIGHT], self.outputs[WIDTH]
+        whole = f.cmp("eq", self.pitch, width)  # lines follow each other: one long line
+        length = choose(f, whole, f.mul(height, width), width)
+        lines = choose(f, whole, 1, height)
+        cost = f.mul(f.mul(f.mul(m, round_up(f, f.smax(length, 1), tile.lanes)), lines), 9)
+        packing = f.mul(f.mul(f.add(m, TRANSPOSE_COST), f.mul(height, width)), 8)
+        same = f.cmp("ne", self.r.read(Conv.LEFT_SAME), 0)
+        self._unless(self._all([self._plain(), same, f.cmp("slt", cost, packing)]))
+        positions = f.mul(height, width)
+        images = f.sdiv(k, positions)
+        given = self._make_copy(images, self._is_plane())
+        jump = f.mul(self.copy.read(Copy.IMAGE), tile.bytes)
+        left_image = f.mul(d[Word.LEFT_SEGMENT], tile.bytes)
+        shape = f.alloca("i64", SHAPE_WORDS)
+        for index, value in (
+            (A_SEGMENT, left_image),
+            (B_SEGMENT, jump),
+            (LINES, lines),
+            (LENGTH, length),
+            (A_LINE, f.mul(width, tile.bytes)),
+            (B_LINE, f.mul(self.pitch, tile.bytes)),
+        ):
+            f.store(value, "i64", f.gep(shape, index, "i64"), 8)
+        symbol, _ = declare_dots(f.module, tile)
+        values: dict[Word, Value] = {
+            Word.K: images,
+            Word.SEGMENT: images,
+            Word.MOST_STEPS: f.smax(f.sdiv(DOT_TERMS, positions), 1),
+            Word.K_QUANTUM: 1,
+            Word.LEFT_DIRECT: 1,
+            Word.LEFT_K: d[Word.LEFT_SEGMENT],
+            Word.PACK_SCRATCH: 0,
+            Word.PACK_SCRATCH_COLUMN: 0,
+            Word.POINTER_COLUMNS: 1,
+            Word.B_STEP_K: jump,
+        }
+        pointers = {
+            Word.TILES: symbol,
+            Word.A_STEP: shape,
+            Word.COPY: self.copy.pointer,
+            Word.PACK_RIGHT: f"@graphc_point_taps_{tile.accumulator}",
+        }
+        self._contract(values, pointers, given)
+        f.ret()
+
+    def _is_plane(self) -> str:
+        """An i1: the copy would be equal to the source."""
+        f = self.f
+        conditions = [f.cmp("ne", self.r.read(Conv.RIGHT_SAME), 0)]
+        conditions += [f.cmp("eq", self.lows[dim], 0) for dim in (HEIGHT, WIDTH)]
+        conditions += [f.cmp("eq", self.height, self.inputs[HEIGHT])]
+        conditions += [f.cmp("eq", self.pitch, self.inputs[WIDTH])]
+        return self._all(conditions)
+
+    def _make_copy(self, images: Value, skip: str) -> tuple[str, str, str]:
+        """Makes the copy (or, if `skip`, takes the source for it) the right operand.
+
+        Returns what the request's words were, for `_contract` to restore.
+        """
+        f, r, copy = self.f, self.r, self.copy
+        channels = f.sdiv(self.image, self.channel)
+        planes = f.mul(images, channels)
+        source = r.read_pointer(Conv.RIGHT)
+        chunk = clamp(f, f.sdiv(COPY_ELEMENTS, f.smax(self.plane, 1)), 1, f.smax(planes, 1))
+        for field, value in (
+            (Copy.PLANES, planes),
+            (Copy.PLANES_PER_CHUNK, chunk),
+            (Copy.IN_HEIGHT, self.inputs[HEIGHT]),
+            (Copy.IN_WIDTH, self.inputs[WIDTH]),
+            (Copy.LOW_HEIGHT, self.lows[HEIGHT]),
+            (Copy.LOW_WIDTH, self.lows[WIDTH]),
+            (Copy.HEIGHT, self.height),
+            (Copy.PITCH, self.pitch),
+            (Copy.IMAGE, f.mul(channels, self.plane)),
+            (Copy.OUT_HEIGHT, self.outputs[HEIGHT]),
+            (Copy.OUT_WIDTH, self.outputs[WIDTH]),
+        ):
+            copy.write(field, value)
+        copy.write_pointer(Copy.SOURCE, source)
+        copy.write_pointer(Copy.TARGET, source)
+        owner = f.alloca("ptr", 1, 8)
+        f.store("null", "ptr", owner, 8)
+        with f.when(f.let(f"xor i1 {skip}, true")):
+            # tiles read a register past the last plane
+            size = f.mul(f.add(f.mul(planes, self.plane), self.tile.lanes), self.tile.bytes)
+            target = f.call("ptr", TAKE, f"i64 {size}")
+            f.store(target, "ptr", owner, 8)
+            copy.write_pointer(Copy.TARGET, target)
+            pad, chunks = r.read_pointer(Conv.PAD_COPY), ceil_div(f, planes, chunk)
+            arguments = (f"ptr {pad}", f"ptr {copy.pointer}", f"i64 {chunks}")
+            f.call("void", run_symbol(f.module), *arguments)
+        group = r.read(Conv.RIGHT_GROUP)
+        per_group = f.sdiv(channels, f.smax(r.read(Conv.GROUPS), 1))
+        r.write(Conv.RIGHT_GROUP, f.mul(f.mul(per_group, self.plane), self.tile.bytes))
+        r.write_pointer(Conv.RIGHT, copy.read_pointer(Copy.TARGET))
+        return source, group, owner
+
+    def _contract(
+        self, values: dict[Word, Value], pointers: dict[Word, str], given: tuple[str, str, str]
+    ) -> None:
+        """Runs the changed request, frees the copy and restores the convolution's request."""
+        f, d = self.f, self.d
+        for word, value in values.items():
+            d[word] = value
+        for word, pointer in pointers.items():
+            d.set_pointer(word, pointer)
+        f.call("void", declare_contract(f.module, self.tile), "ptr %d")
+        source, group, owner = given
+        self.r.write_pointer(Conv.RIGHT, source)
+        self.r.write(Conv.RIGHT_GROUP, group)
+        block = f.load(owner, "ptr", 8)
+        with f.when(f.let(f"icmp ne ptr {block}, null")):
+            f.call("void", GIVE, f"ptr {block}")
+
+
+def _emit_point_positions(module: Module, tile: Tile) -> None:
+    """A pack_right: pointers to registers of positions in the copy."""
+    f = module.function(
+        f"void @graphc_point_positions_{tile.accumulator}({RIGHT_PARAMETERS})", "internal"
+    )
+    c = Words(f, Descriptor(f, "%d").pointer_at(Word.COPY))
+    vectors, image = c.read(Copy.VECTORS), c.read(Copy.IMAGE)
+    first = f.floordiv("%n", tile.lanes)
+    with f.loop(0, f.floordiv(f.add("%columns", tile.lanes - 1), tile.lanes)) as index:
+        number = f.add(first, index)
+        at = f.mul(f.srem(number, vectors), tile.lanes)
+        offset = f.add(f.mul(f.sdiv(number, vectors), image), at)
+        place = f.gep("%base", offset, tile.element)
+        f.store(place, "ptr", f.gep("%to", index, "ptr"), 8)
+    f.ret()
+
+
+def _emit_point_taps(module: Module, tile: Tile) -> None:
+    """A pack_right: pointers to the first line of each (channel, tap) in the copy."""
+    f = module.function(
+        f"void @graphc_point_taps_{tile.accumulator}({RIGHT_PARAMETERS})", "internal"
+    )
+    d = Descriptor(f, "%d")
+    c, g = Words(f, d.pointer_at(Word.COPY)), Words(f, d.pointer_at(Word.GEOMETRY))
+    pitch, taps, width = c.read(Copy.PITCH), g.read(Window.TAPS), g.read(Window.WINDOW, WIDTH)
+    plane = f.mul(c.read(Copy.HEIGHT), pitch)
+    steps = [g.read(Window.DILATION, dim) for dim in (HEIGHT, WIDTH)]
+    with f.loop(0, "%columns") as column:
+        number = f.add("%n", column)
+        tap = f.srem(number, taps)
+        line = f.mul(f.mul(f.sdiv(tap, width), steps[0]), pitch)
+        offset = f.add(line, f.mul(f.srem(tap, width), steps[1]))
+        offset = f.add(offset, f.mul(f.sdiv(number, taps), plane))
+        place = f.gep("%base", offset, tile.element)
+        f.store(place, "ptr", f.gep("%to", column, "ptr"), 8)
+    f.ret()
+
+
+def _emit_lines_epilogue(module: Module, tile: Tile) -> None:
+    """The epilogue on positions of the copy: moves the lines of the output together.
+
+    Without the excess columns, positions of neighbouring lines are neighbours in the output.
+    """
+    f = module.function(
+        f"void @graphc_lines_epilogue_{tile.accumulator}(ptr %copy, i64 %b, i64 %m, i64 %rows, "
+        "i64 %n, i64 %columns, ptr %tile, i64 %tile_pitch)",
+        "internal",
+    )
+    c = Words(f, "%copy")
+    pitch, width, height = (
+        c.read(field) for field in (Copy.PITCH, Copy.OUT_WIDTH, Copy.OUT_HEIGHT)
+    )
+    buffer = f.alloca(tile.vector, MR * tile.vectors + 1)
+    end = f.add("%n", "%columns")
+    first, last = f.sdiv("%n", pitch), f.smin(ceil_div(f, end, pitch), height)
+    skipped = f.sub("%n", f.mul(first, pitch))
+    start = f.add(f.mul(first, width), f.smin(skipped, width))
+    with f.loop(0, "%rows") as row:
+        source = f.gep("%tile", f.mul(row, "%tile_pitch"), tile.element)
+        target = f.gep(buffer, f.mul(row, "%tile_pitch"), tile.element)
+        with f.loop(first, last) as line:
+            line_at = f.mul(line, pitch)
+            low, high = f.smax(line_at, "%n"), f.smin(f.add(line_at, width), end)
+            at = f.sub(f.add(f.mul(line, width), f.sub(low, line_at)), start)
+            from_line = f.gep(source, f.sub(low, "%n"), tile.element)
+            to_line = f.gep(target, at, tile.element)
+            # whole registers: the excess is overwritten by the next line, or by the next row
+            with f.loop(0, f.sub(high, low), tile.lanes) as column:
+                value = f.load(f.gep(from_line, column, tile.element), tile.vector, tile.bytes)
+                f.store(value, tile.vector, f.gep(to_line, column, tile.element), tile.bytes)
+    stop = f.sub(end, f.mul(f.sub(last, 1), pitch))
+    count = f.sub(f.add(f.mul(f.sub(last, 1), width), f.smin(stop, width)), start)
+    with f.when(f.cmp("sgt", count, 0)):
+        values = (f"i64 {v}" for v in ("%b", "%m", "%rows", start, count))
+        arguments, epilogue = c.read_pointer(Copy.ARGUMENTS), c.read_pointer(Copy.EPILOGUE)
+        f.call(
+            "void", epilogue, f"ptr {arguments}", *values, f"ptr {buffer}", "i64 %tile_pitch"
+        )
+    f.ret()

@@ -1,0 +1,181 @@
+"""explain(): figures that can be counted by hand, and nothing of the user's changes."""
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc as torch
+import graphc.nn as nn
+import graphc.nn.functional as F
+from graphc.export import export
+from graphc.inspect import Explanation, explain, graph_svg
+from graphc.inspect.explain import _si
+from graphc.inspect.report import short_path
+from graphc.ir import dtypes, ops
+from graphc.ir.graph import Builder, Expr
+from graphc.ir.types import TensorType
+
+
+def lines_with(explanation: Explanation, text: str) -> list[str]:
+    return [line for line in str(explanation).splitlines() if text in line]
+
+
+def test_a_chain_is_one_kernel_with_its_cost_and_lines() -> None:
+    @torch.compile
+    def chain(x: Any, y: Any) -> Any:
+        a = x * y  # the first line
+        return torch.exp(a) + 1.0
+
+    x = torch.ones(200, 200)
+    found = explain(chain, x, x.clone())
+    (step,) = found.steps
+    assert step.kind == "loop" and step.ops == ("mul", "exp", "add")
+    assert step.cost.read == 320_000 and step.cost.written == 160_000
+    assert step.cost.flops == 120_000
+    assert step.cost.chunks > 1
+    here = f"{short_path(__file__)}:"
+    assert [place.startswith(here) for place, _ in step.lines] == [True, True]
+    assert [ops for _, ops in step.lines] == [("mul",), ("exp", "add")]
+    (part,) = found.parts
+    assert part.memory.inputs == 320_000 and part.memory.outputs == 160_000
+    assert part.memory.arena == 0 and part.memory.peak == 480_000
+    assert lines_with(found, "reads 320 kB, writes 160 kB, 120 kFLOP")
+    assert lines_with(found, "compile time, ms: trace and guards")
+
+
+def test_products_and_convolutions_count_two_operations_per_product() -> None:
+    a, b = torch.ones(20, 30), torch.ones(30, 40)
+    found = explain(lambda a, b: a @ b, a, b)
+    (step,) = found.steps
+    assert step.kind == "contraction" and step.cost.flops == 2 * 20 * 30 * 40
+    x, w = torch.ones(2, 4, 9, 9), torch.ones(6, 2, 3, 3)
+    found = explain(lambda x, w: F.conv2d(x, w, groups=2), x, w)
+    flops = sum(step.cost.flops for step in found.steps if step.kind == "contraction")
+    assert flops == 2 * 2 * 6 * 7 * 7 * 2 * 3 * 3
+
+
+def test_a_row_kernel() -> None:
+    found = explain(lambda x: torch.softmax(x, 1), torch.ones(64, 1000))
+    (step,) = found.steps
+    assert step.kind == "rows" and step.cost.chunks > 1
+    assert set(step.ops) >= {"amax", "exp", "sum", "div"}
+
+
+def test_explaining_neither_runs_nor_changes_anything() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    compiled = torch.compile(step)
+    before = model.weight.detach().numpy().copy()
+    found = explain(compiled, torch.ones(2, 4))
+    np.testing.assert_array_equal(model.weight.detach().numpy(), before)
+    assert compiled.compile_count == 1 and found.versions == 1
+    compiled(torch.ones(2, 4))
+    assert compiled.compile_count == 1
+    assert (model.weight.detach().numpy() != before).any()
+    assert lines_with(found, "['lr'] is a float: any value")
+
+
+def test_a_module_is_two_graphs_where_it_can_be_trained() -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+    x = torch.ones(5, 8)
+    both = explain(torch.compile(model), x)
+    assert len(both.parts) == 2 and "forward and backward" in str(both)
+    with torch.no_grad():
+        one = explain(model, x)
+    assert len(one.parts) == 1 and one.name == "Sequential"
+    assert "backward 1" not in one.graph_text
+
+
+def test_an_exported_program() -> None:
+    program = export(nn.Linear(8, 4), (torch.ones(3, 8),), dynamic_shapes=({0: "n"},))
+    found = explain(program, torch.ones(5, 8))
+    assert [step.kind for step in found.steps] == ["contraction"]
+    assert lines_with(found, "graph Linear at n = 3")
+
+
+def test_callbacks_are_named() -> None:
+    found = explain(lambda x: torch.sort(x * 2)[0] + 1, torch.ones(10))
+    (callback,) = found.callbacks
+    assert callback.name == "sort"
+    (line,) = lines_with(found, "NumPy runs sort at ")
+    assert short_path(__file__) in line and "no native code" in line
+
+
+def test_the_cache_is_seen() -> None:
+    def unusual(x: Any) -> Any:
+        return torch.tanh(x * 0.1234567) - 7.654321
+
+    config = torch.config.override(cache_dir=None)
+    with config:
+        first = explain(unusual, torch.ones(33))
+        second = explain(unusual, torch.ones(33))
+    assert second.steps[0].cached is True
+    assert lines_with(second, "kernels from the cache: 1 of 1")
+    assert first.steps[0].symbol == second.steps[0].symbol
+
+
+def test_guards_are_listed() -> None:
+    def halves(x: Any, rate: float) -> Any:
+        if rate > 0.5:
+            return x * rate
+        return x
+
+    found = explain(torch.compile(halves), torch.ones(6).requires_grad_(), 0.75)
+    text = "\n".join(found.guards)
+    assert "argument 0 is f32[6], requires_grad" in text
+    assert "argument 1 is a float: any value" in text
+    assert "a number keeps the value" in text and "test_explain.py:" in text
+
+
+def test_texts_and_pictures(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 2))
+    found = explain(torch.compile(model), torch.ones(5, 8))
+    assert "tanh" in found.graph_text and "fusion" in found.fused_text
+    assert "kernel " in found.kernels_text
+    found.save_svg(tmp_path / "net.svg")
+    found.save_html(tmp_path / "net.html")
+    for name in ("net.svg", "net.backward.svg"):
+        root = ElementTree.parse(tmp_path / name).getroot()
+        assert root.tag.endswith("svg")
+        boxes = [e for e in root.iter() if e.tag.endswith("rect")]
+        assert len(boxes) > len(found.parts[0].steps)
+        titles = [e.text or "" for e in root.iter() if e.tag.endswith("title")]
+        assert any("test_explain.py:" in title for title in titles)
+    page = (tmp_path / "net.html").read_text()
+    assert page.count("<svg") == 2 and "kernel " in page and "&gt;" not in page.split("<pre>")[0]
+
+
+def test_a_picture_escapes_names() -> None:
+    b = Builder()
+    x = Expr(b, b.input(TensorType(dtypes.f32, (3,)), "<x & y>"))
+    value, index = ops.sort(x, dim=0, descending=False, stable=True)
+    svg = graph_svg(b.build([(value * 2.0).node, index.node], "a<b"))
+    texts = [e.text for e in ElementTree.fromstring(svg).iter() if e.text]
+    assert "<x & y>" in texts and "sort" in texts and "a<b" in texts
+
+
+def test_pictures_of_nothing_and_of_much() -> None:
+    b = Builder()
+    x = Expr(b, b.input(TensorType(dtypes.f32, (3,)), "x"))
+    assert "<svg" in graph_svg(b.build([x.node], "same"))
+    y = x
+    for _ in range(2000):
+        y = ops.sin(y) + y
+    assert graph_svg(b.build([y.node], "deep")).count("<rect") == 4002
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0 "), (999, "999 "), (1500, "1.5 k"),
+                                             (2.5e9, "2.5 G"), (7e13, "70000 G")])  # fmt: skip
+def test_prefixes(value: float, text: str) -> None:
+    assert _si(value) == text

@@ -1,0 +1,190 @@
+"""Wrong calls raise what PyTorch raises, and say what it says (then the user's line)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import graphc
+
+torch = pytest.importorskip("torch")
+
+# the message must start as PyTorch's does
+SAME: dict[str, Callable[[Any], Any]] = {
+    "dim range": lambda t: t.zeros(2, 3).sum(2),
+    "dim range negative": lambda t: t.zeros(2).softmax(-2),
+    "dim of 0-d": lambda t: t.tensor(1.0).sum(1),
+    "repeated dim": lambda t: t.zeros(2, 3).sum((0, 0)),
+    "mm": lambda t: t.zeros(2, 3) @ t.zeros(4, 5),
+    "mm rank": lambda t: t.mm(t.zeros(2), t.zeros(2, 2)),
+    "batch by matrix": lambda t: t.zeros(2, 2, 3) @ t.zeros(4, 5),
+    "bmm": lambda t: t.bmm(t.zeros(2, 2, 3), t.zeros(2, 4, 5)),
+    "bmm rank": lambda t: t.bmm(t.zeros(2, 3), t.zeros(2, 4, 5)),
+    "mv": lambda t: t.mv(t.zeros(2, 3), t.zeros(4)),
+    "dot": lambda t: t.dot(t.zeros(3), t.zeros(4)),
+    "dot rank": lambda t: t.dot(t.zeros(3, 1), t.zeros(4)),
+    "matmul 0-d": lambda t: t.tensor(1.0) @ t.zeros(2),
+    "matmul dtypes": lambda t: t.zeros(2, 2) @ t.zeros(2, 2, dtype=t.float64),
+    "broadcast": lambda t: t.zeros(2, 3) + t.zeros(4),
+    "view count": lambda t: t.zeros(2, 3).view(5),
+    "view minus one": lambda t: t.zeros(2, 3).view(-1, 4),
+    "view two minus one": lambda t: t.zeros(2, 3).view(-1, -1),
+    "view strides": lambda t: t.zeros(2, 3).t().view(6),
+    "reshape": lambda t: t.zeros(2, 3).reshape(7),
+    "reshape empty": lambda t: t.zeros(0, 3).reshape(-1, 0),
+    "t": lambda t: t.zeros(2, 3, 4).t(),
+    "permute length": lambda t: t.zeros(2, 3).permute(0),
+    "permute duplicate": lambda t: t.zeros(2, 3).permute(0, 0),
+    "expand": lambda t: t.zeros(2, 3).expand(4, 3),
+    "expand leading": lambda t: t.zeros(3).expand(-1, 3),
+    "cat sizes": lambda t: t.cat([t.zeros(2, 3), t.zeros(2, 4)]),
+    "cat ranks": lambda t: t.cat([t.zeros(2, 3), t.zeros(2)]),
+    "cat 0-d": lambda t: t.cat([t.tensor(1.0), t.zeros(2)]),
+    "stack": lambda t: t.stack([t.zeros(2), t.zeros(3)]),
+    "split": lambda t: t.zeros(5).split([2, 2]),
+    "chunk": lambda t: t.zeros(5).chunk(0),
+    "narrow": lambda t: t.zeros(5).narrow(0, 3, 4),
+    "select": lambda t: t.zeros(5).select(0, 7),
+    "squeeze dim": lambda t: t.zeros(5).squeeze(3),
+    "unsqueeze dim": lambda t: t.zeros(5).unsqueeze(3),
+    "unflatten": lambda t: t.zeros(5).unflatten(0, (2, 2)),
+    "flatten": lambda t: t.zeros(5, 5).flatten(1, 0),
+    "repeat": lambda t: t.zeros(2, 3).repeat(2),
+    "movedim": lambda t: t.zeros(2, 3).movedim((0, 1), (0,)),
+    "index range": lambda t: t.zeros(3)[5],
+    "index range dim 1": lambda t: t.zeros(3, 4)[0, 9],
+    "too many indices": lambda t: t.zeros(3)[0, 0],
+    "index 0-d": lambda t: t.tensor(1.0)[0],
+    "index float": lambda t: t.zeros(3)[1.0],
+    "index string": lambda t: t.zeros(3)["a"],
+    "index float tensor": lambda t: t.zeros(3)[t.zeros(2)],
+    "index step": lambda t: t.zeros(3)[::-1],
+    "index mask": lambda t: t.zeros(3)[t.ones(4, dtype=t.bool)],
+    "index tensor range": lambda t: t.zeros(3)[t.tensor([5])],
+    "index tensors shapes": lambda t: t.zeros(3, 3)[t.tensor([0, 1]), t.tensor([0, 1, 2])],
+    "assign shape": lambda t: t.zeros(3, 4).__setitem__(0, t.zeros(5)),
+    "assign list": lambda t: t.zeros(3).__setitem__(0, [1, 2]),
+    "gather range": lambda t: t.zeros(3, 3).gather(1, t.tensor([[5]])),
+    "gather rank": lambda t: t.zeros(3, 3).gather(1, t.tensor([0])),
+    "gather dtype": lambda t: t.zeros(3).gather(0, t.tensor([0.0])),
+    "scatter dtype": lambda t: t.zeros(3).scatter(0, t.tensor([0]), t.tensor([1])),
+    "index_select": lambda t: t.zeros(3).index_select(0, t.tensor([5])),
+    "masked_fill mask": lambda t: t.zeros(3).masked_fill(t.zeros(3), 1),
+    "item": lambda t: t.zeros(3).item(),
+    "bool": lambda t: bool(t.zeros(3)),
+    "bool empty": lambda t: bool(t.zeros(0)),
+    "index conversion": lambda t: [1, 2][t.zeros(3)],
+    "len": lambda t: len(t.tensor(1.0)),
+    "iterate 0-d": lambda t: list(t.tensor(1.0)),
+    "numpy of grad": lambda t: t.zeros(3, requires_grad=True).numpy(),
+    "requires_grad int": lambda t: t.zeros(3, dtype=t.int64).requires_grad_(),
+    "mean of int": lambda t: t.zeros(3, dtype=t.int64).mean(),
+    "std of int": lambda t: t.zeros(3, dtype=t.int64).std(),
+    "softmax of int": lambda t: t.zeros(3, dtype=t.int64).softmax(0),
+    "max of empty": lambda t: t.zeros(0).max(),
+    "max of empty dim": lambda t: t.zeros(2, 0).max(1),
+    "argmax of empty": lambda t: t.zeros(0).argmax(),
+    "neg bool": lambda t: -t.ones(2, dtype=t.bool),
+    "sub bool": lambda t: t.ones(2, dtype=t.bool) - t.ones(2, dtype=t.bool),
+    "pow negative": lambda t: t.ones(2, dtype=t.int64) ** -1,
+    "int division by zero": lambda t: t.ones(2, dtype=t.int64) // 0,
+    "remainder by zero": lambda t: t.ones(2, dtype=t.int64) % 0,
+    "clamp nothing": lambda t: t.zeros(2).clamp(),
+    "div mode": lambda t: t.div(t.ones(2), 2, rounding_mode="up"),
+    "where dtype": lambda t: t.where(t.zeros(2), t.ones(2), t.ones(2)),
+    "inplace cast": lambda t: t.zeros(2, dtype=t.int64).add_(1.5),
+    "inplace cast tensor": lambda t: t.zeros(2, dtype=t.int64).mul_(t.ones(2)),
+    "inplace shape": lambda t: t.zeros(2).add_(t.zeros(2, 2)),
+    "inplace leaf": lambda t: t.zeros(2, requires_grad=True).add_(1),
+    "inplace leaf view": lambda t: t.zeros(2, requires_grad=True)[0].add_(1),
+    "inplace expanded": lambda t: t.zeros(1).expand(3).add_(t.ones(3)),
+    "fill tensor": lambda t: t.zeros(2).fill_(t.ones(2)),
+    "negative size": lambda t: t.ones(-1),
+    "arange step": lambda t: t.arange(0, 5, 0),
+    "arange sign": lambda t: t.arange(0, 5, -1),
+    "ragged": lambda t: t.tensor([[1, 2], [3]]),
+    "tensor string": lambda t: t.tensor("a"),
+    "tensor object": lambda t: t.tensor([object()]),
+    "topk range": lambda t: t.zeros(3).topk(5),
+    "einsum sizes": lambda t: t.einsum("ij,jk", t.zeros(2, 3), t.zeros(4, 5)),
+    "einsum operands": lambda t: t.einsum("ij,jk", t.zeros(2, 3)),
+    "einsum rank": lambda t: t.einsum("ijk->i", t.zeros(2, 3)),
+    "einsum output": lambda t: t.einsum("ij->k", t.zeros(2, 3)),
+    "randint range": lambda t: t.randint(5, 5, (2,)),
+    "normal std": lambda t: t.zeros(3).normal_(0, -1),
+    "bernoulli p": lambda t: t.zeros(3).bernoulli_(1.5),
+    "uniform range": lambda t: t.zeros(3).uniform_(1, 0),
+    "multinomial count": lambda t: t.multinomial(t.ones(3), 5),
+    "finfo of int": lambda t: t.finfo(t.int32),
+    "iinfo of float": lambda t: t.iinfo(t.float32),
+    "diagonal": lambda t: t.zeros(2, 2).diagonal(0, 1, 1),
+    "unfold size": lambda t: t.zeros(3).unfold(0, 5, 1),
+    "unfold step": lambda t: t.zeros(3).unfold(0, 2, 0),
+    "backward vector": lambda t: (t.zeros(2, requires_grad=True) * 1).backward(),
+    "backward no grad": lambda t: t.zeros(2).sum().backward(),
+    "type string": lambda t: t.zeros(2).type("x"),
+    "tensor overflow": lambda t: t.tensor(300, dtype=t.uint8),
+    "fill overflow": lambda t: t.zeros(2, dtype=t.uint8).fill_(300),
+    "full overflow": lambda t: t.full((2,), 1e40, dtype=t.float32),
+    "masked_fill overflow": lambda t: t.zeros(2).half().masked_fill(t.tensor(True), -1e9),
+    "compare overflow": lambda t: t.zeros(2, dtype=t.uint8) < 300,
+    "int too big": lambda t: t.zeros(2) + 2**70,
+    "matrix transpose": lambda t: t.zeros(3).mT,
+    "outer": lambda t: t.outer(t.zeros(2, 2), t.zeros(2)),
+    "tensordot": lambda t: t.tensordot(t.zeros(2, 3), t.zeros(4, 2), dims=1),
+    "masked_select mask": lambda t: t.masked_select(t.zeros(2), t.zeros(2)),
+    "repeat_interleave negative": lambda t: t.zeros(2).repeat_interleave(-1),
+    "allclose dtypes": lambda t: t.allclose(t.zeros(2), t.zeros(2, dtype=t.float64)),
+    "add string": lambda t: t.zeros(2) + "a",
+    "exp of list": lambda t: t.exp([1.0]),
+    "cat of tensor": lambda t: t.cat(t.zeros(2)),
+    "stack of numbers": lambda t: t.stack([1, 2]),
+    "zeros of float": lambda t: t.zeros(2.5),
+    "attribute": lambda t: t.zeros(2).no_such_thing,
+    "tril": lambda t: t.zeros(2).tril(),
+    "roll": lambda t: t.zeros(2, 2).roll((1, 2), 0),
+    "set requires_grad": lambda t: setattr(t.zeros(2, requires_grad=True) * 2, "requires_grad", False),
+    "bincount negative": lambda t: t.bincount(t.tensor([-1])),
+}  # fmt: skip
+
+# the same exception, in other words
+SAME_TYPE: dict[str, Callable[[Any], Any]] = {
+    "as_strided bounds": lambda t: t.zeros(3).as_strided((5,), (1,)),
+    "negative size of zeros": lambda t: t.zeros(-1),
+    "scatter_reduce": lambda t: t.zeros(2).scatter_reduce(0, t.tensor([0]), t.ones(1), "median"),
+    "keyword": lambda t: t.zeros(2).sum(dims=0),
+    "missing argument": lambda t: t.zeros(2).softmax(),
+    "sum of a string": lambda t: t.zeros(2).sum("a"),
+    "matmul number": lambda t: t.zeros(2) @ 3,
+    "none index dtype": lambda t: t.zeros(2).to("no such device"),
+    "load nothing": lambda t: t.save(t.zeros(2), "/no/such/folder/file.pt"),
+    "view dtype": lambda t: t.zeros(3, dtype=t.uint8).view(t.float32),
+    "set data": lambda t: setattr(t.zeros(2), "data", 1),
+    "set grad": lambda t: setattr(t.zeros(2, requires_grad=True), "grad", t.zeros(3)),
+    "cuda": lambda t: t.zeros(2).cuda(),
+    "cuda device": lambda t: t.zeros(2, device="cuda"),
+}
+
+
+def _raised(t: Any, run: Callable[[Any], Any]) -> BaseException:
+    with pytest.raises(Exception) as caught:  # noqa: PT011  # compared below
+        run(t)
+    return caught.value
+
+
+@pytest.mark.parametrize("name", list(SAME))
+def test_error(name: str) -> None:
+    want, have = _raised(torch, SAME[name]), _raised(graphc, SAME[name])
+    assert type(have) is type(want), f"{have!r}, not {want!r}"
+    start = str(want).split("\n")[0].rstrip(" .")
+    assert str(have).startswith(start), f"\n{str(have).split(chr(10))[0]}\n{start}"
+
+
+@pytest.mark.parametrize("name", list(SAME_TYPE))
+def test_type(name: str) -> None:
+    want, have = _raised(torch, SAME_TYPE[name]), _raised(graphc, SAME_TYPE[name])
+    # torch built without CUDA says so by an AssertionError
+    expected = RuntimeError if isinstance(want, AssertionError) else type(want)
+    assert isinstance(have, expected), f"{have!r}, not {want!r}"

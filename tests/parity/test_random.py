@@ -1,0 +1,119 @@
+"""The same seed gives the same numbers as PyTorch's CPU generator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+
+torch = pytest.importorskip("torch")
+
+# bernoulli_ and exponential_ of PyTorch come from MKL on Intel CPUs: another stream
+_MKL = pytest.mark.skipif(
+    torch.backends.mkl.is_available() and "Intel" in Path("/proc/cpuinfo").read_text(),
+    reason="PyTorch draws these from MKL on Intel CPUs",
+)
+
+EXACT: dict[str, Callable[[Any], Any]] = {
+    "rand": lambda t: (t.rand(3, 4), t.rand(5), t.rand(()), t.rand(2, dtype=t.float64)),
+    "randn small": lambda t: (t.randn(3), t.randn(15), t.randn(())),
+    "randn double": lambda t: (t.randn(3, dtype=t.float64), t.randn(40, dtype=t.float64)),
+    "randint": lambda t: (t.randint(10, (20,)), t.randint(-5, 5, (3, 4)), t.randint(0, 2**40, (5,)),
+                          t.randint(3, size=(4,), dtype=t.int32), t.randint(low=2, high=9, size=(3,)),
+                          t.randint(0, 5, (4,), dtype=t.float32)),
+    "randperm": lambda t: (t.randperm(10), t.randperm(1), t.randperm(0), t.randperm(1000)),
+    "likes": lambda t: (t.rand_like(t.zeros(3)), t.randint_like(t.zeros(4), 5),
+                        t.randint_like(t.zeros(4, dtype=t.int64), 2, 9)),
+    "uniform_": lambda t: (t.empty(5).uniform_(), t.empty(40).uniform_(-2, 3),
+                           t.empty(5, dtype=t.float64).uniform_(1, 2), t.empty(7).uniform_(0, 0.1)),
+    "random_": lambda t: (t.empty(5, dtype=t.int64).random_(0, 10), t.empty(9).random_(7),
+                          t.zeros(6, dtype=t.int64).random_(), t.zeros(6, dtype=t.uint8).random_(),
+                          t.zeros(5).random_()),
+    "bernoulli tensor": lambda t: (t.bernoulli(t.full((20,), 0.3)),
+                                   t.full((9,), 0.5, dtype=t.float64).bernoulli()),
+    "mixed order": lambda t: (t.rand(3), t.randn(20), t.randperm(5), t.rand(2), t.randn(2),
+                              t.randint(9, (3,))),
+    "spare normal": lambda t: (t.randn(1), t.rand(1), t.randn(1), t.randn(3), t.randn(2)),
+}  # fmt: skip
+CLOSE: dict[str, Callable[[Any], Any]] = {
+    "randn": lambda t: (t.randn(3, 7), t.randn(16), t.randn(100), t.randn_like(t.zeros(33))),
+    "normal_": lambda t: (t.empty(5).normal_(), t.empty(40).normal_(1, 2),
+                          t.empty(33, dtype=t.float64).normal_(-1, 0.5)),
+    "normal": lambda t: (t.normal(0.0, 1.0, (4,)), t.normal(t.zeros(20), t.ones(20)),
+                         t.normal(t.arange(3.0), 2.0), t.normal(1.0, t.ones(3))),
+    "log_normal_": lambda t: t.empty(5).log_normal_(),
+}  # fmt: skip
+MKL: dict[str, Callable[[Any], Any]] = {
+    "bernoulli_": lambda t: (t.empty(50).bernoulli_(0.3), t.empty(9, dtype=t.int64).bernoulli_()),
+    "exponential_": lambda t: (t.empty(50).exponential_(), t.empty(9).exponential_(2.0)),
+    "dropout": lambda t: t.nn.functional.dropout(t.ones(30), 0.4),
+    "multinomial": lambda t: (t.multinomial(t.tensor([1.0, 2, 3, 4]), 2),
+                              t.multinomial(t.ones(2, 5), 1)),
+}  # fmt: skip
+
+
+def _compare(run: Callable[[Any], Any], tolerance: float) -> None:
+    results = []
+    for t in (torch, graphc):
+        t.manual_seed(1234)
+        found = run(t)
+        found = found if isinstance(found, tuple) else (found,)
+        results.append([*found, t.rand(2)])  # the stream goes on from the same place
+    for i, (want, have) in enumerate(zip(*results, strict=True)):
+        assert str(have.dtype) == str(want.dtype)
+        np.testing.assert_allclose(
+            have.numpy(), want.numpy(), rtol=tolerance, atol=tolerance / 10, err_msg=f"{i}"
+        )
+
+
+@pytest.mark.parametrize("name", list(EXACT))
+def test_exact(name: str) -> None:
+    _compare(EXACT[name], 0.0)
+
+
+@pytest.mark.parametrize("name", list(CLOSE))
+def test_close(name: str) -> None:
+    _compare(CLOSE[name], 1e-6)
+
+
+@_MKL
+@pytest.mark.parametrize("name", list(MKL))
+def test_drawn_by_mkl_on_intel(name: str) -> None:
+    _compare(MKL[name], 1e-6)
+
+
+def test_with_replacement() -> None:
+    _compare(lambda t: t.multinomial(t.tensor([[0.1, 0.2, 0.3, 0.4]]), 50, replacement=True), 0.0)
+
+
+def test_generator_and_state() -> None:
+    results = []
+    for t in (torch, graphc):
+        generator = t.Generator().manual_seed(7)
+        first = t.rand(3, generator=generator)
+        t.manual_seed(3)
+        state = t.get_rng_state()
+        second = t.rand(3)
+        t.set_rng_state(state)
+        assert (t.rand(3) == second).all()
+        assert t.initial_seed() == 3
+        results.append((first.tolist(), second.tolist()))
+    assert results[0] == results[1]
+
+
+def test_statistics() -> None:
+    graphc.manual_seed(0)
+    x = graphc.empty(20000).exponential_(2.0)
+    assert abs(x.mean().item() - 0.5) < 0.02
+    assert abs(graphc.empty(20000).bernoulli_(0.3).mean().item() - 0.3) < 0.02
+    counts = graphc.multinomial(graphc.tensor([1.0, 3.0]), 8000, replacement=True)
+    assert abs(counts.float().mean().item() - 0.75) < 0.03
+    without = graphc.multinomial(graphc.ones(5, 9), 9)
+    assert (without.sort(1).values == graphc.arange(9)).all()
+    assert abs(graphc.empty(20001).cauchy_().median().item()) < 0.1
+    assert abs(graphc.empty(20000).geometric_(0.25).mean().item() - 4) < 0.2
