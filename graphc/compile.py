@@ -98,7 +98,7 @@ class CompiledFunction:
         self.function = function
         self.dynamic = dynamic
         self.backend = backend
-        self.name: str = name or getattr(function, "__name__", type(function).__name__)
+        self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
         self.compile_count = 0
         self.last_miss: list[str] = []
         self._versions: dict[Any, list[Specialisation]] = {}
@@ -377,7 +377,7 @@ class Recording:
                 f"the list {error} changed its length inside compiled {self.owner.name}(). "
                 "Cure: return the value and append it outside"
             )) from None  # fmt: skip
-        lifted = {place: value for place, value in self.lifted}
+        lifted = dict(self.lifted)
         for place, old, now in changes:
             if (isinstance(now, Tensor) and now._trace is self.trace) or is_traced_number(now):
                 if place in lifted and getattr(now, "expression", None) is not None and (

@@ -177,7 +177,7 @@ class Specialisation:
         if places == self._apart:
             return
         written = set(self.mutable_inputs)
-        spans = sorted((p, p + a.nbytes, i) for i, (p, a) in enumerate(zip(places, arrays, strict=True)))
+        spans = sorted((p, p + arrays[i].nbytes, i) for i, p in enumerate(places))
         active: list[tuple[int, int]] = []
         for low, high, i in spans:
             active = [(end, j) for end, j in active if end > low]

@@ -124,16 +124,15 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
 
 
 def _scalar(value: Any, dtype: DType) -> np.ndarray:
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise OverflowError(located(f"int too big to convert: {value}"))
     if dtype.is_float or dtype.kind == "bool":
-        # an int too long for float64 overflows as torch's does
         with np.errstate(over="ignore"):
             return np.asarray(float(value) if dtype.is_float else bool(value), dtype.numpy)
     if isinstance(value, (float, np.floating)):
         raise RuntimeError(located(
             f"value {value!r} cannot be converted to type {dtype} without loss"
         ))  # fmt: skip
-    if not -(2**63) <= value < 2**63:
-        raise OverflowError(located(f"int too big to convert: {value}"))
     # an int64 that wraps, as among torch's operands; fills check the range themselves
     return np.asarray(int(value), np.int64).astype(dtype.numpy)
 

@@ -30,6 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def wrap_dim(dim: Any, rank: int) -> int:
     """`dim` as a non-negative int. Raises IndexError outside [-rank, rank-1]."""
     span = max(rank, 1)
+    if not hasattr(dim, "__index__"):
+        raise TypeError(located(f"argument 'dim' must be int, not {type(dim).__name__}: {dim!r}"))
     dim = dim.__index__()
     if not -span <= dim < span:
         raise IndexError(located(

@@ -170,7 +170,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     places = _vector("index_select", index)
     if input.ndim == 0:
         return take(input.reshape(1), [places], 0).reshape(())  # type: ignore[no-any-return]
-    return take(input, [places], along)
+    try:
+        return take(input, [places], along)
+    except IndexError as error:
+        raise IndexError(located(f"index out of range in self: {error}")) from None
 
 
 def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add: bool) -> Tensor:
