@@ -9,16 +9,17 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphc.compile import CompiledFunction, JointSpecialisation, compile
+import graphc
 from graphc.frontend.captured import NumberInput, TensorInput
 from graphc.inspect.observer import kernels_of
 from graphc.inspect.picture import graph_svg
 from graphc.inspect.report import Memory, Step, memory_of, short_path, steps_of
 from graphc.ir.kernel_text import print_kernel
-from graphc.specialisation import Specialisation
 
 if TYPE_CHECKING:
+    # compile.py imports the pipeline, which is watched by this package
     from graphc.pipeline import Built
+    from graphc.specialisation import Specialisation
 
 
 @dataclass(frozen=True)
@@ -187,14 +188,12 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
 
     `function`: compiled or not, a Module, or an exported program.
     """
-    # on the class: CompiledFunction is a descriptor, as functions are
-    compiled = getattr(type(function), "_compiled_function", function)
-    if not isinstance(compiled, CompiledFunction):
+    compiled = _compiled(function)
+    if not hasattr(compiled, "version"):
         if hasattr(function, "lower"):
             built = function.lower(*args, **kwargs)
             return Explanation(built.name, [built])
-        function = compile(function)
-        compiled = getattr(type(function), "_compiled_function", function)
+        compiled = _compiled(graphc.compile(function))
     version = compiled.version(*args, **kwargs)
     return Explanation(
         compiled.name, _builts(version), guards_of(version), version.compile_seconds,
@@ -202,11 +201,14 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
     )
 
 
+def _compiled(function: Any) -> Any:
+    """The CompiledFunction behind a compiled Module (on its class, where it is no bound method)."""
+    return getattr(type(function), "_compiled_function", function)
+
+
 def _builts(version: Specialisation) -> list[Built]:
-    found: list[Built] = [version.engine.built]
-    if isinstance(version, JointSpecialisation):
-        found.append(version.plan.engine.built)
-    return found
+    plan = getattr(version, "plan", None)  # a forward with a compiled backward
+    return [version.engine.built, *([] if plan is None else [plan.engine.built])]
 
 
 def guards_of(version: Specialisation) -> Iterator[str]:

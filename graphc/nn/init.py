@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -69,19 +70,55 @@ def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0,
     generator: Any = None,
 ) -> Tensor:
-    """Normal truncated to [a, b], by the inverse of its distribution function."""
+    """Normal truncated to [a, b]: by drawing again what falls outside, or, where that would be
+    most of it, by rejection from a uniform proposal."""
 
     def cdf(x: float) -> float:
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
 
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of "
+            "values may be incorrect.",
+            stacklevel=2,
+        )
     with no_grad():
-        low, high = cdf((a - mean) / std), cdf((b - mean) / std)
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        tensor.erfinv_()
-        tensor.mul_(std * math.sqrt(2.0))
-        tensor.add_(mean)
-        tensor.clamp_(min=a, max=b)
-        return tensor
+        if cdf((b - mean) / std) - cdf((a - mean) / std) > 0.3:
+            return _redrawn_normal(tensor, mean, std, a, b, generator)
+        return _rejected_normal(tensor, mean, std, a, b, generator)
+
+
+def _redrawn_normal(
+    tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
+) -> Tensor:
+    low, high = tensor.new_tensor(a).item(), tensor.new_tensor(b).item()
+    result = tensor.normal_(mean, std, generator=generator)
+    while True:
+        outside = (result < low) | (result > high)
+        if not outside.any():
+            return tensor if result is tensor else tensor.copy_(result)
+        again = T.empty_like(result).normal_(mean, std, generator=generator)
+        result = T.where(outside, again, result)
+
+
+def _rejected_normal(
+    tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
+) -> Tensor:
+    peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+
+    def refused(candidates: Tensor) -> Tensor:
+        density = candidates.sub(mean).div_(std).pow_(2).mul_(-0.5).sub_(peak)
+        accept = T.empty_like(tensor).uniform_(generator=generator)
+        refusal: Tensor = accept.log_().gt(density)
+        return refusal
+
+    result = tensor.uniform_(a, b, generator=generator)
+    pending = refused(result)
+    while pending.any():
+        candidates = T.empty_like(tensor).uniform_(a, b, generator=generator)
+        result = T.where(pending, candidates, result)
+        pending = T.where(pending, refused(candidates), pending)
+    return tensor if result is tensor else tensor.copy_(result)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from graphc.ir.autodiff import joint_graph
+from graphc.ir.dim import Dim
 from graphc.ir.graph import Graph
 from graphc.ir.op import REGISTRY, OpError
 from tests.fuzz import recipes_model  # noqa: F401  (fills RECIPES)
@@ -78,6 +79,10 @@ def renumbered(graph: Graph, styles: dict) -> Graph:
 
     read = {x for n in graph.nodes for x in n.inputs} | set(graph.outputs)
     keep = [n for i, n in enumerate(graph.inputs) if n in read or i == 0]
+    for name in graph.env.hints:  # a named dim is the size of some input, read or not
+        source = next(n for n in graph.inputs if Dim.var(name) in n.shape)
+        if source not in keep:
+            keep.append(source)
     new, table = rebuild(graph, keep)
     for old in keep:
         styles[table[old]] = styles[old]

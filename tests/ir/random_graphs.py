@@ -100,7 +100,7 @@ def _fit(m: Maker, x: Expr, like: Expr) -> Expr:
     if x.dtype is not like.dtype:
         x = ops.cast(x, dtype=like.dtype)
     a, b = x.shape, like.shape
-    for i, j in zip(reversed(range(len(a))), reversed(range(len(b)))):
+    for i, j in zip(reversed(range(len(a))), reversed(range(len(b))), strict=False):
         if a[i] != b[j] and a[i] != 1 and b[j] != 1:
             dims = (i,)
             x = ops.amax(x, dims=dims, keepdim=True)

@@ -16,7 +16,9 @@ CASES = {
     "softmax": (lambda x: cases.softmax(x, 1), [(300, 40)]),
     "softmax_columns": (lambda x: cases.softmax(x, 1), [(30, 8, 40)]),
     "layer_norm": (cases.layer_norm, [(8, 64, 128), (128,), (128,)]),
-    "gemm_bias_gelu": (lambda x, w, b: cases.gelu(cases.dot(x, w) + b), [(64, 48), (32, 48), (32,)]),
+    "gemm_bias_gelu": (
+        lambda x, w, b: cases.gelu(cases.dot(x, w) + b), [(64, 48), (32, 48), (32,)],
+    ),
     "cross_entropy": (lambda x, t: cases.cross_entropy(x, t)[0], [(64, 10), (i64, (64,))]),
     "cross_entropy_gradient": (
         lambda x, t: cases.cross_entropy(x, t)[1], [(64, 10), (i64, (64,))],

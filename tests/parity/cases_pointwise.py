@@ -136,8 +136,10 @@ case("promote bool int", lambda t, b, i: (b + i, b * 2, b + b, b * 1.5), bools(4
      grad=False)
 case("promote half", lambda t, x, y: (x.half() + y, x.half() + x.bfloat16(), x.half() * 2.5),
      real(4), real(4), grad=False)
-case("int overflow wraps", lambda t, i: i + t.tensor([250], dtype=t.uint8),
-     integers(4, high=20, dtype="uint8"), grad=False)
+case("int overflow wraps", lambda t, i: (
+    i + t.tensor([250], dtype=t.uint8), i + 300, i * -1, i - 500, i < 300, i == 256 + 5, i // 300,
+    i.int() + 2**40, t.where(i > 3, i, t.tensor(300))), integers(9, high=20, dtype="uint8"),
+    grad=False)
 
 # --- in place --------------------------------------------------------------------------------------
 

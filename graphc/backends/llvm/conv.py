@@ -151,7 +151,7 @@ def emit_forward(module: Module, tile: Tile) -> None:
             Word.PACK_SCRATCH: r.table(BLOCK_K),
             Word.POSITIONS: r.positions,
             Word.EPILOGUE_M: r.outputs,
-        }
+        },
     )
     f.ret()
 
@@ -180,6 +180,6 @@ def emit_weight_grad(module: Module, tile: Tile) -> None:
             Word.PACK_SCRATCH_COLUMN: square + 16,
             Word.POSITIONS: r.filter,
             Word.EPILOGUE_M: r.outputs,
-        }
+        },
     )
     f.ret()

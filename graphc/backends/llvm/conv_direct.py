@@ -10,7 +10,7 @@ more than the product, so at stride 1 (one or two spatial dimensions) tiles go t
 import enum
 
 from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Conv, Window, Words
-from graphc.backends.llvm.gemm import declare_contract, run_symbol
+from graphc.backends.llvm.gemm import declare_contract
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_dot import (
     A_LINE,
@@ -25,8 +25,9 @@ from graphc.backends.llvm.gemm_dot import (
 from graphc.backends.llvm.gemm_pack import RIGHT_PARAMETERS, Source, first_lanes, store_masked
 from graphc.backends.llvm.gemm_plan import ceil_div, choose, clamp, round_up
 from graphc.backends.llvm.gemm_scratch import GIVE, TAKE
+from graphc.backends.llvm.gemm_stages import run_symbol
 from graphc.backends.llvm.microkernel import MR, Tile, emit_kernel_table, emit_microkernels
-from graphc.backends.llvm.text import Function, Module, Value
+from graphc.backends.llvm.text import Module, Value
 from graphc.backends.llvm.values import lane_numbers
 
 # Cycles that packing costs per register of B, against one per row of A for the product.
@@ -434,7 +435,5 @@ def _emit_lines_epilogue(module: Module, tile: Tile) -> None:
     with f.when(f.cmp("sgt", count, 0)):
         values = (f"i64 {v}" for v in ("%b", "%m", "%rows", start, count))
         arguments, epilogue = c.read_pointer(Copy.ARGUMENTS), c.read_pointer(Copy.EPILOGUE)
-        f.call(
-            "void", epilogue, f"ptr {arguments}", *values, f"ptr {buffer}", "i64 %tile_pitch"
-        )
+        f.call("void", epilogue, f"ptr {arguments}", *values, f"ptr {buffer}", "i64 %tile_pitch")
     f.ret()

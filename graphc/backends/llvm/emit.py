@@ -165,23 +165,30 @@ class _KernelEmitter:
         """Emits the stages one after the other: graphc_par returns when all chunks are done."""
         signature = f"void @{self.symbol}(ptr %args, ptr %status)"
         main = self.module.function(signature)
+        last = len(self.kernel.stages) - 1
         for number, stage in enumerate(self.kernel.stages):
             self._stage(main, number, stage)
+            if number < last and any(isinstance(stmt, Check) for stmt in _walk(stage)):
+                _return_if_failed(main)
         main.ret()
 
     def _stage(self, main: Function, number: int, stage: Sequence[Stmt]) -> None:
+        """A stage's statements; its parallel loops become functions that start with its Lets."""
         context = self._context(main, stage)
-        lets: list[Stmt] = []
-        piece = 0
-        for stmt in stage:
-            if isinstance(stmt, Loop) and stmt.kind == "parallel" and not _single_chunk(stmt):
-                name = f"@{self.symbol}.stage{number}" + (f".{piece}" if piece else "")
-                piece += 1
-                self._parallel(context, name, stage, lets, stmt)
-            else:
-                context.statements([stmt])
-                if isinstance(stmt, Let | Local):
-                    lets.append(stmt)
+        loops = [stmt for stmt in stage if isinstance(stmt, Loop) and stmt.kind == "parallel"]
+
+        def parallel(loop: Loop) -> bool:
+            if _single_chunk(loop) or not any(loop is other for other in loops):
+                return False
+            piece = next(n for n, other in enumerate(loops) if other is loop)
+            place = next(n for n, other in enumerate(stage) if other is loop)
+            lets = [stmt for stmt in stage[:place] if isinstance(stmt, Let | Local)]
+            name = f"@{self.symbol}.stage{number}" + (f".{piece}" if piece else "")
+            self._parallel(context, name, stage, lets, loop)
+            return True
+
+        context.parallel = parallel
+        context.statements(stage)
 
     def _context(self, fn: Function, stage: Sequence[Stmt]) -> Statements:
         context = _context(fn, self.module, self.target, self.kernel, stage)
@@ -224,6 +231,14 @@ class _KernelEmitter:
             start = fn.mul("%chunk", size)
             context.serial(loop, start, fn.smin(fn.add(start, size), total))
         fn.ret()
+
+
+def _return_if_failed(fn: Function) -> None:
+    """Later stages may rely on what the Checks so far have promised."""
+    state = fn.load("%status", "i64", 8)
+    with fn.when(fn.cmp("ne", state, 0)):
+        fn.ret()
+        fn.block(fn.label("unreachable"))
 
 
 def _single_chunk(loop: Loop) -> bool:

@@ -31,6 +31,8 @@ class Statements(Scalars):
     status = "%status"
     check_numbers: Mapping[int, int] = {}
     vector_base: Index = 0  # where vector loops start counting
+    # Takes a parallel loop over, if it answers true; else its iterations are done in order.
+    parallel: Callable[[Loop], bool] = staticmethod(lambda loop: False)
 
     def statements(self, body: Sequence[Stmt]) -> None:
         """Emits statements one after the other."""
@@ -50,7 +52,8 @@ class Statements(Scalars):
                 mask = None if stmt.mask is None else self.value(stmt.mask)
                 self.store(stmt.buffer, stmt.index, self.value(stmt.value), mask, stmt.combine)
             elif isinstance(stmt, Loop):
-                self.loop(stmt)
+                if stmt.kind != "parallel" or not self.parallel(stmt):
+                    self.loop(stmt)
             elif isinstance(stmt, Local):
                 self._local(stmt)
             else:

@@ -74,6 +74,7 @@ class _Dot:
         whole = f.floordiv(self.length, self.tile.lanes)
         self.whole = f.mul(whole, self.tile.lanes)
         self.mask = first_lanes(f, self.tile, f.sub(self.length, self.whole))
+        self.has_tail = f.cmp("sgt", self.length, self.whole)
         last = f.sub("%columns", 1)
         with f.loop(0, "%columns", self.group) as column:
             self.columns = []
@@ -93,35 +94,49 @@ class _Dot:
         start = [("i64", a), ("i64", b), *((tile.vector, total) for total in sums)]
         line = f.carry_loop(0, self.lines, 1, start)
         a_at, b_at, *sums = line.values
-        sums = self._elements(a_at, b_at, 0, self.whole, sums, "")
-        sums = self._elements(a_at, b_at, self.whole, self.length, sums, self.mask)
+        sums = self._line(a_at, b_at, sums)
         moved = [str(f.add(a_at, self.a_line)), str(f.add(b_at, self.b_line))]
         sums = line.close([*moved, *sums])[2:]
         moved = [str(f.add(a, self.a_segment)), str(f.add(b, self.b_segment))]
         return outer.close([*moved, *sums])[2:]
 
-    def _elements(
-        self, a: str, b: str, low: Value, high: Value, sums: list[str], mask: str
-    ) -> list[str]:
-        """Registers of a line from `low` to `high`, masked if there is a mask."""
+    def _line(self, a: str, b: str, sums: list[str]) -> list[str]:
+        """One line: whole registers, then a masked one if elements are left."""
         f, tile = self.f, self.tile
-        loop = f.carry_loop(low, high, tile.lanes, [(tile.vector, total) for total in sums])
-        shift = f.mul(loop.index, tile.bytes)
-        a_at, b_at = f.add(a, shift), f.add(b, shift)
+        # opaque, or LLVM keeps a pointer per row and column and advances them all on every line
+        a, b = (f.let(f'call i64 asm "", "=r,0"(i64 {offset})') for offset in (a, b))
+        rows = [f.gep(place, a, "i8") for place in self.places]
+        columns = [f.gep(place, b, "i8") for place in self.columns]
+        loop = f.carry_loop(0, self.whole, tile.lanes, [(tile.vector, total) for total in sums])
+        sums = loop.close(self._step(rows, columns, loop.index, loop.values, ""))
+        before, tail, after = f.current, f.label("tail"), f.label("after")
+        f.cond_br(self.has_tail, tail, after)
+        f.block(tail)
+        more = self._step(rows, columns, self.whole, sums, self.mask)
+        f.br(after)
+        f.block(after)
+        pairs = zip(sums, more, strict=True)
+        return [f.phi(tile.vector, ((old, before), (new, tail))) for old, new in pairs]
+
+    def _step(
+        self, rows: list[str], columns: list[str], index: Value, sums: list[str], mask: str
+    ) -> list[str]:
+        """Registers at `index` of all rows times those of all columns, masked if there is a mask."""
+        f, tile = self.f, self.tile
         source = Source(dtypes.by_name(tile.accumulator), tile)
 
-        def load(place: str, offset: Value) -> str:
-            address = f.gep(place, offset, "i8")
+        def load(place: str) -> str:
+            address = f.gep(place, index, tile.element)
             return source.load_masked(f, address, mask) if mask else source.load_vector(f, address)
 
-        columns = [load(place, b_at) for place in self.columns]
+        right = [load(place) for place in columns]
         result = []
-        for row, place in enumerate(self.places):
-            value = load(place, a_at)
-            for index, column in enumerate(columns):
-                total = loop.values[row * self.group + index]
-                result.append(tile.multiply_add(f, value, column, total))
-        return loop.close(result)
+        for row, place in enumerate(rows):
+            value = load(place)
+            for column, other in enumerate(right):
+                total = sums[row * self.group + column]
+                result.append(tile.multiply_add(f, value, other, total))
+        return result
 
     def _store(self, sums: list[str], column: Value) -> None:
         """Adds up the lanes and stores one short vector per row."""

@@ -235,26 +235,12 @@ bitwise_or = _binary("bitwise_or", "input | other.")
 bitwise_xor = _binary("bitwise_xor", "input ^ other.")
 bitwise_left_shift = _binary("shift_left", "input << other.")
 bitwise_right_shift = _binary("shift_right", "input >> other.")
-def _comparison(name: str, doc: str) -> Callable[..., Tensor]:
-    record = getattr(ops, name)
-
-    def function(input: Any, other: Any) -> Tensor:
-        if type(other) is int and input.dtype.is_integer:
-            other = fitting(other, input.dtype)
-        result: Tensor = binary(record, input, other)
-        return result
-
-    function.__name__ = name
-    function.__doc__ = doc
-    return with_out(function)
-
-
-eq = _comparison("eq", "input == other.")
-ne = _comparison("ne", "input != other.")
-lt = _comparison("lt", "input < other.")
-le = _comparison("le", "input <= other.")
-gt = _comparison("gt", "input > other.")
-ge = _comparison("ge", "input >= other.")
+eq = _binary("eq", "input == other.")
+ne = _binary("ne", "input != other.")
+lt = _binary("lt", "input < other.")
+le = _binary("le", "input <= other.")
+gt = _binary("gt", "input > other.")
+ge = _binary("ge", "input >= other.")
 
 
 @with_out
@@ -331,7 +317,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         if condition.dtype is not dtypes.u8:
             raise RuntimeError(located(
                 "where expected condition to be a boolean tensor, but got a tensor with dtype "
-                f"{condition.dtype}"
+                f"{promote._name(condition.dtype)}"
             ))  # fmt: skip
         condition = promote.cast(condition, dtypes.bool_)
     return apply(
@@ -351,6 +337,9 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         raise RuntimeError(located("torch.clamp: At least one of 'min' or 'max' must not be None"))
     given = [value for value in (min, max) if value is not None]
     dtype = promote.result_type(input, *given)
+    for value in given:
+        if type(value) is int and dtype.is_integer:
+            fitting(value, dtype)
     x = promote.cast(input, dtype)
     if min is None or max is None:
         if dtype.is_float:

@@ -156,8 +156,7 @@ def normal(
     if std < 0:
         raise RuntimeError(located(f"normal expects std >= 0.0, but found std {std}"))
     kind = _float_dtype(dtype, "normal")
-    z = draw("normal", generator, shape=shape_of((size,)), dtype=kind)
-    return _done(_scaled(z, mean, std), requires_grad, out)
+    return _done(_normals(shape_of((size,)), kind, mean, std, generator), requires_grad, out)
 
 
 def _scaled(z: Tensor, mean: Any, std: Any) -> Tensor:
@@ -217,8 +216,14 @@ def normal_(
     if std < 0:
         raise RuntimeError(located(f"normal expects std >= 0.0, but found std {std}"))
     kind = _float_dtype(self.dtype, "normal")
-    z = draw("normal", generator, shape=shape(self), dtype=kind)
-    return _store(self, _scaled(z, mean, std))
+    return _store(self, _normals(shape(self), kind, mean, std, generator))
+
+
+def _normals(sizes: Any, kind: DType, mean: Any, std: Any, generator: Generator | None) -> Tensor:
+    """Fewer than 16 are drawn and scaled in float64 whatever the dtype, as in torch."""
+    few = all(type(size) is int for size in sizes) and math.prod(sizes) < 16
+    z = draw("normal", generator, shape=sizes, dtype=dtypes.f64 if few else kind)
+    return promote.cast(_scaled(z, mean, std), kind)
 
 
 def exponential_(

@@ -30,8 +30,10 @@ def _root(x: Tensor) -> tuple[Tensor, Any, Any]:
             return x.contiguous(), None, 0
         offset = offset_of(state._array, state._storage) - offset_of(base._array, base._storage)
         return base, strides_of(state._array), offset
-    if state._base is None and state._traced.is_contiguous():
-        return x, state._traced.strides, 0
+    base = current(state._base) if state._base is not None else state
+    if base._storage is state._storage and base._traced.is_contiguous():
+        offset = state._traced.offset - base._traced.offset
+        return base, state._traced.strides, offset
     return x.contiguous(), None, 0
 
 

@@ -7,9 +7,10 @@ on this contraction (two kernels would wait for each other)."""
 from __future__ import annotations
 
 from ..graph import Node
-from .fuse_analysis import CONTRACT, POINT, Analysis
+from .fuse_analysis import CONTRACT, POINT, ROUTINE, SCATTER, Analysis, needs_checks
 
 _MOST_NODES = 24
+_MOST_UPDATE = 6
 _FORBIDDEN = frozenset({"gather", "index"})
 
 
@@ -25,6 +26,10 @@ class Epilogues:
         self._order: dict[Node, int] = {}  # changes at each permutation absorbed
         self._views = {view for chain in a.chains.values() for view in chain}
         self._ends = _reaches_memory(a)
+        self._fails_late = any(
+            a.category[n] == ROUTINE or (a.category[n] == SCATTER and needs_checks(a, n))
+            for n in a.graph.nodes
+        )
         if any(c == CONTRACT for c in a.category.values()):
             self._walk()
             self._prune()
@@ -95,9 +100,22 @@ class Epilogues:
             return single
         if node.op.name == "permute":
             return single and _keeps_rows(node, contraction)
-        if a.category[node] != POINT or node.op.name in _FORBIDDEN or node in a.updates:
+        if a.category[node] != POINT or node.op.name in _FORBIDDEN:
+            return False
+        if node in a.updates and not self._plain_update(contraction):
             return False
         return single or node in self._ends
+
+    def _plain_update(self, gradient: Node) -> bool:
+        """Whether a parameter's update may go with its gradient: where the gradient is read once
+        (SGD, with or without momentum; Adam's longer update is one kernel for all parameters),
+        and nothing fails late, for which updates would have to wait, and gradients with them."""
+        return (
+            len(self.a.users[gradient]) == 1
+            and gradient not in self.a.must
+            and len(self.members[gradient]) <= _MOST_UPDATE
+            and not self._fails_late
+        )
 
     def _absorb(self, node: Node, contraction: Node) -> None:
         self.owner[node] = contraction

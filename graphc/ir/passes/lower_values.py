@@ -126,13 +126,16 @@ class Values:
             return value
         if isinstance(value, Literal):
             return Literal(value.value, wide)
-        return self.writer.apply("cast", wide, value)
+        result = self.writer.apply("cast", wide, value)
+        if self.writer.find(("narrow", result)) is None:
+            self.writer.remember(("narrow", result), value)
+        return result
 
     def rounded(self, value: Value, dtype: DType) -> Value:
         """A carried value rounded to a 16-bit float dtype (unchanged for other dtypes)."""
         if carrier(dtype) is dtype:
             return value
-        return self.writer.apply("cast", carrier(dtype), self.stored(value, dtype))
+        return self.widened(self.stored(value, dtype))
 
     def stored(self, value: Value, dtype: DType) -> Value:
         """A carried value as it is stored in memory of `dtype`."""
@@ -140,6 +143,9 @@ class Values:
             return value
         if isinstance(value, Literal):
             return Literal(value.value, dtype)
+        narrow: Value | None = self.writer.find(("narrow", value))
+        if narrow is not None and narrow.dtype is dtype:
+            return narrow
         return self.writer.apply("cast", dtype, value)
 
     def mask(self, conditions: tuple[Condition, ...]) -> Value | None:

@@ -479,6 +479,8 @@ class Module(StateDictMixin):
 
 
 def _type_name(value: Any) -> str:
+    if isinstance(value, Tensor) and not isinstance(value, Parameter):
+        return str(value.type())
     cls = type(value)
     return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
 

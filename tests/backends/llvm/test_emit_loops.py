@@ -229,7 +229,8 @@ def test_equal_bodies_are_one_kernel() -> None:
 
 @pytest.mark.parametrize("plane", (5, 16, 49, 100, 256))
 def test_a_reduction_over_several_axes_combines_its_lanes_once(plane: int) -> None:
-    text = f"""kernel k(a: f32[{18 * plane}] in, m: f32[3] in, o: f32[3] out, q: f32[3] out) dims () {{
+    text = f"""kernel k(
+      a: f32[{18 * plane}] in, m: f32[3] in, o: f32[3] out, q: f32[3] out) dims () {{
       stage {{ parallel p in [3] chunk [2] {{
         serial r in [2] carry c: f32 = 1.0:f32, d: f32 = 2.0:f32 {{
           serial s in [3] carry e: f32 = 0.0:f32, f: f32 = -inf:f32 {{

@@ -224,3 +224,25 @@ def test_mixed_widths_share_one_lane_count() -> None:
       } } }"""
     inputs = [values(70), values(70, "i64"), values(70, "bool"), values(70, "bf16")]
     compare(text, [*inputs, zeros(70, "f64"), zeros(70, "u8")])
+
+
+def test_a_check_before_a_parallel_loop_and_before_the_next_stage() -> None:
+    text = """kernel k(i: i64[2] in, a: f32[64] in, s: f32[64] scratch, o: f32[64] out) dims () {
+      stage {
+        t = i[0]
+        check logical_and.bool(ge.bool(t, 0:i64), lt.bool(t, 8:i64)), "IndexError: {value}", t
+        parallel p in [8] chunk [2] { vector v in [8] { store s[8*p + v] = a[8*t + v] } }
+      }
+      stage {
+        u = i[1]
+        check logical_and.bool(ge.bool(u, 0:i64), lt.bool(u, 8:i64)), "IndexError: {value}", u
+        parallel p in [8] chunk [2] { vector v in [8] { store o[8*p + v] = s[8*u + v] } }
+      } }"""
+    places = np.array([3, 5])
+    compare(text, [places, values(64), zeros(64), zeros(64)], threads=2)
+    native = Native(kernel_of(text))
+    for places in ([1 << 40, 5], [3, -(1 << 40)], [1 << 40, 1 << 41]):
+        o = zeros(64)
+        with pytest.raises(RuntimeError, match=str(next(p for p in places if not 0 <= p < 8))):
+            native([np.array(places), values(64), zeros(64), o])
+        assert (o == 0).all()

@@ -1,0 +1,111 @@
+"""What runs before the product: operands packed once for all chunks, and how stages are run."""
+
+from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
+from graphc.backends.llvm.gemm_plan import round_up
+from graphc.backends.llvm.gemm_scratch import GIVE, TAKE
+from graphc.backends.llvm.microkernel import MR, Tile
+from graphc.backends.llvm.text import Function, Module, Value
+
+PARALLEL = "@graphc_par"
+PACK_TILES = 8  # tiles of rows that are packed by one chunk
+
+
+def run_symbol(module: Module) -> str:
+    """void (fn, descriptor, chunks): through the thread pool unless there is one chunk."""
+    symbol = "@graphc_run"
+    if module.count_use(symbol) > 1:
+        return symbol
+    module.declare(f"declare void {PARALLEL}(ptr, ptr, i64)")
+    f = module.function(f"void {symbol}(ptr %fn, ptr %d, i64 %chunks)", "internal")
+    several, one, done = f.label("several"), f.label("one"), f.label("done")
+    f.cond_br(f.cmp("sgt", "%chunks", 1), several, one)
+    f.block(several)
+    f.call("void", PARALLEL, "ptr %fn", "ptr %d", "i64 %chunks")
+    f.br(done)
+    f.block(one)
+    with f.when(f.cmp("eq", "%chunks", 1)):
+        f.call("void", "%fn", "ptr %d", "i64 0")
+    f.br(done)
+    f.block(done)
+    f.ret()
+    return symbol
+
+
+class Block:
+    """A block of k: its first step, its length, and its offset in an unpacked left operand."""
+
+    def __init__(self, f: Function, d: Descriptor, number: Value) -> None:
+        per_segment, size, segment = d.read(
+            Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.BLOCK_SEGMENT
+        )
+        index = f.sdiv(number, per_segment)
+        inside = f.mul(f.srem(number, per_segment), size)
+        self.k = f.add(f.mul(index, segment), inside)
+        self.steps = f.smin(f.sub(segment, inside), size)
+        self.left = f.add(f.mul(index, d[Word.LEFT_SEGMENT]), f.mul(inside, d[Word.LEFT_K]))
+
+
+def call_pack_right(
+    f: Function, callee: str, what: tuple[str, Value, Value, Value, Value], to: str, scratch: str
+) -> None:
+    """Calls a pack_right for (base, n, columns, k, steps)."""
+    base, n, columns, k, steps = what
+    f.call(
+        "void",
+        callee,
+        "ptr %d",
+        f"ptr {base}",
+        *(f"i64 {v}" for v in (n, columns, k, steps)),
+        f"ptr {to}",
+        f"ptr {scratch}",
+    )
+
+
+def emit_pack_left_stage(module: Module, tile: Tile) -> None:
+    """Packs some tiles of rows of the left operand, all of k: [batch][tile][k][MR]."""
+    f = module.function(
+        f"void @graphc_pack_left_{tile.accumulator}(ptr %d, i64 %number)", "internal"
+    )
+    d = Descriptor(f, "%d")
+    m_end, k = d.read(Word.M, Word.K)
+    tiles = f.sdiv(f.add(m_end, MR - 1), MR)
+    groups = f.sdiv(f.add(tiles, PACK_TILES - 1), PACK_TILES)
+    batch, group = f.sdiv("%number", groups), f.srem("%number", groups)
+    bases = f.alloca("ptr", 2, 16)
+    pack, operands = d.pointer_at(Word.PACK_LEFT), d.pointer_at(Word.OPERANDS)
+    f.call("void", d.pointer_at(Word.BASES), f"ptr {operands}", f"i64 {batch}", f"ptr {bases}")
+    left, packed = f.load(bases, "ptr", 8), d.pointer_at(Word.LEFT_PACKED)
+    first = f.mul(group, PACK_TILES)
+    m = f.mul(first, MR)
+    rows = f.smin(f.sub(m_end, m), MR * PACK_TILES)
+    offset = f.mul(f.mul(f.add(f.mul(batch, tiles), first), k), MR)
+    to = f.gep(packed, offset, tile.element)
+    values = (f"i64 {v}" for v in (m, rows, 0, k))
+    f.call("void", pack, "ptr %d", f"ptr {left}", *values, f"ptr {to}")
+    f.ret()
+
+
+def emit_pack_right_stage(module: Module, tile: Tile) -> None:
+    """Packs one block of k of one chunk's columns of the right operand, for every chunk to read."""
+    f = module.function(
+        f"void @graphc_pack_right_{tile.accumulator}(ptr %d, i64 %number)", "internal"
+    )
+    d = Descriptor(f, "%d")
+    split_n, chunk_n, n_end = d.read(Word.SPLIT_N, Word.CHUNK_N, Word.N)
+    block_n, work = d.read(Word.BLOCK_N, Word.PACK_SCRATCH)
+    block = Block(f, d, f.sdiv("%number", split_n))
+    start = f.mul(f.srem("%number", split_n), chunk_n)
+    end = f.smin(f.add(start, chunk_n), n_end)
+    bases = f.alloca("ptr", 2, 16)
+    operands = d.pointer_at(Word.OPERANDS)
+    f.call("void", d.pointer_at(Word.BASES), f"ptr {operands}", "i64 0", f"ptr {bases}")
+    right = f.load(f.gep(bases, 1, "ptr"), "ptr", 8)
+    packed, pack = d.pointer_at(Word.RIGHT_PACKED), d.pointer_at(Word.PACK_RIGHT)
+    scratch = f.call("ptr", TAKE, f"i64 {work}")
+    row = f.mul(block.k, round_up(f, n_end, tile.lanes))
+    with f.loop(start, end, block_n) as n:
+        to = f.gep(packed, f.add(row, f.mul(n, block.steps)), tile.element)
+        columns = f.smin(f.sub(end, n), block_n)
+        call_pack_right(f, pack, (right, n, columns, block.k, block.steps), to, scratch)
+    f.call("void", GIVE, f"ptr {scratch}")
+    f.ret()

@@ -1,0 +1,191 @@
+"""Kernels: which loops they have, and that they compute what their bodies mean."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from graphc.ir import dtypes, ops
+from graphc.ir.kernel import Check, Kernel, Local, Loop, Stmt
+from graphc.ir.kernel_text import print_kernel
+from graphc.ir.passes import lower as lowering
+from graphc.ir.passes import lower_loops, lower_nest, lower_rows, lower_scatter, lower_split
+
+from . import kernel_cases as cases
+from .kernel_cases import build, check, i64, only_kernel, total
+from .random_graphs import random_graph
+
+
+def statements(kernel: Kernel) -> Iterator[Stmt]:
+    stack = [s for stage in kernel.stages for s in stage]
+    while stack:
+        stmt = stack.pop()
+        yield stmt
+        if isinstance(stmt, Loop):
+            stack.extend(stmt.body)
+
+
+def loops(kernel: Kernel) -> list[str]:
+    return [s.kind for s in statements(kernel) if isinstance(s, Loop)]
+
+
+@pytest.fixture
+def tiny_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Limits so small that little shapes take the paths of big ones."""
+    for module, name, value in (
+        (lower_nest, "SMALL", 4), (lower_nest, "_CHUNK_LEAST", 4), (lower_nest, "_CHUNK_MOST", 8),
+        (lower_loops, "_BLOCK", 4), (lower_split, "_LEAST", 8), (lower_split, "_PIECE", 4),
+        (lower_rows, "_COLUMNS", 4), (lower_rows, "_OUTSIDE", 3), (lower_scatter, "_BLOCK", 4),
+        (lower_scatter, "_COLUMNS", 4),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
+    lowering._MEMO.clear()
+    yield
+    lowering._MEMO.clear()
+
+
+def test_pointwise_kernels_do_not_depend_on_the_length() -> None:
+    def function(x, y):
+        return ops.relu(x * 2.0 + y)
+
+    texts = {
+        print_kernel(only_kernel(function, shape, shape)) for shape in [(7,), (300, 40), (2, 3, 4)]
+    }
+    assert len(texts) == 1
+    assert only_kernel(function, (300, 40), (300, 40)).dims == ("n",)
+
+
+def test_small_work_has_no_parallel_loop() -> None:
+    assert "parallel" not in loops(only_kernel(lambda x, b: x + b, (8, 40), (40,)))
+    assert "parallel" in loops(only_kernel(lambda x, b: x + b, (800, 40), (40,)))
+
+
+def test_channels_are_walked_plane_by_plane() -> None:
+    kernel = only_kernel(
+        lambda x, b: ops.relu(x + ops.reshape(b, shape=(1, 6, 1, 1))), (8, 6, 14, 14), (6,)
+    )
+    assert "vector v in [196]" in print_kernel(kernel)
+
+
+def test_the_vector_runs_along_contiguous_memory() -> None:
+    rows = print_kernel(only_kernel(lambda x: total(x, (1,)), (64, 256)))
+    assert "vector v in [256] carry" in rows
+    columns = print_kernel(only_kernel(lambda x: total(x, (0,)), (64, 256)))
+    assert "vector v in [64] {" in columns and "serial r0 in [64] carry" in columns
+
+
+def test_sums_of_short_planes_keep_lanes_apart_until_the_end() -> None:
+    text = print_kernel(only_kernel(lambda x: total(x, (0, 2, 3)), (16, 64, 4, 4)))
+    assert text.index("vector v in [16] carry") < text.index("serial r0 in [16] carry")
+
+
+def test_costly_values_of_a_row_are_kept_in_a_tile() -> None:
+    kernel = only_kernel(lambda x: cases.softmax(x, 1), (30, 40))
+    assert [s.size for s in statements(kernel) if isinstance(s, Local)] == [40]
+    long = only_kernel(lambda x: cases.softmax(x, 1), (3, 20_000))
+    assert not any(isinstance(s, Local) for s in statements(long))
+
+
+def test_big_sums_have_two_stages_cut_by_shape() -> None:
+    kernel = only_kernel(lambda x: total(x, (0,)), (100_000,))
+    assert len(kernel.stages) == 2
+    assert [p.size for p in kernel.params if p.access == "scratch"] == [13]
+
+
+def test_half_precision_is_rounded_after_every_operator() -> None:
+    kernel = only_kernel(lambda x, y: ops.exp(x) * y, *[(dtypes.bf16, (14, 8))] * 2)
+    assert print_kernel(kernel).count("cast.bf16") == 2
+    for dtype in (dtypes.bf16, dtypes.f16):
+        check(build(lambda x: cases.softmax(x, 1), (dtype, (6, 10))))
+
+
+def test_checked_indices() -> None:
+    kernel = only_kernel(lambda x, i: ops.index(x, i, dim=0), (7, 8), (i64, (4,)))
+    (message,) = [s.message for s in statements(kernel) if isinstance(s, Check)]
+    assert message == "IndexError: index {value} is out of bounds for dimension 0 with size 7"
+    divided = only_kernel(lambda x, y: ops.remainder(x, y + 5), *[(i64, (4,))] * 2)
+    (message,) = [s.message for s in statements(divided) if isinstance(s, Check)]
+    assert message == "RuntimeError: ZeroDivisionError"
+
+
+MOVES = {
+    "pad": lambda x: ops.pad(x * 2.0, low=(1, 2), high=(0, 1), interior=(1, 0), value=3.0),
+    "flip": lambda x: ops.flip(ops.exp(x), dims=(1,)) + x,
+    "slice": lambda x: ops.slice(x, starts=(1, 0), stops=(6, 8), steps=(2, 3)) * 2.0,
+    "concat": lambda x: ops.concat(x, x * 2.0, dim=1) + 1.0,
+    "update": lambda x: ops.slice_update(
+        x, ops.slice(x, starts=(0, 0), stops=(2, 3), steps=(1, 1)),
+        starts=(1, 1), stops=(5, 4), steps=(2, 1),
+    ),
+    "strided": lambda x: ops.as_strided(x, size=(3, 4), stride=(8, 2), offset=1) * 2.0,
+    "reshape": lambda x: ops.reshape(x, shape=(8, 6)) + ops.reshape(x, shape=(8, 6)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_movement(name: str) -> None:
+    check(build(MOVES[name], (6, 8)))
+
+
+WINDOW = {"window": (3, 3), "stride": (2, 2), "pad_low": (1, 1), "pad_high": (1, 1),
+          "dilation": (1, 1)}  # fmt: skip
+CONV = {"stride": (2, 1), "pad_low": (1, 1), "pad_high": (1, 0), "dilation": (1, 2), "groups": 2}
+COLLECTIVE = {
+    "max_pool": (lambda x: ops.max_pool(x, **WINDOW), [(2, 3, 9, 9)]),
+    "window_sum": (lambda x: ops.window_sum(x, **WINDOW), [(2, 3, 9, 9)]),
+    "max_pool_grad": (
+        lambda g, i: ops.max_pool_grad(g, i, plane_shape=(6, 6)),
+        [(2, 3, 3, 3), (i64, (2, 3, 3, 3))],
+    ),
+    "index_put": (
+        lambda x, g, i: ops.index_put(x, g, i, dim=0, accumulate=True),
+        [(7, 10), (20, 10), (i64, (20,))],
+    ),
+    "scatter": (
+        lambda x, i, g: ops.scatter(x, i, g, dim=1, reduce="amax"),
+        [(7, 10, 8), (i64, (5, 3, 8)), (5, 3, 8)],
+    ),
+    "cumsum": (lambda x: ops.cumsum(x, dim=0), [(7, 10)]),
+    "cummax": (lambda x: ops.cummax(x, dim=1), [(7, 10)]),
+    "argmin": (lambda x: ops.argmin(x, dim=1, keepdim=False), [(7, 10)]),
+    "conv": (lambda x, w: ops.relu(ops.conv(x, w, **CONV)), [(2, 4, 7, 8), (6, 2, 3, 3)]),
+    "conv_input_grad": (
+        lambda g, w: ops.conv_input_grad(g, w, input_shape=(2, 4, 7, 8), **CONV),
+        [(2, 6, 4, 5), (6, 2, 3, 3)],
+    ),
+    "conv_weight_grad": (
+        lambda x, g: ops.conv_weight_grad(x, g, weight_shape=(6, 2, 3, 3), **CONV),
+        [(2, 4, 7, 8), (2, 6, 4, 5)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIVE)
+def test_collective_operators(name: str) -> None:
+    function, inputs = COLLECTIVE[name]
+    only_kernel(function, *inputs)
+
+
+@pytest.mark.parametrize("name", COLLECTIVE)
+@pytest.mark.usefixtures("tiny_chunks")
+def test_collective_operators_in_chunks(name: str) -> None:
+    function, inputs = COLLECTIVE[name]
+    only_kernel(function, *inputs)
+
+
+@pytest.mark.parametrize("seed", range(200, 225))
+@pytest.mark.usefixtures("tiny_chunks")
+def test_random_graphs_in_chunks(seed: int) -> None:
+    maker = random_graph(seed, 18, symbolic=seed % 3 == 0)
+    check(maker.graph(), maker.mutated, maker.arrays(seed))
+
+
+def test_one_kernel_for_all_symbolic_sizes() -> None:
+    def function(x, b):
+        return ops.relu(x + b), total(x, (0,))
+
+    from graphc.ir.dim import Dim
+
+    graph = build(function, (Dim.var("s0"), 40), (40,), dims={"s0": 12})
+    program = check(graph)
+    assert program.dims == ("s0",)
+    assert all(k.dims in (("n",), ("d0",)) for k in cases.kernels(program))
