@@ -37,12 +37,13 @@ from .frontend.numbers import is_traced_number
 from .frontend.tensor import Tensor, from_array, requires_grad
 from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
+from .inspect.example import example_inputs
 from .ir.graph import Graph
 from .ir.types import TensorType
 from .joint import BackwardPlan, History
 from .nn.modules.module import Module
 from .roots import Place, Snapshot, snapshot
-from .specialisation import Specialisation, Stale, all_outputs, final_graph
+from .specialisation import Specialisation, Stale, all_outputs, final_graph, forget
 
 _PLAIN = (bool, str, bytes, type(None))
 
@@ -74,17 +75,25 @@ class JointSpecialisation(Specialisation):
     plan: BackwardPlan
 
     def run(self, arguments: list[Any]) -> Any:
-        self.check()
-        arrays, dims = self.fetch(arguments)
-        results = self.execute(arrays, dims)
+        fresh = self.check()
+        try:
+            arrays, dims = self.fetch(arguments)
+            saved = list(arrays)
+            for kind, i in self.plan.saved:
+                if kind == "input" and i in self.mutable_inputs:
+                    saved[i] = arrays[i].copy()  # the backward reads what the call overwrites
+            results = self.execute(arrays, dims)
+        except BaseException:
+            forget(fresh)
+            raise
         self.calls += 1
         owners: list[Tensor | None] = []
-        for source in self.inputs:
+        for i, source in enumerate(self.inputs):
             tensor = getattr(source, "tensor", None)
             if isinstance(source, TensorInput) and source.kind == "argument":
                 tensor = arguments[source.index]
-            owners.append(tensor)
-        history = History(self.plan, arguments, arrays, owners, results, dims)
+            owners.append(None if i in self.mutable_inputs else tensor)
+        history = History(self.plan, arguments, saved, owners, results, dims)
         return self.finish(arguments, results, dims, history)
 
 
@@ -237,10 +246,9 @@ class CompiledFunction:
             tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
         try:
             again = self._record(leaves, structure, named)
-        except BaseException:
+        finally:
             for tensor in first.missing:
                 tensor._grad = None
-            raise
         again.materialise = first.missing
         return again
 
@@ -253,6 +261,8 @@ class CompiledFunction:
         options: dict[str, Any] = {
             "config": settings, "mutated": mutated, "name": self.name, "backend": self.backend,
         }
+        if settings.check >= 2:
+            options["example"] = example_inputs(traced)
         kind: type[Specialisation] = Specialisation
         plan: BackwardPlan | None = None
         backward = traced.backward
@@ -292,12 +302,8 @@ class CompiledFunction:
         key, shapes = self._key(leaves, structure)
         for versions in (self._versions.get((key, shapes)), self._symbolic.get(key)):
             for found in versions or ():
-                try:
-                    found.check()
-                    found.fetch(leaves)
-                except Stale:
-                    continue
-                return found
+                if found.fits(leaves):
+                    return found
         with self._lock:
             return self._compile(leaves, structure, key, shapes, [])
 

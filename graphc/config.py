@@ -21,7 +21,6 @@ class Switch(NamedTuple):
     variable: str
     default: str
     meaning: str
-    in_key: bool
 
 
 _switches: list[Switch] = []
@@ -33,15 +32,13 @@ def env(
     meaning: str,
     parse: Callable[[str], T],
     *,
-    in_key: bool = False,
     shown: str | None = None,
 ) -> T:
     """The value of an environment variable, or its default when unset or empty.
 
-    `in_key` marks what changes generated code; `shown` replaces a default that differs from
-    machine to machine in the documentation.
+    `shown` replaces a default that differs from machine to machine in the documentation.
     """
-    _switches.append(Switch(variable, str(default) if shown is None else shown, meaning, in_key))
+    _switches.append(Switch(variable, str(default) if shown is None else shown, meaning))
     text = os.environ.get(variable, "").strip()
     if not text:
         return default
@@ -49,13 +46,6 @@ def env(
         return parse(text)
     except ValueError as error:
         raise ValueError(f"{variable}={text!r}: {error}") from None
-
-
-def _flag(text: str) -> bool:
-    words = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
-    if text.lower() not in words:
-        raise ValueError(f"expected one of {', '.join(words)}")
-    return words[text.lower()]
 
 
 def _whole(low: int, high: int) -> Callable[[str], int]:
@@ -127,20 +117,7 @@ class Config(NamedTuple):
         _folder,
         shown="off",
     )
-    fast_math: bool = env(
-        "GRAPHC_FAST_MATH",
-        False,
-        "Allow contraction and reassociation of floating-point arithmetic: faster, and the "
-        "last bits differ from PyTorch's.",
-        _flag,
-        in_key=True,
-        shown="0",
-    )
 
-    def key(self) -> str:
-        """The part that changes generated code, for cache keys."""
-        chosen = zip(self._fields, self, _switches, strict=True)
-        return " ".join(f"{name}={value}" for name, value, switch in chosen if switch.in_key)
 
 
 _process = Config()

@@ -71,9 +71,9 @@ class History:
     def watch(self, builder: Any) -> None:
         """A saved value that the user holds too must not change before backward()."""
         kept = {i for kind, i in self.plan.saved if kind == "output"}
-        for output, made in builder.handed_out():
-            if output.index in kept:
-                self.node.stamps.append((made._storage, made._storage.version))
+        held = [tensor for output, tensor in builder.handed_out() if output.index in kept]
+        held += [builder.written(i) for i in kept if i in builder.spec.mutated]
+        self.node.stamps += [(t._storage, t._storage.version) for t in held]
 
 
 class CompiledBackward(Node):

@@ -94,6 +94,7 @@ class Specialisation:
         self.dims = tuple(traced.graph.env.hints)
         self.guards = list(traced.graph.env.guards)
         self.inputs = [i for i in traced.inputs if not _is_tangent(i)]
+        self.sources = _sources(traced)
         self.expected = [_expectation(i) for i in self.inputs]
         self.mutated = {m.output: m.input for m in traced.mutations}
         tensors = [i for i in self.inputs if isinstance(i, TensorInput) and i.tensor is not None]
@@ -102,6 +103,9 @@ class Specialisation:
             if i.kind == "tensor" and i.tensor is not None
         ]
         self.mutable_inputs = sorted(set(self.mutated.values()))
+        # inputs that are parts of a "storage" input: their values before any write
+        self.forwarded = {part for part, _ in traced.overlaps}
+        self.overlaps = {frozenset(pair) for pair in traced.overlaps}
         self.records = {id(o): o for o in all_outputs(traced) if o.kind in ("value", "view")}
         self.places: dict[int, Place] = {}
         self._apart: list[int] = []  # addresses at which the inputs were seen not to overlap
@@ -116,8 +120,10 @@ class Specialisation:
 
     # --- guards and inputs -----------------------------------------------------------------
 
-    def check(self) -> None:
-        """Raise Stale unless the roots, gradients and flags are as they were."""
+    def check(self) -> list[Tensor]:
+        """Raise Stale unless the roots, gradients and flags are as they were.
+
+        Gives the tensors whose missing `.grad` it made zeros (forget() undoes it)."""
         broken = self.roots.broken()
         if broken is not None:
             raise Stale(f"{broken.path} changed")
@@ -133,6 +139,19 @@ class Specialisation:
                 raise Stale("requires_grad or hooks of a captured tensor changed")
         for tensor in fresh:
             tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
+        return fresh
+
+    def fits(self, arguments: list[Any]) -> bool:
+        """Whether a call with these arguments would run this version."""
+        fresh: list[Tensor] = []
+        try:
+            fresh = self.check()
+            self.fetch(arguments)
+        except Stale:
+            return False
+        finally:
+            forget(fresh)
+        return True
 
     def fetch(self, arguments: list[Any]) -> tuple[list[np.ndarray], dict[str, int]]:
         """The arrays of the inputs and the values of the dims. Raises Stale on a mismatch."""
@@ -140,7 +159,8 @@ class Specialisation:
         dims: dict[str, int] = {}
         for source, (shape, dtype, strides) in zip(self.inputs, self.expected, strict=True):
             if isinstance(source, NumberInput):
-                arrays.append(np.asarray(source_value(source, arguments), dtype))
+                value = source_value(source.source, source.value, arguments)
+                arrays.append(np.asarray(value, dtype))
                 continue
             array = _array_of(source, arguments, self.places.get(source.number))
             if array.shape != shape and not _bind(array.shape, shape, dims):
@@ -156,7 +176,7 @@ class Specialisation:
             if not guard.check(dims):
                 raise Stale(f"sizes no longer satisfy {guard.text()}")
         if self.traced.numbers:
-            sources = self.number_values(arguments)
+            sources = self.number_values(arguments)  # before the call changes them
             for number in self.traced.numbers:
                 if not number.holds(sources, dims):
                     raise Stale(f"a number that was decided upon changed, at {number.loc}")
@@ -165,9 +185,7 @@ class Specialisation:
 
     def number_values(self, arguments: list[Any]) -> dict[Any, Any]:
         """The lifted numbers now, by source."""
-        return {
-            i.source: source_value(i, arguments) for i in self.inputs if isinstance(i, NumberInput)
-        }
+        return {source: source_value(source, was, arguments) for source, was in self.sources}
 
     def _check_overlap(self, arrays: list[np.ndarray]) -> None:
         """Memory that is written must not be another input's, unless the trace knew."""
@@ -177,12 +195,14 @@ class Specialisation:
         if places == self._apart:
             return
         written = set(self.mutable_inputs)
-        spans = sorted((p, p + arrays[i].nbytes, i) for i, p in enumerate(places))
+        spans = sorted((p, p + _reach(arrays[i]), i) for i, p in enumerate(places))
         active: list[tuple[int, int]] = []
         for low, high, i in spans:
             active = [(end, j) for end, j in active if end > low]
             for _, j in active:
-                if (i in written or j in written) and np.shares_memory(arrays[i], arrays[j]):
+                if not (i in written or j in written) or frozenset((i, j)) in self.overlaps:
+                    continue
+                if np.shares_memory(arrays[i], arrays[j]):
                     raise Stale("inputs that were apart share memory")
             if high > low:
                 active.append((high, i))
@@ -192,15 +212,21 @@ class Specialisation:
 
     def run(self, arguments: list[Any]) -> Any:
         """Check, run the native code, do the effects; gives the function's result."""
-        self.check()
-        arrays, dims = self.fetch(arguments)
-        results = self.execute(arrays, dims)
+        fresh = self.check()
+        try:
+            arrays, dims = self.fetch(arguments)
+            results = self.execute(arrays, dims)
+        except BaseException:
+            forget(fresh)
+            raise
         self.calls += 1
         return self.finish(arguments, results, dims, None)
 
     def execute(self, arrays: list[np.ndarray], dims: dict[str, int]) -> list[np.ndarray]:
         """The native call: the arrays of every graph output."""
         inputs = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+        for i in self.forwarded:
+            inputs[i] = arrays[i].copy()
         results: list[np.ndarray] = []
         scattered: list[tuple[np.ndarray, np.ndarray]] = []
         for index, node in enumerate(self.engine.output_types):
@@ -256,6 +282,7 @@ class _Results:
     ) -> None:
         self.spec, self.arguments, self.results = spec, arguments, results
         self.dims, self.history = dims, history
+        self.numbers = spec.number_values(arguments)
         self.bases: dict[int, Tensor] = {}
         self.made: dict[int, Any] = {}
 
@@ -264,7 +291,7 @@ class _Results:
             return output.tensor
         if output.kind == "number":
             assert output.number is not None
-            return output.number.evaluate(self.spec.number_values(self.arguments), self.dims)
+            return output.number.evaluate(self.numbers, self.dims)
         return self.tensor(output)
 
     def tensor(self, output: Output) -> Tensor:
@@ -277,6 +304,12 @@ class _Results:
         """Graph outputs that the user holds."""
         records = self.spec.records
         return [(records[key], tensor) for key, tensor in self.made.items() if key in records]
+
+    def written(self, index: int) -> Tensor:
+        """The tensor into whose memory graph output `index` was written."""
+        source = self.spec.inputs[self.spec.mutated[index]]
+        assert isinstance(source, TensorInput)
+        return _tensor_of(source, self.arguments)
 
     def _make(self, output: Output) -> Tensor:
         if output.kind == "input":
@@ -331,6 +364,14 @@ def concrete_shape(type_: TensorType, dims: dict[str, int]) -> tuple[int, ...]:
     return tuple(s if isinstance(s, int) else evaluate(s, dims) for s in type_.shape)
 
 
+def _reach(array: np.ndarray) -> int:
+    """Bytes from the first element to the end of the last."""
+    if array.flags.c_contiguous or not array.size:
+        return array.nbytes
+    steps = zip(array.shape, array.strides, strict=True)
+    return int(sum((n - 1) * s for n, s in steps)) + array.itemsize
+
+
 def _is_tangent(source: Any) -> bool:
     return isinstance(source, TensorInput) and source.kind == "tangent"
 
@@ -381,15 +422,38 @@ def _array_of(source: TensorInput, arguments: list[Any], place: Place | None) ->
     return tensor._storage.root.flat() if source.kind == "storage" else tensor._array
 
 
-def source_value(source: NumberInput, arguments: list[Any]) -> Any:
+def source_value(source: Any, was: float | int, arguments: list[Any]) -> Any:
     """The number now: an argument by position, or whatever the source fetches."""
-    kind = type(source.source)
-    if kind is tuple:
-        return arguments[source.source[1]]
-    value = source.source.fetch()
-    if type(value) is not type(source.value):
-        raise Stale(f"{source.source!r} was a {type(source.value).__name__}")
+    if type(source) is tuple:
+        return arguments[source[1]]
+    value = source.fetch()
+    if type(value) is not type(was):
+        raise Stale(f"{source!r} was a {type(was).__name__}")
     return value
+
+
+def forget(fresh: list[Tensor]) -> None:
+    """Take back the zeros that check() put in place of missing gradients."""
+    for tensor in fresh:
+        tensor._grad = None
+
+
+def _sources(traced: TracedGraph) -> list[tuple[Any, float | int]]:
+    """The run-time numbers that inputs, guards and results read, with their values at the trace."""
+    found = {i.source: i.value for i in traced.inputs if isinstance(i, NumberInput)}
+    stack = [guard.expression for guard in traced.numbers]
+    stack += [o.number for o in all_outputs(traced) if o.number is not None]
+    seen = set()
+    while stack:
+        expression = stack.pop()
+        if id(expression) in seen:
+            continue
+        seen.add(id(expression))
+        if expression.op == "source":
+            found.setdefault(expression.args[0], expression.value)
+        elif expression.op not in ("dim", "constant"):
+            stack.extend(expression.args)
+    return list(found.items())
 
 
 def _hook_count(tensor: Tensor) -> tuple[int, int]:

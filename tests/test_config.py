@@ -29,9 +29,8 @@ def test_values_come_from_the_environment(repository: Path, tmp_path: Path) -> N
         GRAPHC_CACHE_DIR="off",
         GRAPHC_CHECK="2",
         GRAPHC_DUMP=str(tmp_path),
-        GRAPHC_FAST_MATH="on",
     )
-    assert result.stdout.split() == ["3", "5", "None", "2", str(tmp_path), "True"]
+    assert result.stdout.split() == ["3", "5", "None", "2", str(tmp_path)]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +38,6 @@ def test_values_come_from_the_environment(repository: Path, tmp_path: Path) -> N
     [
         ("GRAPHC_DEBUG", "6", "whole number from 0 to 5"),
         ("GRAPHC_THREADS", "-1", "whole number from 1"),
-        ("GRAPHC_FAST_MATH", "maybe", "expected one of 1, true"),
     ],
 )
 def test_a_bad_value_is_named(variable: str, value: str, cure: str, repository: Path) -> None:
@@ -92,14 +90,6 @@ def test_set_default_is_seen_by_all_threads() -> None:
 def test_an_unknown_switch_is_an_error() -> None:
     with pytest.raises(TypeError, match="no switch 'treads'"), config.override(treads=1):
         pass
-
-
-def test_the_key_holds_what_changes_code_and_no_more() -> None:
-    key = config.current().key()
-    with config.override(debug=1, threads=99, check=2, dump=Path("/x"), cache_dir=None):
-        assert config.current().key() == key
-    with config.override(fast_math=not config.current().fast_math):
-        assert config.current().key() != key
 
 
 def test_the_readme_carries_the_table(repository: Path) -> None:

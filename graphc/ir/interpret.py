@@ -201,12 +201,18 @@ def _solve(size: Dim, got: int, dims: dict[str, int]) -> None:
         dims[name] = (got - zero) // slope
 
 
-def run_control(op: Op, arrays: Arrays, attrs: Mapping[str, Any], table: Table) -> Any:
-    """Run one operator that holds sub-graphs on arrays: an array, or a tuple of them."""
+def run_control(
+    op: Op, arrays: Arrays, attrs: Mapping[str, Any], table: Table, dims: Dims | None = None
+) -> Any:
+    """Run one operator that holds sub-graphs on arrays: an array, or a tuple of them.
+
+    `dims` are the values of the named dims that the sub-graphs use.
+    """
     builder = Builder()
+    builder.env.hints.update(dims or {})
     nodes = [builder.input(TensorType(from_numpy(a.dtype), tuple(a.shape))) for a in arrays]
     node = builder.emit(op, *nodes, **attrs)
-    results = evaluate(builder.build(builder.results(node), op.name), arrays, table)
+    results = evaluate(builder.build(builder.results(node), op.name), arrays, table, dims)
     return _packed(node, results)
 
 

@@ -442,7 +442,7 @@ def _run_callback(
     attrs = interpret.resolve_attrs(dict(step.attrs), env)
     function = table.get(step.op)
     if function is None:
-        result = interpret.run_control(op.get(step.op), arrays, attrs, table)
+        result = interpret.run_control(op.get(step.op), arrays, attrs, table, env)
     else:
         result = function(*arrays, **attrs)
     results = result if isinstance(result, (tuple, list)) else (result,)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
-from .optimizer import Optimizer
+from ..frontend.tensor import Tensor
+from .optimizer import Optimizer, stepped
 
 
 class LRScheduler:
@@ -20,7 +22,7 @@ class LRScheduler:
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
+                group.setdefault("initial_lr", _copied(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(
                     "param 'initial_lr' is not specified in param_groups"
@@ -28,8 +30,10 @@ class LRScheduler:
                 )
         self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
+        self._initial_step()
+
+    def _initial_step(self) -> None:
         self._step_count = 0
-        self._get_lr_called_within_step = False
         self.step()
 
     def get_lr(self) -> list[float]:
@@ -41,8 +45,27 @@ class LRScheduler:
         return self._last_lr
 
     def step(self, epoch: int | None = None) -> None:
-        """Go to the next epoch (or to `epoch`)."""
+        """Go to the next epoch (or to `epoch`, which is deprecated)."""
+        if self._step_count == 1 and self.optimizer not in stepped:
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 "
+                "and later, you should call them in the opposite order: `optimizer.step()` before "
+                "`lr_scheduler.step()`. Failure to do this will result in PyTorch skipping the "
+                "first value of the learning rate schedule.",
+                UserWarning,
+                stacklevel=2,
+            )
         self._step_count += 1
+        if epoch is not None:
+            warnings.warn(
+                "The epoch parameter in `scheduler.step()` was not necessary and is being "
+                "deprecated where possible. Please use `scheduler.step()` to step the scheduler.",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._update_lr(epoch)
+
+    def _update_lr(self, epoch: int | None = None) -> None:
         if epoch is None:
             self.last_epoch += 1
             values = self.get_lr()
@@ -50,9 +73,15 @@ class LRScheduler:
             self.last_epoch = epoch
             closed = getattr(self, "_get_closed_form_lr", None)
             values = self.get_lr() if closed is None else closed()
+        self._set_rates(values)
+
+    def _set_rates(self, values: list[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, values, strict=True):
-            group["lr"] = rate
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        self._last_lr = self._current()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer."""
@@ -63,10 +92,15 @@ class LRScheduler:
         self.__dict__.update(state_dict)
 
     def _scaled(self, factor: float) -> list[float]:
-        return [group["lr"] * factor for group in self.optimizer.param_groups]
+        return [rate * factor for rate in self._current()]
 
     def _current(self) -> list[float]:
-        return [group["lr"] for group in self.optimizer.param_groups]
+        return [_copied(group["lr"]) for group in self.optimizer.param_groups]
+
+
+def _copied(rate: Any) -> Any:
+    """A rate that later writes to a tensor do not change."""
+    return rate.clone() if isinstance(rate, Tensor) else rate
 
 
 _LRScheduler = LRScheduler
@@ -91,25 +125,37 @@ class LambdaLR(LRScheduler):
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            key: value for key, value in self.__dict__.items()
-            if key not in ("optimizer", "lr_lambdas")
-        }
+        """Everything but the optimizer; of lr_lambdas, the attributes of callable objects."""
+        state = super().state_dict()
+        state["lr_lambdas"] = [
+            None if isinstance(scale, FunctionType) else dict(scale.__dict__)
+            for scale in self.lr_lambdas
+        ]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back a state_dict."""
+        self.__dict__.update({k: v for k, v in state_dict.items() if k != "lr_lambdas"})
+        for scale, state in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
+            if state is not None:
+                scale.__dict__.update(state)
 
 
-class MultiplicativeLR(LRScheduler):
+class MultiplicativeLR(LambdaLR):
     """lr times lr_lambda(epoch) at each step."""
 
     def __init__(
-        self, optimizer: Optimizer, lr_lambda: Callable[[int], float], last_epoch: int = -1
+        self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1
     ) -> None:
-        self.lr_lambda = lr_lambda
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, lr_lambda, last_epoch)
 
     def get_lr(self) -> list[float]:
-        return self._current() if self.last_epoch == 0 else self._scaled(
-            self.lr_lambda(self.last_epoch)
-        )
+        if self.last_epoch == 0:
+            return self._current()
+        return [
+            rate * scale(self.last_epoch)
+            for rate, scale in zip(self._current(), self.lr_lambdas, strict=True)
+        ]
 
 
 class StepLR(LRScheduler):
@@ -295,9 +341,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         else:
             self.T_i, self.T_cur = self.T_0, epoch
         self.last_epoch = math.floor(epoch)
-        for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
-            group["lr"] = rate
-        self._last_lr = self._current()
+        self._set_rates(self.get_lr())
 
 
 class OneCycleLR(LRScheduler):
@@ -383,19 +427,33 @@ class SequentialLR(LRScheduler):
         self, optimizer: Optimizer, schedulers: list[LRScheduler], milestones: list[int],
         last_epoch: int = -1,
     ) -> None:
+        if not schedulers:
+            raise ValueError("SequentialLR expects at least one scheduler, but got no scheduler.")
+        for i, scheduler in enumerate(schedulers):
+            if isinstance(scheduler, ReduceLROnPlateau):
+                raise ValueError(
+                    "SequentialLR does not support `ReduceLROnPlateau` scheduler as it requires "
+                    f"a metric when calling `step`, but got one at index {i}"
+                )
+            if scheduler.optimizer is not optimizer:
+                raise ValueError(
+                    "SequentialLR expects all schedulers to belong to the same optimizer, but "
+                    f"that of {type(scheduler).__name__} at index {i} is another"
+                )
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "Sequential Schedulers expects number of schedulers provided to be one more than "
-                f"the number of milestone points, but got {len(schedulers)} and {len(milestones)}"
+                f"the number of milestone points, but got number of schedulers {len(schedulers)} "
+                f"and the number of milestones to be equal to {len(milestones)}"
             )
         self.optimizer, self._schedulers, self._milestones = optimizer, schedulers, milestones
         self.last_epoch = last_epoch + 1
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
-        for scheduler in schedulers:
-            scheduler.last_epoch -= 1
-        schedulers[0].step()
-        self._last_lr = schedulers[0].get_last_lr()
+        _undo(self)
+        first = schedulers[bisect_right(milestones, 0)]
+        first._initial_step()
+        self._last_lr = first.get_last_lr()
 
     def step(self, epoch: int | None = None) -> None:
         """Step the scheduler whose turn it is."""
@@ -403,10 +461,31 @@ class SequentialLR(LRScheduler):
         index = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[index]
         if index > 0 and self._milestones[index - 1] == self.last_epoch:
-            scheduler.step(0)
+            scheduler._update_lr(0)
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer, with the schedulers' own states."""
+        state = super().state_dict()
+        state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back a state_dict."""
+        self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
+        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            scheduler.load_state_dict(state)
+
+
+def _undo(scheduler: LRScheduler) -> None:
+    """Take back the first step of schedulers inside a scheduler."""
+    inner = getattr(scheduler, "_schedulers", None)
+    if inner is None:
+        scheduler.last_epoch -= 1
+    for each in inner or ():
+        _undo(each)
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -421,6 +500,8 @@ class ReduceLROnPlateau(LRScheduler):
             raise ValueError("Factor should be < 1.0.")
         if mode not in ("min", "max"):
             raise ValueError(f"mode {mode} is unknown!")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode = threshold, threshold_mode
         self.cooldown, self.eps, self.last_epoch = cooldown, eps, 0
@@ -435,6 +516,11 @@ class ReduceLROnPlateau(LRScheduler):
         if self.threshold_mode == "rel":
             return sign * value < sign * self.best * (1.0 - sign * self.threshold)
         return sign * value < sign * self.best - self.threshold
+
+    @property
+    def in_cooldown(self) -> bool:
+        """Whether bad epochs do not count yet."""
+        return self.cooldown_counter > 0
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Note the metric of one epoch."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain, count
 from typing import Any
+from weakref import WeakSet
 
 from ..frontend import functions as T
 from ..frontend import state_version
@@ -90,6 +91,10 @@ class ParamGroup(Watched):
 
 def _floats(value: Any) -> bool:
     return type(value) is tuple and bool(value) and all(type(item) is float for item in value)
+
+
+# optimizers that made a step; not an attribute, which a trace would take for the user's state
+stepped: WeakSet[Optimizer] = WeakSet()
 
 
 class _Required:
@@ -278,13 +283,13 @@ class Optimizer:
         return add_hook(self._step_post_hooks, hook)
 
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__} ("]
+        text = f"{type(self).__name__} ("
         for i, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {i}")
+            text += f"\nParameter Group {i}\n"
             for key in sorted(group):
                 if key != "params":
-                    lines.append(f"    {key}: {dict.__getitem__(group, key)}")
-        return "\n".join([*lines, ")"])
+                    text += f"    {key}: {dict.__getitem__(group, key)}\n"
+        return text + ")"
 
 
 def _like_param(param: Tensor, value: Any, name: str) -> Any:
@@ -299,6 +304,7 @@ def _like_param(param: Tensor, value: Any, name: str) -> Any:
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        stepped.add(self)
         for hook in list(self._step_pre_hooks.values()):
             hook(self, args, kwargs)
         with no_grad():

@@ -79,17 +79,23 @@ def _conv_operands(m: Maker) -> tuple[DType, tuple[Size, ...], tuple[Size, ...],
 @recipe("conv")
 def _conv(m: Maker, name: str) -> Any:
     dtype, x, w, attrs = _conv_operands(m)
-    return ops.conv(m.shaped(dtype, x), m.shaped(dtype, w), **attrs)
+    return ops.conv(m.shaped(dtype, x, _finite(m)), m.shaped(dtype, w, _finite(m)), **attrs)
 
 
 @recipe("conv_input_grad", "conv_weight_grad")
 def _conv_grad(m: Maker, name: str) -> Any:
     dtype, x, w, attrs = _conv_operands(m)
     types = (TensorType(dtype, x), TensorType(dtype, w))
-    g = m.shaped(dtype, REGISTRY["conv"].infer(types, attrs, m.builder.env).shape)  # type: ignore[union-attr]
+    result = REGISTRY["conv"].infer(types, attrs, m.builder.env)
+    g = m.shaped(dtype, result.shape, _finite(m))  # type: ignore[union-attr]
     if name == "conv_input_grad":
-        return ops.conv_input_grad(g, m.shaped(dtype, w), input_shape=x, **attrs)
-    return ops.conv_weight_grad(m.shaped(dtype, x), g, weight_shape=w, **attrs)
+        return ops.conv_input_grad(g, m.shaped(dtype, w, _finite(m)), input_shape=x, **attrs)
+    return ops.conv_weight_grad(m.shaped(dtype, x, _finite(m)), g, weight_shape=w, **attrs)
+
+
+def _finite(m: Maker) -> Style | None:
+    """Whether padding meets an infinity, and makes NaN of it, is an engine's own choice."""
+    return Style() if m.traits.special else None
 
 
 # --- windows ---------------------------------------------------------------------------------

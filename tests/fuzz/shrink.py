@@ -86,7 +86,9 @@ def _with(
         return None
     styles = {table[n]: s for n, s in case.styles.items() if n in table}
     for node, array in (cut or {}).items():
-        styles[table[node]] = Style("given", array=array)
+        # a given array has the size of the example alone
+        symbolic = bool(case.graph.env.hints)
+        styles[table[node]] = Style() if symbolic else Style("given", array=array)
     if case.forward is None:
         return Case(case.seed, graph, styles, dict(mutated or {}))
     joint = joint_graph(graph)
@@ -118,7 +120,10 @@ def _fixed_sizes(case: Case) -> Iterator[Case | None]:
         if fixed is not None:
             fixed.graph.env.hints.clear()
             fixed.graph.env.guards.clear()
-        yield fixed
+            styles = {
+                n: replace(s, limit=evaluate(s.limit, dims)) for n, s in fixed.styles.items()
+            }
+            yield replace(fixed, styles=styles)
     elif any(s.array is None for s in case.styles.values()):
         yield _frozen(case)
 

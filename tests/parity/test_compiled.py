@@ -20,7 +20,7 @@ PAIRS = [
     if not case.eager_only
     for dtype in case.dtypes[:1]
 ]
-BACKEND = os.environ.get("GRAPHC_PARITY_BACKEND", "numpy")
+BACKEND = os.environ.get("PARITY_BACKEND", "llvm")
 
 
 def _step(t: Any, case: Case) -> Any:

@@ -62,23 +62,26 @@ class Callbacks:
         for array in inputs:
             array.flags.writeable = False
         attrs = interpret.resolve_attrs(dict(step.attrs), dims)
-        result = self._functions[number](*inputs, **attrs)
+        result = self._functions[number](inputs, attrs, dims)
         results = result if isinstance(result, tuple | list) else (result,)
         for output, value in zip(outputs, results, strict=True):
             output[...] = value
 
 
 def _function(step: Callback, table: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """function(inputs, attributes, dims) of a step."""
     found = table.get(step.op)
     if found is None and step.op in op.REGISTRY and any(n == "graphs" for n, _ in step.attrs):
         control = op.REGISTRY[step.op]
-        return lambda *arrays, **attrs: interpret.run_control(control, arrays, attrs, table)
+        return lambda arrays, attrs, dims: interpret.run_control(
+            control, arrays, attrs, table, dims
+        )
     if found is None:
         raise NotImplementedError(
             f"operator {step.op!r} has neither native code nor an entry in the callback table"
             + (f" ({', '.join(step.locs)})" if step.locs else "")
         )
-    return found
+    return lambda arrays, attrs, dims: found(*arrays, **attrs)
 
 
 def _view(address: int, type_: object, dims: Mapping[str, int]) -> Array:

@@ -9,6 +9,7 @@ from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.contraction import contraction_libraries, emit_library
 from graphc.backends.llvm.driver import Layout, emit_driver
 from graphc.backends.llvm.emit import emit, kernel_checks, kernel_symbol
+from graphc.backends.llvm.gemm_scratch import scratch_symbols
 from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target
@@ -70,7 +71,10 @@ def compile_program(program: Program, target: Target, pool: Pool, cache: ObjectC
     stats.driver = time.perf_counter() - start
     start = time.perf_counter()
     objects = [*compiler.objects.values(), *compiler.libraries.values(), driver]
-    library = Library(objects, {"graphc_par": pool.address})
+    symbols = {"graphc_par": pool.address}
+    if compiler.libraries:
+        symbols |= scratch_symbols(lambda text: cache.compile(text, target))
+    library = Library(objects, symbols)
     stats.link = time.perf_counter() - start
     return Compiled(library, layout, stats, pool)
 

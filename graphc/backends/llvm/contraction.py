@@ -39,7 +39,7 @@ def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
     contraction = _contraction(kernel)
     tile = tile_of(contraction, target)
     sources = dict.fromkeys((contraction.left.dtype, contraction.right.dtype))
-    names = ["scratch", f"gemm.{tile.accumulator}"]
+    names = [f"gemm.{tile.accumulator}"]
     names += [f"gemm_pack.{dtype.name}.{tile.accumulator}" for dtype in sources]
     if contraction.conv is not None or is_dot(contraction, tile):
         names.append(f"gemm_dot.{tile.accumulator}")
@@ -50,7 +50,10 @@ def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
 
 
 def emit_library(name: str, target: Target) -> Module:
-    """The module of a library named by contraction_libraries. It wants @graphc_par."""
+    """The module of a library named by contraction_libraries; "scratch" is what they share.
+
+    They want @graphc_par of the pool, and scratch: of the process (`scratch_symbols`) or linked in.
+    """
     module = Module()
     kind, *parts = name.split(".")
     if kind == "scratch":

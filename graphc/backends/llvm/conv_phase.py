@@ -3,16 +3,16 @@
 An input coordinate i gets y'[(i + pad - tap * dilation) / stride] for the taps that divide. All
 coordinates of one remainder i % stride (a phase) see the same taps, which are evenly spaced, and
 neighbours in a phase see neighbours in y'. So every phase is a plain window over y'. With stride 1
-there is one phase, and the kernel's epilogue is called directly; otherwise phases are scattered into
-scratch, and the epilogue has a pass of its own.
+there is one phase, and the kernel's epilogue is called directly; otherwise phases are scattered
+into scratch, and the epilogue has a pass of its own.
 """
 
 from graphc.backends.llvm.conv import Request, conv_symbol
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Conv, Window, Words, product
-from graphc.backends.llvm.gemm import PARALLEL
 from graphc.backends.llvm.gemm_descriptor import Word
 from graphc.backends.llvm.gemm_plan import BLOCK_K, ceil_div, clamp
 from graphc.backends.llvm.gemm_scratch import GIVE, TAKE, declare_scratch
+from graphc.backends.llvm.gemm_stages import run_symbol
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 
@@ -22,7 +22,6 @@ PASS_ELEMENTS = 1 << 14  # per chunk of the epilogue's own pass
 def emit_input_grad(module: Module, tile: Tile) -> None:
     """Defines the driver of `conv_input_grad` and its helpers."""
     declare_scratch(module)
-    module.declare(f"declare void {PARALLEL}(ptr, ptr, i64)")
     _emit_phase(module)
     _emit_phase_product(module, tile)
     _emit_scatter(module, tile)
@@ -42,16 +41,20 @@ def emit_input_grad(module: Module, tile: Tile) -> None:
     channels = f.mul(r.channels, r.groups)
     size = f.mul(f.mul(f.mul(r.batch, channels), r.pixels), tile.bytes)
     r.words.write_pointer(Conv.SCRATCH, f.call("ptr", TAKE, f"i64 {size}"))
-    with f.loop(0, r.stride[DEPTH]) as depth, f.loop(0, r.stride[HEIGHT]) as height:
-        with f.loop(0, r.stride[WIDTH]) as width:
-            values = (f"i64 {v}" for v in (depth, height, width))
-            f.call("void", product_symbol, "ptr %request", *values)
+    with (
+        f.loop(0, r.stride[DEPTH]) as depth,
+        f.loop(0, r.stride[HEIGHT]) as height,
+        f.loop(0, r.stride[WIDTH]) as width,
+    ):
+        values = (f"i64 {v}" for v in (depth, height, width))
+        f.call("void", product_symbol, "ptr %request", *values)
     rows = clamp(f, f.sdiv(PASS_ELEMENTS, f.smax(r.pixels, 1)), 1, f.smax(channels, 1))
     r.words.write(Conv.ROWS, rows)
     chunks = f.mul(r.batch, ceil_div(f, channels, rows))
     callee = f"@graphc_epilogue_pass_{tile.accumulator}"
-    with f.when(f.cmp("sgt", f.mul(chunks, r.pixels), 0)):
-        f.call("void", PARALLEL, f"ptr {callee}", "ptr %request", f"i64 {chunks}")
+    with f.when(f.cmp("sgt", r.pixels, 0)):
+        arguments = (f"ptr {callee}", "ptr %request", f"i64 {chunks}")
+        f.call("void", run_symbol(module), *arguments)
     f.call("void", GIVE, f"ptr {r.words.read_pointer(Conv.SCRATCH)}")
     f.ret()
 
@@ -93,11 +96,37 @@ def _first_multiple(f: Function, low: int, offset: Value) -> str:
 def _emit_phase_product(module: Module, tile: Tile) -> None:
     """The contraction of one phase."""
     f = module.function(
-        f"void @graphc_phase_product_{tile.accumulator}(ptr %request, i64 %depth, i64 %height, i64 %width)",
+        f"void @graphc_phase_product_{tile.accumulator}"
+        "(ptr %request, i64 %depth, i64 %height, i64 %width)",
         "internal",
     )
     r = Request(f, tile)
-    phase = ("%depth", "%height", "%width")
+    taps, grid = _write_phase_window(f, r, ("%depth", "%height", "%width"))
+    scratch = r.words.read_pointer(Conv.SCRATCH)
+    direct = f.let(f"icmp eq ptr {scratch}, null")
+    own, arguments = r.words.read_pointer(Conv.EPILOGUE), r.words.read_pointer(Conv.ARGUMENTS)
+    scatter = f"@graphc_scatter_{tile.accumulator}"
+    k = f.mul(r.outputs, taps)
+    r.contract(
+        "window",
+        {
+            Word.M: r.channels,
+            Word.N: f.mul(r.batch, grid),
+            Word.K: k,
+            Word.SEGMENT: k,
+            Word.K_QUANTUM: 1,
+            Word.PACK_SCRATCH: r.table(BLOCK_K),
+            Word.POSITIONS: grid,
+            Word.EPILOGUE_M: r.channels,
+        },
+        epilogue=f.let(f"select i1 {direct}, ptr {own}, ptr {scatter}"),
+        arguments=f.let(f"select i1 {direct}, ptr {arguments}, ptr %request"),
+    )
+    f.ret()
+
+
+def _write_phase_window(f: Function, r: Request, phase: tuple[str, ...]) -> tuple[Value, Value]:
+    """The window of y' that a phase's positions see; returns (taps, positions of an image)."""
     fields: list[list[str]] = []
     for dim in range(3):
         out = f.alloca("i64", 6)
@@ -105,12 +134,14 @@ def _emit_phase_product(module: Module, tile: Tile) -> None:
         values = (f"i64 {words[dim]}" for words in given)
         f.call("void", "@graphc_phase", *values, f"i64 {phase[dim]}", f"ptr {out}")
         fields.append([f.load(f.gep(out, index, "i64"), "i64", 8) for index in range(6)])
-    taps, firsts, spacings, grid, lows, dilations = (list(column) for column in zip(*fields))
+    columns = (list(column) for column in zip(*fields, strict=True))
+    taps, firsts, spacings, grid, lows, dilations = columns
     strides = [f.mul(r.window[1], r.window[2]), r.window[2], 1]
     start: Value = 0
     for first, stride in zip(firsts, strides, strict=True):
         start = f.add(start, f.mul(first, stride))
     count = product(f, taps)
+    steps = [str(f.mul(a, b)) for a, b in zip(spacings, strides, strict=True)]
     r.write_window(
         {
             Window.CHANNEL_STRIDE: r.positions,
@@ -125,37 +156,13 @@ def _emit_phase_product(module: Module, tile: Tile) -> None:
             Window.WEIGHT_START: start,
             Window.WEIGHT_ROW: r.taps,
             Window.WEIGHT_CHANNEL: r.filter,
-            Window.WEIGHT_TAP: [
-                str(f.mul(spacing, stride))
-                for spacing, stride in zip(spacings, strides, strict=True)
-            ],
+            Window.WEIGHT_TAP: steps,
         }
     )
     for dim in range(3):
         r.words.write(Conv.PHASE, phase[dim], dim)
         r.words.write(Conv.GRID, grid[dim], dim)
-    scratch = r.words.read_pointer(Conv.SCRATCH)
-    direct = f.let(f"icmp eq ptr {scratch}, null")
-    own, arguments = r.words.read_pointer(Conv.EPILOGUE), r.words.read_pointer(Conv.ARGUMENTS)
-    scatter = f"@graphc_scatter_{tile.accumulator}"
-    points = product(f, grid)
-    k = f.mul(r.outputs, count)
-    r.contract(
-        "window",
-        {
-            Word.M: r.channels,
-            Word.N: f.mul(r.batch, points),
-            Word.K: k,
-            Word.SEGMENT: k,
-            Word.K_QUANTUM: 1,
-            Word.PACK_SCRATCH: r.table(BLOCK_K),
-            Word.POSITIONS: points,
-            Word.EPILOGUE_M: r.channels,
-        },
-        epilogue=f.let(f"select i1 {direct}, ptr {own}, ptr {scatter}"),
-        arguments=f.let(f"select i1 {direct}, ptr {arguments}, ptr %request"),
-    )
-    f.ret()
+    return count, product(f, grid)
 
 
 def _emit_scatter(module: Module, tile: Tile) -> None:

@@ -24,8 +24,8 @@ def table_bytes(f: Function, taps: Value, sizes: Value, rows: Value) -> Value:
 class Tables:
     """Where the tables lie in a block of memory.
 
-    parts[dim][tap] is a tap's coordinate; rows[row] a pair (offset in elements, tap). The masks are of one
-    piece: sides[dim][coordinate] and masks[tap], bits by lane. Words of 8 bytes, masks of 4.
+    parts[dim][tap] is a tap's coordinate; rows[row] a pair (offset in elements, tap). The masks are
+    of one piece: sides[dim][coordinate] and masks[tap], bits by lane. Words of 8 bytes, masks of 4.
     """
 
     def __init__(self, f: Function, g: Words, memory: str) -> None:

@@ -121,7 +121,7 @@ class _Dot:
     def _step(
         self, rows: list[str], columns: list[str], index: Value, sums: list[str], mask: str
     ) -> list[str]:
-        """Registers at `index` of all rows times those of all columns, masked if there is a mask."""
+        """Registers at `index` of all rows times those of all columns, under the mask if any."""
         f, tile = self.f, self.tile
         source = Source(dtypes.by_name(tile.accumulator), tile)
 

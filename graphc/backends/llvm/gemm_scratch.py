@@ -4,6 +4,10 @@ Fresh pages cost more than the packing (42 ms for 64 MB), so blocks go back to a
 not to the system. A slot is claimed by an atomic exchange: no locks, any thread.
 """
 
+import threading
+from collections.abc import Callable
+
+from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.text import Module
 
 SLOTS = 32
@@ -12,6 +16,23 @@ _WASTE = 16  # a block this many times larger than asked for is left for others
 
 TAKE = "@graphc_scratch_take"
 GIVE = "@graphc_scratch_give"
+
+
+_lock = threading.Lock()
+_library: list[Library] = []
+
+
+def scratch_symbols(compiled: Callable[[str], bytes]) -> dict[str, int]:
+    """The addresses of take and give: one table for the process, made at the first call.
+
+    `compiled` turns the module's text into an object for this machine.
+    """
+    with _lock:
+        if not _library:
+            module = Module()
+            emit_scratch(module)
+            _library.append(Library([compiled(module.text())]))
+    return {name[1:]: _library[0].address(name[1:]) for name in (TAKE, GIVE)}
 
 
 def declare_scratch(module: Module) -> None:

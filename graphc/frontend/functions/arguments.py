@@ -64,7 +64,7 @@ def shape_of(sizes: tuple[Any, ...], name: str = "") -> tuple[Any, ...]:
 
 def as_size(size: Any, name: str = "") -> Any:
     """One size. Raises TypeError on what is not an integer."""
-    if type(size) is int:
+    if type(size) is int or isinstance(size, Dim):
         return size
     if is_traced_number(size):
         return plain_size(size)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from graphc.ir import dtypes, ops
+from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..dispatch import apply, inplace

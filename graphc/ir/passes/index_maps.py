@@ -116,6 +116,8 @@ def reshape(coordinates: Coordinates, shape: Shape) -> Coordinates:
 
     The digits' sizes must multiply to those of the shape: every dim larger than 1 has digits.
     """
+    if 0 in shape:  # no element: never evaluated
+        return tuple((Digit(0, size, 1, size),) if size != 1 else () for size in shape)
     digits = [d for coordinate in coordinates for d in coordinate]
     result: list[Coordinate] = []
     for size in reversed(shape):

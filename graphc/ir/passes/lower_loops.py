@@ -135,6 +135,8 @@ def is_flat(graph: Graph) -> bool:
         elements = product(node.shape)
         if elements not in (1, total):
             return False
+        if node.op.name == "full" and isinstance(node.attrs["value"], Dim):
+            return False  # a run-time size other than the length
         if node.op.name in ("input", "const", "full"):
             continue
         if node.op.name == "expand":

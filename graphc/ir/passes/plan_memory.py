@@ -113,7 +113,9 @@ class _Planner:
         self.storage[node] = writes[0]
         reads = [self.storage[x] for x in node.inputs]
         step = Step(node, reads, writes)
-        if node.op.name == "fusion":
+        if node.op.name == "fusion" and all(w.elements == 0 for w in writes):
+            pass  # computes nothing, and is not launched
+        elif node.op.name == "fusion":
             step.lowered = lower(node)
             step.can_fail = has_check(step.lowered.kernel)
             step.scratch = self._scratch(step.lowered)

@@ -1,0 +1,40 @@
+"""The inputs of a trace as arrays: what GRAPHC_CHECK=2 runs the graph on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.frontend.captured import NumberInput, TensorInput, TracedGraph
+from graphc.ir.dim import evaluate
+
+Array = np.ndarray[Any, Any]
+
+
+def example_inputs(traced: TracedGraph) -> list[Array]:
+    """A copy of each input as the trace saw it; gradients that come from outside are drawn."""
+    rng = np.random.default_rng(0)
+    arrays: list[Array] = []
+    for source in traced.inputs:
+        dtype = source.type.dtype.numpy
+        if isinstance(source, NumberInput):
+            arrays.append(np.asarray(source.value, dtype))
+        elif source.kind == "tangent":
+            shape = [evaluate(size, traced.graph.env.hints) for size in source.type.shape]
+            arrays.append(rng.standard_normal(shape).astype(dtype))
+        else:
+            arrays.append(np.array(_array(source)))
+    return arrays
+
+
+def _array(source: TensorInput) -> Array:
+    tensor = source.tensor
+    assert tensor is not None
+    if source.kind == "grad":
+        gradient: Array = tensor._grad._array
+        return gradient
+    if source.kind == "storage":
+        flat: Array = tensor._storage.root.flat()
+        return flat
+    return tensor._array

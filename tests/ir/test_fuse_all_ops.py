@@ -1,0 +1,79 @@
+"""Every operator, every sample and dtype: fused, planned and run by the kernel interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from graphc.backends.numpy import TABLE
+from graphc.ir import dtypes, interpret
+from graphc.ir.graph import Builder, Graph
+from graphc.ir.kernel_interpret import CheckFailed, run_program
+from graphc.ir.kernel_verify import verify_kernel
+from graphc.ir.op import get
+from graphc.ir.passes.decompose import decompose
+from graphc.ir.passes.fuse import fuse
+from graphc.ir.passes.plan_memory import plan
+from graphc.ir.types import TensorType, TupleType
+from tests import opinfo
+from tests.opinfo import OPINFOS, Sample
+
+from . import kernel_cases as cases
+
+TOLERANCE = {"bf16": 0.06, "f16": 0.01, "f32": 3e-4, "f64": 1e-9}
+
+
+def graphs(name: str, sample: Sample) -> Iterator[Graph]:
+    """The operator by itself, and between pointwise operators."""
+    for wrap in (False, True):
+        builder = Builder()
+        nodes = [
+            builder.input(TensorType(dtypes.from_numpy(a.dtype), a.shape)) for a in sample.arrays
+        ]
+        inputs = [
+            builder.emit(get("neg"), builder.emit(get("neg"), n))
+            if wrap and n.dtype.is_float else n
+            for n in nodes
+        ]  # fmt: skip
+        node = builder.emit(get(name), *inputs, **sample.attrs)
+        if isinstance(node.type, TupleType) and not node.type.elements:
+            return
+        results = builder.results(node)
+        if wrap:
+            results = tuple(
+                builder.emit(get("abs"), r) if r.dtype.is_float else r for r in results
+            )
+        yield builder.build(results, name)
+
+
+def run(graph: Graph, inputs: list[np.ndarray]) -> None:
+    want = interpret.evaluate(graph, [x.copy() for x in inputs], TABLE)
+    program = plan(fuse(decompose(graph)))
+    for kernel in cases.kernels(program):
+        verify_kernel(kernel)
+    got = run_program(program, [x.copy() for x in inputs], TABLE)
+    for g, w, node in zip(got, want, graph.outputs, strict=True):
+        assert g.dtype == w.dtype and g.shape == w.shape
+        if node.dtype.is_float:
+            t = TOLERANCE[node.dtype.name]
+            np.testing.assert_allclose(
+                g.astype(np.float64), w.astype(np.float64), rtol=t, atol=t, equal_nan=True
+            )
+        else:
+            np.testing.assert_array_equal(g, w)
+
+
+@pytest.mark.parametrize("name", sorted(OPINFOS))
+def test_operator(name: str) -> None:
+    info = OPINFOS[name]
+    for dtype in info.dtypes:
+        for sample in opinfo.samples(info, dtype)[:12]:
+            for graph in graphs(name, sample):
+                try:
+                    run(graph, list(sample.arrays))
+                except CheckFailed:
+                    raise
+                except AssertionError as error:
+                    raise AssertionError(f"{name} {dtype.name} {sample.attrs}: {error}") from None
