@@ -18,6 +18,7 @@ _dispatch.set_runner(_numpy_backend.run)
 
 from .frontend import autograd as _autograd
 from .frontend import functions as _functions
+from .frontend import random_state as random
 from .frontend.device import device as device
 from .frontend.functions import dtype_names as _dtype_names
 from .frontend.functions.creation import typed_constructor as _typed_constructor
@@ -59,6 +60,15 @@ _LAZY = {
     "compile": ".compile", "explain": ".inspect", "save": ".serialization",
     "load": ".serialization",
 }  # fmt: skip
+# torch's copies of functions of nn.functional
+_NN_FUNCTIONS = frozenset("""
+    adaptive_avg_pool1d alpha_dropout avg_pool1d batch_norm bilinear celu channel_shuffle conv1d
+    conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss
+    cosine_similarity ctc_loss dropout embedding embedding_bag feature_alpha_dropout group_norm
+    hardshrink hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss max_pool1d
+    max_pool2d max_pool3d pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu rms_norm rrelu
+    selu threshold triplet_margin_loss binary_cross_entropy_with_logits poisson_nll_loss
+""".split())
 _PACKAGES = ("nn", "optim", "utils", "autograd", "export", "vision", "cuda", "serialization")
 
 
@@ -79,4 +89,8 @@ def __getattr__(name: str) -> Any:
         return found
     if name in _PACKAGES:
         return importlib.import_module(f".{name}", __name__)
+    if name in _NN_FUNCTIONS:
+        functional = importlib.import_module(".nn.functional", __name__)
+        if hasattr(functional, name):
+            return getattr(functional, name)
     raise AttributeError(f"module 'graphc' has no attribute {name!r}")

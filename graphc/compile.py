@@ -189,6 +189,9 @@ class CompiledFunction:
         named = self._named_dims(leaves, key, shapes)
         started = time.perf_counter()
         recording = self._record(leaves, structure, named)
+        if named and recording.traced.overlaps:
+            named = {}  # parts of one memory, written to: their places in it are constants
+            recording = self._record(leaves, structure, named)
         if recording.missing:
             recording = self._record_steady(recording, leaves, structure, named)
         version = self._build(recording, started)

@@ -174,6 +174,11 @@ class Snapshot:
             ):
                 container[:] = copy
 
+    def tensors(self) -> Iterator[Tensor]:
+        """Every tensor met in the roots."""
+        entries = (*self.loose, *self.counted)
+        return (value for _, value, _ in entries if isinstance(value, Tensor))
+
     # --- collection ------------------------------------------------------------------------
 
     def visit(self, value: Any, path: str) -> None:

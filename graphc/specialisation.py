@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from .frontend.captured import NumberInput, Output, TensorInput, TracedGraph
+from .frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
 from .frontend.context import local
 from .frontend.dispatch import apply
 from .frontend.errors import located
 from .frontend.grad_mode import no_grad
 from .frontend.nodes import TWICE, Node
-from .frontend.storage import strides_of
+from .frontend.storage import address, strides_of
 from .frontend.tensor import Tensor, edge, from_array, requires_grad
 from .frontend.tree import flatten, unflatten
 from .ir.dim import Dim, evaluate
@@ -106,6 +106,8 @@ class Specialisation:
         # inputs that are parts of a "storage" input: their values before any write
         self.forwarded = {part for part, _ in traced.overlaps}
         self.overlaps = {frozenset(pair) for pair in traced.overlaps}
+        # arguments that were one object with another argument or with something in the roots
+        self.identities = _identities(retained, roots)
         self.records = {id(o): o for o in all_outputs(traced) if o.kind in ("value", "view")}
         self.places: dict[int, Place] = {}
         self._apart: list[int] = []  # addresses at which the inputs were seen not to overlap
@@ -180,12 +182,26 @@ class Specialisation:
             for number in self.traced.numbers:
                 if not number.holds(sources, dims):
                     raise Stale(f"a number that was decided upon changed, at {number.loc}")
+        for i, other in self.identities:
+            if arguments[i] is not (arguments[other] if type(other) is int else other):
+                raise Stale(f"argument {i} was another tensor, too")
+        for lodger in self.traced.lodgers:
+            self._check_lodger(lodger, arrays[lodger.input], arguments)
         self._check_overlap(arrays)
         return arrays, dims
 
     def number_values(self, arguments: list[Any]) -> dict[Any, Any]:
         """The lifted numbers now, by source."""
         return {source: source_value(source, was, arguments) for source, was in self.sources}
+
+    @staticmethod
+    def _check_lodger(lodger: Lodger, host: np.ndarray, arguments: list[Any]) -> None:
+        array = _tensor_of(lodger.source, arguments)._array
+        if (
+            address(array) - address(host) != lodger.offset or array.shape != lodger.shape
+            or strides_of(array) != lodger.source.strides
+        ):
+            raise Stale("tensors no longer share memory in the same way")
 
     def _check_overlap(self, arrays: list[np.ndarray]) -> None:
         """Memory that is written must not be another input's, unless the trace knew."""
@@ -436,6 +452,19 @@ def forget(fresh: list[Tensor]) -> None:
     """Take back the zeros that check() put in place of missing gradients."""
     for tensor in fresh:
         tensor._grad = None
+
+
+def _identities(leaves: list[Any], roots: Snapshot) -> list[tuple[int, int | Tensor]]:
+    known = {id(t): t for t in roots.tensors()}
+    found: list[tuple[int, int | Tensor]] = []
+    first: dict[int, int] = {}
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            if id(leaf) in known:
+                found.append((i, leaf))
+            elif first.setdefault(id(leaf), i) != i:
+                found.append((i, first[id(leaf)]))
+    return found
 
 
 def _sources(traced: TracedGraph) -> list[tuple[Any, float | int]]:

@@ -33,6 +33,15 @@ def _encode(text: str, encoding: str = "utf-8") -> bytes:
     return text.encode(encoding)
 
 
+def _bytearray(content: Any = b"", encoding: str = "latin1") -> bytearray:
+    """Only of contents: a bare size would be memory without data in the file."""
+    if isinstance(content, str):
+        content = _encode(content, encoding)
+    if not isinstance(content, bytes):
+        raise UnpicklingError(f"a bytearray of {type(content).__name__}")
+    return bytearray(content)
+
+
 def _ordered(items: Any = ()) -> OrderedDict[Any, Any]:
     return OrderedDict([(item[0], item[1]) for item in items])
 
@@ -43,10 +52,8 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "collections.Counter": Counter,
     "builtins.set": set,
     "builtins.frozenset": frozenset,
-    "builtins.bytearray": bytearray,
+    "builtins.bytearray": _bytearray,
     "builtins.complex": complex,
-    "builtins.slice": slice,
-    "builtins.range": range,
     "_codecs.encode": _encode,
 }
 

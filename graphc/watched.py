@@ -24,7 +24,7 @@ class Watched(dict[Any, Any]):
         state_version.bump()
         dict.__delitem__(self, key)
 
-    def __ior__(self, other: Any) -> Any:
+    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
         self.update(other)
         return self
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from graphc.ir.graph import Node
 from graphc.ir.types import TensorType
 
@@ -14,6 +16,7 @@ from .captured import (
     FlagWrite,
     GradRead,
     GradWrite,
+    Lodger,
     Mutation,
     Output,
     Rebind,
@@ -24,6 +27,7 @@ from .functionalize import dense_order
 from .nodes import Edge
 from .nodes import Node as GradNode
 from .numbers import TracedNumber
+from .storage import address, strides_of
 from .tensor import Tensor, requires_grad
 from .tree import flatten, unflatten
 
@@ -75,6 +79,7 @@ class _Finish:
         traced.grad_reads = [GradRead(t, present) for t, present in trace.grad_reads.values()]
         traced.numbers = list(trace.number_guards.values())
         traced.overlaps = trace.overlaps
+        traced.lodgers = _lodgers(trace)
         if backward:
             traced.backward = self._backward(leaving)
         traced.graph = trace.builder.build(list(self.nodes), trace.name)
@@ -114,8 +119,18 @@ class _Finish:
         if value._trace is None:
             shadow = trace.shadows.get(id(value))
             requires = requires_grad(value if shadow is None else shadow[1])
-            index = trace.argument_index(value)
-            return Output("input", tensor=value, argument=index, requires_grad=requires)
+            if shadow is not None and trace.grad_owner(value) is not None:
+                # the `.grad` of its owner at each call, which may be another object by then
+                root, path = shadow[1]._storage.resolve(())
+                if root.source is not None and not path:
+                    return Output(
+                        "alias", index=root.source.number, type=shadow[1]._traced.type,
+                        requires_grad=requires,
+                    )  # fmt: skip
+            return Output(
+                "input", tensor=value, argument=trace.argument_index(value),
+                type=None if shadow is None else shadow[1]._traced.type, requires_grad=requires,
+            )  # fmt: skip
         if value._trace is not trace:
             raise value._trace.escaped(value)
         requires = requires_grad(value)
@@ -212,6 +227,33 @@ class _Finish:
         source = TensorInput("tangent", None, node, (), number=len(trace.inputs))
         trace.inputs.append(source)
         return source
+
+
+def _lodgers(trace: Trace) -> list[Lodger]:
+    """Tensors that are read through the memory of another's input."""
+    found: list[Lodger] = []
+    for tensor, storage in trace.memory.lodgers:
+        host = storage.root.source
+        assert host is not None
+        array: np.ndarray = tensor._array
+        owner = trace.grad_owner(tensor)
+        index = trace.argument_index(tensor)
+        kind = "argument" if index >= 0 else "tensor" if owner is None else "grad"
+        source = TensorInput(
+            kind, tensor if owner is None else owner, host.node, strides_of(array), index
+        )
+        offset = address(array) - address(_captured(host))
+        found.append(Lodger(source, host.number, offset, array.shape))
+    return found
+
+
+def _captured(source: TensorInput) -> np.ndarray:
+    tensor: Any = source.tensor
+    array: np.ndarray = (
+        tensor._storage.root.flat() if source.kind == "storage"
+        else tensor._grad._array if source.kind == "grad" else tensor._array
+    )
+    return array
 
 
 def _spent(root: GradNode) -> bool:

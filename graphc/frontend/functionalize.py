@@ -193,14 +193,18 @@ class Region(NamedTuple):
 class Memory:
     """Concrete memory that a trace has captured.
 
-    A tensor alone in its part of memory is one graph input, whatever it is a slice of (so that
-    `data[i : i + 32]` is one input of 32 rows). Tensors that overlap are one flat input of the
-    whole storage, and views of it.
+    A captured tensor is one graph input, whatever it is a slice of (so that `data[i : i + 32]`
+    is one input of 32 rows). Tensors that overlap are inputs of their own as long as none is
+    written to; from the first write on they are views of one of them, or of one flat input of
+    the whole storage.
     """
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.regions: list[Region] = []
+        self.settled: set[int] = set()  # ids of storages without overlaps to care for
+        # tensors read through another's input: their offset in its memory is part of the graph
+        self.lodgers: list[tuple[Tensor, TracedStorage]] = []
 
     def place(self, tensor: Tensor) -> tuple[TracedStorage, Chain]:
         """The traced storage of a concrete tensor, and the views that lead to it."""
@@ -210,17 +214,50 @@ class Memory:
         overlapping = [r for r in self.regions if r.low < high and low < r.high]
         for region in overlapping:
             if _same_place(region.array, array):
+                self.lodgers.append((tensor, region.storage))
                 return region.storage, ()
-        if not overlapping or array.size == 0:
+        if array.size == 0 or not any(_written(r.storage) for r in overlapping):
             storage = self.trace.new_input(tensor)
             if array.size:
                 self.regions.append(Region(low, high, array, storage, tensor))
+                self.settled.clear()
             return storage, ()
         for region in overlapping:
             if region.low <= low and high <= region.high and region.array.flags.c_contiguous:
                 offset = (low - region.low) // array.itemsize
+                self.lodgers.append((tensor, region.storage))
                 return region.storage, self._path(region, array, offset)
-        return self._flatten(tensor, low, high, overlapping)
+        whole = self._flatten(tensor, overlapping)
+        self.lodgers.append((tensor, whole.storage))
+        return whole.storage, self._path(whole, array, (low - whole.low) // array.itemsize)
+
+    def settle(self, storage: TracedStorage) -> None:
+        """To be called before a write: what overlaps this memory becomes views of one storage."""
+        if id(storage) in self.settled:
+            return
+        for own in [r for r in self.regions if r.storage is storage]:
+            overlapping = [
+                r for r in self.regions
+                if r.low < own.high and own.low < r.high and r.storage.root is not storage
+            ]
+            if overlapping:
+                self._join(own, overlapping)
+        self.settled.add(id(storage))
+        self.settled.add(id(storage.root))
+
+    def _join(self, own: Region, overlapping: list[Region]) -> None:
+        for base in (own, *overlapping):
+            others = [r for r in (own, *overlapping) if r.storage is not base.storage]
+            if base.array.flags.c_contiguous and all(
+                base.low <= r.low and r.high <= base.high for r in others
+            ):
+                for region in others:
+                    offset = (region.low - base.low) // base.array.itemsize
+                    path = self._path(base, region.array, offset)
+                    self.trace.forward(region.storage, base.storage, path)
+                    self.lodgers.append((region.tensor, base.storage))
+                return
+        self._flatten(own.tensor, overlapping)
 
     def _path(self, region: Region, array: np.ndarray, offset: int) -> Chain:
         if region.array.dtype != array.dtype:
@@ -231,22 +268,30 @@ class Memory:
         base = tuple(env.specialise(s) for s in region.storage.node.shape)
         return path_to(base, array.shape, strides_of(array), offset)
 
-    def _flatten(
-        self, tensor: Tensor, low: int, high: int, overlapping: list[Region]
-    ) -> tuple[TracedStorage, Chain]:
+    def _flatten(self, tensor: Tensor, overlapping: list[Region]) -> Region:
         """Make the whole storage one input, and forward what was captured of it so far."""
         root = _root_over(tensor, overlapping)
         flat = root.flat()
         start = address(flat)
         storage = self.trace.new_flat_input(tensor, flat)
         whole = Region(start, start + flat.nbytes, flat, storage, tensor)
-        inside = [r for r in self.regions if r.low < whole.high and whole.low < r.high]
+        inside = [
+            r for r in self.regions
+            if r.low < whole.high and whole.low < r.high and r.storage.parent is None
+        ]
         for region in inside:
             offset = (region.low - start) // flat.itemsize
             self.trace.forward(region.storage, storage, self._path(whole, region.array, offset))
+            self.lodgers.append((region.tensor, storage))
         self.regions.append(whole)
-        offset = (low - start) // flat.itemsize
-        return storage, self._path(whole, tensor._array, offset)
+        return whole
+
+
+def _written(storage: TracedStorage) -> bool:
+    """Whether the trace has written to captured memory."""
+    return storage.parent is not None or (
+        storage.source is not None and storage.node is not storage.source.node
+    )
 
 
 def _root_over(tensor: Tensor, overlapping: list[Region]) -> Storage:

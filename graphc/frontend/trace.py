@@ -262,6 +262,10 @@ class Trace:
         if storage.source is not None and parent.source is not None:
             self.overlaps.append((storage.source.number, parent.source.number))
 
+    def grad_owner(self, tensor: Tensor) -> Tensor | None:
+        """Whose `.grad` a captured tensor is."""
+        return self._grad_owners.get(id(tensor))
+
     def lift_number(self, value: float | int, source: Any) -> LiftedNumber:
         """A run-time number; `source` is the caller's name for it (hashable)."""
         if isinstance(value, TracedNumber):
@@ -303,6 +307,9 @@ class Trace:
         state = target._traced
         storage: Any = target._storage
         root, path = storage.resolve(state.path)
+        if root.source is not None:
+            self.memory.settle(root)
+            root, path = storage.resolve(state.path)
         self.builder.loc = user_location()
         try:
             base = views.write_back(

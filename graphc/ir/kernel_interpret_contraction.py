@@ -10,7 +10,7 @@ import numpy as np
 
 from .dim import Size, evaluate
 from .kernel import Contraction, ConvGeometry
-from .kernel_interpret import Array, Table, _Lanes, eval_index
+from .kernel_lanes import Array, Lanes, Table, eval_index
 
 
 def run_contraction(
@@ -18,7 +18,7 @@ def run_contraction(
 ) -> None:
     """acc[b, m, n] for every batch, and the epilogue over (m, n) as lanes."""
     m, n = evaluate(c.m, env), evaluate(c.n, env)
-    lanes = _Lanes(memory, env, table)
+    lanes = Lanes(memory, env, table)
     lanes.env["m"] = np.arange(m).reshape(-1, 1)
     lanes.env["n"] = np.arange(n).reshape(1, -1)
     for b, acc in enumerate(_products(c, memory, env)):

@@ -71,9 +71,8 @@ class ParamGroup(Watched):
 
     def __setitem__(self, key: str, value: Any) -> None:
         old = dict.get(self, key)
-        lifted = type(value) is float and type(old) is float
-        if not lifted and not (_floats(value) and _floats(old) and len(value) == len(old)):
-            state_version.bump()  # a float for a float is a run-time input: nothing to check
+        if not _replaces_lifted(value, old):
+            state_version.bump()
         dict.__setitem__(self, key, value)
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -87,6 +86,13 @@ class ParamGroup(Watched):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ParamGroup:
         return ParamGroup({key: deepcopy(value, memo) for key, value in dict.items(self)})
+
+
+def _replaces_lifted(value: Any, old: Any) -> bool:
+    """A float for a float (or a tuple of as many) is a run-time input: no guard depends on it."""
+    if type(value) is float:
+        return type(old) is float
+    return _floats(value) and _floats(old) and len(value) == len(old)
 
 
 def _floats(value: Any) -> bool:

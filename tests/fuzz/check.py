@@ -57,7 +57,7 @@ def check(
     try:
         built = pipeline.build(case.graph, config=config, mutated=dict(case.mutated))
     except Exception as error:
-        return Failure("build", _trace(error))
+        return Failure("build", trace(error))
     failure = _runs(case, built, "native", rng, tally)
     if failure is None and rng.random() < interpret:
         failure = _interpreted(case, config, rng, tally)
@@ -66,7 +66,8 @@ def check(
     return failure
 
 
-def _trace(error: BaseException) -> str:
+def trace(error: BaseException) -> str:
+    """An exception and the last places it went through."""
     lines = traceback.format_exception(error)
     return f"{type(error).__name__}: {error}\n" + "".join(lines[-6:])
 
@@ -79,7 +80,7 @@ def _interpreted(case: Case, config: Config, rng: random.Random, tally: Tally) -
             case.graph, config=config, mutated=dict(case.mutated), backend="numpy"
         )
     except Exception as error:
-        return Failure("build", _trace(error))
+        return Failure("build", trace(error))
     tally.events["interpreted"] += 1
     return _runs(case, built, "interpreter", rng, Tally())
 
@@ -88,7 +89,7 @@ def _round_trip(case: Case) -> Failure | None:
     try:
         again = str(parse_graph(str(case.graph)))
     except Exception as error:
-        return Failure("text", _trace(error))
+        return Failure("text", trace(error))
     return None if again == str(case.graph) else Failure("text", f"parses back as\n{again}")
 
 
@@ -133,7 +134,7 @@ def _run(
     except Exception as error:
         tally.events["raised"] += 1
         if raised is None:
-            return Failure("raises", f"{where}{at}: {_trace(error)}")
+            return Failure("raises", f"{where}{at}: {trace(error)}")
         fault = buffers.fault(failed=True)
         return Failure("memory", f"{where}{at}, after an error: {fault}") if fault else None
     fault = buffers.fault(failed=False)

@@ -17,6 +17,12 @@ MOST_NODES = 30
 MOST_DIFFERENTIATED = 14  # the joint graph is two to five times as large
 _HELPERS = ("full", "iota", "const", "where", "lt", "index", "rng_uniform")  # among gradients
 
+# operators that may raise at run time
+_FALLIBLE = (
+    "index", "index_put", "gather", "scatter", "cross_entropy", "nll_loss", "max_pool_grad",
+    "floor_divide", "trunc_divide", "remainder", "fmod",
+)  # fmt: skip
+
 _FAMILIES: dict[str, list[str]] = {}
 for _name in RECIPES:
     _FAMILIES.setdefault(REGISTRY[_name].family, []).append(_name)
@@ -115,7 +121,9 @@ def _grow(maker: Maker, rng: random.Random, count: int) -> None:
 def _choose(maker: Maker, rng: random.Random) -> str:
     """An operator, half of the time after its family, so that few unary ones do not drown all."""
     while True:
-        if rng.random() < 0.5:
+        if maker.traits.failing and rng.random() < 0.4:
+            name = rng.choice(_FALLIBLE)
+        elif rng.random() < 0.5:
             name = rng.choice(list(RECIPES))
         else:
             name = rng.choice(_FAMILIES[rng.choice(list(_FAMILIES))])

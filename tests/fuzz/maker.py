@@ -49,6 +49,7 @@ class Maker:
         self.builder = Builder()
         self.values: list[Expr] = []
         self.styles: dict[Node, Style] = {}
+        self.read: set[Node] = set()  # values that some recipe has taken
         self.states: list[Expr] = []  # of generators, never used twice
         self.dims: dict[str, int] = {}
         self.sizes: list[Size] = self._sizes()
@@ -116,8 +117,11 @@ class Maker:
         return int(np.prod([self.hint(n) for n in shape], dtype=np.int64))
 
     def array(self, x: Expr) -> np.ndarray:
-        """The value of x in this graph's example."""
-        return np.asarray(self.evaluator.value(x.node))
+        """The value of x in this graph's example. Raises Refused where computing it raises."""
+        try:
+            return np.asarray(self.evaluator.value(x.node))
+        except (RuntimeError, IndexError):  # an index out of range, a division by 0
+            raise Refused from None
 
     # --- operands ------------------------------------------------------------------------------
 
@@ -154,8 +158,11 @@ class Maker:
 
         recent = self.values[-10:] if self.chance(0.8) else self.values
         found = [x for x in recent if x.dtype in allowed and fits(x)]
-        if found and self.chance(0.85):
-            return self.rng.choice(found)
+        if found and self.chance(0.9):
+            loose = [x for x in found if x.node not in self.read]
+            x = self.rng.choice(loose if loose and self.chance(0.6) else found)
+            self.read.add(x.node)
+            return x
         if found := [x for x in recent if fits(x) and x.dtype not in allowed]:
             if self.chance(0.6) and not self.traits.gradient:
                 return ops.cast(self.rng.choice(found), dtype=self.dtype(allowed))
@@ -179,7 +186,10 @@ class Maker:
             and self.elements(_joined(x.shape, y.shape)) <= self.limit
         ]  # fmt: skip
         if found and self.chance(0.75):
-            return self.rng.choice(found)
+            loose = [y for y in found if y.node not in self.read and y.node is not x.node]
+            y = self.rng.choice(loose if loose and self.chance(0.5) else found)
+            self.read.add(y.node)
+            return y
         shape = x.shape[self.rng.choice((0, 0, 0, len(x.shape), self.rng.randint(0, len(x.shape)))):]
         shape = tuple(1 if self.chance(0.2) else n for n in shape)
         if grow and self.chance(0.1) and self.elements(x.shape) * 3 <= self.limit:
@@ -220,7 +230,7 @@ class Maker:
         """i64 positions below `limit`; out of range now and then in a graph that may fail."""
         if isinstance(limit, int) and limit == 0 and self.elements(shape):
             raise Refused
-        bad = 1.0 if self.traits.failing and self.chance(0.3) else 0.0
+        bad = 1.0 if self.traits.failing and self.chance(0.6) else 0.0
         if not bad and self.chance(0.3) and not self.traits.gradient:
             found = [
                 x for x in self.values if x.dtype is dtypes.i64 and x.shape == tuple(shape)
@@ -257,8 +267,8 @@ class Maker:
             return False
         try:
             array = self.array(x)
-        except (RuntimeError, IndexError):  # an index out of range, a division by 0
-            return self.traits.failing and self.chance(0.3)
+        except Refused:
+            return self.traits.failing
         if not x.dtype.is_float or self.traits.special or array.size == 0:
             return True
         with np.errstate(all="ignore"):

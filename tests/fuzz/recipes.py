@@ -106,7 +106,7 @@ def _divisor(m: Maker, x: Expr, y: Expr) -> Expr:
     """y without zeros, unless the graph may fail."""
     if x.dtype.is_float:
         return m.tame(y, 0.3, 1e4) if m.chance(0.8) else y
-    if m.traits.failing and m.chance(0.3):
+    if m.traits.failing and m.chance(0.6):
         return y
     if np.all(m.array(y)) and m.chance(0.3):
         return y
@@ -143,7 +143,7 @@ def _compatible(a: Expr, b: Expr) -> bool:
 def _clamp(m: Maker, name: str) -> Any:
     x = m.operand(NUMBERS)
     low, high = m.partner(x, grow=False), m.partner(x, grow=False)
-    if m.chance(0.6):
+    if m.chance(0.6) or low.node is high.node:
         values = sorted(m.rng.sample(range(-2, 4) if x.dtype.is_signed else range(5), 2))
         low, high = (Expr(m.builder, m.builder.const(v, x.dtype)) for v in values)
     return ops.clamp(x, low, high)

@@ -116,6 +116,8 @@ def _pooled(m: Maker, name: str) -> tuple[Expr, dict[str, Any]]:
         k = m.rng.randint(1, 3)
         reach = (k - 1) * d
         low, high = min(low, (reach + 1) // 2), min(high, reach)
+        if int(n) < d:  # else a window's taps may all be padding
+            low = high = 0
         if int(n) + low + high < reach + 1:  # type: ignore[call-overload]
             k, low, high = 1, 0, 0
         window.append(k)

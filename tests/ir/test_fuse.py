@@ -117,6 +117,43 @@ def test_batch_norm_backward_shares_its_loads() -> None:
     check(graph)
 
 
+def test_batch_norm_gradients_are_one_kernel_beside_their_updates() -> None:
+    def step(g, x, w, b):
+        dims = (0, 2, 3)
+        bias, slope = total(g, dims, True), total(g * x, dims, True)
+        column = ops.reshape(w, shape=(1, 3, 1, 1))
+        gx = (g - bias / 40.0 - x * (slope / 40.0)) * column
+        flat = [ops.reshape(v, shape=(3,)) for v in (slope, bias)]
+        return gx, w - flat[0] * 0.1, b - flat[1] * 0.1
+
+    graph = build(step, (2, 3, 4, 5), (2, 3, 4, 5), (3,), (3,))
+    assert kinds(fuse(graph, mutated=(1, 2))) == {"rows": 1, "loop": 2}
+    check(graph, {1: 2, 2: 3})
+
+
+def test_an_early_reduction_does_not_wait_for_a_later_kernel() -> None:
+    # the count is made before the product: the gradient and the loss both divide by it
+    def function(x, w, valid):
+        count = total(valid, (0,))
+        y = dot(x, w)
+        return total(total(y, (1,)) * valid, (0,)) / count, cases.softmax(y, 1) / count
+
+    fused = fuse(build(function, (8, 6), (5, 6), (8,)))
+    assert ["sum"] in [names(n) for n in fusions(fused)]
+    check(build(function, (8, 6), (5, 6), (8,)))
+
+
+def test_sgd_updates_go_with_their_gradients() -> None:
+    def step(x, g, w):
+        gw = ops.dot_general(g, x, batch_a=(), batch_b=(), contract_a=(0,), contract_b=(0,))
+        return w - gw * 0.1
+
+    graph = build(step, (8, 6), (8, 5), (5, 6))
+    assert kinds(fuse(graph, mutated=(0,))) == {"contraction": 1}
+    program = check(graph, {0: 2})
+    assert program.arena_bytes == 0 and len(program.steps) == 1
+
+
 def test_sums_over_the_same_axes_become_one_kernel() -> None:
     graph = build(lambda g, x: (total(g, (0, 1)), total(g * x, (0, 1))), (4, 6, 8), (4, 6, 8))
     assert kinds(fuse(graph)) == {"rows": 1}

@@ -71,10 +71,10 @@ def compile_program(program: Program, target: Target, pool: Pool, cache: ObjectC
     stats.driver = time.perf_counter() - start
     start = time.perf_counter()
     objects = [*compiler.objects.values(), *compiler.libraries.values(), driver]
-    symbols = {"graphc_par": pool.address}
+    shared = {"graphc_par": pool.address}
     if compiler.libraries:
-        symbols |= scratch_symbols(lambda text: cache.compile(text, target))
-    library = Library(objects, symbols)
+        shared |= scratch_symbols(lambda text: cache.compile(text, target))
+    library = Library(objects, shared)
     stats.link = time.perf_counter() - start
     return Compiled(library, layout, stats, pool)
 

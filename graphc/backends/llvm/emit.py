@@ -146,6 +146,7 @@ def emit_epilogue(fn: Function, kernel: Kernel, tile: Tile) -> None:
         if isinstance(size, int):
             context.upper[name] = size - 1
     context.vector_base, context.aligned = "%n", False
+    context.most_lanes = tile.lanes  # a tile is only a few registers wide
     row, pitch, first = (Dim.var(name) for name in ("tile.row", "tile.pitch", "tile.n"))
     where = row * pitch + Dim.var("n") - first
     body = (Let("acc", Load("acc.tile", where, contraction.acc_dtype)), *contraction.epilogue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from graphc.backends.llvm.emit_carries import (
     REDUCTIONS,
@@ -31,6 +32,7 @@ class Statements(Scalars):
     status = "%status"
     check_numbers: Mapping[int, int] = {}
     vector_base: Index = 0  # where vector loops start counting
+    most_lanes: int = 0  # of a vector loop whose extent is not known; 0: as many as suit its body
     # Takes a parallel loop over, if it answers true; else its iterations are done in order.
     parallel: Callable[[Loop], bool] = staticmethod(lambda loop: False)
 
@@ -233,6 +235,8 @@ class Statements(Scalars):
         if self.lanes > 1:
             raise ValueError(f"vector loop {loop.var} inside vector loop {self.vector_var}")
         plan = plan_vector(loop, trips if isinstance(trips, int) else loop.extent, self.target)
+        if self.most_lanes:
+            plan = replace(plan, lanes=min(plan.lanes, self.most_lanes))
         if plan.lanes == 1:
             return self.serial(loop, 0, trips)
         inits = [self.value(c.init) for c in loop.carries]

@@ -26,18 +26,24 @@ from . import (
     creation,
     cumulative,
     dtype_names,
+    foreach,
     gathering,
     indexing,
     inplace,
     joining,
     linalg_basic,
     pointwise,
+    pointwise_more,
     printing,
     random,
     reduction,
+    settings,
     shape,
     sorting,
+    statistics,
+    storages,
     strided,
+    windows,
 )
 from . import einsum as einsum_module
 from . import return_types as return_types
@@ -60,6 +66,11 @@ _BOTH = {
         not_equal pow rad2deg reciprocal relu remainder round rsqrt sigmoid sign sin sinc sinh sqrt
         square sub subtract tan tanh true_divide trunc xlogy
     """,
+    pointwise_more: """
+        angle frexp gcd isneginf isposinf isreal lcm ldexp logaddexp2 nextafter positive renorm sgn
+        signbit
+    """,
+    statistics: "corrcoef cov dsplit hsplit is_same_size vsplit",
     reduction: """
         all amax amin aminmax any argmax argmin count_nonzero dist log_softmax logsumexp max mean
         min nanmean nansum norm prod softmax std sum var
@@ -93,9 +104,20 @@ _BOTH = {
 
 _FUNCTIONS = {
     pointwise: "expit rsub where",
+    pointwise_more: "real",
+    statistics: "broadcast_shapes combinations cumulative_trapezoid unravel_index vander",
+    windows: "bartlett_window blackman_window hamming_window hann_window kaiser_window",
+    storages: "UntypedStorage",
+    settings: """
+        are_deterministic_algorithms_enabled get_default_device get_float32_matmul_precision
+        get_num_interop_threads is_warn_always_enabled set_default_device set_default_tensor_type
+        set_flush_denormal set_float32_matmul_precision set_num_interop_threads set_warn_always
+        typename use_deterministic_algorithms
+    """,
     creation: """
-        arange as_tensor asarray empty empty_like eye from_numpy full full_like linspace logspace
-        ones ones_like tensor tril_indices triu_indices zeros zeros_like
+        arange as_tensor asarray empty empty_like empty_strided eye from_dlpack from_numpy
+        frombuffer full full_like linspace logspace ones ones_like range scalar_tensor tensor
+        tril_indices triu_indices zeros zeros_like
     """,
     reduction: "std_mean var_mean",
     cumulative: "trapezoid trapz",
@@ -115,10 +137,13 @@ _FUNCTIONS = {
 }
 
 _METHODS = {
-    creation: "new_full new_ones new_tensor new_zeros",
+    creation: "new new_empty new_full new_ones new_tensor new_zeros",
     shape: "expand expand_as repeat reshape_as split_with_sizes view view_as",
     strided: "fill_diagonal_ unfold",
-    inplace: "resize_",
+    inplace: "resize_ resize_as_ set_",
+    pointwise_more: "apply_",
+    statistics: "sum_to_size",
+    storages: "untyped_storage",
 }
 
 
@@ -172,8 +197,23 @@ register_methods({
     **_properties(),
     "take": gathering.take_flat,
     "where": pointwise.where_method,
-    "new_empty": creation.new_zeros,
     "__matmul__": linalg_basic.matmul,
     "__rmatmul__": linalg_basic.rmatmul,
 })
+# functions that write into their first argument: torch.relu_(x), torch.zero_(x), ...
+NAMES |= {
+    name: getattr(Tensor, name)
+    for name in """
+        abs_ acos_ acosh_ addmv_ asin_ asinh_ atan_ atanh_ ceil_ clamp_ clamp_max_ clamp_min_ clip_
+        cos_ cosh_ deg2rad_ erf_ erfc_ exp2_ exp_ expm1_ fill_ floor_ frac_ log10_ log1p_ log2_ log_
+        logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_ relu_ round_ rsqrt_ sigmoid_ sin_
+        sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_
+    """.split()
+}
+NAMES |= foreach.table()
+NAMES |= {
+    "_assert": settings.assert_, "_check": settings.check, "fill": inplace.fill,
+    "detach": Tensor.detach, "detach_": Tensor.detach_, "index_put_": gathering.index_put_,
+}  # fmt: skip
+globals().update(NAMES)
 Tensor._constructor = staticmethod(creation.legacy_constructor)

@@ -322,6 +322,20 @@ def _iter(self: Tensor) -> Any:
     return iter(unbind(self, 0))
 
 
+def _reversed(self: Tensor) -> Tensor:
+    from .joining import flip
+
+    return flip(self, 0) if self.ndim else self
+
+
+def _dlpack(self: Tensor, **kwargs: Any) -> Any:
+    return numpy(self).__dlpack__(**kwargs)
+
+
+def _dlpack_device(self: Tensor) -> tuple[int, int]:
+    return (1, 0)  # kDLCPU
+
+
 def _contains(self: Tensor, element: Any) -> bool:
     if isinstance(element, Tensor) or promote.is_number(element):
         from .pointwise import eq
@@ -425,6 +439,12 @@ PROPERTIES = {
     "is_cuda": property(lambda self: False),
     "is_cpu": property(lambda self: True),
     "is_mps": property(lambda self: False),
+    "is_vulkan": property(lambda self: False),
+    "is_ipu": property(lambda self: False),
+    "is_sparse_csr": property(lambda self: False),
+    "is_mkldnn": property(lambda self: False),
+    "is_xla": property(lambda self: False),
+    "is_xpu": property(lambda self: False),
     "is_sparse": property(lambda self: False),
     "is_quantized": property(lambda self: False),
     "is_meta": property(lambda self: False),
@@ -451,5 +471,7 @@ METHODS = {
     "__array__": _array, "__bool__": _bool, "__float__": _float, "__int__": _int,
     "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
     "__format__": _format, "__array_priority__": 1000, "__array_ufunc__": None,
+    "__reversed__": _reversed, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
+    "is_shared": lambda self: False,
     **CASTS,
 }  # fmt: skip

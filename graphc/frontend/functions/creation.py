@@ -287,6 +287,16 @@ def new_ones(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tens
     return ones(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
 
 
+def new_empty(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """A tensor of this one's dtype whose values do not matter."""
+    return empty(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
+
+
+def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """A tensor of this one's dtype, by sizes or from data (of old)."""
+    return typed_constructor(self.dtype)(*args, **kwargs)  # type: ignore[no-any-return]
+
+
 def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **kw: Any) -> Tensor:
     """One value of this tensor's dtype."""
     return full(size, fill_value, dtype=dtype or self.dtype, **kw)
@@ -389,6 +399,48 @@ def eye(
     columns = apply(ops.iota, shape=shape, dim=1, dtype=dtypes.i64)
     result = promote.cast(apply(ops.eq, rows, columns), dtype)
     return _finish(result, requires_grad, device)
+
+
+def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """A 0-d tensor of the default dtype."""
+    return full((), s, dtype=check_dtype(dtype) or get_default_dtype(), device=device)
+
+
+def range(
+    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, **kwargs: Any
+) -> Tensor:
+    """start, start + step, ... up to end, included (torch.range, of old)."""
+    if end is None:
+        start, end = 0, start
+    count = math.floor((end - start) / step) + 1
+    kind = check_dtype(dtype) or get_default_dtype()
+    array = start + step * np.arange(count, dtype=np.float64)
+    return constant(array.astype(kind.numpy))
+
+
+def empty_strided(size: Any, stride: Any, *, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """A tensor with the given strides, in elements."""
+    from .arguments import as_sequence
+
+    sizes, strides = as_sequence(size), as_sequence(stride)
+    reach = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) if 0 not in sizes else 0
+    memory = zeros(reach, dtype=dtype, **kwargs)
+    return memory.as_strided(sizes, strides)  # type: ignore[no-any-return]
+
+
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A 1-d tensor on a buffer's memory."""
+    kind = check_dtype(dtype)
+    assert kind is not None
+    array = np.frombuffer(buffer, kind.numpy, count, offset)
+    return _finish(from_array(array), requires_grad)
+
+
+def from_dlpack(ext_tensor: Any) -> Tensor:
+    """A tensor on the memory of another library's array."""
+    return from_numpy(np.from_dlpack(ext_tensor))
 
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **kw: Any) -> Tensor:

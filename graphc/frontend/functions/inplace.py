@@ -11,7 +11,7 @@ from .. import promote
 from ..dispatch import apply, inplace
 from ..errors import located
 from ..tensor import Tensor
-from . import cumulative, gathering, joining, pointwise
+from . import cumulative, gathering, joining, pointwise, pointwise_more
 from .arguments import fitting, shape
 
 ARITHMETIC = (
@@ -62,6 +62,11 @@ def _number(value: Any, dtype: dtypes.DType) -> Tensor:
     return promote.operand(fitting(value, dtype), dtype)
 
 
+def fill(input: Tensor, value: Any) -> Tensor:
+    """One value, with the shape and dtype of `input`."""
+    return fill_(input.clone(), value)
+
+
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Copy src's values, cast and broadcast, into the tensor."""
     if not isinstance(src, Tensor):
@@ -96,13 +101,6 @@ def _reshaped(name: str) -> Callable[..., Tensor]:
     return method
 
 
-def swap_values(name: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """An in-place variant without arithmetic checks."""
-    method = _written(function, False)
-    method.__name__ = name
-    return method
-
-
 def methods() -> dict[str, Callable[..., Any]]:
     """name_ -> method, for every function that has one."""
     table: dict[str, Callable[..., Any]] = {}
@@ -122,7 +120,9 @@ def methods() -> dict[str, Callable[..., Any]]:
         table[f"{name}_"] = _reshaped(name)
     table |= {
         "zero_": zero_, "fill_": fill_, "copy_": copy_, "index_put_": gathering.index_put_,
-        "put_": gathering.put_, "addmm_": _product("addmm"), "addmv_": _product("addmv"),
+        "put_": gathering.put_, "renorm_": _written(pointwise_more.renorm, False),
+        "float_power_": _written(pointwise.float_power, False),
+        "sgn_": table["sign_"], "addmm_": _product("addmm"), "addmv_": _product("addmv"),
         "baddbmm_": _product("baddbmm"),
     }  # fmt: skip
     for operator, name in {
@@ -163,7 +163,12 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     return self
 
 
-def filled_like(x: Tensor, value: Any) -> Tensor:
-    """A tensor of one value with x's shape and dtype."""
-    result: Tensor = apply(ops.full, shape=shape(x), value=value, dtype=x.dtype)
-    return result
+def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
+    """resize_() to the shape of another tensor."""
+    return resize_(self, *shape(the_template))
+
+
+def set_(self: Tensor, source: Tensor) -> Tensor:
+    """Stand for the memory of another tensor from now on."""
+    self.data = source
+    return self

@@ -296,7 +296,7 @@ def random_(
         else:
             from .dtype_names import iinfo
 
-            high = iinfo(self.dtype).max if self.dtype is dtypes.i64 else iinfo(self.dtype).max + 1
+            high = iinfo(self.dtype).max + 1
     kind = dtypes.i64 if not self.dtype.is_integer else self.dtype
     values = draw(
         "randint", generator, shape=shape(self), low=int(low or 0), high=int(high), dtype=kind

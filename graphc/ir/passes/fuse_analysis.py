@@ -15,7 +15,7 @@ from .lower_body import Body
 from .lower_contraction import CONTRACTIONS, operand_index, template
 from .lower_moves import MOVES
 from .lower_nest import cost
-from .lower_rows import reduced_dims
+from .lower_rows_plan import reduced_dims
 
 LEAF, CREATE, POINT, MOVE = "leaf", "create", "point", "move"
 REDUCE, CONTRACT = "reduce", "contract"
@@ -56,7 +56,7 @@ class Analysis:
     cone_cost: dict[Node, int] = field(default_factory=dict)
     cone_sources: dict[Node, frozenset[Node]] = field(default_factory=dict)
     cone_reductions: dict[Node, frozenset[Pattern]] = field(default_factory=dict)
-    depth: dict[Node, int] = field(default_factory=dict)  # operators from the inputs
+    depth: dict[Node, int] = field(default_factory=dict)  # products and the like from the inputs
     checked: set[tuple[Node, Size]] = field(default_factory=set)  # positions looked up elsewhere
     updates: set[Node] = field(default_factory=set)  # new values of buffers that are written back
 
@@ -77,7 +77,8 @@ def analyse(
     for node in graph.nodes:
         a.category[node] = categorise(node, routines)
         a.elements[node] = _elements(node)
-        a.depth[node] = max((a.depth[x] + 1 for x in node.inputs), default=0)
+        step = 0 if a.category[node] in (POINT, MOVE, CREATE, REDUCE) else 1
+        a.depth[node] = max((a.depth[x] + step for x in node.inputs), default=0)
     body = Body(graph)
     body.buffers = {}
     for node in graph.nodes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .. import dtypes
 from ..dim import Dim, Size, floordiv, product, unwrap
 from ..graph import Node
-from ..kernel import Contraction, ConvGeometry, Kernel, Operand, Var
+from ..kernel import Contraction, ConvGeometry, Kernel, Operand, Store, Var
 from ..types import Shape
 from . import index_maps
 from .index_maps import Coordinates
@@ -162,8 +162,6 @@ def lower_contraction(body: Body) -> Kernel:
 
 def _stores_columns(c: Contraction) -> bool:
     """True where the first result is contiguous along m instead of n."""
-    from ..kernel import Store
-
     index = next(s.index for s in c.epilogue if isinstance(s, Store))
     return (
         index_maps.coefficient(index, "m") == 1 and index_maps.coefficient(index, "n") != 1

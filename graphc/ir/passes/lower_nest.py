@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from .. import dtypes
 from ..dim import Dim, Size, ceil_div, minimum, product, unwrap
 from ..graph import Node
-from ..kernel import IndexValue, Kernel, Param, Stmt
+from ..kernel import IndexValue, Kernel, Let, Param, Stmt
 from ..types import Shape
 from . import index_maps
 from .index_maps import Coordinates, Digit
@@ -206,9 +207,6 @@ def unravelled(writer: Writer, root: Size, axes: Sequence[Axis]) -> list[Size]:
 
 
 def _let_index(name: str, value: Size) -> Stmt:
-    from .. import dtypes
-    from ..kernel import Let
-
     return Let(name, IndexValue(value, dtypes.i64))
 
 

@@ -10,11 +10,11 @@ from .. import dtypes
 from ..dim import Size
 from ..dtypes import DType
 from ..graph import Node
-from ..kernel import Apply, Carry, Literal
+from ..kernel import Carry, Literal, Var
 from .index_maps import Digit, coordinate_value, linear_index
 from .lower_body import carrier
-from .lower_nest import coordinates
-from .lower_scope import Value
+from .lower_nest import Axis, coordinates
+from .lower_scope import Value, Writer
 from .lower_values import At, Values
 
 _COMBINE = {
@@ -85,7 +85,7 @@ def bind_result(values: Values, node: Node, result: Value, place: tuple[Digit, .
     flat = linear_index(
         coordinates(place, values.body.shape(node)), values.body.shape(node)
     )
-    values.bound[node] = _reader(values, node, result, flat)
+    values.bound[node] = _Reader(values, node, result, flat)
 
 
 class _Reader:
@@ -98,7 +98,17 @@ class _Reader:
         return self.result
 
 
-_reader = _Reader
-
-__all__ = ["Apply", "bind_result", "carries_of", "combined", "final_value", "identity",
-           "partial_names"]
+def close_with_carries(writer: Writer, loops: list[Axis], carries: list[Carry]) -> list[Value]:
+    """Close the reduced loops, handing the carries outwards; returns the final values."""
+    if not loops:  # one element: its value is the result
+        return [writer.let(c.next) for c in carries]
+    for depth in range(len(loops)):
+        writer.close(carries)
+        outer = []
+        if depth + 1 < len(loops):
+            for c in carries:
+                name = writer.fresh("c")
+                writer.levels[name] = len(writer.scopes) - 1
+                outer.append(Carry(name, c.dtype, c.init, c.combine, Var(c.name, c.dtype)))
+            carries = outer
+    return [Var(c.name, c.dtype) for c in carries]

@@ -11,64 +11,33 @@ memory are made in two stages, from partial sums over chunks that are cut by sha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from ..dim import Size, product, unwrap
 from ..graph import Node
-from ..kernel import Carry, Kernel
+from ..kernel import Kernel
 from . import index_maps
 from .index_maps import Digit
 from .lower_body import Body, carrier
-from .lower_loops import dims_of, linear_shapes, weight
-from .lower_nest import (
-    EXPENSIVE,
-    SMALL,
-    Axis,
-    accesses,
-    coordinates,
-    cost,
-    digits,
-    hint,
-    make_kernel,
-    merge,
-    open_blocks,
-    open_outer,
-    vector_axis,
+from .lower_loops import dims_of, weight
+from .lower_nest import Axis, coordinates, digits, hint, make_kernel, open_blocks, open_outer
+from .lower_reduction import (
+    bind_result,
+    carries_of,
+    close_with_carries,
+    final_value,
+    partial_names,
 )
-from .lower_reduction import bind_result, carries_of, final_value, partial_names
+from .lower_rows_plan import Plan, plan_reductions
 from .lower_scope import Value, Writer
+from .lower_split import lower_split, needs_split
 from .lower_values import At, Values
 
-_TILE = 8192  # elements of a row that may be kept in a Local tile
 _COLUMNS = 64  # kept lanes of one parallel iteration
 _OUTSIDE = 64  # up to this many lanes the vector loop goes around the serial reduced loops
-REDUCES = frozenset({"reduce", "arg_reduce"})
-
-
-@dataclass
-class Plan:
-    """The iteration space of a group of reductions and its passes."""
-
-    axes: list[Axis]
-    reductions: list[list[Node]] = field(default_factory=list)  # by pass
-    full: list[list[int]] = field(default_factory=list)  # outputs stored in each pass
-    kept: list[int] = field(default_factory=list)  # outputs with one element per kept place
-    tiles: dict[Node, int] = field(default_factory=dict)  # node -> the pass that computes it
-    vector: int = 0
-
-    @property
-    def kept_axes(self) -> list[Axis]:
-        return [a for a in self.axes if not a.reduced]
-
-    @property
-    def reduced_axes(self) -> list[Axis]:
-        return [a for a in self.axes if a.reduced]
 
 
 def lower_rows(body: Body) -> Kernel:
     """The kernel of a group of reductions."""
-    from .lower_split import lower_split, needs_split
-
     plan = plan_reductions(body)
     if needs_split(body, plan):
         return lower_split(body, plan)
@@ -79,141 +48,6 @@ def lower_rows(body: Body) -> Kernel:
     else:
         _columns(body, plan, values)
     return make_kernel(body, [writer.finish()], dims_of(body))
-
-
-# --- planning -------------------------------------------------------------------------------------
-
-
-def plan_reductions(body: Body) -> Plan:
-    """Axes, passes and vector direction of a group."""
-    axes = _axes(body)
-    plan = Plan(axes)
-    _passes(body, plan)
-    found = accesses(axes, lambda w, a, r: _trial(body, plan, w, a, r))
-    plan.axes = merge(axes, found)
-    plan.vector = vector_axis(plan.axes, found)
-    if plan.axes[plan.vector].reduced:
-        plan.tiles = _tiles(body, plan)
-    return plan
-
-
-def _axes(body: Body) -> list[Axis]:
-    """The axes of the group's space, from its first reduction."""
-    first = next(n for n in body.graph.nodes if n.op.family in REDUCES)
-    (source,) = first.inputs
-    shape = body.shape(source)
-    elements = product(shape)
-    roots = (source, *(n for n in body.graph.outputs if product(body.shape(n)) == elements))
-    sizes = index_maps.common_cuts(linear_shapes(body, roots))
-    dims = reduced_dims(first)
-    axes: list[Axis] = []
-    pending = [(size, d in dims) for d, size in enumerate(shape) if size != 1]
-    left: Size = 1
-    reduced = False
-    for size in sizes:
-        if left == 1:
-            left, reduced = pending.pop(0)
-        rest = index_maps.quotient(left, size)
-        if rest is None:
-            raise ValueError(f"axes {sizes} do not refine {shape}")
-        left = rest
-        axes.append(Axis(size, reduced))
-    return axes or [Axis(1, True)]
-
-
-def reduced_dims(node: Node) -> tuple[int, ...]:
-    """The dims that a reduction sums over."""
-    if node.op.family == "arg_reduce":
-        return (node.attrs["dim"],)
-    dims: tuple[int, ...] = node.attrs["dims"]
-    return dims
-
-
-def _passes(body: Body, plan: Plan) -> None:
-    """In which pass each reduction is made and each output stored."""
-    level: dict[Node, int] = {}
-    for node in body.graph.nodes:
-        depth = max((level[x] for x in node.inputs), default=0)
-        if node.op.family in REDUCES:
-            while len(plan.reductions) <= depth:
-                plan.reductions.append([])
-            plan.reductions[depth].append(node)
-            depth += 1
-        level[node] = depth
-    kept = unwrap(product(a.size for a in plan.kept_axes))
-    whole = unwrap(product(a.size for a in plan.axes))
-    plan.full = [[] for _ in plan.reductions]
-    for i, node in enumerate(body.graph.outputs):
-        elements = unwrap(product(body.shape(node)))
-        if elements == kept and elements != whole:
-            plan.kept.append(i)
-        elif elements == whole:
-            while len(plan.full) <= level[node]:
-                plan.full.append([])
-                plan.reductions.append([])
-            plan.full[level[node]].append(i)
-        else:
-            raise ValueError(f"output {node} fits neither the kept axes nor the whole space")
-
-
-def _trial(body: Body, plan: Plan, writer: Writer, axes: list[Axis], roots: list[Size]) -> None:
-    """Touch all memory of the group at one place, with stand-ins for finished reductions."""
-    values = Values(body, writer)
-    place = digits(axes, roots)
-    kept = [(a, r) for a, r in zip(axes, roots, strict=True) if not a.reduced]
-    kept_place = digits([a for a, _ in kept], [r for _, r in kept])
-    writer.levels["made"] = 0
-    for level in plan.reductions:
-        for node in level:
-            (source,) = node.inputs
-            values.value(source, values.at(coordinates(place, body.shape(source))))
-            stand_in = writer.apply("cast", carrier(node.dtype), _made(node))
-            values.bound[node] = lambda at, value=stand_in: value  # type: ignore[misc]
-    for i, node in enumerate(body.graph.outputs):
-        whole = any(i in stored for stored in plan.full)
-        at = values.at(
-            coordinates(place if whole else kept_place, body.shape(node))
-        )
-        values.value(node, at)
-        writer.store(f"o{i}", values.flat(node, at), _made(node))
-
-
-def _made(node: Node) -> Value:
-    from ..kernel import Var
-
-    return Var("made", node.dtype)
-
-
-def _tiles(body: Body, plan: Plan) -> dict[Node, int]:
-    """Costly values that later passes would compute again, with the pass that makes them."""
-    row = unwrap(product(a.size for a in plan.reduced_axes))
-    if not isinstance(row, int) or row > _TILE:
-        return {}
-    tiles: dict[Node, int] = {}
-    elements = product(a.size for a in plan.axes)
-    for node in reversed(body.graph.nodes):
-        if cost(node) < EXPENSIVE or product(body.shape(node)) != elements:
-            continue
-        used = [i for i in range(len(plan.reductions)) if node in _cone(body, plan, i, tiles)]
-        if len(used) > 1:
-            tiles[node] = used[0]
-    return tiles
-
-
-def _cone(body: Body, plan: Plan, number: int, tiles: dict[Node, int]) -> set[Node]:
-    """The nodes that pass `number` computes."""
-    outputs = body.graph.outputs
-    stack = [x for r in plan.reductions[number] for x in r.inputs]
-    stack += [outputs[i] for i in plan.full[number]]
-    seen: set[Node] = set()
-    while stack:
-        node = stack.pop()
-        if node in seen or node.op.family in REDUCES:
-            continue
-        seen.add(node)
-        if node not in body.buffers and tiles.get(node, number) == number:
-            stack.extend(node.inputs)
-    return seen
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -312,24 +146,6 @@ def _kind(plan: Plan, axis: Axis) -> str:
     return "vector" if axis is plan.axes[plan.vector] else "serial"
 
 
-def close_with_carries(writer: Writer, loops: list[Axis], carries: list[Carry]) -> list[Value]:
-    """Close the reduced loops, handing the carries outwards; returns the final values."""
-    from ..kernel import Var
-
-    if not loops:  # one element: its value is the result
-        return [writer.let(c.next) for c in carries]
-    for depth in range(len(loops)):
-        writer.close(carries)
-        outer = []
-        if depth + 1 < len(loops):
-            for c in carries:
-                name = writer.fresh("c")
-                writer.levels[name] = len(writer.scopes) - 1
-                outer.append(Carry(name, c.dtype, c.init, c.combine, Var(c.name, c.dtype)))
-            carries = outer
-    return [Var(c.name, c.dtype) for c in carries]
-
-
 def _store_outputs(
     body: Body, plan: Plan, values: Values, place: tuple[Digit, ...], number: int
 ) -> None:
@@ -373,6 +189,3 @@ def _tile_reader(
         return values.writer.load(name, index, dtype)
 
     return read
-
-
-__all__ = ["REDUCES", "SMALL", "Plan", "lower_rows", "plan_reductions", "reduced_dims"]

@@ -4,20 +4,25 @@ the number of threads."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from .. import dtypes
 from ..dim import Size, ceil_div, minimum, product, unwrap
-from ..kernel import Kernel, Param, Stmt
+from ..dtypes import DType
+from ..kernel import Carry, Kernel, Param, Stmt
 from .index_maps import Digit
 from .lower_body import Body, carrier
 from .lower_loops import dims_of, weight
 from .lower_nest import Axis, coordinates, digits, hint, make_kernel, open_outer
-from .lower_reduction import bind_result, carries_of, combined, final_value, partial_names
+from .lower_reduction import (
+    bind_result,
+    carries_of,
+    close_with_carries,
+    combined,
+    final_value,
+    partial_names,
+)
+from .lower_rows_plan import Plan
 from .lower_scope import Writer
 from .lower_values import Values
-
-if TYPE_CHECKING:
-    from .lower_rows import Plan
 
 _LEAST = 32768  # elements (of light work) from which two stages pay
 _PIECE = 8192  # elements of one partial result
@@ -53,10 +58,8 @@ def lower_split(body: Body, plan: Plan) -> Kernel:
     return make_kernel(body, stages, dims_of(body), scratch)
 
 
-def _partials(plan: Plan) -> list:  # type: ignore[type-arg]
-    from .. import dtypes
-
-    result = []
+def _partials(plan: Plan) -> list[DType]:
+    result: list[DType] = []
     for node in plan.reductions[0]:
         result.append(carrier(node.inputs[0].dtype))
         if node.op.family == "arg_reduce":
@@ -134,8 +137,6 @@ def _reduce_into_scratch(
     values: Values, plan: Plan, place: tuple[Digit, ...], loops: list[Axis], base: Size,
     kept: list[Size],
 ) -> None:  # fmt: skip
-    from .lower_rows import close_with_carries
-
     body = values.body
     carries = []
     for node in plan.reductions[0]:
@@ -186,10 +187,8 @@ def _second_stage(body: Body, plan: Plan, pieces: Size, kept: Size) -> tuple[Stm
 
 
 def _finish(
-    body: Body, plan: Plan, values: Values, carries: list, place: tuple[Digit, ...]  # type: ignore[type-arg]
+    body: Body, plan: Plan, values: Values, carries: list[Carry], place: tuple[Digit, ...]
 ) -> None:
-    from .lower_rows import close_with_carries
-
     results = close_with_carries(values.writer, [Axis(2)], carries)
     position = 0
     for node in plan.reductions[0]:

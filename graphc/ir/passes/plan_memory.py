@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..dim import Dim, Size, product, unwrap
+from ..dim import Dim, Size, product, substitute, unwrap
 from ..dtypes import DType
 from ..graph import Graph, Node
-from ..kernel import BufferRef, Callback, Kernel, Launch, Program
+from ..kernel import BufferRef, Callback, Check, Kernel, Launch, Loop, Program
 from ..types import TensorType, TupleType
 from .in_place import merged, safe_in_place
 from .lower import Lowered, lower
@@ -132,8 +132,6 @@ class _Planner:
                 storage.writer = step
 
     def _scratch(self, lowered: Lowered) -> list[Storage]:
-        from ..dim import substitute
-
         env = dict(zip(lowered.kernel.dims, lowered.dims, strict=True))
         return [
             Storage(p.dtype, substitute(p.size, env))
@@ -321,8 +319,6 @@ def _callback(step: Step) -> Callback:
 
 def has_check(kernel: Kernel) -> bool:
     """Whether a kernel can fail."""
-    from ..kernel import Check, Loop
-
     pending = [s for stage in kernel.stages for s in stage]
     if kernel.contraction is not None:
         pending += kernel.contraction.epilogue

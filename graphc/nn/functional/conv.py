@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...frontend import functions as T
 from ...frontend.dispatch import apply
+from ...frontend.functions.einsum import einsum
 from ...frontend.tensor import Tensor
 from ...ir import ops
 
@@ -44,7 +44,7 @@ def bilinear(
     input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Tensor:
     """x1 W x2 + bias, weight [out, in1, in2]."""
-    result = T.einsum("...i,oij,...j->...o", input1, weight, input2)
+    result = einsum("...i,oij,...j->...o", input1, weight, input2)
     return result if bias is None else result + bias
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...frontend import functions as T
+import graphc.frontend.functions as T
+
 from ...frontend.dispatch import apply
 from ...frontend.tensor import Tensor
 from ...ir import ops

@@ -1,0 +1,55 @@
+"""torch._foreach_*: one function over lists of tensors, which hand-written optimizers use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..tensor import Tensor
+
+_UNARY = "abs ceil cos erf exp expm1 floor log log10 log1p log2 neg reciprocal round rsqrt "\
+         "sigmoid sign sin sqrt tan tanh trunc".split()  # fmt: skip
+_BINARY = "add sub mul div pow maximum minimum clamp_max clamp_min".split()
+
+
+def _each(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def foreach(tensors: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
+        results = []
+        for i, x in enumerate(tensors):
+            own = [a[i] if isinstance(a, (list, tuple)) else a for a in args]
+            results.append(function(x, *own, **kwargs))
+        return None if name.endswith("_") else tuple(results)
+
+    foreach.__name__ = f"_foreach_{name}"
+    foreach.__doc__ = f"{name}() of each tensor; list arguments are taken element by element."
+    return foreach
+
+
+def _norm(x: Tensor, ord: Any = 2, dtype: Any = None) -> Tensor:
+    from .reduction import vector_norm
+
+    return vector_norm(x, ord, dtype=dtype)
+
+
+def _pointwise(name: str) -> Callable[..., Any]:
+    """addcmul and addcdiv take `value` (or a list of them) by position."""
+
+    def call(x: Tensor, first: Tensor, second: Tensor, value: Any = 1) -> Any:
+        return getattr(x, name)(first, second, value=value)
+
+    return call
+
+
+def table() -> dict[str, Callable[..., Any]]:
+    """_foreach_add, _foreach_add_, ... once the methods are attached to Tensor."""
+    found: dict[str, Callable[..., Any]] = {}
+    for name in (*_UNARY, *_BINARY, "lerp"):
+        for spelled in (name, f"{name}_"):
+            found[f"_foreach_{spelled}"] = _each(getattr(Tensor, spelled), spelled)
+    for name in ("addcmul", "addcdiv"):
+        for spelled in (name, f"{name}_"):
+            found[f"_foreach_{spelled}"] = _each(_pointwise(spelled), spelled)
+    found["_foreach_zero_"] = _each(Tensor.zero_, "zero_")
+    found["_foreach_copy_"] = _each(Tensor.copy_, "copy_")
+    found["_foreach_norm"] = _each(_norm, "norm")
+    return found

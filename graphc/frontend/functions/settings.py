@@ -1,0 +1,107 @@
+"""Switches that PyTorch has and that need nothing done here, answered truthfully."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..device import CPU
+from ..device import device as device_type
+from ..errors import located
+from ..promote import set_default_dtype
+from .creation import check_device
+from .dtype_names import TYPE_STRINGS
+
+
+class _State:
+    matmul_precision = "highest"
+    deterministic = True
+    warn_always = False
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """The default dtype by the name of a tensor type ("torch.DoubleTensor")."""
+    name = t if isinstance(t, str) else getattr(t, "__name__", "")
+    found = TYPE_STRINGS.get(name.rpartition(".")[2]) or getattr(t, "dtype", None)
+    if found is None:
+        raise TypeError(located(f"invalid type object: {t!r}"))
+    set_default_dtype(found)
+
+
+def get_default_device() -> device_type:
+    """The CPU."""
+    return CPU
+
+
+def set_default_device(device: Any) -> None:
+    """Only the CPU: raises RuntimeError for another."""
+    check_device(device)
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Noted; float32 products are always computed in float32."""
+    if precision not in ("highest", "high", "medium"):
+        raise RuntimeError(located(
+            f"{precision} is not one of 'highest', 'high', 'medium'"
+        ))  # fmt: skip
+    _State.matmul_precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What was set; "highest" at first."""
+    return _State.matmul_precision
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Nothing to do: results never depend on threads or on chance."""
+    _State.deterministic = bool(mode)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What use_deterministic_algorithms was told; everything is deterministic anyway."""
+    return _State.deterministic
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False: not supported."""
+    return False
+
+
+def set_warn_always(b: bool) -> None:
+    """Noted."""
+    _State.warn_always = bool(b)
+
+
+def is_warn_always_enabled() -> bool:
+    """What was set."""
+    return _State.warn_always
+
+
+def get_num_interop_threads() -> int:
+    """1: operators do not run beside each other."""
+    return 1
+
+
+def set_num_interop_threads(number: int) -> None:
+    """Nothing to do: operators do not run beside each other."""
+
+
+def assert_(condition: Any, message: str) -> None:
+    """torch._assert."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def check(condition: Any, message: Any = None) -> None:
+    """torch._check: RuntimeError with message() unless the condition holds."""
+    if not condition:
+        raise RuntimeError(message() if callable(message) else "Expected cond to be True")
+
+
+def typename(obj: Any) -> str:
+    """The type's full name, as torch.typename."""
+    from ..tensor import Tensor
+
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    kind = obj if isinstance(obj, type) else type(obj)
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")

@@ -1,0 +1,89 @@
+"""GRAPHC_CHECK=2, last part: every native step against the interpreter, on the same memory.
+
+Step by step, so that rounding does not add up through a deep network, and the kernel is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.inspect.value_check import TOLERANCE, ValueChangedError, difference
+from graphc.ir import kernel_interpret
+from graphc.ir.dim import evaluate
+from graphc.ir.interpret import Table
+from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.kernel_text import print_kernel
+
+Array = np.ndarray[Any, Any]
+
+
+def check_native(
+    program: Program, executable: Any, inputs: Sequence[Array], outputs: Sequence[Array],
+    table: Table, dims: Mapping[str, int],
+) -> None:
+    """Run `executable` once, a step at a time. Raises ValueChangedError naming a wrong kernel."""
+    check = _NativeCheck(program, table, dims)
+    check.expect(0, _before(inputs, outputs, program))
+    values = [dims[name] for name in program.dims]
+    executable.trace(inputs, outputs, check.visit, values)
+
+
+def _before(inputs: Sequence[Array], outputs: Sequence[Array], program: Program) -> Any:
+    """The memory before the first step."""
+    spaces = {"input": inputs, "output": outputs, "const": program.constants}
+
+    def fetch(buffer: BufferRef, dtype: np.dtype[Any], elements: int) -> Array:
+        if buffer.space == "arena":
+            return np.zeros(elements, dtype)
+        return np.asarray(spaces[buffer.space][buffer.index]).reshape(-1)[:elements]
+
+    return fetch
+
+
+class _NativeCheck:
+    def __init__(self, program: Program, table: Table, dims: Mapping[str, int]) -> None:
+        self.program = program
+        self.table = table
+        self.dims = dims
+        self.expected: list[Array] = []
+
+    def _elements(self, step: Launch) -> tuple[list[int], list[int]]:
+        """Elements of each parameter, and the values of the kernel's dims."""
+        values = [evaluate(size, self.dims) for size in step.dims]
+        env = dict(zip(step.kernel.dims, values, strict=True))
+        return [evaluate(param.size, env) for param in step.kernel.params], values
+
+    def expect(self, number: int, fetch: Any) -> None:
+        """Interpret a step on a copy of the memory before it."""
+        self.expected = []
+        if number >= len(self.program.steps):
+            return
+        step = self.program.steps[number]
+        if isinstance(step, Callback):
+            return
+        elements, values = self._elements(step)
+        self.expected = [
+            fetch(ref, param.dtype.numpy, count).copy()
+            for ref, param, count in zip(step.buffers, step.kernel.params, elements, strict=True)
+        ]
+        kernel_interpret.run_kernel(step.kernel, self.expected, values, self.table)
+
+    def visit(self, number: int, step: Launch | Callback, fetch: Any) -> None:
+        """Called after each native step: compare it, and interpret the next one."""
+        if isinstance(step, Launch):
+            params = zip(step.buffers, step.kernel.params, self.expected, strict=True)
+            for ref, param, want in params:
+                if param.access not in ("out", "inout"):
+                    continue
+                found = fetch(ref, param.dtype.numpy, want.size)
+                fault = difference(found, want, TOLERANCE.get(param.dtype.name, 0.0))
+                if fault:
+                    where = ", ".join(step.locs[:3])
+                    raise ValueChangedError(
+                        f"native code of kernel {step.kernel.name} (step {number}, {where}) is "
+                        f"wrong in {param.name}: {fault}\n{print_kernel(step.kernel)}"
+                    )
+        self.expect(number + 1, fetch)

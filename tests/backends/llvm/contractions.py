@@ -1,0 +1,218 @@
+"""Builds contraction kernels and runs them natively, guarded on both sides of the result."""
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.contraction import contraction_libraries, emit_library
+from graphc.backends.llvm.emit import emit, kernel_symbol
+from graphc.backends.llvm.gemm_scratch import scratch_symbols
+from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.pool import Pool
+from graphc.backends.llvm.target import Target, host_target, make_target
+from graphc.ir import dtypes
+from graphc.ir.dim import Dim, Size, product
+from graphc.ir.dtypes import DType
+from graphc.ir.kernel import (
+    Contraction,
+    ConvGeometry,
+    Kernel,
+    Operand,
+    Param,
+    Scalar,
+    Stmt,
+    Store,
+    Var,
+)
+from graphc.ir.kernel_verify import verify_kernel
+
+Array = np.ndarray
+GUARD = 64  # elements on either side of a result
+B, M, N, K = (Dim.var(name) for name in "bmnk")
+
+
+@functools.cache
+def pool(threads: int = 1) -> Pool:
+    """One pool per number of threads."""
+    return Pool(threads, ObjectCache())
+
+
+@functools.cache
+def _library(name: str, target: Target) -> bytes:
+    return ObjectCache().compile(emit_library(name, target).text(), target)
+
+
+def run(
+    kernel: Kernel,
+    buffers: Sequence[Array],
+    dims: Sequence[int] = (),
+    target: Target | None = None,
+    threads: int = 1,
+) -> None:
+    """Compiles a kernel, links it with its libraries and calls it once."""
+    target = target or host_target()
+    cache = ObjectCache()
+    objects = [cache.compile(emit(kernel, target), target)]
+    objects += [_library(name, target) for name in contraction_libraries(kernel, target)]
+    shared = scratch_symbols(lambda text: cache.compile(text, host_target()))
+    library = Library(objects, {"graphc_par": pool(threads).address, **shared})
+    words = [buffer.ctypes.data for buffer in buffers] + list(dims)
+    args, status = (ctypes.c_int64 * len(words))(*words), (ctypes.c_int64 * 4)()
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+    function = kind(library.address(kernel_symbol(kernel)))
+    function(ctypes.addressof(args), ctypes.addressof(status))
+
+
+def guarded(size: int, dtype: np.dtype) -> tuple[Array, Array]:
+    """(the whole memory, the result in it); `unharmed` checks the rest."""
+    memory = np.full(size + 2 * GUARD, 7, dtype)
+    return memory, memory[GUARD : GUARD + size]
+
+
+def unharmed(memory: Array) -> bool:
+    """True if nothing was written beside the result."""
+    return bool((memory[:GUARD] == 7).all() and (memory[-GUARD:] == 7).all())
+
+
+def narrow_targets() -> list[Target]:
+    """x86 with 256-bit and with 128-bit registers, where this machine has them."""
+    host = host_target()
+    if host.arch != "x86_64" or host.vector_bytes < 32:
+        return []
+    avx2 = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+sse4.2"
+    return [make_target(host.triple, "x86-64-v3", avx2), make_target(host.triple, "x86-64", "")]
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """A batch of products; a_t and b_t say that an operand lies transposed in memory."""
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    a_t: bool = False
+    b_t: bool = False
+    dtype: DType = dtypes.f32
+    acc: DType | None = None
+
+    @property
+    def acc_dtype(self) -> DType:
+        return self.acc or self.dtype
+
+    def kernel(self, epilogue: tuple[Stmt, ...] = (), params: tuple[Param, ...] = ()) -> Kernel:
+        """Parameters A, B, C and `params`; by default the sums are stored in C."""
+        m, n, k, batch = self.m, self.n, self.k, self.batch
+        left = B * (m * k) + (M + K * m if self.a_t else M * k + K)
+        right = B * (k * n) + (K + N * k if self.b_t else K * n + N)
+        acc = self.acc_dtype
+        store = (Store("C", B * (m * n) + M * n + N, Var("acc", acc)),)
+        contraction = Contraction(
+            "gemm", batch, m, n, k, Operand("A", left, self.dtype),
+            Operand("B", right, self.dtype), acc, epilogue or store,
+        )  # fmt: skip
+        buffers = (
+            Param("A", self.dtype, batch * m * k, "in"),
+            Param("B", self.dtype, batch * k * n, "in"),
+            Param("C", acc, batch * m * n, "out"),
+        )
+        kernel = Kernel("gemm", buffers + params, (), (), contraction)
+        if m * n * k * batch:
+            verify_kernel(kernel)
+        return kernel
+
+    def operands(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Random operands as matrices [batch, m, k] and [batch, k, n]."""
+        shapes = ((self.batch, self.m, self.k), (self.batch, self.k, self.n))
+        if self.dtype.is_float:
+            a, b = (rng.standard_normal(shape) for shape in shapes)
+        else:
+            a, b = (rng.integers(0, 100, shape) for shape in shapes)
+        return a.astype(self.dtype.numpy), b.astype(self.dtype.numpy)
+
+    def in_memory(self, a: Array, b: Array) -> tuple[Array, Array]:
+        """The operands as they lie in memory."""
+        if self.a_t:
+            a = a.transpose(0, 2, 1)
+        if self.b_t:
+            b = b.transpose(0, 2, 1)
+        return np.ascontiguousarray(a), np.ascontiguousarray(b)
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution over len(input) spatial dimensions."""
+
+    batch: int
+    channels: int
+    input: tuple[int, ...]
+    outputs: int
+    window: tuple[int, ...]
+    stride: tuple[int, ...] = ()
+    pad: tuple[int, ...] = ()
+    dilation: tuple[int, ...] = ()
+    groups: int = 1
+    dtype: DType = dtypes.f32
+    acc: DType | None = None
+    output: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rank = len(self.input)
+        for name, missing in (("stride", 1), ("pad", 0), ("dilation", 1)):
+            if not getattr(self, name):
+                object.__setattr__(self, name, (missing,) * rank)
+        sizes = zip(self.input, self.window, self.stride, self.pad, self.dilation, strict=True)
+        output = tuple((i + 2 * p - d * (w - 1) - 1) // s + 1 for i, w, s, p, d in sizes)
+        object.__setattr__(self, "output", output)
+
+    @property
+    def geometry(self) -> ConvGeometry:
+        return ConvGeometry(
+            self.batch, self.channels, self.outputs, self.input, self.window, self.output,
+            self.stride, self.pad, self.dilation, self.groups,
+        )  # fmt: skip
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of x, w and y."""
+        return {
+            "x": (self.batch, self.channels, *self.input),
+            "w": (self.outputs, self.channels // self.groups, *self.window),
+            "y": (self.batch, self.outputs, *self.output),
+        }
+
+    def kernel(
+        self, kind: str, value: Scalar | None = None, more: tuple[Param, ...] = ()
+    ) -> Kernel:
+        """A kernel of one of the three kinds; parameters left, right, result and `more`."""
+        g = self.geometry
+        sizes: dict[str, Size] = {name: product(s) for name, s in self.shapes.items()}
+        planes = {"x": product(self.input), "y": product(self.output)}
+        depth = product(self.shapes["w"][1:])
+        left, right, out, batch, m, n, k = {
+            "conv": ("w", "x", "y", self.batch, self.outputs, planes["y"], depth),
+            "conv_input_grad": (
+                "w", "y", "x", self.batch, self.channels, planes["x"],
+                self.outputs // self.groups * product(self.window),
+            ),
+            "conv_weight_grad": ("y", "x", "w", 1, self.outputs, depth, self.batch * planes["y"]),
+        }[kind]  # fmt: skip
+        acc = self.acc or self.dtype
+        store = Store(out, B * (m * n) + M * n + N, value or Var("acc", acc))
+        contraction = Contraction(
+            kind, batch, m, n, k, Operand(left, 0, self.dtype), Operand(right, 0, self.dtype),
+            acc, (store,), g,
+        )  # fmt: skip
+        params = (
+            Param(left, self.dtype, sizes[left], "in"),
+            Param(right, self.dtype, sizes[right], "in"),
+            Param(out, acc, sizes[out], "out"),
+            *more,
+        )
+        kernel = Kernel(kind, params, (), (), contraction)
+        verify_kernel(kernel)
+        return kernel

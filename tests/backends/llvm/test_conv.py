@@ -1,0 +1,151 @@
+"""Convolutions and their gradients against the interpreter of the kernel IR, in float64."""
+
+import numpy as np
+import pytest
+
+from graphc.backends.llvm.target import Target
+from graphc.backends.numpy.elementwise import TABLE
+from graphc.ir import dtypes
+from graphc.ir.kernel import Apply, Load, Param, Var
+from graphc.ir.kernel_interpret import run_kernel
+
+from .contractions import Conv, M, guarded, narrow_targets, run, unharmed
+
+KINDS = ("conv", "conv_input_grad", "conv_weight_grad")
+CASES = [
+    Conv(2, 3, (8, 8), 4, (3, 3), pad=(1, 1)),
+    Conv(3, 5, (32, 32), 7, (3, 3), pad=(1, 1)),
+    Conv(4, 3, (32, 32), 6, (5, 5)),  # LeNet
+    Conv(2, 6, (14, 14), 16, (5, 5)),
+    Conv(2, 8, (9, 11), 5, (3, 3), (2, 2), (1, 1)),
+    Conv(2, 4, (9, 11), 6, (3, 2), (2, 3), (1, 2), (2, 1), groups=2),
+    Conv(3, 64, (4, 4), 70, (3, 3), pad=(1, 1)),  # several images per register
+    Conv(5, 32, (8, 8), 40, (1, 1), (2, 2)),
+    Conv(3, 20, (20, 20), 64, (3, 3), (2, 2), (1, 1)),
+    Conv(2, 160, (12, 12), 33, (3, 3), pad=(2, 2), dilation=(2, 2)),
+    Conv(2, 6, (10, 10), 6, (3, 3), pad=(1, 1), groups=6),  # depthwise
+    Conv(2, 6, (10, 10), 12, (3, 3), (2, 2), (1, 1), groups=6),
+    Conv(2, 3, (17,), 5, (4,), (3,), (2,), (2,)),
+    Conv(3, 2, (50,), 4, (7,), pad=(3,)),
+    Conv(2, 4, (5, 6, 7), 6, (2, 3, 3), (1, 2, 2), (1, 1, 0), (1, 1, 2), groups=2),
+    Conv(1, 3, (6, 6, 6), 4, (3, 3, 3), pad=(1, 1, 1)),
+    Conv(40, 3, (2, 2), 5, (2, 2), pad=(1, 1)),
+    Conv(40, 3, (1, 1), 5, (1, 1)),
+    Conv(2, 3, (16, 16), 8, (4, 4), (4, 4)),  # patches
+    Conv(2, 3, (5, 5), 4, (7, 7), pad=(3, 3)),  # a window larger than the image
+    Conv(2, 3, (9, 9), 4, (1, 1), (3, 3)),  # positions that no tap sees
+    Conv(2, 2, (6, 6), 3, (2, 2), pad=(3, 3)),  # padding beyond the window
+    Conv(2, 3, (7, 9), 4, (3, 3), (1, 2), (0, 1)),
+]
+
+
+def check(case: Conv, kind: str, target: Target | None = None, threads: int = 1) -> np.ndarray:
+    """Runs one kind and compares it with the interpreter on the same operands; returns it."""
+    kernel = case.kernel(kind)
+    rng = np.random.default_rng(0)
+    names = [param.name for param in kernel.params]
+    operands = [
+        rng.standard_normal(case.shapes[name]).astype(case.dtype.numpy) for name in names[:2]
+    ]
+    acc = (case.acc or case.dtype).numpy
+    memory, result = guarded(int(np.prod(case.shapes[names[2]])), acc)
+    run(kernel, [*operands, result], target=target, threads=threads)
+    assert unharmed(memory)
+    want = reference(case, kind, operands)
+    unit = 2e-6 if acc == np.float32 else 1e-13
+    terms = max(1.0, np.sqrt(float(kernel.contraction.k)))  # type: ignore[union-attr, arg-type]
+    np.testing.assert_allclose(result, want, rtol=0, atol=unit * 8 * terms)
+    return result.copy()
+
+
+def reference(case: Conv, kind: str, operands: list[np.ndarray]) -> np.ndarray:
+    """The interpreter's result in float64."""
+    wide = Conv(
+        case.batch, case.channels, case.input, case.outputs, case.window, case.stride, case.pad,
+        case.dilation, case.groups, dtypes.f64,
+    )  # fmt: skip
+    kernel = wide.kernel(kind)
+    result = np.zeros(int(np.prod(case.shapes[kernel.params[2].name])))
+    run_kernel(kernel, [*(x.astype(np.float64).ravel() for x in operands), result], (), TABLE)
+    return result
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.input}-{c.window}-g{c.groups}")
+def test_every_kind(case: Conv) -> None:
+    for kind in KINDS:
+        check(case, kind)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.f64, dtypes.bf16, dtypes.f16], ids=str)
+def test_dtypes(dtype: dtypes.DType) -> None:
+    acc = dtypes.f32 if dtype.bits == 16 else None
+    for shape in (
+        (2, 6, (14, 14), 16, (5, 5)),
+        (2, 8, (9, 11), 50, (3, 3), (2, 2), (1, 1)),
+        (3, 64, (4, 4), 70, (3, 3), (1, 1), (1, 1)),
+    ):
+        for kind in KINDS:
+            check(Conv(*shape, dtype=dtype, acc=acc), kind)
+
+
+@pytest.mark.parametrize("target", narrow_targets(), ids=lambda t: f"{t.vector_bytes} bytes")
+def test_narrow_registers(target: Target) -> None:
+    for case in CASES[:10:2] + CASES[12:15]:
+        for kind in KINDS:
+            check(case, kind, target)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Conv(16, 3, (32, 32), 6, (5, 5)),
+        Conv(8, 32, (16, 16), 64, (3, 3), pad=(1, 1)),
+        Conv(8, 32, (16, 16), 64, (3, 3), (2, 2), (1, 1)),
+        Conv(16, 128, (4, 4), 128, (3, 3), pad=(1, 1)),
+    ],
+    ids=lambda c: f"{c.input}-{c.window}-{c.stride}",
+)
+def test_same_bits_for_any_number_of_threads(case: Conv) -> None:
+    for kind in KINDS:
+        one, two, five = (check(case, kind, threads=threads) for threads in (1, 2, 5))
+        assert one.tobytes() == two.tobytes() == five.tobytes()
+
+
+def test_epilogue_sees_image_channel_and_position() -> None:
+    """relu(acc + bias[m]): by segments of images, by lines of the copy, and after phases."""
+    f32 = dtypes.f32
+    value = Apply("relu", (Apply("add", (Var("acc", f32), Load("bias", M, f32)), f32),), f32)
+    for case, kind in (
+        (Conv(5, 8, (4, 4), 70, (3, 3), pad=(1, 1)), "conv"),
+        (Conv(2, 3, (14, 14), 8, (3, 3), pad=(1, 1)), "conv"),
+        (Conv(2, 6, (14, 14), 8, (3, 3), (2, 2), (1, 1)), "conv_input_grad"),
+        (Conv(2, 6, (9, 9), 8, (3, 3), (1, 1), (1, 1), groups=2), "conv_input_grad"),
+    ):
+        rows = case.outputs if kind == "conv" else case.channels
+        kernel = case.kernel(kind, value, (Param("bias", f32, rows, "in"),))
+        rng = np.random.default_rng(0)
+        left, right, out = (case.shapes[param.name] for param in kernel.params[:3])
+        operands = [rng.standard_normal(shape).astype(np.float32) for shape in (left, right)]
+        bias = rng.standard_normal(rows).astype(np.float32)
+        result = np.zeros(out, np.float32)
+        run(kernel, [*operands, result, bias])
+        sums = reference(case, kind, operands).reshape(out)
+        column = bias.reshape(1, rows, *(1 for _ in case.input))
+        np.testing.assert_allclose(result, np.maximum(sums + column, 0), atol=1e-4)
+
+
+def test_an_infinite_pixel_reaches_only_the_outputs_that_see_it() -> None:
+    case = Conv(2, 3, (14, 14), 8, (3, 3))
+    rng = np.random.default_rng(0)
+    w, x = (rng.standard_normal(case.shapes[name]).astype(np.float32) for name in "wx")
+    x[0, 1, 6, 13] = np.inf  # the last of its line: the next line follows in the copy
+    y = np.zeros(case.shapes["y"], np.float32)
+    run(case.kernel("conv"), [w, x, y])
+    assert np.isinf(y[0, :, 4:7, 11:]).any() and np.isfinite(y[0, :, :, :11]).all()
+    assert np.isfinite(y[0, :, 7:]).all() and np.isfinite(y[1]).all()
+
+
+def test_refuses_images_too_large_for_its_offsets() -> None:
+    case = Conv(1, 64, (1500, 1500), 1, (1, 1))
+    with pytest.raises(ValueError, match="too large"):
+        run(case.kernel("conv"), [])

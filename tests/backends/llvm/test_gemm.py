@@ -1,0 +1,167 @@
+"""Matrix products against NumPy: shapes, layouts, dtypes, epilogues, dims, thread counts."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from graphc.backends.llvm.target import Target
+from graphc.ir import dtypes
+from graphc.ir.dim import Dim
+from graphc.ir.kernel import Apply, Contraction, Kernel, Let, Load, Operand, Param, Store, Var
+
+from .contractions import B, Gemm, K, M, N, guarded, narrow_targets, run, unharmed
+
+LAYOUTS = list(itertools.product((False, True), (False, True)))
+SHAPES = [
+    (1, 1, 1, 1),
+    (6, 64, 8, 1),
+    (5, 63, 3, 1),
+    (7, 65, 9, 2),
+    (64, 64, 64, 1),
+    (13, 130, 400, 1),  # k in two blocks
+    (100, 75, 1000, 1),
+    (3, 10, 5000, 1),  # k split between chunks
+    (300, 200, 300, 1),  # several chunks, B packed once for all
+    (50, 1, 70, 3),
+    (1, 300, 129, 1),
+    (2, 48, 33, 70),  # many small products
+    (33, 17, 0, 1),  # empty sums
+    (31, 97, 800, 2),
+]
+
+
+def product(case: Gemm, target: Target | None = None, threads: int = 1) -> np.ndarray:
+    """Runs a case, checks it against NumPy in float64 or int64, returns the result."""
+    rng = np.random.default_rng(case.m * 7 + case.n)
+    a, b = case.operands(rng)
+    memory, result = guarded(case.batch * case.m * case.n, case.acc_dtype.numpy)
+    run(case.kernel(), [*case.in_memory(a, b), result], target=target, threads=threads)
+    assert unharmed(memory)
+    got = result.reshape(case.batch, case.m, case.n)
+    if case.dtype.is_float:
+        wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+        bound = np.abs(wide_a) @ np.abs(wide_b) + 1e-30
+        unit = 1e-6 if case.acc_dtype is dtypes.f32 else 1e-14
+        assert (np.abs(got - wide_a @ wide_b) <= unit * bound).all()
+    else:
+        want = a.astype(np.int64) @ b.astype(np.int64)
+        assert (got == want.astype(case.acc_dtype.numpy)).all()
+    return got.copy()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_layout_of_every_shape(shape: tuple[int, int, int, int]) -> None:
+    for a_t, b_t in LAYOUTS:
+        product(Gemm(*shape, a_t=a_t, b_t=b_t))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "acc"),
+    [
+        (dtypes.f64, None),
+        (dtypes.bf16, dtypes.f32),
+        (dtypes.f16, dtypes.f32),
+        (dtypes.i32, None),
+        (dtypes.i64, None),
+        (dtypes.u8, dtypes.i32),
+    ],
+    ids=str,
+)
+def test_dtypes(dtype: dtypes.DType, acc: dtypes.DType | None) -> None:
+    for (a_t, b_t), shape in itertools.product(LAYOUTS, [(64, 65, 400, 1), (17, 33, 50, 3)]):
+        product(Gemm(*shape, a_t=a_t, b_t=b_t, dtype=dtype, acc=acc))
+
+
+@pytest.mark.parametrize("target", narrow_targets(), ids=lambda t: f"{t.vector_bytes} bytes")
+def test_narrow_registers(target: Target) -> None:
+    for shape in [(7, 65, 9, 2), (13, 130, 400, 1), (100, 75, 1000, 1), (300, 200, 300, 1)]:
+        for a_t, b_t in LAYOUTS:
+            product(Gemm(*shape, a_t=a_t, b_t=b_t), target)
+    product(Gemm(64, 65, 400, dtype=dtypes.f64), target)
+    product(Gemm(64, 65, 400, b_t=True, dtype=dtypes.bf16, acc=dtypes.f32), target)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Gemm(300, 200, 300, b_t=True),
+        Gemm(10, 12, 40000),  # k split
+        Gemm(64, 32, 64, batch=48, a_t=True),
+        Gemm(520, 130, 600, dtype=dtypes.bf16, acc=dtypes.f32),
+    ],
+    ids=str,
+)
+def test_same_bits_for_any_number_of_threads(case: Gemm) -> None:
+    one, two, five = (product(case, threads=threads) for threads in (1, 2, 5))
+    assert one.tobytes() == two.tobytes() == five.tobytes()
+
+
+def test_epilogue_with_bias_and_two_stores() -> None:
+    f32 = dtypes.f32
+    case = Gemm(70, 90, 500)
+    biased = Apply("add", (Var("acc", f32), Load("bias", N, f32)), f32)
+    epilogue = (
+        Let("y", biased),
+        Store("C", M * 90 + N, Apply("relu", (Var("y", f32),), f32)),
+        Store("D", N * 70 + M, Var("y", f32)),  # transposed
+    )
+    params = (Param("bias", f32, 90, "in"), Param("D", f32, 70 * 90, "out"))
+    rng = np.random.default_rng(0)
+    a, b = case.operands(rng)
+    bias = rng.standard_normal(90).astype(np.float32)
+    c, d = np.zeros((70, 90), np.float32), np.zeros((90, 70), np.float32)
+    run(case.kernel(epilogue, params), [a, b, c, bias, d])
+    want = a[0].astype(np.float64) @ b[0] + bias
+    np.testing.assert_allclose(c, np.maximum(want, 0), atol=1e-3)
+    np.testing.assert_allclose(d.T, want, atol=1e-3)
+
+
+def test_symbolic_sizes_and_strides() -> None:
+    """One kernel for every m, n and k, its operands a strided batch as attention has them."""
+    f32 = dtypes.f32
+    t, e = Dim.var("t"), Dim.var("e")  # q, k: [t, 3, e] seen as [3, t, e]
+    left = Operand("q", M * 3 * e + B * e + K, f32)
+    right = Operand("k", N * 3 * e + B * e + K, f32)
+    epilogue = (Store("o", B * t * t + M * t + N, Var("acc", f32)),)
+    contraction = Contraction("gemm", 3, t, t, e, left, right, f32, epilogue)
+    params = (
+        Param("q", f32, t * 3 * e, "in"),
+        Param("k", f32, t * 3 * e, "in"),
+        Param("o", f32, 3 * t * t, "out"),
+    )
+    kernel = Kernel("scores", params, ("t", "e"), (), contraction)
+    rng = np.random.default_rng(0)
+    for size, width in ((2, 3), (40, 16), (65, 500)):
+        q, k = (rng.standard_normal((size, 3, width)).astype(np.float32) for _ in range(2))
+        out = np.zeros((3, size, size), np.float32)
+        run(kernel, [q, k, out], (size, width))
+        want = np.einsum("tbe,sbe->bts", q.astype(np.float64), k)
+        np.testing.assert_allclose(out, want, atol=1e-3)
+
+
+def test_special_values_reach_only_their_own_sums() -> None:
+    """Padding and tails must not mix lanes: a NaN or infinity stays in its row and column."""
+    for b_t in (False, True):
+        case = Gemm(9, 37, 21, b_t=b_t)
+        a, b = case.operands(np.random.default_rng(3))
+        a[0, 4, 5], b[0, 7, 30] = np.nan, np.inf
+        memory, result = guarded(9 * 37, np.dtype(np.float32))
+        run(case.kernel(), [*case.in_memory(a, b), result])
+        got = result.reshape(9, 37)
+        bad = np.zeros((9, 37), bool)
+        bad[4], bad[:, 30] = True, True
+        assert (np.isfinite(got) == ~bad).all() and unharmed(memory)
+
+
+def test_refuses_what_is_not_affine() -> None:
+    case = Gemm(8, 8, 8)
+    kernel = case.kernel()
+    contraction = kernel.contraction
+    assert contraction is not None
+    left = Operand("A", M * M + K, dtypes.f32)
+    squared = Contraction(
+        "gemm", 1, 8, 8, 8, left, contraction.right, dtypes.f32, contraction.epilogue
+    )
+    with pytest.raises(ValueError, match="not affine in m and k"):
+        run(Kernel("g", kernel.params, (), (), squared), [])
