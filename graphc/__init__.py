@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import importlib
 import math
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import Any
 
 from . import config as config
 from .backends import numpy as _numpy_backend
-from .frontend import dispatch as _dispatch
-
-_dispatch.set_runner(_numpy_backend.run)
-
 from .frontend import autograd as _autograd
+from .frontend import dispatch as _dispatch
 from .frontend import functions as _functions
 from .frontend import random_state as random
 from .frontend.device import device as device
@@ -43,8 +41,8 @@ from .frontend.random_state import (
 from .frontend.tensor import Tensor as Tensor
 from .ir.dtypes import DType as dtype
 
-if TYPE_CHECKING:
-    from .frontend.functions import *
+# eager mode runs on NumPy: the frontend itself knows no backend
+_dispatch.set_runner(_numpy_backend.run)
 
 __version__ = "0.1.0"
 
@@ -75,6 +73,9 @@ _PACKAGES = ("nn", "optim", "utils", "autograd", "export", "vision", "cuda", "se
 def set_num_threads(number: int) -> None:
     """Threads of compiled code, for all threads of the process. Results do not depend on it."""
     config.set_default(threads=number)
+    pipeline = sys.modules.get(f"{__name__}.pipeline")
+    if pipeline is not None:  # else nothing is compiled yet, and there is no pool to resize
+        pipeline.pool(config.current())
 
 
 def get_num_threads() -> int:

@@ -2,7 +2,9 @@
 
 Roots are the function, `self`, closure cells, the globals that its code names, and whatever is
 reached from those and from arguments that are not tensors: Modules, optimizers, containers and
-plain objects. Every container met is kept with a copy of its items, so that
+plain objects. Of an object only the attributes that the code in reach names are looked at: what
+a training loop notes down beside them never makes a version stale. Every container met is kept
+with a copy of its items, so that
 
 - a later call can check that nothing it relied on has changed (`Snapshot.holds`),
 - a failed trace can put everything back (`Snapshot.restore`),
@@ -12,10 +14,11 @@ plain objects. Every container met is kept with a copy of its items, so that
 from __future__ import annotations
 
 import functools
+import sys
 import types
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,10 +28,19 @@ from .frontend.tensor import Tensor
 from .frontend.trace import Trace
 from .ir.dtypes import DType
 from .optim.optimizer import Optimizer, ParamGroup
+from .watched import Watched
 
 _PACKAGE = str(Path(__file__).parent)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), DType, Path, slice, range)
-_OPAQUE = (type, types.BuiltinFunctionType, np.ndarray, np.generic, Trace)
+_OPAQUE = (types.BuiltinFunctionType, np.ndarray, np.generic, Trace)
+# code that names one of these may read any attribute
+_DYNAMIC = frozenset(
+    "getattr vars dir eval exec __dict__ __getattribute__ attrgetter deepcopy copy asdict astuple"
+    " fields pickle dumps".split()
+)
+# special methods that no mere use of an instance calls
+_UNCALLED = frozenset("__init__ __new__ __post_init__ __del__ __repr__ __str__ __reduce__".split())
+_Entry: TypeAlias = "tuple[Any, str, bool, Place | None]"
 _MISSING = object()
 
 
@@ -48,6 +60,8 @@ class Place:
                 return container.cell_contents
             except ValueError:
                 return _MISSING
+        if isinstance(container, type):
+            return vars(container).get(self.key, _MISSING)
         if isinstance(container, dict):
             return dict.get(container, self.key, _MISSING)
         return container[self.key] if self.key < len(container) else _MISSING
@@ -56,6 +70,8 @@ class Place:
         """Put a value there."""
         if type(self.container) is types.CellType:
             self.container.cell_contents = value
+        elif isinstance(self.container, type):
+            setattr(self.container, self.key, value)
         elif isinstance(self.container, dict):
             dict.__setitem__(self.container, self.key, value)
         else:
@@ -67,6 +83,8 @@ class Place:
             self.set(value)
         elif isinstance(self.container, dict):
             dict.pop(self.container, self.key, None)
+        elif isinstance(self.container, type):
+            delattr(self.container, self.key)
 
     @staticmethod
     def is_missing(value: Any) -> bool:
@@ -105,22 +123,44 @@ class Snapshot:
         # entries whose value is compared: (place, value, by identity)
         self.loose: list[tuple[Place, Any, bool]] = []
         self.counted: list[tuple[Place, Any, bool]] = []
+        # containers whose items must stay the same ones: [container, how many, known keys or None]
+        self.sizes: list[list[Any]] = []
+        self.counted_sizes: list[list[Any]] = []
         self._seen: dict[int, Any] = {}
+        self._stack: list[_Entry] = []
+        self._names: set[str] = set()  # that the code in reach reads
+        self._everything = False
+        self._members: set[tuple[str, int]] = set()  # classes whose members were collected
+        self._waiting: dict[str, list[_Entry]] = {}  # attributes that no code has named so far
 
     # --- use -----------------------------------------------------------------------------
 
     def broken(self) -> Place | None:
         """The first entry that is no longer as it was; None if all are."""
-        found = _first_broken(self.loose)
+        found = _first_broken(self.loose) or self._resized(self.sizes)
         if found is not None:
             return found
         version = state_version.current()
         if version == self.version:
             return None
-        found = _first_broken(self.counted)
+        found = _first_broken(self.counted) or self._resized(self.counted_sizes)
         if found is None:
             self.version = version
         return found
+
+    def _resized(self, sizes: list[list[Any]]) -> Place | None:
+        """The first container that has other items than it had."""
+        for entry in sizes:
+            container, size, known, path = entry
+            if isinstance(known, set) and isinstance(container, dict):  # attributes
+                if len(container) != size:
+                    new = container.keys() - known
+                    if self._everything or not new.isdisjoint(self._names):
+                        return Place(container, None, f"the attributes of {path}")
+                    entry[1] = len(container)
+            elif len(container) != size or (known is not None and container != known):
+                return Place(container, None, f"the size of {path}")
+        return None
 
     def drop(self, places: set[Place]) -> None:
         """Forget entries: their values are run-time inputs."""
@@ -140,8 +180,9 @@ class Snapshot:
         Raises ValueError naming a list whose length changed.
         """
         for container, copy, _, path in self.containers:
-            if isinstance(container, dict):
-                for key, now in list(dict.items(container)):
+            if isinstance(container, (dict, type)):
+                mapping = vars(container) if isinstance(container, type) else container
+                for key, now in list(dict(mapping).items()):
                     before = copy.get(key, _MISSING)
                     if now is not before:
                         yield Place(container, key, f"{path}[{_key_text(key)}]"), before, now
@@ -162,6 +203,10 @@ class Snapshot:
             if type(container) is types.CellType:
                 if copy is not _MISSING and Place(container, None, "").get() is not copy:
                     container.cell_contents = copy
+            elif isinstance(container, type):
+                for key, now in list(vars(container).items()):
+                    if now is not copy.get(key, _MISSING):
+                        Place(container, key, "").put(copy.get(key, _MISSING))
             elif isinstance(container, dict):
                 if len(container) != len(copy) or any(
                     dict.get(container, key, _MISSING) is not value for key, value in copy.items()
@@ -183,37 +228,58 @@ class Snapshot:
 
     def visit(self, value: Any, path: str) -> None:
         """Collect what is reached from `value`; iterative."""
-        stack: list[tuple[Any, str, bool, Place | None]] = [(value, path, False, None)]
+        stack = self._stack
+        stack.append((value, path, False, None))
         while stack:
             value, path, counted, place = stack.pop()
             if place is not None:
                 identity = not isinstance(value, _PLAIN)
                 entry = (place, value, identity)
                 (self.counted if counted else self.loose).append(entry)
-            if isinstance(value, (*_PLAIN, *_OPAQUE)):
+            if isinstance(value, _PLAIN) or isinstance(value, _OPAQUE):
                 continue
             if id(value) in self._seen:
                 continue
             self._seen[id(value)] = value
             stack.extend(reversed(list(self._children(value, path, counted))))
 
-    def _dict(
-        self, container: dict[Any, Any], path: str, counted: bool, attributes: bool = False
-    ) -> Iterator[tuple[Any, str, bool, Place | None]]:
+    def _read(self, names: Iterable[str]) -> None:
+        """Note that code in reach reads these names; visit the attributes that waited for them."""
+        for name in names:
+            if name in self._names:
+                continue
+            self._names.add(name)
+            self._stack.extend(self._waiting.pop(name, ()))
+            if name in _DYNAMIC and not self._everything:
+                self._everything = True
+                for entries in self._waiting.values():
+                    self._stack.extend(entries)
+                self._waiting.clear()
+
+    def _when_read(self, name: str, entry: _Entry) -> Iterator[_Entry]:
+        if self._everything or name in self._names:
+            yield entry
+        else:
+            self._waiting.setdefault(name, []).append(entry)
+
+    def _dict(self, container: dict[Any, Any], path: str, counted: bool) -> Iterator[_Entry]:
         self.containers.append((container, dict(container), counted, path))
+        (self.counted_sizes if counted else self.sizes).append(
+            [container, len(container), None, path]
+        )
         lifted = isinstance(container, ParamGroup)
         for key, value in list(dict.items(container)):
-            name = f"{path}.{key}" if attributes else f"{path}[{_key_text(key)}]"
+            name = f"{path}[{_key_text(key)}]"
             if lifted and _is_lifted(value):
                 continue
             if isinstance(key, Tensor):
                 self._seen[id(key)] = key
             yield value, name, counted, Place(container, key, name)
 
-    def _children(
-        self, value: Any, path: str, counted: bool
-    ) -> Iterator[tuple[Any, str, bool, Place | None]]:
+    def _children(self, value: Any, path: str, counted: bool) -> Iterator[_Entry]:
         if isinstance(value, Tensor):
+            for hook in (*(value._hooks or {}).values(), *(value._post_hooks or {}).values()):
+                yield hook, path, False, None
             return
         if isinstance(value, types.FunctionType):
             yield from self._function(value, path)
@@ -224,38 +290,81 @@ class Snapshot:
             yield value.func, path, False, None
             yield value.args, path, False, None
             yield value.keywords, path, False, None
-        elif isinstance(value, ParamGroup):
-            yield from self._dict(value, path, True)
+        elif isinstance(value, type):
+            yield from self._class(value, path, called=True)
         elif isinstance(value, dict):
-            yield from self._dict(value, path, counted)
+            yield from self._dict(value, path, isinstance(value, Watched))
         elif isinstance(value, list):
-            self.containers.append((value, list(value), counted, path))
+            self.containers.append((value, list(value), False, path))
+            self.sizes.append([value, len(value), None, path])
             for i, item in enumerate(value):
-                yield item, f"{path}[{i}]", counted, Place(value, i, f"{path}[{i}]")
+                yield item, f"{path}[{i}]", False, Place(value, i, f"{path}[{i}]")
         elif isinstance(value, tuple):
             for i, item in enumerate(value):
                 yield item, f"{path}[{i}]", counted, Place(value, i, f"{path}[{i}]")
-        elif isinstance(value, (set, frozenset, types.ModuleType, MutableMapping)):
+        elif isinstance(value, set):
+            self.sizes.append([value, len(value), set(value), path])
+        elif isinstance(value, (frozenset, types.ModuleType, MutableMapping)):
             return
         elif hasattr(value, "__compiled_function__"):
             yield value.__compiled_function__, path, False, None
         elif isinstance(getattr(value, "__dict__", None), dict):
             yield from self._object(value, path)
 
-    def _object(self, value: Any, path: str) -> Iterator[tuple[Any, str, bool, Place | None]]:
+    def _object(self, value: Any, path: str) -> Iterator[_Entry]:
         kind = type(value)
         if (kind.__module__ or "").startswith("graphc.frontend"):
             return
         counted = hasattr(kind, "named_parameters") or isinstance(value, Optimizer)
-        yield from self._dict(value.__dict__, path, counted, attributes=True)
-        for base in kind.__mro__:
-            for member in vars(base).values():
-                if isinstance(member, types.FunctionType) and _is_user_code(member):
-                    yield member, path, False, None
+        attributes = value.__dict__
+        self.containers.append((attributes, dict(attributes), counted, path))
+        (self.counted_sizes if counted else self.sizes).append(
+            [attributes, len(attributes), set(attributes), path]
+        )
+        own = _library_names(kind)
+        for key, item in list(dict.items(attributes)):
+            name = f"{path}.{key}"
+            entry = item, name, counted, Place(attributes, key, name)
+            if own is None or key in own:
+                yield entry
+            else:
+                yield from self._when_read(key, entry)
+        yield from self._class(kind, path, called=False)
 
-    def _function(
-        self, function: types.FunctionType, path: str
-    ) -> Iterator[tuple[Any, str, bool, Place | None]]:
+    def _class(self, kind: type, path: str, called: bool) -> Iterator[_Entry]:
+        """What instances of a class read from it; with its construction if it may be `called`."""
+        for base in kind.__mro__:
+            if not _is_user_class(base):
+                continue
+            first = ("members", id(base)) not in self._members
+            self._members.add(("members", id(base)))
+            if first:
+                self.containers.append((base, dict(vars(base)), False, base.__name__))
+            for name, member in list(vars(base).items()):
+                if name in _UNCALLED:
+                    if called:
+                        yield _code_of(member), path, False, None
+                elif first:
+                    yield from self._member(base, name, member)
+
+    def _member(self, base: type, name: str, member: Any) -> Iterator[_Entry]:
+        code = _code_of(member)
+        if name.startswith("__") and name.endswith("__"):
+            if isinstance(code, types.FunctionType):
+                yield code, f"{base.__name__}.{name}", False, None
+            return
+        path = f"{base.__name__}.{name}"
+        if isinstance(member, property):
+            yield from self._when_read(name, (member.fset, path, False, None))
+        inherited = any(name in vars(b) for b in base.__mro__ if not _is_user_class(b))
+        inherited = inherited or name in (_library_names(base) or ())
+        entry = code, path, False, Place(base, name, path) if code is member else None
+        if inherited:
+            yield entry  # library code calls it
+        else:
+            yield from self._when_read(name, entry)
+
+    def _function(self, function: types.FunctionType, path: str) -> Iterator[_Entry]:
         if not _is_user_code(function):
             wrapped = getattr(function, "__wrapped__", None)
             if wrapped is not None:
@@ -269,11 +378,13 @@ class Snapshot:
                 yield place.get(), name, False, place
         if not _is_user_code(function):
             return
+        names = _names(function.__code__)
+        self._read(names)
         yield function.__defaults__, path, False, None
         yield function.__kwdefaults__, path, False, None
         namespace = function.__globals__
         copy: dict[str, Any] = {}
-        for name in _names(function.__code__):
+        for name in names:
             if name in namespace:
                 value = copy[name] = namespace[name]
                 yield value, name, False, Place(namespace, name, name)
@@ -282,7 +393,7 @@ class Snapshot:
 
     def _module_names(
         self, module: types.ModuleType, code: types.CodeType, path: str
-    ) -> Iterator[tuple[Any, str, bool, Place | None]]:
+    ) -> Iterator[_Entry]:
         for name in _names(code):
             if name in module.__dict__:
                 place = Place(module.__dict__, name, f"{path}.{name}")
@@ -310,6 +421,39 @@ def _names(code: types.CodeType) -> list[str]:
 
 def _is_user_code(function: types.FunctionType) -> bool:
     return not function.__code__.co_filename.startswith((_PACKAGE, "<frozen"))
+
+
+def _code_of(member: Any) -> Any:
+    """The function inside a method, property or cached property; other members as they are."""
+    if isinstance(member, (staticmethod, classmethod)):
+        return member.__func__
+    if isinstance(member, property):
+        return member.fget
+    return getattr(member, "func", member) if type(member) is functools.cached_property else member
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_user_class(kind: type) -> bool:
+    if kind.__module__ == "__main__":
+        return True
+    module = sys.modules.get(kind.__module__)
+    return module is not None and _is_user_module(module)
+
+
+@functools.lru_cache(maxsize=4096)
+def _library_names(kind: type) -> frozenset[str] | None:
+    """Attributes that library code reads of instances of a user's class; None: any."""
+    if not _is_user_class(kind):
+        return None
+    names: set[str] = set()
+    for base in kind.__mro__:
+        if not _is_user_class(base) and base is not object:
+            for member in vars(base).values():
+                code = _code_of(member)
+                if isinstance(code, types.FunctionType):
+                    names.update(_names(code.__code__))
+                    names.update(c for c in code.__code__.co_consts if isinstance(c, str))
+    return frozenset(names)
 
 
 def _is_user_module(module: types.ModuleType) -> bool:

@@ -99,7 +99,7 @@ class Specialisation:
         self.mutated = {m.output: m.input for m in traced.mutations}
         tensors = [i for i in self.inputs if isinstance(i, TensorInput) and i.tensor is not None]
         self.flags = [
-            (i.tensor, i.requires_grad, _hook_count(i.tensor)) for i in tensors
+            (i.tensor, i.requires_grad, _hooks(i.tensor)) for i in tensors
             if i.kind == "tensor" and i.tensor is not None
         ]
         self.mutable_inputs = sorted(set(self.mutated.values()))
@@ -137,7 +137,7 @@ class Specialisation:
                 else:
                     raise Stale("a .grad is None now and was not, or the other way round")
         for tensor, flag, hooks in self.flags:
-            if requires_grad(tensor) != flag or _hook_count(tensor) != hooks:
+            if requires_grad(tensor) != flag or _hooks(tensor) != hooks:
                 raise Stale("requires_grad or hooks of a captured tensor changed")
         for tensor in fresh:
             tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
@@ -485,8 +485,10 @@ def _sources(traced: TracedGraph) -> list[tuple[Any, float | int]]:
     return list(found.items())
 
 
-def _hook_count(tensor: Tensor) -> tuple[int, int]:
-    return len(tensor._hooks or ()), len(tensor._post_hooks or ())
+def _hooks(tensor: Tensor) -> tuple[Any, ...]:
+    if not tensor._hooks and not tensor._post_hooks:
+        return ()
+    return (*(tensor._hooks or {}).values(), None, *(tensor._post_hooks or {}).values())
 
 
 def in_trace() -> bool:

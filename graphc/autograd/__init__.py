@@ -7,5 +7,5 @@ from ..frontend.grad_mode import enable_grad as enable_grad
 from ..frontend.grad_mode import inference_mode as inference_mode
 from ..frontend.grad_mode import no_grad as no_grad
 from ..frontend.grad_mode import set_grad_enabled as set_grad_enabled
-from ..frontend.tensor import Tensor as Variable
 from . import function as function
+from .variable import Variable as Variable

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ..frontend.functions.dtype_names import TYPE_STRINGS
+
 
 def is_available() -> bool:
     """False."""
@@ -85,8 +87,6 @@ class OutOfMemoryError(RuntimeError):
 
 
 def __getattr__(name: str) -> Any:
-    from ..frontend.functions.dtype_names import TYPE_STRINGS
-
     if name in TYPE_STRINGS:
         return _needs_gpu(name)
     raise AttributeError(f"module 'graphc.cuda' has no attribute {name!r}")

@@ -20,9 +20,12 @@ def example_inputs(traced: TracedGraph) -> list[Array]:
         dtype = source.type.dtype.numpy
         if isinstance(source, NumberInput):
             arrays.append(np.asarray(source.value, dtype))
-        elif source.kind == "tangent":
-            shape = [evaluate(size, traced.graph.env.hints) for size in source.type.shape]
+            continue
+        shape = [evaluate(size, traced.graph.env.hints) for size in source.type.shape]
+        if source.kind == "tangent":
             arrays.append(rng.standard_normal(shape).astype(dtype))
+        elif source.kind == "grad" and getattr(source.tensor, "_grad", None) is None:
+            arrays.append(np.zeros(shape, dtype))  # cleared since: counts as zeros
         else:
             arrays.append(np.array(_array(source)))
     return arrays

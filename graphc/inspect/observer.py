@@ -57,8 +57,7 @@ class Observer:
     def begin(self, graph: Graph) -> None:
         """The graph as it was traced."""
         if self.config.dump is not None:
-            plain = re.sub(r"\W+", "_", self.name)
-            self._folder = self.config.dump / f"{next(_compilations):04}_{plain}"
+            self._folder = _new_folder(self.config.dump, re.sub(r"\W+", "_", self.name))
         if self.config.check >= VERIFY:
             verify(graph)
         if self.config.check >= VALUES:
@@ -154,9 +153,21 @@ class Observer:
         if self._folder is not None:
             # A dump is a help, never a reason to fail.
             with contextlib.suppress(OSError):
-                self._folder.mkdir(parents=True, exist_ok=True)
                 plain = re.sub(r"[^\w.-]+", "_", title)[:100]
                 (self._folder / f"{next(self._files):03}_{plain}.txt").write_text(text)
+
+
+def _new_folder(parent: Path, name: str) -> Path | None:
+    """A folder with the next free number; None where none can be made."""
+    while True:
+        folder = parent / f"{next(_compilations):04}_{name}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue  # of an earlier process
+        except OSError:
+            return None
+        return folder
 
 
 def kernels_of(program: Program) -> list[Kernel]:

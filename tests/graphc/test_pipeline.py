@@ -1,23 +1,24 @@
 """The pipeline: stages, hooks, checks between passes, both backends of one Program."""
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import graphc
 from graphc import pipeline
 from graphc.config import Config
+from graphc.inspect import observer
 from graphc.inspect.value_check import ValueChangedError, difference, draw_inputs
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import Dim
 from graphc.ir.graph import Builder, Expr, Graph
-from graphc.ir.kernel_text import parse_kernel
 from graphc.ir.types import TensorType
 from graphc.ir.verify import VerifyError
 
@@ -154,24 +155,22 @@ def scaled_fused() -> Graph:
 
 
 def test_value_check_sees_wrong_native_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong:
+        """Native code whose second kernel is off by one half."""
+
+        def __init__(self, real: Any) -> None:
+            self.real, self.stats = real, real.stats
+
+        def trace(self, inputs: Any, outputs: Any, visit: Any, dims: Any) -> None:
+            def spoil(number: int, step: Any, fetch: Any) -> None:
+                if number == 1:
+                    outputs[0][...] += 0.5
+                visit(number, step, fetch)
+
+            self.real.trace(inputs, outputs, spoil, dims)
+
     real = pipeline.native
-
-    def wrong(program: Any, config: Config) -> Any:
-        executable = real(program, config)
-        kernels = [
-            replace(s.kernel, stages=real_stages(s.kernel.stages)) if s.kernel.stages else s.kernel
-            for s in program.steps
-        ]
-        steps = [replace(s, kernel=k) for s, k in zip(program.steps, kernels, strict=True)]
-        object.__setattr__(program, "steps", tuple(steps))
-        return executable
-
-    def real_stages(stages: Any) -> Any:
-        return parse_kernel(
-            "kernel k(a: f32[1] in) dims () {\n  stage {\n  }\n}\n"
-        ).stages  # does nothing: the interpreter then expects the memory as it was
-
-    monkeypatch.setattr(pipeline, "native", wrong)
+    monkeypatch.setattr(pipeline, "native", lambda *arguments: Wrong(real(*arguments)))
     with pytest.raises(ValueChangedError, match=r"native code of kernel \w+ \(step 1, .*o0"):
         pipeline.build(mlp(), config=QUIET._replace(check=2))
 
@@ -255,6 +254,15 @@ def test_dump_writes_numbered_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert kinds == {"graph", "kernel", "ll", "s"}
 
 
+def test_dumps_of_several_processes_do_not_mix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        monkeypatch.setattr(observer, "_compilations", itertools.count(1))  # a new process
+        pipeline.build(mlp(), config=QUIET._replace(dump=tmp_path), backend="numpy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0001_mlp", "0002_mlp"]
+
+
 def test_an_unwritable_dump_folder_is_no_reason_to_fail(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
@@ -274,6 +282,17 @@ def test_importing_the_pipeline_loads_no_llvm() -> None:
 def test_threads_of_the_pool_follow_the_config() -> None:
     for threads in (1, 3, 2):
         assert pipeline.pool(QUIET._replace(threads=threads)).threads == threads
+
+
+def test_set_num_threads_takes_effect_at_once() -> None:
+    before = graphc.get_num_threads()
+    try:
+        for threads in (3, 1, 2):
+            graphc.set_num_threads(threads)
+            assert graphc.get_num_threads() == pipeline.pool(graphc.config.current()).threads
+            assert pipeline._pool is not None and pipeline._pool.threads == threads
+    finally:
+        graphc.set_num_threads(before)
 
 
 def test_deep_chains() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from graphc.ir import dtypes, ops
+from graphc.ir.dim import Dim
 from graphc.ir.kernel import Check, Kernel, Local, Loop, Stmt
 from graphc.ir.kernel_text import print_kernel
 from graphc.ir.passes import lower as lowering
@@ -179,11 +180,18 @@ def test_random_graphs_in_chunks(seed: int) -> None:
     check(maker.graph(), maker.mutated, maker.arrays(seed))
 
 
+def test_a_size_as_a_value() -> None:
+    def mean(x):
+        size = ops.full.like(x, shape=(), value=x.shape[0], dtype=dtypes.f32)
+        return x / size
+
+    program = check(build(mean, (Dim.var("s0"),), dims={"s0": 12}))
+    assert [k.dims for k in cases.kernels(program)] == [("d0",)]
+
+
 def test_one_kernel_for_all_symbolic_sizes() -> None:
     def function(x, b):
         return ops.relu(x + b), total(x, (0,))
-
-    from graphc.ir.dim import Dim
 
     graph = build(function, (Dim.var("s0"), 40), (40,), dims={"s0": 12})
     program = check(graph)

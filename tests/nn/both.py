@@ -12,6 +12,8 @@ import torch
 
 import graphc
 
+torch.set_num_threads(1)  # small tensors, and machines shared with other test runs
+
 TOLERANCE = {"float64": 1e-10, "float32": 2e-5}
 
 

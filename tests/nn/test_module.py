@@ -360,7 +360,7 @@ def test_containers() -> None:
         many.insert(0, nn.Tanh())
         del many[1]
         told += [names(many), repr(many), names(many[1:]), type(many.pop(-1)).__name__, len(many),
-                 error(lambda: many.extend(3)), names([*many, nn.ReLU()])]
+                 error(lambda: many.extend(3)), names(many.__add__([nn.ReLU()]))]
         named = nn.ModuleDict({"x": nn.ReLU(), "y": nn.Tanh()})
         named["z"] = nn.GELU()
         named.update([("w", nn.SiLU())])

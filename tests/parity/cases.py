@@ -5,6 +5,7 @@ from tests.parity import (
     cases_indexing,
     cases_linalg,
     cases_methods,
+    cases_more,
     cases_pointwise,
     cases_reduction,
     cases_shape,
@@ -13,6 +14,6 @@ from tests.parity import (
 from tests.parity.records import CASES
 
 __all__ = [
-    "CASES", "cases_creation", "cases_indexing", "cases_linalg", "cases_methods",
+    "CASES", "cases_creation", "cases_indexing", "cases_linalg", "cases_methods", "cases_more",
     "cases_pointwise", "cases_reduction", "cases_shape", "cases_sorting",
 ]  # fmt: skip

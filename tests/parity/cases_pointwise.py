@@ -41,7 +41,7 @@ for _name in "isnan isinf isfinite".split():
 case("bitwise_not", lambda t, x: ~x, integers(6, low=-4), grad=False)
 case("bitwise_not bool", lambda t, x: ~x, bools(6), grad=False)
 
-# --- two operands ---------------------------------------------------------------------------------
+# --- two operands ------------------------------------------------------------------------------
 
 case("add", lambda t, x, y: x + y, real(3, 4), real(4), dtypes=ALL)
 case("add alpha", lambda t, x, y: t.add(x, y, alpha=2), real(3, 4), real(3, 4), dtypes=NUMBERS)
@@ -101,7 +101,7 @@ case("logaddexp", lambda t, x, y: t.logaddexp(x, y), real(5), real(5), dtypes=FL
 case("heaviside", lambda t, x, y: t.heaviside(x, y), fixed([-1.0, 0.0, 2.0]), real(3), grad=False)
 case("deg2rad", lambda t, x: (t.deg2rad(x), t.rad2deg(x)), real(5))
 
-# --- three and more -------------------------------------------------------------------------------
+# --- three and more ----------------------------------------------------------------------------
 
 case("where", lambda t, c, x, y: t.where(c, x, y), bools(3, 4), real(3, 4), real(4), dtypes=ALL)
 case("where number", lambda t, c, x: (t.where(c, x, 0), t.where(c, 1.5, x), x.where(c, x * 2)),
@@ -123,7 +123,7 @@ case("addcdiv", lambda t, x, y, z: (t.addcdiv(x, y, z), t.addcdiv(x, y, z, value
 case("nan_to_num", lambda t, x: (t.nan_to_num(x), t.nan_to_num(x, 1.0, 2.0, -3.0)), SPECIAL,
      grad=False)
 
-# --- promotion -------------------------------------------------------------------------------------
+# --- promotion ---------------------------------------------------------------------------------
 
 case("promote int float", lambda t, x, i: (x + i, i * x, i / 2, i + 1.5), real(4), integers(4))
 case("promote 0-d", lambda t, x, i: (i + x[0], i * x.sum(), x + i[0]), real(4), integers(4))
@@ -141,7 +141,7 @@ case("int overflow wraps", lambda t, i: (
     i.int() + 2**40, t.where(i > 3, i, t.tensor(300))), integers(9, high=20, dtype="uint8"),
     grad=False)
 
-# --- in place --------------------------------------------------------------------------------------
+# --- in place ----------------------------------------------------------------------------------
 
 
 def _after(change):  # type: ignore[no-untyped-def]

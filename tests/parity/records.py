@@ -59,7 +59,7 @@ def case(
     CASES.append(Case(name, run, inputs, dtypes, grad, eager_only, strides))
 
 
-# --- inputs --------------------------------------------------------------------------------------
+# --- inputs ------------------------------------------------------------------------------------
 
 
 def real(*shape: int, low: float = -2.0, high: float = 2.0) -> Maker:
@@ -117,7 +117,7 @@ def fixed(values: Any, dtype: str | None = None) -> Maker:
 SPECIAL = fixed([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-30, 3e38, 0.5, 2.5, -2.5])
 
 
-# --- comparison ----------------------------------------------------------------------------------
+# --- comparison --------------------------------------------------------------------------------
 
 
 def to_tensors(t: Any, arrays: list[np.ndarray], dtype: str, grad: bool) -> list[Any]:

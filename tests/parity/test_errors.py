@@ -169,7 +169,7 @@ SAME_TYPE: dict[str, Callable[[Any], Any]] = {
 
 
 def _raised(t: Any, run: Callable[[Any], Any]) -> BaseException:
-    with pytest.raises(Exception) as caught:  # noqa: PT011  # compared below
+    with pytest.raises(Exception) as caught:  # compared below
         run(t)
     return caught.value
 

@@ -15,9 +15,10 @@ from graphc.backends.llvm.conv_phase import emit_input_grad
 from graphc.backends.llvm.gemm import emit_gemm
 from graphc.backends.llvm.gemm_dot import emit_dots
 from graphc.backends.llvm.gemm_kernel import emit_gemm_kernel, is_dot
-from graphc.backends.llvm.gemm_pack import Source, accumulator_of, emit_gemm_packs
+from graphc.backends.llvm.gemm_pack import Source, emit_gemm_packs, emit_transpose
 from graphc.backends.llvm.gemm_scratch import declare_scratch, emit_scratch
-from graphc.backends.llvm.microkernel import Accumulator, Tile
+from graphc.backends.llvm.gemm_store import emit_store, plain_store
+from graphc.backends.llvm.microkernel import ACCUMULATORS, Accumulator, Tile
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir import dtypes
@@ -62,6 +63,8 @@ def emit_library(name: str, target: Target) -> Module:
     tile = Tile(cast(Accumulator, parts[-1]), target)
     if kind == "gemm":
         emit_gemm(module, tile)
+        emit_store(module, tile)
+        emit_transpose(module, tile)
         return module
     if kind == "gemm_dot":
         emit_dots(module, tile)
@@ -83,8 +86,17 @@ def emit_library(name: str, target: Target) -> Module:
 
 
 def tile_of(contraction: Contraction, target: Target) -> Tile:
-    """The register tile that computes a contraction."""
-    return Tile(accumulator_of(contraction.acc_dtype), target)
+    """The register tile that computes a contraction.
+
+    Raises ValueError for a type of sums that no tile has, or operands of another kind than it.
+    """
+    acc = contraction.acc_dtype
+    if acc.name not in ACCUMULATORS:
+        raise ValueError(f"sums of {acc} are not generated; sum in {', '.join(ACCUMULATORS)}")
+    for operand in (contraction.left, contraction.right):
+        if operand.dtype.is_float != acc.is_float or operand.dtype.bits > acc.bits:
+            raise ValueError(f"operand {operand.buffer} of {operand.dtype} summed in {acc}")
+    return Tile(acc.name, target)
 
 
 def emit_contraction(
@@ -93,7 +105,8 @@ def emit_contraction(
     """Defines void @symbol(ptr %args, ptr %status): buffers in order of params, then dims."""
     contraction = _contraction(kernel)
     tile = tile_of(contraction, target)
-    _emit_epilogue(module, kernel, tile, symbol, epilogue)
+    if plain_store(kernel, tile) is None:
+        _emit_epilogue(module, kernel, tile, symbol, epilogue)
     if contraction.conv is not None:
         emit_conv_kernel(module, kernel, tile, symbol)
     else:

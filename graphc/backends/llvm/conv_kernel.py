@@ -3,8 +3,10 @@
 from graphc.backends.llvm.conv import declare_conv
 from graphc.backends.llvm.conv_direct import pad_symbol
 from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
-from graphc.backends.llvm.gemm_kernel import Arguments, declare_packer
+from graphc.backends.llvm.gemm_arguments import Arguments
+from graphc.backends.llvm.gemm_kernel import declare_packer
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source
+from graphc.backends.llvm.gemm_store import epilogue_pointers
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.dim import Size, product
@@ -29,9 +31,10 @@ def emit_conv_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) ->
     left, right = Source(c.left.dtype, tile), Source(c.right.dtype, tile)
     packer = "window_columns" if c.kind == "conv_weight_grad" else "window_rows"
     left_packer = "weights" if c.kind == "conv_input_grad" else "left"
+    epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
     pointers = {
-        Conv.ARGUMENTS: "%args",
-        Conv.EPILOGUE: f"@{symbol}.epilogue",
+        Conv.ARGUMENTS: epilogue_arguments,
+        Conv.EPILOGUE: epilogue,
         Conv.PACK_LEFT: declare_packer(module, left_packer, left, LEFT_TYPES),
         Conv.PACK_RIGHT: declare_packer(module, packer, right, RIGHT_TYPES),
         Conv.PAD_COPY: pad_symbol(right),

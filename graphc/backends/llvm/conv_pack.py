@@ -21,7 +21,7 @@ from graphc.backends.llvm.gemm_pack import (
     RIGHT_PARAMETERS,
     Source,
     copy_step,
-    emit_transpose,
+    declare_transpose,
     first_lanes,
     left_tiles,
     packed_panels,
@@ -42,7 +42,7 @@ def emit_conv_packs(module: Module, source: Source) -> None:
     emit_tables(module)
     emit_pad(module, source)
     _Rows(module, source).emit()
-    emit_transpose(module, source.tile)
+    declare_transpose(module, source.tile)
     _emit_pack_rows(module, source)
     _emit_pack_columns(module, source)
     _emit_pack_weights(module, source)

@@ -287,6 +287,9 @@ class Memory(Indices):
             if access.mask is None:
                 self.fn.store(text, kind, address, align)
                 return
+            if dtype.itemsize < 4 and access.mask.startswith("<") and access.mask.count("true") == 1:
+                self._store_one_lane(access.mask, text, address, dtype)
+                return
             name = f"@llvm.masked.store.{suffix(dtype, lanes, memory=True)}.p0"
             self.module.declare(f"declare void {name}({kind}, ptr, i32, <{lanes} x i1>)")
             mask = f"<{lanes} x i1> {access.mask}"
@@ -303,6 +306,16 @@ class Memory(Indices):
         mask = f"<{lanes} x i1> {access.mask or 'splat (i1 true)'}"
         arguments = f"{kind} {text}", f"{places} {pointers}", f"i32 {align}", mask
         self.fn.call("void", name, *arguments)
+
+    def _store_one_lane(self, mask: str, text: str, address: str, dtype: DType) -> None:
+        """The one lane of a constant mask: LLVM 22 makes a 4-byte store of a masked one of less."""
+        lane = mask.split(",").index(next(part for part in mask.split(",") if "true" in part))
+        kind = memory_type(dtype)
+        value = self.fn.let(
+            f"extractelement {memory_type(dtype, self.lanes)} {text}, i64 {lane}"
+        )
+        place = self.fn.let(f"getelementptr {kind}, ptr {address}, i64 {lane}", "p")
+        self.fn.store(value, kind, place, dtype.itemsize)
 
     def _store_serially(self, access: Access, text: str, combine: str) -> None:
         """Lane after lane, in order: places may repeat."""

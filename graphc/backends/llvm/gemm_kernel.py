@@ -1,11 +1,13 @@
 """What is special to one kernel: its arguments, its descriptor, where its operands begin."""
 
 from graphc.backends.llvm.gemm import declare_contract
+from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word, begin_request
 from graphc.backends.llvm.gemm_dot import LENGTH, LINES, SHAPE_WORDS, declare_dots
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source, right_packer
 from graphc.backends.llvm.gemm_plan import BLOCK_K
-from graphc.backends.llvm.gemm_sizes import base_and_strides, emit_size
+from graphc.backends.llvm.gemm_sizes import base_and_strides
+from graphc.backends.llvm.gemm_store import epilogue_pointers
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import memory_type
@@ -15,27 +17,6 @@ from graphc.ir.kernel import Contraction, Kernel, Operand
 # Products of so few rows or columns are dot products where k is contiguous in both operands.
 DOT_ROWS = 32
 DOT_COLUMNS = 16
-
-
-class Arguments:
-    """The argument block of a kernel: buffers by name, then the named dims."""
-
-    def __init__(self, f: Function, kernel: Kernel) -> None:
-        self.f = f
-        self._places = {param.name: index for index, param in enumerate(kernel.params)}
-        first = len(kernel.params)
-        self.names: dict[str, Value] = {
-            name: f.load(f.gep("%args", first + index, "i64"), "i64", 8)
-            for index, name in enumerate(kernel.dims)
-        }
-
-    def buffer(self, name: str) -> str:
-        """The pointer of a buffer."""
-        return self.f.load(self.f.gep("%args", self._places[name], "ptr"), "ptr", 8)
-
-    def size(self, size: Size) -> Value:
-        """The value of a size over the named dims and what was added to `names`."""
-        return emit_size(self.f, size, self.names)
 
 
 def emit_gemm_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) -> None:
@@ -68,13 +49,14 @@ def emit_gemm_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) ->
         Word.MOST_STEPS: BLOCK_K,
         Word.EPILOGUE_B: 1,
     }
+    epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
     pointers = {
-        Word.ARGUMENTS: "%args",
+        Word.ARGUMENTS: epilogue_arguments,
         Word.OPERANDS: "%args",
         Word.BASES: f"@{symbol}.bases",
         Word.PACK_LEFT: declare_packer(module, "left", left, LEFT_TYPES),
         Word.PACK_RIGHT: declare_packer(module, packer, right, RIGHT_TYPES),
-        Word.EPILOGUE: f"@{symbol}.epilogue",
+        Word.EPILOGUE: epilogue,
     }
     d = begin_request(f, words, pointers)
     if is_dot(c, tile):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_plan import choose
-from graphc.backends.llvm.microkernel import MR, Accumulator, Tile
+from graphc.backends.llvm.microkernel import MR, Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import lane_numbers, memory_type
 from graphc.ir import dtypes
@@ -191,7 +191,7 @@ def emit_gemm_packs(module: Module, source: Source) -> None:
     """Defines the four packers for one source dtype."""
     _emit_pack_left(module, source)
     _emit_pack_rows(module, source)
-    emit_transpose(module, source.tile)
+    declare_transpose(module, source.tile)
     _emit_pack_columns(module, source)
     _emit_pack_strided(module, source)
 
@@ -274,10 +274,15 @@ def transpose_symbol(tile: Tile) -> str:
     return f"@graphc_transpose_{tile.accumulator}"
 
 
+def declare_transpose(module: Module, tile: Tile) -> None:
+    """Declares the transpose for packers that call it."""
+    module.declare(f"declare void {transpose_symbol(tile)}(ptr, i64, ptr, i64)")
+
+
 def emit_transpose(module: Module, tile: Tile) -> None:
     """Defines a transpose of lanes x lanes elements, log2(lanes) exchanges of register pairs."""
     symbol = transpose_symbol(tile)
-    f = module.function(f"void {symbol}(ptr %from, i64 %pitch, ptr %to, i64 %to_pitch)", "internal")
+    f = module.function(f"void {symbol}(ptr %from, i64 %pitch, ptr %to, i64 %to_pitch)")
     lanes, place = tile.lanes, "%from"
     rows = []
     for _ in range(lanes):
@@ -373,10 +378,3 @@ def right_packer(k_stride: object, n_stride: object) -> str:
     if n_stride == 1:
         return "rows"
     return "columns" if k_stride == 1 else "strided"
-
-
-def accumulator_of(dtype: DType) -> Accumulator:
-    """The accumulator type for operands of one dtype: what a tile computes in."""
-    if dtype.is_float:
-        return "f64" if dtype is dtypes.f64 else "f32"
-    return "i64" if dtype is dtypes.i64 else "i32"

@@ -33,17 +33,23 @@ def _emit_atom(f: Function, atom: Atom, names: Mapping[str, Value]) -> Value:
     return f.smin(a, b) if atom.kind == "min" else f.smax(a, b)
 
 
+def strides_of(index: Size, names: tuple[str, ...]) -> tuple[Size, ...] | None:
+    """(offset where all `names` are 0, the stride of each), or None if it is not affine in them."""
+    origin = substitute(index, dict.fromkeys(names, 0))
+    result, total = [origin], origin
+    for name in names:
+        step = substitute(index, {other: int(other == name) for other in names})
+        result.append(unwrap(step - origin))
+        total = total + result[-1] * Dim.var(name)
+    return tuple(result) if total == index else None
+
+
 def base_and_strides(operand: Operand, first: str, second: str) -> tuple[Size, Size, Size]:
     """An operand's offset at (0, 0) and its strides along two of m, n and k.
 
     Raises ValueError if the index is not affine in them.
     """
-    origin = substitute(operand.index, {first: 0, second: 0})
-    strides = []
-    for name, other in ((first, second), (second, first)):
-        step = substitute(operand.index, {name: 1, other: 0})
-        strides.append(unwrap(step - origin))
-    expected = origin + strides[0] * Dim.var(first) + strides[1] * Dim.var(second)
-    if expected != operand.index:
+    strides = strides_of(operand.index, (first, second))
+    if strides is None:
         raise ValueError(f"index {operand.index} is not affine in {first} and {second}")
-    return origin, strides[0], strides[1]
+    return strides[0], strides[1], strides[2]

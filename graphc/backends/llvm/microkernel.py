@@ -12,6 +12,8 @@ from graphc.backends.llvm.text import Function, Module
 
 Accumulator = Literal["f32", "f64", "i32", "i64"]
 
+ACCUMULATORS: tuple[Accumulator, ...] = ("f32", "f64", "i32", "i64")
+
 MR = 6  # rows of the full tile
 ROW_CLASSES = (6, 4, 2, 1)  # a tile of 5 rows runs the kernel of 6, its last row computed twice
 

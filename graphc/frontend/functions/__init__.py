@@ -23,6 +23,7 @@ from ..tensor import register_methods
 from . import (
     comparing,
     conversion,
+    copies,
     creation,
     cumulative,
     dtype_names,
@@ -32,11 +33,14 @@ from . import (
     inplace,
     joining,
     linalg_basic,
+    parts,
     pointwise,
     pointwise_more,
+    positions,
     printing,
     random,
     reduction,
+    repetition,
     settings,
     shape,
     sorting,
@@ -59,16 +63,15 @@ _BOTH = {
         abs absolute acos acosh add addcdiv addcmul arccos arccosh arcsin arcsinh arctan arctan2
         arctanh asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not bitwise_or
         bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min clip copysign cos cosh
-        deg2rad digamma div divide eq erf erfc erfinv exp exp2 expm1 fix float_power floor
-        floor_divide fmax fmin fmod frac ge greater greater_equal gt heaviside hypot isfinite isinf
-        isnan le lerp less less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not
-        logical_or logical_xor logit lt maximum minimum mul multiply nan_to_num ne neg negative
-        not_equal pow rad2deg reciprocal relu remainder round rsqrt sigmoid sign sin sinc sinh sqrt
-        square sub subtract tan tanh true_divide trunc xlogy
+        digamma div divide eq erf erfc erfinv exp exp2 expm1 fix floor floor_divide fmax fmin
+        fmod frac ge greater greater_equal gt hypot isfinite isinf isnan le lerp less less_equal
+        lgamma log log10 log1p log2 logical_and logical_not logical_or logical_xor lt maximum
+        minimum mul multiply ne neg negative not_equal pow reciprocal relu remainder round rsqrt
+        sigmoid sign sin sinh sqrt square sub subtract tan tanh true_divide trunc
     """,
     pointwise_more: """
-        angle frexp gcd isneginf isposinf isreal lcm ldexp logaddexp2 nextafter positive renorm sgn
-        signbit
+        angle deg2rad float_power frexp gcd heaviside isneginf isposinf isreal lcm ldexp logaddexp
+        logaddexp2 logit nan_to_num nextafter positive rad2deg renorm sgn signbit sinc xlogy
     """,
     statistics: "corrcoef cov dsplit hsplit is_same_size vsplit",
     reduction: """
@@ -77,17 +80,20 @@ _BOTH = {
     """,
     cumulative: "cummax cummin cumprod cumsum diff logcumsumexp",
     shape: """
-        adjoint broadcast_to chunk flatten moveaxis movedim narrow permute ravel repeat_interleave
-        reshape select split squeeze swapaxes swapdims t tensor_split tile transpose unbind
-        unflatten unsqueeze
+        adjoint flatten moveaxis movedim permute ravel reshape squeeze swapaxes swapdims t
+        transpose unflatten unsqueeze
     """,
+    parts: "chunk narrow select split tensor_split unbind",
+    repetition: "broadcast_to repeat_interleave tile",
+    positions: "argwhere nonzero",
+    copies: "clone",
     joining: "flip fliplr flipud roll rot90 tril triu",
     strided: """
         as_strided diag diag_embed diagflat diagonal diagonal_scatter select_scatter slice_scatter
     """,
     gathering: """
-        argwhere gather index_add index_copy index_fill index_put index_select masked_fill
-        masked_scatter masked_select nonzero scatter scatter_add scatter_reduce take_along_dim
+        gather index_add index_copy index_fill index_put index_select masked_fill
+        masked_scatter masked_select scatter scatter_add scatter_reduce take_along_dim
     """,
     sorting: """
         argsort bincount histc kthvalue median mode msort nanmedian quantile sort topk unique
@@ -98,7 +104,7 @@ _BOTH = {
         outer trace vdot
     """,
     comparing: "allclose equal isclose",
-    conversion: "clone is_complex is_floating_point is_nonzero is_signed numel",
+    conversion: "is_complex is_floating_point is_nonzero is_signed numel",
     random: "bernoulli multinomial",
 }
 
@@ -121,7 +127,11 @@ _FUNCTIONS = {
     """,
     reduction: "std_mean var_mean",
     cumulative: "trapezoid trapz",
-    shape: "broadcast_tensors split_with_sizes",
+    parts: "split_with_sizes",
+    repetition: "broadcast_tensors",
+    copies: """
+        channels_last channels_last_3d contiguous_format memory_format preserve_format
+    """,
     joining: """
         atleast_1d atleast_2d atleast_3d block_diag cartesian_prod cat column_stack concat
         concatenate dstack hstack meshgrid row_stack stack vstack
@@ -129,16 +139,16 @@ _FUNCTIONS = {
     sorting: "bucketize isin searchsorted",
     linalg_basic: "cdist chain_matmul tensordot",
     comparing: "can_cast",
-    conversion: """
-        channels_last channels_last_3d contiguous_format is_tensor memory_format preserve_format
-        layout strided
-    """,
+    conversion: "is_tensor layout strided",
     random: "normal rand rand_like randint randint_like randn randn_like randperm",
 }
 
 _METHODS = {
     creation: "new new_empty new_full new_ones new_tensor new_zeros",
-    shape: "expand expand_as repeat reshape_as split_with_sizes view view_as",
+    shape: "reshape_as view view_as",
+    parts: "split_with_sizes",
+    repetition: "expand expand_as repeat",
+    copies: "contiguous is_contiguous",
     strided: "fill_diagonal_ unfold",
     inplace: "resize_ resize_as_ set_",
     pointwise_more: "apply_",
@@ -180,8 +190,6 @@ NAMES: dict[str, Any] = {
     "iinfo": dtype_names.iinfo,
     "set_printoptions": printing.set_printoptions,
     "return_types": return_types,
-    "memory_format": conversion.memory_format,
-    "layout": conversion.layout,
 }
 globals().update(NAMES)
 

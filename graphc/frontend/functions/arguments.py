@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, DimEnv
 from graphc.ir.dim import Size as DimSize
@@ -21,8 +19,7 @@ from ..dispatch import inplace
 from ..errors import located, raise_op_error
 from ..numbers import is_traced_number, plain_size
 from ..tensor import Tensor, concrete
-
-from .dtype_names import CPP_NAMES, LARGEST
+from .dtype_names import CPP_NAMES, LARGEST, PYTHON
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -174,16 +171,45 @@ def named(result: Tensor, name: str) -> Tensor:
     return result
 
 
+def variadic(name: str) -> Callable[[F], F]:
+    """Let a function of (input, *values) also take the values by keyword: reshape(x, shape=s)."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if kwargs and name in kwargs:
+                if "input" in kwargs:
+                    args = (kwargs.pop("input"),)
+                args = (*args, kwargs.pop(name))
+            return function(*args, **kwargs)
+
+        return cast(F, wrapper)
+
+    return decorate
+
+
 def check_dtype(dtype: Any) -> DType | None:
     """A dtype, also from a Python type. Raises TypeError for anything else."""
-    from . import dtype_names
-
     if dtype is None or isinstance(dtype, DType):
         return dtype
-    found = dtype_names.PYTHON.get(dtype)
+    found = PYTHON.get(dtype)
     if found is None:
         raise TypeError(located(f"dtype must be torch.dtype, not {dtype!r}"))
     return found
+
+
+def check_device(device: Any) -> None:
+    """Raise RuntimeError for a device other than the CPU."""
+    if device is None:
+        return
+    kind = str(device).split(":")[0]
+    if kind == "cuda":
+        raise RuntimeError(located(
+            "no CUDA backend in this build of graphc: use device='cpu' (torch.cuda.is_available() "
+            "is False)"
+        ))  # fmt: skip
+    if kind not in ("cpu", "meta"):
+        raise RuntimeError(located(f"device {str(device)!r} is not supported: use 'cpu'"))
 
 
 def with_out(function: F) -> F:
@@ -214,8 +240,3 @@ def write_out(out: Tensor, value: Tensor) -> Tensor:
         out.data = value.detach().clone().to(out.dtype)
         return out
     return inplace(out, value, overwrite=True)
-
-
-def array_of(value: Any) -> np.ndarray:
-    """Any nested sequence, number or NumPy array as an array."""
-    return value if isinstance(value, np.ndarray) else np.asarray(value)

@@ -6,40 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ir import dtypes, ops
+from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..context import local
 from ..device import device as device_type
-from ..dispatch import apply
 from ..errors import located
 from ..numbers import is_traced_number
-from ..tensor import Tensor, alias, concrete, current, from_array
+from ..tensor import Tensor, concrete, current
 from . import dtype_names
-from .arguments import named, public_size, shape, wrap_dim
-from .creation import check_device
-
-channels_last_order = (0, 2, 3, 1)
-
-
-class memory_format:
-    """torch.contiguous_format, torch.channels_last, torch.preserve_format."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
-
-    def __reduce__(self) -> Any:
-        return self.name
-
-
-contiguous_format = memory_format("contiguous_format")
-preserve_format = memory_format("preserve_format")
-channels_last = memory_format("channels_last")
-channels_last_3d = memory_format("channels_last_3d")
+from .arguments import check_device, public_size, shape, wrap_dim
+from .copies import clone, contiguous, preserve_format
+from .joining import flip
+from .parts import unbind
+from .pointwise import eq
+from .reduction import any as any_of
 
 
 class layout:
@@ -52,63 +34,7 @@ class layout:
 strided = layout()
 
 
-# --- copies ------------------------------------------------------------------------------------
-
-
-def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """A copy with its own memory, through which gradients flow."""
-    if memory_format is not None and memory_format is not preserve_format:
-        return contiguous(_copied(input), memory_format)
-    return named(_copied(input), "CloneBackward0")
-
-
-def _copied(x: Tensor) -> Tensor:
-    result: Tensor = apply(ops.cast, x, dtype=x.dtype)
-    return result
-
-
-def clone_contiguous(x: Tensor) -> Tensor:
-    """A row-major copy."""
-    copied = _copied(x)
-    return contiguous(copied)
-
-
-def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
-    """The tensor itself if its memory is row-major without gaps, else a copy that is."""
-    if memory_format in (channels_last, channels_last_3d):
-        return _channels_last(input)
-    if is_contiguous(input):
-        return input
-    sizes = shape(input)
-    flat: Tensor = apply(ops.reshape, input, shape=(input._type.elements,))
-    result: Tensor = apply(ops.reshape, _copied(flat), shape=sizes)
-    return result
-
-
-def _channels_last(x: Tensor) -> Tensor:
-    if is_contiguous(x, channels_last if x.ndim == 4 else channels_last_3d):
-        return x
-    order = (0, *range(2, x.ndim), 1)
-    inverse = (0, x.ndim - 1, *range(1, x.ndim - 1))
-    moved = contiguous(apply(ops.permute, x, dims=order))
-    result: Tensor = apply(ops.permute, moved, dims=inverse)
-    return result
-
-
-def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
-    """Whether the memory is row-major without gaps (channels_last: with dim 1 last)."""
-    state = current(self)
-    if memory_format in (channels_last, channels_last_3d):
-        if state.ndim != (4 if memory_format is channels_last else 5):
-            return False
-        order = (0, *range(2, state.ndim), 1)
-        return is_contiguous(apply(ops.permute, self.detach(), dims=order))
-    if state._trace is None:
-        return bool(state._array.flags.c_contiguous)
-    return state._traced.is_contiguous()
-
-
-# --- dtypes and devices --------------------------------------------------------------------------
+# --- dtypes and devices ------------------------------------------------------------------------
 
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -215,25 +141,7 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     return self
 
 
-def view_dtype(self: Tensor, dtype: DType) -> Tensor:
-    """The same bytes read as another dtype; the last dim's size changes with the element size."""
-    if dtype is self.dtype:
-        return alias(self)
-    array = concrete(self, "view(dtype)", "convert with .to(dtype), or call it outside")
-    if array.ndim == 0 and array.itemsize != dtype.itemsize:
-        raise RuntimeError(located(
-            f"self.dim() cannot be 0 to view {self.dtype} as {dtype} (different element sizes)"
-        ))  # fmt: skip
-    try:
-        seen = array.view(dtype.numpy)
-    except ValueError as error:
-        raise RuntimeError(located(f"view(dtype): {error}")) from None
-    result = from_array(seen)
-    result._storage = self._storage
-    return result
-
-
-# --- to Python -----------------------------------------------------------------------------------
+# --- to Python ---------------------------------------------------------------------------------
 
 _CURE = "use tensor operations (torch.where, ...), or compute it outside the compiled function"
 
@@ -315,16 +223,12 @@ def _len(self: Tensor) -> int:
 
 
 def _iter(self: Tensor) -> Any:
-    from .shape import unbind
-
     if self.ndim == 0:
         raise TypeError(located("iteration over a 0-d tensor"))
     return iter(unbind(self, 0))
 
 
 def _reversed(self: Tensor) -> Tensor:
-    from .joining import flip
-
     return flip(self, 0) if self.ndim else self
 
 
@@ -338,10 +242,7 @@ def _dlpack_device(self: Tensor) -> tuple[int, int]:
 
 def _contains(self: Tensor, element: Any) -> bool:
     if isinstance(element, Tensor) or promote.is_number(element):
-        from .pointwise import eq
-        from .reduction import any as any_
-
-        return bool(any_(eq(self, element)))
+        return bool(any_of(eq(self, element)))
     raise RuntimeError(located(
         "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
         f"{element.__class__.__name__}."
@@ -354,7 +255,7 @@ def _format(self: Tensor, specification: str) -> str:
     return object.__format__(self, specification)
 
 
-# --- facts ---------------------------------------------------------------------------------------
+# --- facts -------------------------------------------------------------------------------------
 
 
 def size(self: Tensor, dim: int | None = None) -> Any:
@@ -459,7 +360,7 @@ PROPERTIES = {
 
 
 METHODS = {
-    "clone": clone, "contiguous": contiguous, "is_contiguous": is_contiguous, "to": to,
+    "to": to,
     "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda, "pin_memory": pin_memory,
     "is_pinned": lambda self, device=None: False, "item": item, "tolist": tolist, "numpy": numpy,
     "size": size, "numel": numel, "nelement": numel, "dim": dim, "ndimension": dim,

@@ -13,23 +13,20 @@ from graphc.ir.dtypes import DType
 from .. import promote
 from ..dispatch import apply, constant
 from ..errors import located
+from ..numbers import is_traced_number, plain_size
 from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
-from .arguments import check_dtype, fitting, non_negative, shape_of
-
-
-def check_device(device: Any) -> None:
-    """Raise RuntimeError for a device other than the CPU."""
-    if device is None:
-        return
-    kind = str(device).split(":")[0]
-    if kind == "cuda":
-        raise RuntimeError(located(
-            "no CUDA backend in this build of graphc: use device='cpu' (torch.cuda.is_available() "
-            "is False)"
-        ))  # fmt: skip
-    if kind not in ("cpu", "meta"):
-        raise RuntimeError(located(f"device {str(device)!r} is not supported: use 'cpu'"))
+from .arguments import (
+    as_sequence,
+    check_device,
+    check_dtype,
+    fitting,
+    non_negative,
+    shape_of,
+    write_out,
+)
+from .copies import clone
+from .joining import stack
 
 
 def _finish(
@@ -47,8 +44,6 @@ def _has_tensor(data: Any) -> bool:
 
 def _nested(data: Any) -> Tensor:
     """A nested sequence that holds tensors: stacked level by level."""
-    from .joining import stack
-
     if isinstance(data, Tensor):
         return data.detach()
     if isinstance(data, (list, tuple)):
@@ -142,8 +137,6 @@ def tensor(
     if _has_tensor(data):
         stacked = _nested(data)
         return _finish(stacked if dtype is None else promote.cast(stacked, dtype), requires_grad)
-    from ..numbers import is_traced_number
-
     if is_traced_number(data):
         kind = promote.number_dtype(data) if dtype is None else dtype
         return promote.operand(data, kind)
@@ -195,8 +188,6 @@ def full(
 
 def expand_value(value: Tensor, shape: tuple[Any, ...]) -> Tensor:
     """A new tensor of `shape` filled with a 0-d tensor."""
-    from .conversion import clone
-
     expanded: Tensor = apply(ops.expand, value.reshape(()), shape=shape)
     return clone(expanded)
 
@@ -207,15 +198,11 @@ def _filled(
 ) -> Tensor:
     check_device(device)
     non_negative(shape)
-    from ..numbers import is_traced_number
-
     if is_traced_number(value):
         result = expand_value(promote.operand(value, dtype), shape)
     else:
         result = apply(ops.full, shape=shape, value=_plain(value, dtype), dtype=dtype)
     if out is not None:
-        from .arguments import write_out
-
         return write_out(out, result)
     return result.requires_grad_() if requires_grad else result
 
@@ -322,8 +309,6 @@ def arange(
         floats = floats or any(t.dtype.is_float for t in tensors)
         dtype = get_default_dtype() if floats else dtypes.i64
     check_device(device)
-    from ..numbers import is_traced_number, plain_size
-
     if is_traced_number(end) and type(start) is int and start == 0 and step == 1:
         result: Tensor = apply(ops.iota, shape=(plain_size(end),), dim=0, dtype=dtype)
         return result
@@ -420,10 +405,10 @@ def range(
 
 def empty_strided(size: Any, stride: Any, *, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A tensor with the given strides, in elements."""
-    from .arguments import as_sequence
-
     sizes, strides = as_sequence(size), as_sequence(stride)
-    reach = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) if 0 not in sizes else 0
+    reach = 0
+    if 0 not in sizes:
+        reach = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
     memory = zeros(reach, dtype=dtype, **kwargs)
     return memory.as_strided(sizes, strides)  # type: ignore[no-any-return]
 

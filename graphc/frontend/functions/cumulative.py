@@ -12,7 +12,8 @@ from ..tensor import Tensor
 from . import pointwise as P
 from . import return_types
 from .arguments import check_dtype, numpy_names, shape, with_out, wrap_dim
-from .shape import slice_dim
+from .joining import cat, triangle_mask
+from .parts import slice_dim
 
 
 def _running(name: str, doc: str) -> Any:
@@ -71,8 +72,6 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     # row i holds exp(x[j] - top[i]) for j <= i
     x = input.unsqueeze(along)
     top = tops.unsqueeze(along + 1)
-    from .joining import triangle_mask
-
     mask = triangle_mask(size, size, 0, True)
     mask = mask.reshape((1,) * along + (size, size) + (1,) * (input.ndim - along - 1))
     infinite = P.eq(top, -float("inf"))
@@ -88,8 +87,6 @@ def diff(
     append: Tensor | None = None,
 ) -> Tensor:
     """The n-th difference along `dim`."""
-    from .joining import cat
-
     along = wrap_dim(dim, input.ndim)
     parts = [x for x in (prepend, input, append) if x is not None]
     x = cat(parts, along) if len(parts) > 1 else input

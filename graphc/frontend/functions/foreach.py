@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tensor import Tensor
+from .reduction import vector_norm
 
 _UNARY = "abs ceil cos erf exp expm1 floor log log10 log1p log2 neg reciprocal round rsqrt "\
          "sigmoid sign sin sqrt tan tanh trunc".split()  # fmt: skip
@@ -26,8 +27,6 @@ def _each(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _norm(x: Tensor, ord: Any = 2, dtype: Any = None) -> Tensor:
-    from .reduction import vector_norm
-
     return vector_norm(x, ord, dtype=dtype)
 
 
@@ -46,10 +45,10 @@ def table() -> dict[str, Callable[..., Any]]:
     for name in (*_UNARY, *_BINARY, "lerp"):
         for spelled in (name, f"{name}_"):
             found[f"_foreach_{spelled}"] = _each(getattr(Tensor, spelled), spelled)
+    for name in ("zero_", "copy_"):
+        found[f"_foreach_{name}"] = _each(getattr(Tensor, name), name)
     for name in ("addcmul", "addcdiv"):
         for spelled in (name, f"{name}_"):
             found[f"_foreach_{spelled}"] = _each(_pointwise(spelled), spelled)
-    found["_foreach_zero_"] = _each(Tensor.zero_, "zero_")
-    found["_foreach_copy_"] = _each(Tensor.copy_, "copy_")
     found["_foreach_norm"] = _each(_norm, "norm")
     return found

@@ -14,9 +14,9 @@ from ..errors import located
 from ..tensor import Tensor, concrete
 from . import pointwise as P
 from .arguments import broadcast_sizes, environment, fitting, shape, with_out, wrap_dim
-from .dtype_names import CPP_NAMES
+from .dtype_names import CPP_NAMES, iinfo
 from .indexing import Selection, put, read_index, take
-from .shape import slice_dim
+from .parts import slice_dim
 
 _CURE = "its result's size depends on values: call it outside the compiled function"
 _REDUCTIONS = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "amax",
@@ -31,7 +31,7 @@ def _require_index(name: str, index: Any) -> Tensor:
     return promote.cast(index, dtypes.i64)
 
 
-# --- gather, scatter -----------------------------------------------------------------------------
+# --- gather, scatter ---------------------------------------------------------------------------
 
 
 @with_out
@@ -141,13 +141,11 @@ def _without_self(x: Tensor, dim: int, index: Tensor, reduce: str) -> Tensor:
     elif x.dtype.is_float:
         neutral = float("-inf") if reduce == "amax" else float("inf")
     else:
-        from .dtype_names import iinfo
-
         neutral = iinfo(x.dtype).min if reduce == "amax" else iinfo(x.dtype).max
     return _scatter("scatter_reduce", x, dim, index, neutral, "")
 
 
-# --- along one dim by a vector of positions --------------------------------------------------------
+# --- along one dim by a vector of positions ----------------------------------------------------
 
 
 def _vector(name: str, index: Any) -> Tensor:
@@ -256,7 +254,7 @@ def index_put_(
     return self
 
 
-# --- masks -----------------------------------------------------------------------------------------
+# --- masks -------------------------------------------------------------------------------------
 
 
 def _mask(name: str, mask: Any) -> Tensor:
@@ -346,41 +344,3 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         return wide
 
     return gather(widened(input), along, widened(indices))
-
-
-# --- data-dependent results ------------------------------------------------------------------------
-
-
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
-    """The positions of what is not 0: [count, rank], or a tuple of vectors."""
-    array = concrete(input, "nonzero()", _CURE)
-    if as_tuple:
-        seen = array.reshape(1) if array.ndim == 0 else array
-        return tuple(constant(p.astype(np.int64)) for p in np.nonzero(seen))
-    if array.ndim == 0:
-        return constant(np.zeros((int(bool(array)), 0), np.int64))
-    return constant(np.ascontiguousarray(np.stack(np.nonzero(array), 1)).astype(np.int64))
-
-
-def argwhere(input: Tensor) -> Tensor:
-    """The positions of what is not 0, [count, rank]."""
-    result: Tensor = nonzero(input)
-    return result
-
-
-def repeat_by_counts(
-    x: Tensor, counts: Tensor, dim: int, output_size: int | None
-) -> Tensor:
-    """Each slice of `dim` repeated by its own count."""
-    array = concrete(counts, "repeat_interleave() by a tensor", _CURE)
-    if counts.ndim != 1:
-        raise RuntimeError(located("repeats must be 0-dim or 1-dim tensor"))
-    if array.dtype.kind != "i" or (array < 0).any():
-        raise RuntimeError(located("repeats can not be negative"))
-    if len(array) != shape(x)[dim]:
-        raise RuntimeError(located(
-            f"repeats must have the same size as input along dim, but got repeats.size(0) = "
-            f"{len(array)} and input.size({dim}) = {shape(x)[dim]}"
-        ))  # fmt: skip
-    places = np.repeat(np.arange(len(array)), array)
-    return take(x, [constant(places)], dim)

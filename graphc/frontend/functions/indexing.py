@@ -19,8 +19,10 @@ from ..errors import located
 from ..numbers import is_traced_number, plain_size
 from ..tensor import Tensor, concrete
 from .arguments import environment, fitting, shape
+from .creation import tensor
 from .dtype_names import TYPE_NAMES
-from .shape import drop_dim, slice_dim, unsqueeze
+from .parts import drop_dim, slice_dim
+from .shape import unsqueeze
 
 _MASK_CURE = "use torch.where or a multiplication by the mask, or index outside the function"
 _INTEGERS = (dtypes.i64, dtypes.i32, dtypes.i16, dtypes.i8)
@@ -158,7 +160,7 @@ def _bound(value: Any) -> Any:
     return value.__index__()
 
 
-# --- reading an index ------------------------------------------------------------------------------
+# --- reading an index --------------------------------------------------------------------------
 
 
 def _entries(index: Any) -> list[Any]:
@@ -191,8 +193,6 @@ def _as_index_tensor(entry: Any) -> Any:
     if isinstance(entry, str):
         raise TypeError(located("new(): invalid data type 'str'"))
     if isinstance(entry, (list, tuple)):
-        from .creation import tensor
-
         found = tensor(list(entry))
         return promote.cast(found, dtypes.i64) if not shape(found) or 0 in shape(found) else found
     return entry
@@ -247,7 +247,7 @@ def read_index(x: Tensor, index: Any) -> Selection:
     return selection
 
 
-# --- get -------------------------------------------------------------------------------------------
+# --- get ---------------------------------------------------------------------------------------
 
 
 def getitem(self: Tensor, index: Any) -> Tensor:
@@ -268,7 +268,7 @@ def take(x: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
     return result
 
 
-# --- set -------------------------------------------------------------------------------------------
+# --- set ---------------------------------------------------------------------------------------
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from graphc.ir import dtypes, ops
+import numpy as np
+
+from graphc.ir import dtypes
 
 from .. import promote
-from ..dispatch import apply, inplace
+from ..dispatch import inplace
 from ..errors import located
-from ..tensor import Tensor
-from . import cumulative, gathering, joining, pointwise, pointwise_more
-from .arguments import fitting, shape
+from ..tensor import Tensor, concrete, current, from_array
+from . import cumulative, gathering, joining, linalg_basic, pointwise, pointwise_more
+from .arguments import fitting, shape, shape_of
+from .copies import clone
 
 ARITHMETIC = (
     "abs absolute acos acosh add addcdiv addcmul arccos arccosh arcsin arcsinh arctan arctan2 "
@@ -29,9 +32,15 @@ TRUTH = (
 ).split()
 
 
+# made of several operators, some of which keep the tensor's former contents for their gradients
+_KEEPS_SELF = frozenset("xlogy sinc logit logaddexp float_power renorm nan_to_num".split())
+
+
 def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tensor]:
+    keeps = function.__name__ in _KEEPS_SELF
+
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        value = function(self, *args, **kwargs)
+        value = function(clone(self) if keeps else self, *args, **kwargs)
         if check:
             promote.check_inplace(self, value)
         return inplace(self, value)
@@ -85,8 +94,6 @@ def _reshaped(name: str) -> Callable[..., Tensor]:
     """t_, squeeze_, ...: the tensor itself gets another shape on the same memory."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        from ..tensor import current
-
         if current(self)._trace is not None or self.requires_grad:
             raise RuntimeError(located(
                 f"{name}_() changes the shape of the tensor itself, which neither a compiled "
@@ -105,7 +112,8 @@ def methods() -> dict[str, Callable[..., Any]]:
     """name_ -> method, for every function that has one."""
     table: dict[str, Callable[..., Any]] = {}
     for name in ARITHMETIC:
-        table[f"{name}_"] = _written(getattr(pointwise, name), True)
+        function = getattr(pointwise, name, None) or getattr(pointwise_more, name)
+        table[f"{name}_"] = _written(function, True)
     for name in TRUTH:
         table[f"{name}_"] = _written(getattr(pointwise, name), False)
     for module, names in (
@@ -121,7 +129,7 @@ def methods() -> dict[str, Callable[..., Any]]:
     table |= {
         "zero_": zero_, "fill_": fill_, "copy_": copy_, "index_put_": gathering.index_put_,
         "put_": gathering.put_, "renorm_": _written(pointwise_more.renorm, False),
-        "float_power_": _written(pointwise.float_power, False),
+        "float_power_": _written(pointwise_more.float_power, False),
         "sgn_": table["sign_"], "addmm_": _product("addmm"), "addmv_": _product("addmv"),
         "baddbmm_": _product("baddbmm"),
     }  # fmt: skip
@@ -136,18 +144,11 @@ def methods() -> dict[str, Callable[..., Any]]:
 
 
 def _product(name: str) -> Callable[..., Tensor]:
-    from . import linalg_basic
-
     return _written(getattr(linalg_basic, name), True)
 
 
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     """Another shape; elements are kept, new ones are 0. Eager, without a gradient."""
-    import numpy as np
-
-    from ..tensor import concrete, from_array
-    from .arguments import shape_of
-
     array = concrete(self, "resize_()", "make a new tensor")
     want = shape_of(sizes)
     count = int(np.prod(want, dtype=np.int64))

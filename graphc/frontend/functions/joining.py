@@ -11,8 +11,10 @@ from .. import promote
 from ..dispatch import apply
 from ..errors import located
 from ..tensor import Tensor
-from .arguments import as_sequence, environment, shape, with_out, wrap_dim, wrap_dims
-from .shape import slice_dim, transpose, unsqueeze
+from .arguments import as_sequence, environment, shape, variadic, with_out, wrap_dim, wrap_dims
+from .copies import clone
+from .parts import slice_dim
+from .shape import transpose, unsqueeze
 
 
 def _tensors(name: str, tensors: Any) -> list[Tensor]:
@@ -139,6 +141,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     return cat(given, 1)
 
 
+@variadic("dims")
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """A copy with the order along `dims` reversed."""
     given = as_sequence(dims[0]) if len(dims) == 1 else dims
@@ -180,8 +183,6 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
             continue
         cut = size - shift
         input = cat([slice_dim(input, dim, cut, size), slice_dim(input, dim, 0, cut)], dim)
-    from .conversion import clone
-
     return clone(input) if all(s == 0 for s in moves) else input
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc.ir import dtypes, ops
+from graphc.ir import ops
 from graphc.ir.dim import product
 from graphc.ir.dtypes import DType
 
@@ -21,8 +21,13 @@ from .arguments import (
     shape,
     with_out,
     wrap_dim,
+    write_out,
 )
+from .creation import eye
 from .dtype_names import CPP_NAMES
+from .joining import stack
+from .reduction import vector_norm
+
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
     if a.dtype is not b.dtype:
@@ -273,8 +278,6 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     _same_dtype(a, b)
     result = dot_general(a, b, left, right)
     if out is not None:
-        from .arguments import write_out
-
         return write_out(out, result)
     return result
 
@@ -304,8 +307,6 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
         raise NotImplementedError(located("matrix_power of a negative n needs an inverse"))
     size = shape(input)[-1]
     if n == 0:
-        from .creation import eye
-
         return eye(size, dtype=input.dtype).expand(shape(input)).clone()  # type: ignore[no-any-return]
     result = None
     square = input
@@ -335,8 +336,6 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
             raise RuntimeError(located("no dimension of size 3 in input"))
     a = [input.select(dim, i) for i in range(3)]
     b = [other.select(dim, i) for i in range(3)]
-    from .joining import stack
-
     parts = [
         P.sub(P.mul(a[(i + 1) % 3], b[(i + 2) % 3]), P.mul(a[(i + 2) % 3], b[(i + 1) % 3]))
         for i in range(3)
@@ -347,8 +346,6 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Tensor:
     """Distances between the rows of two batches of matrices."""
-    from .reduction import vector_norm
-
     difference = P.sub(x1.unsqueeze(-2), x2.unsqueeze(-3))
     return vector_norm(difference, p, -1)
 

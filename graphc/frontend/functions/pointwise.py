@@ -6,14 +6,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from graphc.ir import dtypes, ops
 
 from .. import promote
-from ..dispatch import apply
+from ..dispatch import apply, constant
 from ..errors import located
 from ..promote import binary, is_number
 from ..tensor import Tensor
 from .arguments import fitting, with_out
+from .dtype_names import iinfo
+from .positions import nonzero
 
 
 def _unary(name: str, doc: str, to_float: bool = True) -> Callable[..., Tensor]:
@@ -262,13 +266,6 @@ def pow(input: Any, exponent: Any) -> Tensor:
     return result
 
 
-def float_power(input: Any, exponent: Any) -> Tensor:
-    """input ** exponent in float64."""
-    base, power = promote.operands(input, exponent, dtype=dtypes.f64)
-    result: Tensor = apply(ops.pow, base, power)
-    return result
-
-
 def _truth(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return promote.cast(value, dtypes.bool_)
@@ -305,8 +302,6 @@ logical_xor = _logical("logical_xor")
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition, else other; with the condition alone, torch.nonzero as a tuple."""
     if input is None and other is None:
-        from .gathering import nonzero
-
         return nonzero(condition, as_tuple=True)
     dtype = promote.result_type(input, other)
     if not isinstance(condition, Tensor):
@@ -345,8 +340,6 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         if dtype.is_float:
             bound = -math.inf if min is None else math.inf
         else:
-            from .dtype_names import iinfo
-
             limits = iinfo(dtype)
             bound = limits.min if min is None else limits.max
         min, max = (bound, max) if min is None else (min, bound)
@@ -396,72 +389,6 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     return add(input, div(mul(tensor1, value), tensor2))
 
 
-def heaviside(input: Tensor, values: Tensor) -> Tensor:
-    """0 below 0, 1 above, `values` at 0."""
-    result: Tensor = where(eq(input, 0), values, promote.cast(gt(input, 0), input.dtype))
-    return result
-
-
-def logaddexp(input: Tensor, other: Tensor) -> Tensor:
-    """log(exp(a) + exp(b)), stable."""
-    top = maximum(input, other)
-    finite = where(isinf(top), mul(top, 0.0), top)
-    finite = where(isnan(finite), 0.0, finite)
-    safe: Tensor = add(log(add(exp(sub(input, finite)), exp(sub(other, finite)))), finite)
-    return safe
-
-
-def xlogy(input: Any, other: Any) -> Tensor:
-    """x * log(y), 0 where x is 0 (unless y is NaN)."""
-    x, y = promote.operands(input, other)
-    if not x.dtype.is_float:
-        x, y = promote.operands(x, y, dtype=promote.get_default_dtype())
-    zero = logical_and(eq(x, 0), logical_not(isnan(y)))
-    result: Tensor = where(zero, 0.0, mul(x, log(where(zero, 1.0, y))))
-    return result
-
-
-def sinc(input: Tensor) -> Tensor:
-    """sin(pi x) / (pi x), 1 at 0."""
-    zero = eq(input, 0)
-    angle = mul(where(zero, 1.0, input), math.pi)
-    result: Tensor = where(zero, 1.0, div(sin(angle), angle))
-    return result
-
-
-def logit(input: Tensor, eps: float | None = None) -> Tensor:
-    """log(x / (1 - x)), x first clamped to [eps, 1 - eps]."""
-    x = input if eps is None else clamp(input, eps, 1 - eps)
-    return log(div(x, sub(1, x)))
-
-
-def nan_to_num(
-    input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
-    """Replace NaN and infinities."""
-    if not input.dtype.is_float:
-        return input.clone()  # type: ignore[no-any-return]
-    from .dtype_names import finfo
-
-    limits = finfo(input.dtype)
-    high = limits.max if posinf is None else posinf
-    low = limits.min if neginf is None else neginf
-    result = where(isnan(input), nan, input)
-    result = where(eq(input, math.inf), high, result)
-    replaced: Tensor = where(eq(input, -math.inf), low, result)
-    return replaced
-
-
-def deg2rad(input: Tensor) -> Tensor:
-    """Degrees to radians."""
-    return mul(input, math.pi / 180)  # type: ignore[no-any-return]
-
-
-def rad2deg(input: Tensor) -> Tensor:
-    """Radians to degrees."""
-    return mul(input, 180 / math.pi)  # type: ignore[no-any-return]
-
-
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
     return sub(other, _scaled(input, alpha))
@@ -480,13 +407,9 @@ expit = sigmoid
 def _operator(function: Callable[..., Any], swap: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Tensor, other: Any) -> Any:
         if not isinstance(other, Tensor) and not is_number(other):
-            import numpy as np
-
             if not isinstance(other, np.ndarray):
                 return NotImplemented
-            from .creation import as_tensor
-
-            other = as_tensor(other)
+            other = constant(other)
         return function(other, self) if swap else function(self, other)
 
     return method

@@ -15,9 +15,82 @@ from ..errors import located
 from ..tensor import Tensor, concrete
 from . import pointwise as P
 from . import return_types
-from .arguments import shape
+from .arguments import shape, wrap_dim
+from .dtype_names import finfo
+from .reduction import vector_norm
 
 sgn = P.sign
+
+
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """input ** exponent in float64."""
+    base, power = promote.operands(input, exponent, dtype=dtypes.f64)
+    result: Tensor = apply(ops.pow, base, power)
+    return result
+
+
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
+    """0 below 0, 1 above, `values` at 0."""
+    result: Tensor = P.where(P.eq(input, 0), values, promote.cast(P.gt(input, 0), input.dtype))
+    return result
+
+
+def logaddexp(input: Tensor, other: Tensor) -> Tensor:
+    """log(exp(a) + exp(b)), stable."""
+    top = P.maximum(input, other)
+    finite = P.where(P.isinf(top), P.mul(top, 0.0), top)
+    finite = P.where(P.isnan(finite), 0.0, finite)
+    total = P.add(P.exp(P.sub(input, finite)), P.exp(P.sub(other, finite)))
+    return P.add(P.log(total), finite)
+
+
+def xlogy(input: Any, other: Any) -> Tensor:
+    """x * log(y), 0 where x is 0 (unless y is NaN)."""
+    x, y = promote.operands(input, other)
+    if not x.dtype.is_float:
+        x, y = promote.operands(x, y, dtype=promote.get_default_dtype())
+    zero = P.logical_and(P.eq(x, 0), P.logical_not(P.isnan(y)))
+    result: Tensor = P.where(zero, 0.0, P.mul(x, P.log(P.where(zero, 1.0, y))))
+    return result
+
+
+def sinc(input: Tensor) -> Tensor:
+    """sin(pi x) / (pi x), 1 at 0."""
+    zero = P.eq(input, 0)
+    angle = P.mul(P.where(zero, 1.0, input), math.pi)
+    result: Tensor = P.where(zero, 1.0, P.div(P.sin(angle), angle))
+    return result
+
+
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
+    """log(x / (1 - x)), x first clamped to [eps, 1 - eps]."""
+    x = input if eps is None else P.clamp(input, eps, 1 - eps)
+    return P.log(P.div(x, P.sub(1, x)))
+
+
+def nan_to_num(
+    input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """Replace NaN and infinities."""
+    if not input.dtype.is_float:
+        return input.clone()  # type: ignore[no-any-return]
+    limits = finfo(input.dtype)
+    high = limits.max if posinf is None else posinf
+    low = limits.min if neginf is None else neginf
+    result = P.where(P.isnan(input), nan, input)
+    result = P.where(P.eq(input, math.inf), high, result)
+    replaced: Tensor = P.where(P.eq(input, -math.inf), low, result)
+    return replaced
+
+
+def deg2rad(input: Tensor) -> Tensor:
+    """Degrees to radians."""
+    return P.mul(input, math.pi / 180)  # type: ignore[no-any-return]
+
+
+def rad2deg(input: Tensor) -> Tensor:
+    """Radians to degrees."""
+    return P.mul(input, 180 / math.pi)  # type: ignore[no-any-return]
 
 
 def positive(input: Tensor) -> Tensor:
@@ -74,7 +147,7 @@ def frexp(input: Tensor) -> Any:
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** a + 2 ** b), stable."""
     ln2 = math.log(2.0)
-    return P.div(P.logaddexp(P.mul(input, ln2), P.mul(other, ln2)), ln2)
+    return P.div(logaddexp(P.mul(input, ln2), P.mul(other, ln2)), ln2)
 
 
 def angle(input: Tensor) -> Tensor:
@@ -112,9 +185,6 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices of `dim` scaled down to a p-norm of at most maxnorm."""
-    from .arguments import wrap_dim
-    from .reduction import vector_norm
-
     along = wrap_dim(dim, input.ndim)
     others = tuple(d for d in range(input.ndim) if d != along)
     norms = vector_norm(input, p, others, True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from graphc.ir import dtypes, ops
 from graphc.ir.dtypes import DType
 
@@ -15,8 +17,17 @@ from ..promote import get_default_dtype
 from ..random_state import Generator, draw
 from ..tensor import Tensor
 from . import pointwise as P
-from .arguments import broadcast_sizes, check_dtype, non_negative, shape, shape_of, write_out
-from .creation import check_device
+from .arguments import (
+    broadcast_sizes,
+    check_device,
+    check_dtype,
+    non_negative,
+    shape,
+    shape_of,
+    write_out,
+)
+from .dtype_names import iinfo
+from .sorting import searchsorted
 
 
 def _float_dtype(dtype: Any, name: str) -> Any:
@@ -178,13 +189,11 @@ def _fused(a: Tensor, b: Any, c: Any) -> Tensor:
 
 def _as_float32(value: Any) -> Any:
     if type(value) in (int, float):
-        import numpy as np
-
         return float(np.float32(value))
     return value
 
 
-# --- in place ------------------------------------------------------------------------------------
+# --- in place ----------------------------------------------------------------------------------
 
 
 def _store(target: Tensor, value: Tensor) -> Tensor:
@@ -197,7 +206,9 @@ def uniform_(
     """Fill with numbers uniform on [from, to)."""
     a, b = kw.pop("from", a), kw.pop("to", b)
     if kw:
-        raise TypeError(located(f"uniform_() got an unexpected keyword argument {[*kw][0]!r}"))
+        raise TypeError(located(
+            f"uniform_() got an unexpected keyword argument {next(iter(kw))!r}"
+        ))  # fmt: skip
     if not a <= b:
         raise RuntimeError(located(
             f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
@@ -294,8 +305,6 @@ def random_(
         elif self.dtype is dtypes.bool_:
             high = 2
         else:
-            from .dtype_names import iinfo
-
             high = iinfo(self.dtype).max + 1
     kind = dtypes.i64 if not self.dtype.is_integer else self.dtype
     values = draw(
@@ -365,8 +374,6 @@ def multinomial(
 def _with_replacement(
     weights: Tensor, count: int, generator: Generator | None
 ) -> Tensor:
-    from .sorting import searchsorted
-
     along = weights.ndim - 1
     totals = apply(ops.cumsum, weights, dim=along)
     last = shape(weights)[-1]

@@ -128,7 +128,7 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     return sum(promote.cast(P.ne(input, 0), dtypes.i64), dim)
 
 
-# --- truth ---------------------------------------------------------------------------------------
+# --- truth -------------------------------------------------------------------------------------
 
 
 def _truth(name: str, doc: str) -> Any:
@@ -149,7 +149,7 @@ any = _truth("any", "Whether any is true over `dim`.")
 all = _truth("all", "Whether all are true over `dim`.")
 
 
-# --- extremes ------------------------------------------------------------------------------------
+# --- extremes ----------------------------------------------------------------------------------
 
 
 def _extreme(name: str, doc: str) -> Any:
@@ -271,7 +271,7 @@ max = _max_or_min("max", ops.argmax, amax, P.maximum)
 min = _max_or_min("min", ops.argmin, amin, P.minimum)
 
 
-# --- moments -------------------------------------------------------------------------------------
+# --- moments -----------------------------------------------------------------------------------
 
 
 def _moments(
@@ -355,7 +355,7 @@ def std_mean(
     return _root(variance), centre
 
 
-# --- norms ---------------------------------------------------------------------------------------
+# --- norms -------------------------------------------------------------------------------------
 
 
 @with_out
@@ -413,7 +413,7 @@ def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
     return vector_norm(P.sub(input, other), p)
 
 
-# --- exponentials --------------------------------------------------------------------------------
+# --- exponentials ------------------------------------------------------------------------------
 
 
 @with_out

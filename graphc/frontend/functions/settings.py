@@ -8,7 +8,8 @@ from ..device import CPU
 from ..device import device as device_type
 from ..errors import located
 from ..promote import set_default_dtype
-from .creation import check_device
+from ..tensor import Tensor
+from .arguments import check_device
 from .dtype_names import TYPE_STRINGS
 
 
@@ -99,8 +100,6 @@ def check(condition: Any, message: Any = None) -> None:
 
 def typename(obj: Any) -> str:
     """The type's full name, as torch.typename."""
-    from ..tensor import Tensor
-
     if isinstance(obj, Tensor):
         return str(obj.type())
     kind = obj if isinstance(obj, type) else type(obj)

@@ -15,8 +15,9 @@ from ..tensor import Tensor, concrete
 from . import pointwise as P
 from . import return_types
 from .arguments import environment, numpy_names, shape, with_out, wrap_dim
+from .creation import as_tensor
+from .parts import slice_dim
 from .reduction import pick
-from .shape import slice_dim
 
 _CURE = "its result's size depends on values: call it outside the compiled function"
 
@@ -82,7 +83,9 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
         return return_types.kthvalue(input.clone(), zero)
     size = shape(input)[along]
     if k < 1 or not environment().at_most(k, size):
-        raise RuntimeError(located("kthvalue(): selected number k out of range for dimension " + str(dim)))
+        raise RuntimeError(located(
+            f"kthvalue(): selected number k out of range for dimension {dim}"
+        ))  # fmt: skip
     index = slice_dim(_sorted(input.detach(), along, False, True)[1], along, k - 1, k).contiguous()
     return return_types.kthvalue(pick(input, index, along, keepdim))
 
@@ -116,7 +119,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
         return struct(values, indices)
 
     function.__name__ = name
-    function.__doc__ = "The middle value (the lower of two) over all, or with its index along a dim."
+    function.__doc__ = "The middle value (the lower of two), or with its index along a dim."
     return with_out(numpy_names(function))
 
 
@@ -179,7 +182,7 @@ def quantile(
     return result if points.ndim else result.squeeze(0)  # type: ignore[no-any-return]
 
 
-# --- unique ----------------------------------------------------------------------------------------
+# --- unique ------------------------------------------------------------------------------------
 
 
 def unique(
@@ -297,8 +300,6 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 
 def isin(elements: Any, test_elements: Any, *, invert: bool = False, **kwargs: Any) -> Tensor:
     """Whether each element is among the test elements."""
-    from .creation import as_tensor
-
     x, tests = as_tensor(elements), as_tensor(test_elements).reshape(-1)
     found = P.eq(x.unsqueeze(-1), tests).any(-1)
     return P.logical_not(found) if invert else found

@@ -9,17 +9,22 @@ import numpy as np
 
 from ..dispatch import constant
 from ..errors import located
+from ..numbers import Size
 from ..tensor import Tensor
-from . import linalg_basic, shape
+from . import linalg_basic, parts, shape
 from . import pointwise as P
 from .arguments import as_sequence, broadcast_sizes, environment
 from .arguments import shape as shape_of_tensor
+from .cumulative import cumsum, diff
 from .joining import stack
+from .parts import slice_dim
 from .reduction import mean
 from .reduction import sum as sum_
 
 
-def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
+def cov(
+    input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None
+) -> Tensor:
     """The covariance of variables (rows) over observations (columns)."""
     if input.ndim > 2:
         raise RuntimeError(located(
@@ -32,7 +37,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: A
     count = environment().specialise(shape_of_tensor(x)[1])
     centred = P.sub(x, mean(x, 1, True))
     found = P.div(linalg_basic.mm(centred, shape.t(centred)), float(max(count - correction, 0)))
-    return found.squeeze() if input.ndim < 2 else found  # type: ignore[no-any-return]
+    return found.squeeze() if input.ndim < 2 else found
 
 
 def corrcoef(input: Tensor) -> Tensor:
@@ -68,7 +73,7 @@ def _splitter(name: str, dim: int, least: int) -> Any:
                 f"tensor with {input.ndim} dimensions!"
             ))  # fmt: skip
         along = 0 if name == "hsplit" and input.ndim == 1 else dim
-        return shape.tensor_split(input, indices_or_sections, along)
+        return parts.tensor_split(input, indices_or_sections, along)
 
     function.__name__ = name
     function.__doc__ = f"tensor_split() along dim {dim}."
@@ -82,8 +87,6 @@ dsplit = _splitter("dsplit", 2, 3)
 
 def broadcast_shapes(*shapes: Any) -> Any:
     """The common shape of several, as torch.Size."""
-    from ..numbers import Size
-
     return Size(broadcast_sizes(*(as_sequence(s) for s in shapes)))
 
 
@@ -111,16 +114,13 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
         i + extra for i, n in enumerate(want) if n == 1 and have[i + extra] != 1
     )
     total = sum_(self, dims, True) if dims else self
-    return total.reshape(want)
+    return total.reshape(want)  # type: ignore[no-any-return]
 
 
 def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1
 ) -> Tensor:
     """The running integral of y along `dim` by the trapezoidal rule."""
-    from .cumulative import cumsum, diff
-    from .shape import slice_dim
-
     along = dim % y.ndim
     size = shape_of_tensor(y)[along]
     areas = P.add(slice_dim(y, along, 0, size - 1), slice_dim(y, along, 1, size))
@@ -130,4 +130,4 @@ def cumulative_trapezoid(
             steps = steps.reshape((-1,) + (1,) * (y.ndim - along - 1))
         areas = P.mul(areas, steps)
         dx = 1
-    return cumsum(P.mul(areas, dx / 2.0), along)
+    return cumsum(P.mul(areas, dx / 2.0), along)  # type: ignore[no-any-return]

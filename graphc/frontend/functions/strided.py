@@ -11,9 +11,10 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply, inplace
 from ..errors import located
-from ..storage import strides_of
+from ..storage import contiguous_strides, offset_of, strides_of
 from ..tensor import Tensor, current
 from .arguments import environment, shape, shape_of, wrap_dim
+from .inplace import fill_
 
 
 def _root(x: Tensor) -> tuple[Tensor, Any, Any]:
@@ -23,12 +24,11 @@ def _root(x: Tensor) -> tuple[Tensor, Any, Any]:
     """
     state = current(x)
     if state._trace is None:
-        from ..storage import offset_of
-
         base = state._base if state._base is not None else state
         if not base._array.flags.c_contiguous:
             return x.contiguous(), None, 0
-        offset = offset_of(state._array, state._storage) - offset_of(base._array, base._storage)
+        start = offset_of(base._array, base._storage)
+        offset: Any = offset_of(state._array, state._storage) - start
         return base, strides_of(state._array), offset
     base = current(state._base) if state._base is not None else state
     if base._storage is state._storage and base._traced.is_contiguous():
@@ -77,8 +77,6 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
 
 def _contiguous(sizes: Any) -> Any:
-    from ..storage import contiguous_strides
-
     return contiguous_strides(tuple(sizes))
 
 
@@ -155,8 +153,6 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """Write a number on the diagonal (tall matrices may go on after a wrap)."""
     if self.ndim < 2:
         raise RuntimeError(located("dimensions must larger than 1"))
-    from .inplace import fill_
-
     if self.ndim == 2:
         rows, columns = shape(self)
         fill_(_diagonal(self), fill_value)

@@ -11,8 +11,7 @@ from ..dispatch import constant
 from ..errors import located
 from ..promote import get_default_dtype
 from ..tensor import Tensor
-from .arguments import check_dtype
-from .creation import check_device
+from .arguments import check_device, check_dtype
 
 
 def _window(name: str, values: Callable[..., np.ndarray]) -> Callable[..., Tensor]:

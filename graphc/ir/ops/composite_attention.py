@@ -12,7 +12,7 @@ from .. import dtypes
 from ..dim import DimEnv
 from ..op import Attrs, Op, OpError, register
 from ..types import TensorType, Type
-from ._rules import accumulation_dtype, cast, ops, select, sum_dims, sum_to
+from ._rules import accumulation_dtype, cast, filled, ops, select, sum_dims, sum_to, zeros
 from ._types import (
     FLOATS,
     Types,
@@ -96,6 +96,8 @@ def _probabilities(q: Any, k: Any, masks: Any, causal: bool, scale: float) -> An
 
 def _attention(q: Any, k: Any, v: Any, *masks: Any, causal: bool, scale: float) -> Any:
     dtype = q.type.dtype
+    if k.type.shape[-2] == 0:  # nothing to attend to
+        return filled(q, (*q.type.shape[:-1], v.type.shape[-1]), 0, dtype)
     wide = accumulation_dtype(dtype)
     q, k, v = (cast(x, wide) for x in (q, k, v))
     return cast(_matmul(_probabilities(q, k, masks, causal, scale), v, 1, 2), dtype)
@@ -107,6 +109,8 @@ def _attention_vjp(
     """The probabilities are computed again: q, k, v and the result are all that is kept."""
     q, k, v, *masks = inputs
     dtype = q.type.dtype
+    if k.type.shape[-2] == 0:
+        return [zeros(x) if needed else None for x, needed in zip(inputs, needs, strict=True)]
     wide = accumulation_dtype(dtype)
     q, k, v, g, out = (cast(x, wide) for x in (q, k, v, grads[0], outs[0]))
     results: list[Any] = [None] * len(inputs)

@@ -49,6 +49,9 @@ def _loss_type(name: str) -> TypeRule:
         if x.rank < 1:
             fail(f"{name}: expected input [N, C, *] or [C], got a 0-d input", ValueError)
         dim = _class_dim(x)
+        if env.equal(x.shape[dim], 0):
+            fail(f"{name}: there are no classes in an input of size {sizes_text(x.shape)}, so "
+                 "every target is out of bounds", IndexError)
         _require_target(x.shape[:dim] + x.shape[dim + 1 :], x, target, env)
         if len(types) == 3 and not same_shape(env, types[2].shape, (x.shape[dim],)):
             fail(

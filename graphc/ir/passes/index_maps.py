@@ -123,6 +123,8 @@ def reshape(coordinates: Coordinates, shape: Shape) -> Coordinates:
     for size in reversed(shape):
         taken: list[Digit] = []
         while size != 1:
+            if not digits:
+                return _through_flat(coordinates, shape)
             digit = digits.pop()
             rest = quotient(size, digit.size)
             if rest is not None:
@@ -134,9 +136,19 @@ def reshape(coordinates: Coordinates, shape: Shape) -> Coordinates:
                 digits.append(Digit(digit.root, digit.total, digit.div * size, outer))
                 taken.append(Digit(digit.root, digit.total, digit.div, size))
                 break
+            if not digits:
+                return _through_flat(coordinates, shape)
             digits.append(_merged(digits.pop(), digit))
         result.append(tuple(reversed(taken)))
     return tuple(reversed(result))
+
+
+def _through_flat(coordinates: Coordinates, shape: Shape) -> Coordinates:
+    """The same by way of the flat index, where symbolic sizes hide which dims fit together."""
+    digits = tuple(d for coordinate in coordinates for d in coordinate)
+    if len(digits) == 1 and digits[0].div == 1 and digits[0].size == digits[0].total:
+        return unravel(digits[0].root, shape)
+    return unravel(coordinate_value(digits), shape)
 
 
 def _merged(outer: Digit, inner: Digit) -> Digit:

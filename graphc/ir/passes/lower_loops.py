@@ -137,6 +137,8 @@ def is_flat(graph: Graph) -> bool:
             return False
         if node.op.name == "full" and isinstance(node.attrs["value"], Dim):
             return False  # a run-time size other than the length
+        if isinstance(node.attrs.get("value"), Dim):
+            return False  # the kernel needs that dim by its name
         if node.op.name in ("input", "const", "full"):
             continue
         if node.op.name == "expand":

@@ -188,12 +188,20 @@ def _check_probability(p: float) -> None:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _masked(input: Tensor, p: float, shape: Any, inplace: bool) -> Tensor:
-    if p == 1.0:
-        result = input * T.zeros(shape, dtype=input.dtype)
-    else:
-        noise = T.empty(shape, dtype=input.dtype).bernoulli_(1 - p).div_(1 - p)
-        result = input * noise
+def _kept(input: Tensor, p: float) -> Tensor:
+    """1 with probability 1 - p, else 0, drawn in the order of the input's memory as torch does."""
+    shape, order = tuple(input.shape), list(range(input.dim()))
+    if not input.is_contiguous():
+        strides = input.stride()
+        if all(stride > 0 for stride in strides):
+            order.sort(key=lambda dim: -strides[dim])
+    drawn = T.empty([shape[dim] for dim in order], dtype=input.dtype).bernoulli_(1 - p)
+    kept: Tensor = drawn.permute([order.index(dim) for dim in range(len(order))])
+    return kept
+
+
+def _masked(input: Tensor, p: float, noise: Tensor | None, inplace: bool) -> Tensor:
+    result = input * 0.0 if noise is None else input * (noise / (1 - p))
     return input.copy_(result) if inplace else result
 
 
@@ -204,7 +212,7 @@ def dropout(
     _check_probability(p)
     if not training or p == 0.0 or input.numel() == 0:
         return input
-    return _masked(input, p, tuple(input.shape), inplace)
+    return _masked(input, p, None if p == 1.0 else _kept(input, p), inplace)
 
 
 def _feature_dropout(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
@@ -212,7 +220,8 @@ def _feature_dropout(input: Tensor, p: float, training: bool, inplace: bool) -> 
     if not training or p == 0.0:
         return input
     shape = (*tuple(input.shape)[:2], *(1 for _ in range(input.dim() - 2)))
-    return _masked(input, p, shape, inplace)
+    noise = None if p == 1.0 else T.empty(shape, dtype=input.dtype).bernoulli_(1 - p)
+    return _masked(input, p, noise, inplace)
 
 
 def dropout1d(
@@ -245,7 +254,7 @@ def alpha_dropout(
         return input
     alpha = 1.7580993408473766
     a = ((alpha**2 * p + 1) * (1 - p)) ** -0.5
-    noise = T.empty(tuple(input.shape), dtype=input.dtype).bernoulli_(1 - p)
+    noise = _kept(input, p)
     shift = (noise - 1) * (alpha * a) + alpha * a * p
     result = input * (noise * a) + shift
     return input.copy_(result) if inplace else result

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import graphc.frontend.functions as T
 
 from ...frontend.dispatch import apply
@@ -139,35 +141,41 @@ def interpolate(
         if recompute_scale_factor:
             scales = (None,) * spatial
     result = input
+    # torch computes positions in the input's dtype, in float32 for narrower ones
+    real = np.float64 if input.dtype is T.float64 else np.float32
     for i in range(spatial):
-        scale = sizes[i] / outputs[i] if scales[i] is None else 1.0 / scales[i]
-        if mode == "nearest":
-            index = [min(int(o * scale), sizes[i] - 1) for o in range(outputs[i])]
+        if mode in ("nearest", "nearest-exact"):
+            offset = 0.0 if mode == "nearest" else 0.5
+            scale = real(sizes[i]) / real(outputs[i]) if scales[i] is None else real(1 / scales[i])
+            positions = (np.arange(outputs[i], dtype=real) + real(offset)) * scale
+            index = np.minimum(positions.astype(np.int64), sizes[i] - 1)
             result = result.index_select(2 + i, T.tensor(index))
         elif mode in ("linear", "bilinear", "trilinear"):
-            result = _linear(result, 2 + i, sizes[i], outputs[i], scale, bool(align_corners))
+            result = _linear(result, 2 + i, outputs[i], scales[i], bool(align_corners), real)
         else:
             raise NotImplementedError(
-                f"interpolate mode {mode!r} is not supported; use nearest or (bi)linear"
+                f"interpolate mode {mode!r} is not supported; use nearest, nearest-exact, linear, "
+                "bilinear or trilinear"
             )
     return result
 
 
 def _linear(
-    input: Tensor, dim: int, size: int, outputs: int, scale: float, align: bool
+    input: Tensor, dim: int, outputs: int, given: float | None, align: bool, real: Any
 ) -> Tensor:
-    lower, upper, weight = [], [], []
-    for o in range(outputs):
-        if align:
-            position = o * (size - 1) / (outputs - 1) if outputs > 1 else 0.0
-        else:
-            position = max(scale * (o + 0.5) - 0.5, 0.0)
-        base = min(int(position), size - 1)
-        lower.append(base)
-        upper.append(min(base + 1, size - 1))
-        weight.append(position - base)
+    """One dim resized: each output is a blend of the two inputs around its position."""
+    size = input.shape[dim]
+    steps = np.arange(outputs, dtype=real)
+    if align:
+        scale = real(size - 1) / real(outputs - 1) if outputs > 1 else real(0)
+        position = steps * scale
+    else:
+        scale = real(size) / real(outputs) if given is None else real(1 / given)
+        position = np.maximum(scale * (steps + real(0.5)) - real(0.5), real(0))
+    lower = np.minimum(position.astype(np.int64), size - 1)
+    upper = np.minimum(lower + 1, size - 1)
     shape = [-1 if d == dim else 1 for d in range(input.dim())]
-    blend = T.tensor(weight, dtype=input.dtype).reshape(shape)
+    blend = T.tensor(position - lower).to(input.dtype).reshape(shape)
     first = input.index_select(dim, T.tensor(lower))
     second = input.index_select(dim, T.tensor(upper))
     return first * (1 - blend) + second * blend

@@ -165,3 +165,10 @@ def test_refuses_what_is_not_affine() -> None:
     )
     with pytest.raises(ValueError, match="not affine in m and k"):
         run(Kernel("g", kernel.params, (), (), squared), [])
+
+
+def test_refuses_sums_that_no_tile_has() -> None:
+    with pytest.raises(ValueError, match="uint8 are not generated"):
+        run(Gemm(2, 2, 2, dtype=dtypes.u8).kernel(), [])
+    with pytest.raises(ValueError, match=r"float64 summed in torch\.float32"):
+        run(Gemm(2, 2, 2, dtype=dtypes.f64, acc=dtypes.f32).kernel(), [])

@@ -1,0 +1,86 @@
+"""The plainest epilogue, shared by all kernels that have no other: sums are stored as they are."""
+
+from graphc.backends.llvm.gemm_arguments import Arguments
+from graphc.backends.llvm.gemm_pack import Source, first_lanes, store_masked
+from graphc.backends.llvm.gemm_sizes import strides_of
+from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.text import Function, Module
+from graphc.ir import dtypes
+from graphc.ir.dim import Size
+from graphc.ir.kernel import Contraction, Kernel, Store, Var
+
+# The words that `arguments` of the epilogue points to: the address of element (0, 0, 0) and the
+# strides of b and m in elements; n has stride 1.
+ADDRESS, B_STRIDE, M_STRIDE = range(3)
+STORE_WORDS = 3
+
+
+def store_symbol(tile: Tile) -> str:
+    """The epilogue: void (words, b, m, rows, n, columns, tile, pitch)."""
+    return f"@graphc_store_{tile.accumulator}"
+
+
+def plain_store(kernel: Kernel, tile: Tile) -> tuple[str, Size, Size, Size] | None:
+    """(buffer, offset, b stride, m stride) if the epilogue only stores the sums, else None."""
+    c = kernel.contraction
+    assert c is not None
+    if len(c.epilogue) != 1 or not isinstance(c.epilogue[0], Store):
+        return None
+    store = c.epilogue[0]
+    if store.mask is not None or store.combine or not _is_sum(store, c):
+        return None
+    dtype = next(param.dtype for param in kernel.params if param.name == store.buffer)
+    strides = strides_of(store.index, ("b", "m", "n"))
+    if dtype is not dtypes.by_name(tile.accumulator) or strides is None or strides[3] != 1:
+        return None
+    return store.buffer, strides[0], strides[1], strides[2]
+
+
+def _is_sum(store: Store, c: Contraction) -> bool:
+    return isinstance(store.value, Var) and store.value == Var("acc", c.acc_dtype)
+
+
+def emit_store(module: Module, tile: Tile) -> None:
+    """Defines the epilogue."""
+    f = module.function(
+        f"void {store_symbol(tile)}(ptr %words, i64 %b, i64 %m, i64 %rows, i64 %n, i64 %columns, "
+        "ptr %tile, i64 %pitch)"
+    )
+    source = Source(dtypes.by_name(tile.accumulator), tile)
+    b_stride, m_stride = (
+        f.load(f.gep("%words", word, "i64"), "i64", 8) for word in (B_STRIDE, M_STRIDE)
+    )
+    start = f.add(f.add(f.mul("%b", b_stride), f.mul("%m", m_stride)), "%n")
+    address = f.load(f.gep("%words", ADDRESS, "ptr"), "ptr", 8)
+    base = f.gep(address, start, tile.element)
+    whole = f.mul(f.floordiv("%columns", tile.lanes), tile.lanes)
+    rest = f.sub("%columns", whole)
+    mask, some = first_lanes(f, tile, rest), f.cmp("sgt", rest, 0)
+    with f.loop(0, "%rows") as row:
+        sums = f.gep("%tile", f.mul(row, "%pitch"), tile.element)
+        to = f.gep(base, f.mul(row, m_stride), tile.element)
+        with f.loop(0, whole, tile.lanes) as column:
+            value = source.load_vector(f, f.gep(sums, column, tile.element))
+            f.store(value, tile.vector, f.gep(to, column, tile.element), tile.bytes)
+        with f.when(some):
+            value = source.load_masked(f, f.gep(sums, whole, tile.element), mask)
+            store_masked(f, tile, value, f.gep(to, whole, tile.element), mask)
+    f.ret()
+
+
+def epilogue_pointers(
+    f: Function, kernel: Kernel, tile: Tile, symbol: str, arguments: Arguments
+) -> tuple[str, str]:
+    """(epilogue, its arguments): the shared one for a plain store, else the kernel's own."""
+    plain = plain_store(kernel, tile)
+    if plain is None:
+        return f"@{symbol}.epilogue", "%args"
+    buffer, *sizes = plain
+    offset, b_stride, m_stride = (arguments.size(size) for size in sizes)
+    words = f.alloca("i64", STORE_WORDS)
+    f.store(f.gep(arguments.buffer(buffer), offset, tile.element), "ptr", words, 8)
+    f.store(b_stride, "i64", f.gep(words, B_STRIDE, "i64"), 8)
+    f.store(m_stride, "i64", f.gep(words, M_STRIDE, "i64"), 8)
+    types = "ptr, i64, i64, i64, i64, i64, ptr, i64"
+    f.module.declare(f"declare void {store_symbol(tile)}({types})")
+    return store_symbol(tile), words

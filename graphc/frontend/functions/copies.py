@@ -1,0 +1,88 @@
+"""Copies, and the layout of memory: clone, contiguous, memory formats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphc.ir import ops
+
+from ..dispatch import apply
+from ..tensor import Tensor, current
+from .arguments import named, shape
+
+
+class memory_format:
+    """torch.contiguous_format, torch.channels_last, torch.preserve_format."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> Any:
+        return self.name
+
+
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+
+
+# --- copies ------------------------------------------------------------------------------------
+
+
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy with its own memory, through which gradients flow."""
+    if memory_format is not None and memory_format is not preserve_format:
+        return contiguous(_copied(input), memory_format)
+    return named(_copied(input), "CloneBackward0")
+
+
+def _copied(x: Tensor) -> Tensor:
+    result: Tensor = apply(ops.cast, x, dtype=x.dtype)
+    return result
+
+
+def clone_contiguous(x: Tensor) -> Tensor:
+    """A row-major copy."""
+    copied = _copied(x)
+    return contiguous(copied)
+
+
+def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
+    """The tensor itself if its memory is row-major without gaps, else a copy that is."""
+    if memory_format in (channels_last, channels_last_3d):
+        return _channels_last(input)
+    if is_contiguous(input):
+        return input
+    sizes = shape(input)
+    flat: Tensor = apply(ops.reshape, input, shape=(input._type.elements,))
+    result: Tensor = apply(ops.reshape, _copied(flat), shape=sizes)
+    return result
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    if is_contiguous(x, channels_last if x.ndim == 4 else channels_last_3d):
+        return x
+    order = (0, *range(2, x.ndim), 1)
+    inverse = (0, x.ndim - 1, *range(1, x.ndim - 1))
+    moved = contiguous(apply(ops.permute, x, dims=order))
+    result: Tensor = apply(ops.permute, moved, dims=inverse)
+    return result
+
+
+def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
+    """Whether the memory is row-major without gaps (channels_last: with dim 1 last)."""
+    state = current(self)
+    if memory_format in (channels_last, channels_last_3d):
+        if state.ndim != (4 if memory_format is channels_last else 5):
+            return False
+        order = (0, *range(2, state.ndim), 1)
+        return is_contiguous(apply(ops.permute, self.detach(), dims=order))
+    if state._trace is None:
+        return bool(state._array.flags.c_contiguous)
+    return state._traced.is_contiguous()
+
+

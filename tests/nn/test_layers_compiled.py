@@ -1,0 +1,55 @@
+"""Every layer of the parity table compiled: the same outputs, gradients and buffers as eager."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import graphc
+from tests.nn.both import array, backward, leaves, tensors
+from tests.nn.test_layers_parity import LAYERS
+
+CORE = (
+    "Linear", "Conv2d", "MaxPool2d", "AvgPool2d", "BatchNorm2d", "LayerNorm", "Embedding", "LSTM",
+    "MHA mask", "GELU()", "Softmax(1)", "TransformerEncoderLayer",
+)
+NAMES = [
+    pytest.param(name, marks=() if name in CORE else pytest.mark.slow) for name in LAYERS
+]
+
+
+def check(eager: Any, compiled: Any, what: str) -> None:
+    """Assert that nested tensors agree as far as float32 does."""
+    if isinstance(eager, graphc.Tensor):
+        np.testing.assert_allclose(
+            array(compiled), array(eager), rtol=2e-4, atol=2e-5, err_msg=what
+        )
+    elif isinstance(eager, (tuple, list)):
+        assert len(compiled) == len(eager), what
+        for i, (a, b) in enumerate(zip(eager, compiled, strict=True)):
+            check(a, b, f"{what}[{i}]")
+    else:
+        assert compiled == eager, what
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_layer(name: str) -> None:
+    make, inputs = LAYERS[name]
+    graphc.manual_seed(0)
+    eager = make(graphc.nn)
+    twin = copy.deepcopy(eager)
+    compiled = graphc.compile(twin)
+    for _ in range(2):
+        given = [tensors(inputs, "float32", graphc) for _ in range(2)]
+        found = [call(*x) for call, x in zip((eager, compiled), given, strict=True)]
+        for outputs in found:
+            backward(outputs, graphc)
+        check(*found, "output")
+        check(*[[t.grad for t in leaves(x, graphc)] for x in given], "gradient")
+        check(*[[p.grad for p in m.parameters()] for m in (eager, twin)], "parameter gradient")
+        check(*[list(m.buffers()) for m in (eager, twin)], "buffer")

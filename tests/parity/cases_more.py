@@ -1,0 +1,109 @@
+"""The less common functions."""
+
+import math
+
+import numpy as np
+
+from tests.parity.records import NUMBERS, SPECIAL, bools, case, fixed, integers, positive, real
+
+_HOST = "computed on the host"
+
+case("signbit", lambda t, x: (t.signbit(x), x.isposinf(), x.isneginf(), t.isreal(x)), SPECIAL,
+     grad=False)
+case("sgn", lambda t, x: (t.sgn(x), x.positive(), t.real(x)), real(4))
+case("angle", lambda t, x: (t.angle(x), x.angle()), real(5), grad=False)
+case("ldexp", lambda t, x, n: t.ldexp(x, n), real(4), integers(4), grad=False)
+case("frexp", lambda t, x: t.frexp(x), real(6), grad=False, eager_only=_HOST)
+case("keywords", lambda t, x: (
+    t.reshape(input=x, shape=(4, 3)), x.reshape(shape=(2, 6)), x.view(size=(12,)),
+    t.permute(x, dims=(1, 0)), x.flip(dims=(0,)), x.repeat(repeats=(2, 1)), x.expand(size=(2, 3, 4)),
+    x.split(split_size=2), x.tensor_split(sections=2), t.sum(input=x, dim=0), x.sum(axis=1),
+    t.cat(tensors=[x, x], dim=0), t.transpose(input=x, dim0=0, dim1=1), x.unsqueeze(dim=0),
+    t.clamp(input=x, min=0), t.where(condition=x > 0, input=x, other=x * 2), x.add(other=1),
+    t.max(input=x, dim=1), t.matmul(input=x, other=x.T), t.flatten(x, start_dim=0),
+    t.gather(input=x, dim=1, index=t.zeros(3, 1, dtype=t.int64)), x.chunk(chunks=2, dim=1)),
+    real(3, 4))
+case("gcd lcm", lambda t, a, b: (t.gcd(a, b), a.lcm(b)), integers(9, low=-9, high=9),
+     integers(9, high=9), grad=False, eager_only=_HOST)
+case("nextafter", lambda t, x, y: t.nextafter(x, y), real(5), real(5), grad=False,
+     eager_only=_HOST)
+case("logaddexp2", lambda t, x, y: t.logaddexp2(x, y), real(5), real(5))
+case("renorm", lambda t, x: t.renorm(x, 2, 0, 1.0), real(3, 4), grad=False)
+case("cov", lambda t, x: (t.cov(x), x.corrcoef(), t.cov(x[0]), t.cov(x, correction=0)), real(3, 5))
+case("combinations", lambda t, x: (t.combinations(x), t.combinations(x, 3),
+                                   t.combinations(x, 2, with_replacement=True)), real(4))
+case("vander", lambda t, x: (t.vander(x), t.vander(x, 3, increasing=True)), real(4), grad=False)
+case("hsplit", lambda t, x: (x.hsplit(2), t.vsplit(x, [1]), t.hsplit(x[0], 2), x[None].dsplit(2)),
+     real(2, 4))
+case("broadcast_shapes", lambda t: (t.broadcast_shapes((2, 1), (3,)), t.broadcast_shapes((1,), 4)),
+     grad=False)
+case("unravel_index", lambda t, i: t.unravel_index(i, (3, 4)), integers(5, high=12), grad=False)
+case("sum_to_size", lambda t, x: (x.sum_to_size(1, 4), x.sum_to_size(4), x.sum_to_size(3, 4)),
+     real(3, 4))
+case("cumulative_trapezoid", lambda t, y, x: (t.cumulative_trapezoid(y), t.cumulative_trapezoid(y, x)),
+     real(3, 4), real(4))
+case("windows", lambda t: (t.hann_window(8), t.hann_window(7, periodic=False), t.hamming_window(6),
+                           t.blackman_window(5), t.bartlett_window(6), t.kaiser_window(6),
+                           t.hann_window(1), t.hann_window(0), t.kaiser_window(5, True, 4.0),
+                           t.hann_window(4, dtype=t.float64)), grad=False)
+case("more creation", lambda t: (t.scalar_tensor(2), t.scalar_tensor(1.5, dtype=t.float64),
+                                 t.frombuffer(bytearray(b"\1\0\0\0\2\0\0\0"), dtype=t.int32)),
+     grad=False)
+case("empty_strided", lambda t: (t.empty_strided((2, 3), (1, 2)).stride(),
+                                 t.empty_strided((2, 3), (1, 2)).shape), grad=False,
+     eager_only="uninitialised memory")
+case("new", lambda t, x: (x.new([1, 2]), x.new(2, 3).shape, x.new_empty(3).shape), real(2),
+     grad=False)
+case("fill", lambda t, x: (t.fill(x, 3), t.zero_(x.clone()), t.relu_(x.clone() * 1)), real(4),
+     grad=False)
+case("in-place functions", lambda t, x: [
+    getattr(t, n)(x.clone()) for n in "abs_ exp_ sin_ neg_ sigmoid_ tanh_ floor_ square_".split()
+], real(4), grad=False)
+case("foreach", lambda t, x, y: (
+    t._foreach_add([x, y], 2), t._foreach_mul([x, y], [2.0, 3.0]), t._foreach_sqrt([x, y]),
+    t._foreach_add([x, y], [y, x], alpha=2), t._foreach_addcmul([x], [y], [y], value=0.5),
+    t._foreach_norm([x, y]), t._foreach_neg([x])), positive(3), positive(3))
+
+
+def _foreach_(t, x, y):  # type: ignore[no-untyped-def]
+    xs = [x * 1, y * 1]
+    t._foreach_mul_(xs, 0.5)
+    t._foreach_add_(xs, [y, x], alpha=3)
+    t._foreach_addcdiv_(xs, [y, x], [x, y], value=-0.1)
+    t._foreach_lerp_(xs, [y, x], 0.2)
+    t._foreach_sqrt_(xs)
+    return xs
+
+
+case("foreach in place", _foreach_, positive(3), positive(3))
+case("apply_", lambda t, x: x.clone().apply_(lambda v: v * 2), real(4), grad=False,
+     eager_only="runs Python on each element")
+case("resize_", lambda t, x: (x.clone().resize_(2, 2), x.clone().resize_(4)), real(6), grad=False,
+     eager_only="changes the tensor itself")
+case("set_", lambda t, x: t.zeros(1).set_(x * 2), real(3), grad=False, eager_only="changes storage")
+case("t_", lambda t, x: (x.clone().t_(), x.clone().unsqueeze_(0), x[None].clone().squeeze_(),
+                         x.clone().transpose_(0, 1)), real(2, 3), grad=False,
+     eager_only="changes the tensor itself")
+case("storage", lambda t, x: (x.untyped_storage().nbytes(), len(x[1:].untyped_storage()),
+                              x.untyped_storage().data_ptr() == x.view(-1).untyped_storage().data_ptr()),
+     real(2, 3), grad=False, eager_only="asks for memory")
+case("dlpack", lambda t, x: (t.from_dlpack(x), np.from_dlpack(x).sum().item()), integers(2, 3),
+     grad=False, eager_only="asks for memory")
+case("reversed", lambda t, x: list(reversed(x)), real(3))
+case("xlogy_", lambda t, x, y: (x * 1).xlogy_(y), positive(3), positive(3))
+case("isfinite of empty", lambda t: (t.zeros(0).isfinite().all(), t.zeros(0).max(initial=0) if False
+                                     else t.zeros(0).sum()), grad=False)
+case("typename", lambda t, x: (t.typename(x), x.type()), real(1), grad=False)
+case("maximum of numbers", lambda t, x: (t.max(x, t.tensor(0.5)), x.min(t.tensor(0.5))), real(4))
+case("einsum numbers", lambda t, x: t.einsum("...ij->...ji", x), real(2, 3, 4))
+case("long chain", lambda t, x: ((x.exp().log1p() + 1).rsqrt() * x.sigmoid()).cumsum(-1).softmax(-1),
+     real(3, 4), dtypes=("float32", "float64"))
+case("bool mean through float", lambda t, m: m.float().mean(), bools(9), grad=False)
+case("nan handling", lambda t, x: (x.nansum(), x.nan_to_num(nan=1.0), x.isnan().any(), x.max(), x.sort()[0]),
+     fixed([1.0, math.nan, 3.0]), grad=False)
+case("int reductions", lambda t, x: (x.sum(), x.prod(), x.max(), x.float().mean(), x.cumsum(0)),
+     integers(5, low=1, high=5), dtypes=("int64",), grad=False)
+case("uint8 arithmetic", lambda t, x: (x - 5, x * 3, x // 2, x % 7, -x, ~x, x << 1, x & 3),
+     integers(9, high=255, dtype="uint8"), grad=False)
+case("number types", lambda t, x: (x + np.float64(1.5), x * np.int64(2), x / np.float32(3)), real(3),
+     dtypes=NUMBERS, grad=False)

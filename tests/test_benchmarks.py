@@ -1,0 +1,42 @@
+"""The benchmarks run: their figures are not judged here."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch"),
+]
+
+
+def run(repository: Path, script: str, *arguments: str) -> str:
+    """What a benchmark prints; it must succeed."""
+    command = [sys.executable, str(repository / "benchmarks" / script), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_parity(repository: Path) -> None:
+    text = run(repository, "parity.py", "--models", "mlp", "lenet", "--steps", "6")
+    assert text.count(": ok") == 8
+
+
+def test_training(repository: Path) -> None:
+    text = run(repository, "training.py", "--models", "mlp", "--rounds", "1", "--threads", "2")
+    assert "| mlp | 2 | " in text and "WARNING" not in text
+
+
+def test_compile_time(repository: Path) -> None:
+    text = run(repository, "compile_time.py", "--models", "mlp", "--rounds", "1")
+    assert "mlp: graphc " in text and "codegen" in text
+
+
+def test_overhead(repository: Path) -> None:
+    text = run(repository, "overhead.py", "--models", "mlp", "--rounds", "1")
+    for part in ("call of x + 1", "import, s", "peak resident memory", "  mlp: torch "):
+        assert part in text
