@@ -236,7 +236,7 @@ class Snapshot:
                 identity = not isinstance(value, _PLAIN)
                 entry = (place, value, identity)
                 (self.counted if counted else self.loose).append(entry)
-            if isinstance(value, _PLAIN) or isinstance(value, _OPAQUE):
+            if isinstance(value, (*_PLAIN, *_OPAQUE)):
                 continue
             if id(value) in self._seen:
                 continue

@@ -40,7 +40,7 @@ LATE_IMPORTS = {
     ("graphc/inspect/picture.py", "networkx"),
     ("graphc/ir/passes/partition.py", "networkx"),
     # str(graph) prints the text form, which is defined on graphs
-    ("graphc/ir/graph.py", "graphc.ir.text"),
+    ("graphc/ir/graph.py", "graphc"),
     ("graphc/progress.py", "tqdm"),
     ("graphc/demo.py", "matplotlib"),
 }

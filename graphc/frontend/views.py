@@ -63,10 +63,14 @@ def _slice_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
 
 def _as_strided_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
     """Raises RuntimeError where an element would lie outside the array."""
-    if not array.flags.c_contiguous:
-        return None
     size, stride, offset = attrs["size"], attrs["stride"], attrs["offset"]
     check_bounds(size, stride, offset, array.size)
+    if not array.flags.c_contiguous:
+        found = through_layout(array.shape, strides_of(array), size, stride, offset)
+        if found is None:
+            return None
+        first = tuple(slice(d, None) for d in _digits(offset, array.shape))
+        return strided(array[first], size, found[0])
     flat = array.reshape(-1)
     if 0 in size:
         return flat[:0].reshape(size)
@@ -88,6 +92,37 @@ def strided(array: np.ndarray, size: Shape, strides: Shape) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(
         array, tuple(size), tuple(int(s) * step for s in strides)  # type: ignore[arg-type]
     )
+
+
+def _digits(flat: int, shape: Shape) -> list[int]:
+    """The index of a row-major position; more than the size in the first dim if it is beyond."""
+    found = []
+    for n, step in zip(shape, contiguous_strides(shape), strict=True):
+        digit, flat = (0, flat) if n == 1 else divmod(flat, int(step))  # type: ignore[arg-type]
+        found.append(digit)
+    return found
+
+
+def through_layout(
+    shape: Shape, strides: Shape, size: Shape, stride: Shape, offset: Size
+) -> tuple[Shape, Size] | None:
+    """Strides and offset in memory of an as_strided of a tensor that is not row-major.
+
+    Each step must move along dims without a carry (a diagonal, windows); None otherwise, for
+    symbolic sizes and where there is no element.
+    """
+    if not is_static((*shape, *strides, *size, *stride, offset)) or 0 in (*size, *shape):
+        return None
+    reach = _digits(int(offset), shape)  # type: ignore[arg-type]
+    start = sum(d * s for d, s in zip(reach, strides, strict=True))
+    steps: list[Size] = []
+    for n, flat in zip(size, stride, strict=True):
+        digits = _digits(int(flat), shape)  # type: ignore[arg-type]
+        reach = [r + (int(n) - 1) * d for r, d in zip(reach, digits, strict=True)]  # type: ignore[arg-type]
+        steps.append(sum(d * s for d, s in zip(digits, strides, strict=True)))
+    if any(r >= n for r, n in zip(reach, shape, strict=True)):  # type: ignore[operator]
+        return None
+    return tuple(steps), start
 
 
 def check_bounds(size: Shape, stride: Shape, offset: Size, elements: Size) -> None:
@@ -162,9 +197,10 @@ def view_geometry(
             offset = offset + start * step
         return new, tuple(s * k for s, k in zip(strides, attrs["steps"], strict=True)), offset
     if name == "as_strided":
-        if strides != contiguous_strides(shape):
-            return None
-        return attrs["size"], attrs["stride"], offset + attrs["offset"]
+        if strides == contiguous_strides(shape):
+            return attrs["size"], attrs["stride"], offset + attrs["offset"]
+        moved = through_layout(shape, strides, attrs["size"], attrs["stride"], attrs["offset"])
+        return None if moved is None else (attrs["size"], moved[0], offset + moved[1])
     raise AssertionError(f"{name} is not a view operator")
 
 

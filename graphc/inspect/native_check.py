@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.inspect.value_check import TOLERANCE, ValueChangedError, difference
+from graphc.inspect.value_check import TOLERANCE, ValueChangedError, difference, rounding
 from graphc.ir import kernel_interpret
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
@@ -49,6 +49,7 @@ class _NativeCheck:
         self.table = table
         self.dims = dims
         self.expected: list[Array] = []
+        self.read: list[Array] = []  # what the step reads
 
     def _elements(self, step: Launch) -> tuple[list[int], list[int]]:
         """Elements of each parameter, and the values of the kernel's dims."""
@@ -69,6 +70,10 @@ class _NativeCheck:
             fetch(ref, param.dtype.numpy, count).copy()
             for ref, param, count in zip(step.buffers, step.kernel.params, elements, strict=True)
         ]
+        self.read = [
+            array.copy() for array, param in zip(self.expected, step.kernel.params, strict=True)
+            if param.access in ("in", "inout")
+        ]  # fmt: skip
         kernel_interpret.run_kernel(step.kernel, self.expected, values, self.table)
 
     def visit(self, number: int, step: Launch | Callback, fetch: Any) -> None:
@@ -79,7 +84,8 @@ class _NativeCheck:
                 if param.access not in ("out", "inout"):
                     continue
                 found = fetch(ref, param.dtype.numpy, want.size)
-                fault = difference(found, want, TOLERANCE.get(param.dtype.name, 0.0))
+                tolerance = TOLERANCE.get(param.dtype.name, 0.0)
+                fault = difference(found, want, tolerance, rounding(param.dtype, self.read))
                 if fault:
                     where = ", ".join(step.locs[:3])
                     raise ValueChangedError(

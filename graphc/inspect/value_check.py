@@ -9,6 +9,7 @@ import numpy as np
 
 from graphc.ir import interpret
 from graphc.ir.dim import evaluate
+from graphc.ir.dtypes import DType, from_numpy
 from graphc.ir.graph import Graph
 from graphc.ir.interpret import Table
 from graphc.ir.types import TensorType
@@ -18,6 +19,7 @@ Array = np.ndarray[Any, Any]
 # Largest accepted difference, as a part of the output's largest magnitude: what reassociation
 # and other formulas of the same function may change. A wrong rule changes more.
 TOLERANCE = {"f64": 1e-8, "f32": 2e-3, "f16": 5e-2, "bf16": 1e-1}
+CANCELLED = 8  # ulps of the largest input: what is left of a difference that should be zero
 SLACK = 10  # times that between two implementations: deep networks magnify their rounding
 
 
@@ -61,7 +63,8 @@ class ValueCheck:
             return
         pairs = zip(self.expected, found, graph.outputs, strict=True)
         for i, (want, have, node) in enumerate(pairs):
-            fault = difference(have, want, slack * TOLERANCE.get(node.dtype.name, 0.0))
+            tolerance = slack * TOLERANCE.get(node.dtype.name, 0.0)
+            fault = difference(have, want, tolerance, rounding(node.dtype, self.inputs))
             if fault:
                 cone = Graph(graph.name, graph.inputs, (node,), graph.env)
                 raise ValueChangedError(
@@ -70,8 +73,22 @@ class ValueCheck:
                 )
 
 
-def difference(found: Array, want: Array, tolerance: float) -> str:
-    """How two arrays differ, "" where they agree to `tolerance` of the largest magnitude."""
+def rounding(dtype: DType, inputs: Sequence[Array]) -> float:
+    """CANCELLED ulps of the largest magnitude among `inputs`, for results of a dtype."""
+    largest = 0.0
+    for array in inputs:
+        if array.size and from_numpy(array.dtype).is_float:
+            magnitudes = np.abs(array.astype(np.float64))
+            largest = max(largest, float(magnitudes[np.isfinite(magnitudes)].max(initial=0.0)))
+    return CANCELLED * _EPSILON.get(dtype.name, 0.0) * largest
+
+
+_EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
+
+
+def difference(found: Array, want: Array, tolerance: float, floor: float = 0.0) -> str:
+    """How two arrays differ, "" where they agree to `tolerance` of the largest magnitude or to
+    `floor`."""
     if found.shape != want.shape or found.dtype != want.dtype:
         return f"{found.dtype}{list(found.shape)} instead of {want.dtype}{list(want.shape)}"
     if want.size == 0:
@@ -88,7 +105,7 @@ def difference(found: Array, want: Array, tolerance: float) -> str:
         return _worst(found, want, (special & ~same).astype(np.float64), "inf or nan")
     error = np.abs(np.where(special, 0, wide) - np.where(special, 0, reference))
     scale = float(np.abs(np.where(special, 0, reference)).max())
-    if error.max() <= tolerance * max(scale, 1e-30):
+    if error.max() <= max(tolerance * scale, floor, 1e-30):
         return ""
     return _worst(found, want, error, f"largest difference {error.max():.3g}")
 

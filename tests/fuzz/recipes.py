@@ -421,6 +421,8 @@ def _index_put(m: Maker, name: str) -> Any:
     accumulate = x.dtype is not dtypes.bool_ and m.chance(0.6)
     if m.traits.gradient and not accumulate:
         size = x.shape[0]
+        if not m.hint(size):
+            raise Refused
         n = m.rng.randint(1, min(4, m.hint(size)))
         dim = 0
         indices = [m.fresh(dtypes.i64, (n,), Style("distinct", limit=size), keep=False)]

@@ -16,7 +16,8 @@ SPACES = [models.load(package) for package in ("torch", "graphc")]
 
 
 @pytest.mark.parametrize(("name", "steps"), [
-    ("mlp", 10), ("lenet", 10), ("gpt", 3),
+    ("mlp", 10), ("lenet", 3), ("gpt", 2),
+    pytest.param("lenet", 12, marks=pytest.mark.slow),
     pytest.param("gpt", 12, marks=pytest.mark.slow),
     pytest.param("resnet18", 3, marks=pytest.mark.slow),
 ])

@@ -125,6 +125,9 @@ def test_own_sampler_and_batch_sampler() -> None:
         return (
             list(d.DataLoader(dataset(s), batch_size=2, sampler=[3, 1, 4])),
             list(d.DataLoader(dataset(s), batch_sampler=[[0, 1], [5]])),
+            list(d.DataLoader(dataset(s), batch_sampler=[(2, 3), s.torch.tensor([4, 1])])),
+            list(d.DataLoader(dataset(s), batch_size=2, sampler=s.torch.tensor([3, 1]))),
+            list(d.DataLoader(d.Subset(dataset(s), s.torch.tensor([3, 1])), batch_size=2)),
         )
 
     same(script)

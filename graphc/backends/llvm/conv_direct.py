@@ -33,6 +33,7 @@ from graphc.backends.llvm.values import lane_numbers
 # Cycles that packing costs per register of B, against one per row of A for the product.
 PACK_COST = 9
 TRANSPOSE_COST = 14
+LINES_COST = 6  # of moving lines together, per register of sums
 DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
 COPY_ELEMENTS = 1 << 14  # per chunk of the copy
 
@@ -190,9 +191,10 @@ class _Direct:
         m, k = d[Word.M], d[Word.K]
         lines = f.add(f.mul(f.sub(self.outputs[HEIGHT], 1), self.pitch), self.outputs[WIDTH])
         padded = round_up(f, f.smax(lines, 1), tile.lanes)
-        cost = f.add(f.mul(f.mul(m, padded), self.taps), f.mul(self.plane, PACK_COST))
+        cost = f.mul(f.mul(m, padded), f.add(k, LINES_COST))
+        cost = f.add(cost, f.mul(f.mul(self.plane, PACK_COST), f.sdiv(k, f.smax(self.taps, 1))))
         positions = f.mul(self.outputs[HEIGHT], self.outputs[WIDTH])
-        packing = f.mul(f.mul(f.add(m, PACK_COST), positions), self.taps)
+        packing = f.mul(f.mul(f.add(m, PACK_COST), positions), k)
         several = f.cmp("sgt", self.taps, 1)
         self._unless(self._all([self._plain(), several, f.cmp("slt", cost, packing)]))
         images = f.sdiv(d[Word.N], d[Word.POSITIONS])

@@ -16,6 +16,7 @@ from ..tensor import Tensor, concrete, current, from_array
 from . import cumulative, gathering, joining, linalg_basic, pointwise, pointwise_more
 from .arguments import fitting, shape, shape_of
 from .copies import clone
+from .parts import slice_dim
 
 ARITHMETIC = (
     "abs absolute acos acosh add addcdiv addcmul arccos arccosh arcsin arcsinh arctan arctan2 "
@@ -50,9 +51,18 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
     return method
 
 
+def _distinct(x: Tensor) -> Tensor:
+    """Without the repetitions of an expanded tensor, which torch lets be filled."""
+    for dim, (size, stride) in enumerate(zip(shape(x), x.stride(), strict=True)):
+        if type(stride) is int and stride == 0 and size != 1:
+            x = slice_dim(x, dim, 0, 1) if size != 0 else x
+    return x
+
+
 def zero_(self: Tensor) -> Tensor:
     """Fill with zeros."""
-    return inplace(self, _number(0, self.dtype), overwrite=True)
+    inplace(_distinct(self), _number(0, self.dtype), overwrite=True)
+    return self
 
 
 def fill_(self: Tensor, value: Any) -> Tensor:
@@ -63,8 +73,10 @@ def fill_(self: Tensor, value: Any) -> Tensor:
                 "fill_ only supports 0-dimension value tensor but got tensor with "
                 f"{value.ndim} dimensions."
             ))  # fmt: skip
-        return inplace(self, promote.cast(value, self.dtype), overwrite=True)
-    return inplace(self, _number(value, self.dtype), overwrite=True)
+        inplace(_distinct(self), promote.cast(value, self.dtype), overwrite=True)
+    else:
+        inplace(_distinct(self), _number(value, self.dtype), overwrite=True)
+    return self
 
 
 def _number(value: Any, dtype: dtypes.DType) -> Tensor:

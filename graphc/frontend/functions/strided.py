@@ -11,37 +11,35 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply, inplace
 from ..errors import located
-from ..storage import contiguous_strides, offset_of, strides_of
-from ..tensor import Tensor, current
+from ..storage import address, contiguous_strides, offset_of
+from ..tensor import Tensor, alias, current, requires_grad
 from .arguments import environment, shape, shape_of, wrap_dim
 from .inplace import fill_
 
 
-def _root(x: Tensor) -> tuple[Tensor, Any, Any]:
-    """The tensor that x views (x itself if none), and x's strides and offset in it.
-
-    The root is contiguous, so that as_strided of it is a view.
-    """
+def _root(x: Tensor) -> tuple[Tensor, Any]:
+    """A row-major tensor on the memory under x, with x's history, and x's offset in it."""
     state = current(x)
-    if state._trace is None:
-        base = state._base if state._base is not None else state
-        if not base._array.flags.c_contiguous:
-            return x.contiguous(), None, 0
-        start = offset_of(base._array, base._storage)
-        offset: Any = offset_of(state._array, state._storage) - start
-        return base, strides_of(state._array), offset
     base = current(state._base) if state._base is not None else state
-    if base._storage is state._storage and base._traced.is_contiguous():
-        offset = state._traced.offset - base._traced.offset
-        return base, state._traced.strides, offset
-    return x.contiguous(), None, 0
+    if state._trace is not None:
+        if base._storage is state._storage and base._traced.is_contiguous():
+            return base, state._traced.offset - base._traced.offset
+        return x.contiguous(), 0
+    if base._array.flags.c_contiguous:
+        start = offset_of(base._array, base._storage)
+        return base, offset_of(state._array, state._storage) - start
+    if requires_grad(state):
+        return x.contiguous(), 0
+    memory = alias(state)
+    memory._array = state._storage.flat()
+    return memory, (address(state._array) - address(memory._array)) // state._array.itemsize
 
 
 def as_strided(
     input: Tensor, size: Any, stride: Any, storage_offset: Any = None
 ) -> Tensor:
     """A view of the memory under `input` by sizes, strides and offset, in elements."""
-    base, _, offset = _root(input)
+    base, offset = _root(input)
     start = offset if storage_offset is None else storage_offset
     result: Tensor = apply(
         ops.as_strided, base, size=shape_of((size,)), stride=shape_of((stride,)), offset=start
@@ -64,20 +62,15 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
         length = max(min(rows, columns - offset), 0)
     else:
         length = max(min(rows + offset, columns), 0)
-    base, strides, start = _root(input)
-    if strides is None:
-        strides = _contiguous(sizes)
+    strides = contiguous_strides(sizes)
+    start: Any = 0
     if length and offset:
-        start = start + (offset * strides[b] if offset > 0 else -offset * strides[a])
+        start = offset * strides[b] if offset > 0 else -offset * strides[a]
     rest = [d for d in range(rank) if d not in (a, b)]
     size = (*(sizes[d] for d in rest), length)
     stride = (*(strides[d] for d in rest), strides[a] + strides[b])
-    result: Tensor = apply(ops.as_strided, base, size=size, stride=stride, offset=start)
+    result: Tensor = apply(ops.as_strided, input, size=size, stride=stride, offset=start)
     return result
-
-
-def _contiguous(sizes: Any) -> Any:
-    return contiguous_strides(tuple(sizes))
 
 
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
@@ -92,15 +85,13 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
         raise RuntimeError(located(
             f"maximum size for tensor at dimension {dim} is {have} but size is {size}"
         ))  # fmt: skip
-    base, strides, start = _root(self if rank else self.reshape(1))
-    if strides is None:
-        strides = _contiguous(sizes)
+    strides = contiguous_strides(sizes)
     count = (have - size) // step + 1
     new = (*sizes[:dim], count, *sizes[dim + 1 :], size)
     stride = (*strides[:dim], strides[dim] * step, *strides[dim + 1 :], strides[dim])
     if rank == 0:
         new, stride = (size,), (1,)
-    result: Tensor = apply(ops.as_strided, base, size=new, stride=stride, offset=start)
+    result: Tensor = apply(ops.as_strided, self, size=new, stride=stride, offset=0)
     return result
 
 

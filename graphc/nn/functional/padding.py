@@ -142,7 +142,7 @@ def interpolate(
             scales = (None,) * spatial
     result = input
     # torch computes positions in the input's dtype, in float32 for narrower ones
-    real = np.float64 if input.dtype is T.float64 else np.float32
+    real: Any = np.float64 if input.dtype is T.float64 else np.float32
     for i in range(spatial):
         if mode in ("nearest", "nearest-exact"):
             offset = 0.0 if mode == "nearest" else 0.5

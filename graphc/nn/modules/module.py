@@ -12,6 +12,7 @@ from ...frontend import state_version
 from ...frontend.grad_mode import no_grad
 from ...frontend.tensor import Parameter, Tensor
 from ...watched import Watched
+from .conversion import parse_to
 from .hooks import HookHandle, call_with_hooks
 from .state import StateDictMixin
 
@@ -406,7 +407,7 @@ class Module(StateDictMixin):
 
     def to(self, *args: Any, **kwargs: Any) -> Module:
         """Convert parameters and buffers: a device, a dtype (floating point only), a tensor."""
-        device, dtype, layout = _parse_to(*args, **kwargs)
+        device, dtype, layout = parse_to(*args, **kwargs)
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got "
@@ -483,20 +484,3 @@ def _type_name(value: Any) -> str:
         return str(value.type())
     cls = type(value)
     return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
-
-
-def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
-    """Device, dtype and memory format, each None where not given."""
-    device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-    layout = kwargs.pop("memory_format", None)
-    kwargs.pop("non_blocking", None)
-    if kwargs:
-        raise TypeError(f"to() received an invalid keyword argument: {next(iter(kwargs))!r}")
-    for value in args:
-        if isinstance(value, Tensor):
-            device, dtype = value.device, value.dtype
-        elif hasattr(value, "is_floating_point"):
-            dtype = value
-        elif value is not None and not isinstance(value, bool):
-            device = value
-    return device, dtype, layout

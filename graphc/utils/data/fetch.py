@@ -50,9 +50,13 @@ class Fetcher:
         return self.collate_fn(samples)
 
 
-def _rows(dataset: Any, indices: list[int]) -> list[Any] | None:
-    """What collating samples of a TensorDataset one by one would give, by one gather each."""
+def _rows(dataset: Any, indices: Any) -> list[Any] | None:
+    """What collating samples of a TensorDataset one by one would give, by one gather each; None
+    where that is not sure."""
+    rows = list(indices)
     while type(dataset) is Subset:
-        indices = [dataset.indices[i] for i in indices]
+        rows = [dataset.indices[i] for i in rows]
         dataset = dataset.dataset
-    return list(dataset[indices]) if type(dataset) is TensorDataset else None
+    if type(dataset) is not TensorDataset or any(type(row) is not int for row in rows):
+        return None
+    return list(dataset[rows])

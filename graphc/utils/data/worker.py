@@ -174,10 +174,8 @@ class Worker:
 
     def send(self, task: Any) -> None:
         """Queue a task."""
-        try:
+        with suppress(BrokenPipeError, ConnectionResetError):  # receive() tells
             self.connection.send(task)
-        except (BrokenPipeError, ConnectionResetError):
-            self._died()
 
     def receive(self, timeout: float) -> Any:
         """The next answer; waits without end if timeout is 0. Raises RuntimeError if the worker
@@ -185,12 +183,11 @@ class Worker:
         ready = wait([self.connection, self.process.sentinel], timeout or None)
         if not ready:
             raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
-        try:
+        data = None
+        with suppress(EOFError, OSError):  # the other end is gone
             if self.connection.poll():
-                return pickle.loads(self.connection.recv_bytes())
-        except EOFError:
-            pass
-        return self._died()
+                data = self.connection.recv_bytes()
+        return self._died() if data is None else pickle.loads(data)
 
     def _died(self) -> None:
         self.process.join(1)

@@ -1,0 +1,537 @@
+"""Bad input: the error PyTorch raises, eager and compiled, at the user's line; nothing changes."""
+
+from __future__ import annotations
+
+import copy
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+import graphc.nn as nn
+import graphc.nn.functional as F
+from graphc.frontend.errors import EscapedTensorError, TraceError
+
+HERE = __file__
+
+# name: (function of (torch, *arguments), the arguments for a torch)
+Case = tuple[Callable[..., Any], Callable[[Any], tuple[Any, ...]]]
+
+
+def _put(t: Any, a: Any, i: Any) -> Any:
+    a = a.clone()
+    a[i] = 5
+    return a
+
+
+def _inplace(t: Any, a: Any, b: Any) -> Any:
+    a = a.clone()
+    a += b
+    return a
+
+
+def _expand(t: Any, a: Any) -> Any:
+    return a.expand(3, 2).add_(1)
+
+
+def _unpack(t: Any, a: Any) -> Any:
+    x, y, z = a
+    return x + y + z
+
+
+SHAPES: dict[str, Case] = {
+    "add": (lambda t, a, b: a + b, lambda t: (t.ones(3), t.ones(4))),
+    "matmul": (lambda t, a, b: a @ b, lambda t: (t.ones(2, 3), t.ones(4, 2))),
+    "linear": (
+        lambda t, a, b: t.nn.functional.linear(a, b), lambda t: (t.ones(2, 3), t.ones(4, 2)),
+    ),
+    "view": (lambda t, a: a.view(4), lambda t: (t.ones(2, 3),)),
+    "view of a transpose": (lambda t, a: a.view(6), lambda t: (t.ones(2, 3).t(),)),
+    "cat": (lambda t, a, b: t.cat([a, b]), lambda t: (t.ones(2, 3), t.ones(2, 4))),
+    "stack": (lambda t, a, b: t.stack([a, b]), lambda t: (t.ones(2), t.ones(3))),
+    "expand": (lambda t, a: a.expand(3, 4), lambda t: (t.ones(2),)),
+    "permute": (lambda t, a: a.permute(0, 0), lambda t: (t.ones(2, 3),)),
+    "sum dim": (lambda t, a: a.sum(3), lambda t: (t.ones(2, 3),)),
+    "softmax dim": (lambda t, a: t.softmax(a, 2), lambda t: (t.ones(2),)),
+    "unsqueeze": (lambda t, a: a.unsqueeze(5), lambda t: (t.ones(2),)),
+    "broadcast in place": (_inplace, lambda t: (t.ones(2), t.ones(3, 2))),
+    "write to an expanded": (_expand, lambda t: (t.ones(2),)),
+    "unpack": (_unpack, lambda t: (t.ones(2),)),
+    "negative size": (lambda t, a: t.zeros(-1) + a, lambda t: (t.ones(2),)),
+    "topk": (lambda t, a: a.topk(5), lambda t: (t.ones(2),)),
+    "max of nothing": (lambda t, a: a.max(), lambda t: (t.ones(0),)),
+    "conv channels": (
+        lambda t, a, w: t.nn.functional.conv2d(a, w),
+        lambda t: (t.ones(1, 3, 5, 5), t.ones(2, 4, 3, 3)),
+    ),
+    "conv window": (
+        lambda t, a, w: t.nn.functional.conv2d(a, w),
+        lambda t: (t.ones(1, 3, 2, 2), t.ones(2, 3, 3, 3)),
+    ),
+    "pool window": (
+        lambda t, a: t.nn.functional.max_pool2d(a, 3), lambda t: (t.ones(1, 1, 2, 2),),
+    ),
+    "batch norm of one": (
+        lambda t, a: t.nn.functional.batch_norm(a, None, None, training=True),
+        lambda t: (t.ones(1, 3),),
+    ),
+    "layer norm": (
+        lambda t, a: t.nn.functional.layer_norm(a, (4,)), lambda t: (t.ones(2, 3),),
+    ),
+    "cross entropy": (
+        lambda t, a, y: t.nn.functional.cross_entropy(a, y),
+        lambda t: (t.ones(2, 3), t.tensor([0, 1, 2])),
+    ),
+    "backward of a vector": (
+        lambda t, a: (a * a).backward(), lambda t: (t.ones(2, requires_grad=True),),
+    ),
+    "backward's gradient": (
+        lambda t, a: (a * a).backward(t.ones(3)), lambda t: (t.ones(2, requires_grad=True),),
+    ),
+}
+
+DTYPES: dict[str, Case] = {
+    "matmul": (lambda t, a, b: a @ b, lambda t: (t.ones(2, 3), t.ones(3, 2, dtype=t.float64))),
+    "index by floats": (lambda t, a, i: a[i], lambda t: (t.ones(3), t.ones(2))),
+    "embedding of floats": (
+        lambda t, w, i: t.nn.functional.embedding(i, w), lambda t: (t.ones(4, 2), t.ones(2)),
+    ),
+    "conv": (
+        lambda t, a, w: t.nn.functional.conv2d(a, w),
+        lambda t: (t.ones(1, 3, 5, 5, dtype=t.float64), t.ones(2, 3, 3, 3)),
+    ),
+    "int += float": (_inplace, lambda t: (t.ones(2, dtype=t.int64), 0.5)),
+    "float & float": (lambda t, a: a & a, lambda t: (t.ones(2),)),
+    "bool - bool": (lambda t, a: a - a, lambda t: (t.tensor([True]),)),
+    "- bool": (lambda t, a: -a, lambda t: (t.tensor([True]),)),
+    "mean of ints": (lambda t, a: a.mean(), lambda t: (t.tensor([1, 2]),)),
+    "int ** -1": (lambda t, a: a**-1, lambda t: (t.tensor([1, 2]),)),
+    "where by floats": (lambda t, a: t.where(a, 1, 2.0), lambda t: (t.ones(2),)),
+    "an int that requires grad": (
+        lambda t, a: t.ones(2, dtype=t.int64).requires_grad_(), lambda t: (t.ones(2),),
+    ),
+    "a string": (lambda t, a: a + "x", lambda t: (t.ones(2),)),
+    "None": (lambda t, a: a * None, lambda t: (t.ones(2),)),
+    "unknown device": (lambda t, a: a.to("nosuch"), lambda t: (t.ones(2),)),
+    "unknown attribute": (lambda t, a: a.frobnicate(), lambda t: (t.ones(2),)),
+    "unknown function": (lambda t, a: t.frobnicate(a), lambda t: (t.ones(2),)),
+    "dropout": (lambda t, a: t.nn.functional.dropout(a, 1.5), lambda t: (t.ones(2),)),
+}
+
+INDICES: dict[str, Case] = {
+    "an int": (lambda t, a: a[5], lambda t: (t.ones(2, 3),)),
+    "a tensor": (lambda t, a, i: a[i], lambda t: (t.ones(4), t.tensor([0, 4]))),
+    "below": (lambda t, a, i: a[i], lambda t: (t.ones(4), t.tensor([0, -5]))),
+    "put": (_put, lambda t: (t.ones(4), t.tensor([0, 4]))),
+    "gather": (lambda t, a, i: a.gather(0, i), lambda t: (t.ones(4), t.tensor([0, 4]))),
+    "gather below": (lambda t, a, i: a.gather(0, i), lambda t: (t.ones(4), t.tensor([0, -1]))),
+    "scatter": (lambda t, a, i: a.scatter(0, i, 1.0), lambda t: (t.ones(4), t.tensor([0, 4]))),
+    "scatter_add": (
+        lambda t, a, i: a.scatter_add(0, i, t.ones(2)), lambda t: (t.ones(4), t.tensor([0, 4])),
+    ),
+    "index_select": (
+        lambda t, a, i: a.index_select(0, i), lambda t: (t.ones(4), t.tensor([0, 4])),
+    ),
+    "index_add": (
+        lambda t, a, i: a.index_add(0, i, t.ones(2)), lambda t: (t.ones(4), t.tensor([0, 4])),
+    ),
+    "take": (lambda t, a, i: t.take(a, i), lambda t: (t.ones(4), t.tensor([0, 4]))),
+    "embedding": (
+        lambda t, w, i: t.nn.functional.embedding(i, w),
+        lambda t: (t.ones(4, 2), t.tensor([0, 4])),
+    ),
+    "embedding below": (
+        lambda t, w, i: t.nn.functional.embedding(i, w),
+        lambda t: (t.ones(4, 2), t.tensor([0, -1])),
+    ),
+    "target": (
+        lambda t, a, i: t.nn.functional.cross_entropy(a, i),
+        lambda t: (t.ones(2, 3), t.tensor([0, 3])),
+    ),
+    "target below": (
+        lambda t, a, i: t.nn.functional.cross_entropy(a, i),
+        lambda t: (t.ones(2, 3), t.tensor([0, -1])),
+    ),
+    "nll target": (
+        lambda t, a, i: t.nn.functional.nll_loss(a, i),
+        lambda t: (t.ones(2, 3), t.tensor([0, 3])),
+    ),
+    "one_hot": (lambda t, i: t.nn.functional.one_hot(i, 3), lambda t: (t.tensor([0, 3]),)),
+    "a // 0": (lambda t, a, b: a // b, lambda t: (t.tensor([1, 2]), t.tensor([1, 0]))),
+    "a % 0": (lambda t, a, b: a % b, lambda t: (t.tensor([1, 2]), t.tensor([1, 0]))),
+    "fmod 0": (lambda t, a, b: t.fmod(a, b), lambda t: (t.tensor([1, 2]), t.tensor([1, 0]))),
+    "trunc 0": (
+        lambda t, a, b: t.div(a, b, rounding_mode="trunc"),
+        lambda t: (t.tensor([1, 2]), t.tensor([1, 0])),
+    ),
+    "a // the number 0": (lambda t, a: a // 0, lambda t: (t.tensor([1, 2]),)),
+}
+
+
+def _stored(t: Any, a: Any, change: str) -> Any:
+    b = a * 1
+    if change == "exp":
+        c = b.exp()
+        c.add_(1)
+    elif change == "relu":
+        c = b.relu()
+        c.mul_(2)
+    else:
+        c = b * b
+        b.add_(1)
+    c.sum().backward()
+
+
+def _twice(t: Any, a: Any) -> None:
+    loss = (a * a).sum()
+    loss.backward()
+    loss.backward()
+
+
+LEAF = staticmethod(lambda t: (t.ones(2, requires_grad=True),))
+AUTOGRAD: dict[str, Case] = {
+    "write to a leaf": (lambda t, a: a.add_(1), lambda t: (t.ones(2, requires_grad=True),)),
+    "write to a leaf's view": (
+        lambda t, a: a[0].add_(1), lambda t: (t.ones(2, requires_grad=True),),
+    ),
+    "write to exp's result": (
+        lambda t, a: _stored(t, a, "exp"), lambda t: (t.ones(2, requires_grad=True),),
+    ),
+    "write to relu's result": (
+        lambda t, a: _stored(t, a, "relu"), lambda t: (t.ones(2, requires_grad=True),),
+    ),
+    "write to what mul saved": (
+        lambda t, a: _stored(t, a, "mul"), lambda t: (t.ones(2, requires_grad=True),),
+    ),
+    "backward twice": (_twice, lambda t: (t.ones(2, requires_grad=True),)),
+    "backward without grad": (lambda t, a: a.sum().backward(), lambda t: (t.ones(2),)),
+    "grad of what is not used": (
+        lambda t, a, b: t.autograd.grad((a * a).sum(), [b]),
+        lambda t: (t.ones(2, requires_grad=True), t.ones(2, requires_grad=True)),
+    ),
+}
+
+CASES = {
+    f"{group}: {name}": case
+    for group, cases in [
+        ("shape", SHAPES), ("dtype", DTYPES), ("value", INDICES), ("autograd", AUTOGRAD),
+    ]
+    for name, case in cases.items()
+}
+
+
+def error_of(torch: Any, case: Case, compiled: bool = False) -> Exception:
+    function, arguments = case
+    run = graphc.compile(function) if compiled else function
+    given = arguments(torch)
+    before = [np.array(a.detach().numpy()) if hasattr(a, "detach") else a for a in given]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(Exception) as caught:  # noqa: PT011
+            run(torch, *given)
+    for a, b in zip(given, before, strict=True):
+        if hasattr(a, "detach"):
+            np.testing.assert_array_equal(a.detach().numpy(), b)
+    return caught.value
+
+
+def names_this_file(error: Exception) -> bool:
+    """Whether the message or the traceback leads to a line of this file, beside the call."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == HERE]
+    return HERE in str(error) or any(f.name not in ("error_of",) for f in frames)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_error_is_torchs_and_names_the_line(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    expected = error_of(torch, CASES[name])
+    eager = error_of(graphc, CASES[name])
+    compiled = error_of(graphc, CASES[name], compiled=True)
+    for error in (eager, compiled):
+        assert isinstance(error, type(expected)), (expected, error)
+        assert names_this_file(error), error
+    assert str(compiled).split("\n")[0] == str(eager).split("\n")[0]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_results_at_the_edge_of_integers_are_defined(compiled: bool) -> None:
+    def f(a: Any, b: Any) -> Any:
+        return a // b, a % b, graphc.div(a, b, rounding_mode="trunc"), graphc.fmod(a, b), -a
+
+    run = graphc.compile(f) if compiled else f
+    for dtype, least in ((graphc.int8, -(2**7)), (graphc.int32, -(2**31)), (graphc.int64, -(2**63))):
+        a = graphc.tensor([least, least], dtype=dtype)
+        b = graphc.tensor([-1, 1], dtype=dtype)
+        got = [r.tolist() for r in run(a, b)]
+        assert got == [[least, least], [0, 0], [least, least], [0, 0], [least, least]]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_shifts_past_the_width_and_casts_out_of_range(compiled: bool) -> None:
+    def shifts(a: Any, b: Any) -> Any:
+        return a << b, a >> b
+
+    def casts(a: Any) -> Any:
+        return a.to(graphc.int64), a.to(graphc.int8), a.to(graphc.uint8), a.bool()
+
+    if compiled:
+        shifts, casts = graphc.compile(shifts), graphc.compile(casts)
+    a = graphc.tensor([1, -8, 5, -8, 7], dtype=graphc.int32)
+    left, right = shifts(a, graphc.tensor([31, 32, 40, 33, 2], dtype=graphc.int32))
+    assert left.tolist() == [-(2**31), 0, 0, 0, 28]
+    assert right.tolist() == [0, -1, 0, -1, 1]
+    nan, inf = float("nan"), float("inf")
+    wide, narrow, unsigned, truth = casts(graphc.tensor([3.9, -3.9, 300.0, nan, inf, 1e30]))
+    least = -(2**63)
+    assert wide.tolist() == [3, -3, 300, least, least, least]
+    assert narrow.tolist() == [3, -3, 44, 0, 0, 0]
+    assert unsigned.tolist() == [3, 253, 44, 0, 0, 0]
+    assert truth.tolist() == [True] * 6
+
+
+VALUES: dict[str, Callable[[Any], Any]] = {
+    "item": lambda a: a.sum().item(),
+    "bool": lambda a: a if a.sum() > 0 else -a,
+    "print": lambda a: print(a),
+    "str": lambda a: str(a),
+    "tolist": lambda a: a.tolist(),
+    "numpy": lambda a: a.numpy(),
+    "asarray": lambda a: np.asarray(a),
+    "float": lambda a: float(a.sum()),
+    "int": lambda a: int(a.sum()),
+    "format": lambda a: f"{a.sum():.3f}",
+    "nonzero": lambda a: a.nonzero(),
+    "mask": lambda a: a[a > 0],
+    "range": lambda a: list(range(a.sum().long())),
+    "a list's index": lambda a: [1, 2, 3][a.sum().long()],
+    "slice": lambda a: a[: a.sum().long()],
+    "size": lambda a: graphc.zeros(a.sum().long()),
+    "equal": lambda a: graphc.equal(a, a),
+    "allclose": lambda a: graphc.allclose(a, a),
+    "in": lambda a: 1.0 in a,
+    "deepcopy": lambda a: copy.deepcopy(a),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_asking_for_a_value_under_trace_names_the_line_and_the_cure(name: str) -> None:
+    with pytest.raises(TraceError) as caught:
+        graphc.compile(VALUES[name])(graphc.ones(2))
+    assert HERE in str(caught.value), caught.value
+    assert "Cure" in str(caught.value)
+
+
+def test_a_tensor_kept_from_a_trace_raises_by_name() -> None:
+    kept: list[Any] = [None]
+    box: dict[str, Any] = {}
+
+    class Holder:
+        pass
+
+    holder = Holder()
+
+    def f(x: Any, out: Any) -> Any:
+        out.value = x * 2  # `out` is reached from the arguments: written back
+        return x + 1
+
+    graphc.compile(f)(graphc.ones(2), holder)
+    assert holder.value.tolist() == [2.0, 2.0]  # type: ignore[attr-defined]
+
+    def g(x: Any) -> Any:
+        vault().append(x * 2)
+        return x + 1
+
+    hidden: list[Any] = []
+
+    class Vault:
+        def __call__(self) -> list[Any]:
+            return self.items()
+
+        items = staticmethod(iter([hidden] * 9).__next__)
+
+    vault = Vault()
+    graphc.compile(g)(graphc.ones(2))
+    with pytest.raises(EscapedTensorError, match="trace"):
+        hidden[0] + 1
+    with pytest.raises(EscapedTensorError):
+        hidden[0].tolist()
+    assert kept == [None] and box == {}
+
+
+# --- nothing changes -------------------------------------------------------------------------
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(5, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.drop = nn.Dropout(0.5)
+        self.out = nn.Linear(4, 3)
+        self.calls = 0
+        self.last: Any = None
+
+    def forward(self, i: Any) -> Any:
+        self.calls += 1
+        self.last = self.out(self.drop(self.norm(self.embed(i))))
+        return self.last
+
+
+def everything(net: Net, opt: Any) -> list[Any]:
+    """All the state a user can see, as plain values."""
+    tensors = [*net.state_dict().values(), *(p.grad for p in net.parameters())]
+    tensors += [v for s in opt.state.values() for v in s.values() if hasattr(v, "detach")]
+    tensors += [graphc.get_rng_state(), net.last]
+    plain: list[Any] = [None if t is None else t.detach().tolist() for t in tensors]
+    return [*plain, net.calls, len(opt.state)]
+
+
+@pytest.mark.parametrize("warm", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["index", "target", "python", "trace"])
+def test_a_call_that_raises_changes_nothing(kind: str, warm: int) -> None:
+    graphc.manual_seed(0)
+    net = Net()
+    opt = graphc.optim.AdamW(net.parameters(), lr=0.1)
+    mode = {"fail": ""}
+
+    def step(i: Any, y: Any) -> Any:
+        opt.zero_grad()
+        loss = F.cross_entropy(net(i), y)
+        loss.backward()
+        opt.step()
+        if mode["fail"] == "python":
+            raise KeyError("mine")
+        if mode["fail"] == "trace":
+            loss.item()
+        return loss
+
+    run = graphc.compile(step)
+    good = graphc.tensor([0, 1, 2, 3]), graphc.tensor([0, 1, 2, 0])
+    for _ in range(warm):
+        run(*good)
+    before = everything(net, opt)
+    bad = graphc.tensor([0, 1, 2, 9])
+    arguments = {"index": (bad, good[1]), "target": (good[0], bad)}.get(kind, good)
+    mode["fail"] = kind
+    expected = {"python": KeyError, "trace": TraceError}.get(kind, IndexError)
+    with pytest.raises(expected) as caught:
+        run(*arguments)
+    assert names_this_file(caught.value)
+    assert everything(net, opt) == before
+    mode["fail"] = ""
+    run(*good)
+    assert net.calls == warm + 1
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_call_of_a_compiled_model_that_raises_changes_nothing(compiled: bool) -> None:
+    graphc.manual_seed(0)
+    net = Net()
+    opt = graphc.optim.SGD(net.parameters(), lr=0.1)
+    run = graphc.compile(net) if compiled else net
+    i = graphc.tensor([0, 1, 2, 3])
+    run(i).sum().backward()
+    before = everything(net, opt)
+    with pytest.raises(IndexError):
+        run(graphc.tensor([0, 1, 2, 5]))
+    if compiled:  # in eager mode, what ran before the error has happened
+        assert everything(net, opt) == before
+
+
+def test_arguments_that_a_failed_call_would_write_are_as_they_were() -> None:
+    def f(a: Any, b: Any, i: Any) -> Any:
+        a.add_(1)
+        b[0] = 7
+        return a[i]
+
+    run = graphc.compile(f)
+    a, b = graphc.zeros(4), graphc.zeros(2)
+    run(a, b, graphc.tensor([1]))
+    with pytest.raises(IndexError):
+        run(a, b, graphc.tensor([4]))
+    assert a.tolist() == [1.0] * 4
+    assert b.tolist() == [7.0, 0.0]
+    assert a._version == 1
+
+
+# --- backward through compiled functions -----------------------------------------------------
+
+
+def test_backward_twice_through_a_compiled_function() -> None:
+    run = graphc.compile(lambda x: (x * x).sum())
+    for _ in range(2):
+        x = graphc.ones(3, requires_grad=True)
+        y = run(x)
+        y.backward(retain_graph=True)
+        y.backward()
+        assert x.grad.tolist() == [4.0] * 3
+        with pytest.raises(RuntimeError, match="second time"):
+            y.backward()
+        assert x.grad.tolist() == [4.0] * 3
+
+
+def test_backward_of_a_loss_whose_backward_ran_inside() -> None:
+    net = nn.Linear(3, 1)
+
+    def step(x: Any) -> Any:
+        loss = net(x).square().sum()
+        loss.backward()
+        return loss
+
+    run = graphc.compile(step)
+    for _ in range(2):
+        loss = run(graphc.ones(2, 3))
+        before = net.weight.grad.tolist()
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+        assert net.weight.grad.tolist() == before
+
+
+def test_a_write_between_a_compiled_forward_and_its_backward() -> None:
+    run = graphc.compile(lambda x, w: (x * w).sum())
+    x, w = graphc.ones(3), graphc.ones(3, requires_grad=True)
+    loss = run(x, w)
+    x.add_(1)
+    with pytest.raises(RuntimeError, match="inplace"):
+        loss.backward()
+    assert w.grad is None
+    exponential = graphc.compile(lambda w: w.exp())
+    y = exponential(w)
+    with graphc.no_grad():
+        y.add_(1)
+    with pytest.raises(RuntimeError, match="inplace"):
+        y.sum().backward()
+
+
+def test_second_order_through_a_compiled_model_says_what_to_do() -> None:
+    run = graphc.compile(lambda x: (x**3).sum())
+    x = graphc.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="compile the whole step"):
+        graphc.autograd.grad(run(x), x, create_graph=True)
+
+
+def test_a_list_that_grows_inside_says_what_to_do() -> None:
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        seen.append(x)
+        return x + 1
+
+    with pytest.raises(TraceError, match="Cure"):
+        graphc.compile(f)(graphc.ones(2))
+    assert seen == []
+
+
+def test_what_cannot_be_compiled() -> None:
+    with pytest.raises(TypeError, match="function or a Module"):
+        graphc.compile(3)
+    with pytest.raises(TypeError):
+        graphc.compile(lambda x: x)(graphc.ones(2), graphc.ones(2))
+    with pytest.raises(AttributeError, match="frobnicate"):
+        graphc.frobnicate  # noqa: B018
+    with pytest.raises(AttributeError, match="frobnicate"):
+        nn.Linear(2, 2).frobnicate  # noqa: B018
