@@ -43,7 +43,7 @@ from .ir.types import TensorType
 from .joint import BackwardPlan, History
 from .nn.modules.module import Module
 from .roots import Place, Snapshot, snapshot
-from .specialisation import Specialisation, Stale, all_outputs, final_graph, forget
+from .specialisation import Specialisation, Stale, nothing, all_outputs, final_graph, forget
 
 _PLAIN = (bool, str, bytes, type(None))
 
@@ -139,7 +139,12 @@ class CompiledFunction:
                     reasons.append(str(reason))
         with self._lock:
             version = self._compile(leaves, structure, key, shapes, reasons)
-        return version.run(leaves)
+        undo, version.undo = version.undo, nothing
+        try:
+            return version.run(leaves)
+        except BaseException:
+            undo()
+            raise
 
     # --- what a version is found by -----------------------------------------------------------
 
@@ -189,12 +194,18 @@ class CompiledFunction:
         named = self._named_dims(leaves, key, shapes)
         started = time.perf_counter()
         recording = self._record(leaves, structure, named)
+        before = recording.before
         if named and recording.traced.overlaps:
             named = {}  # parts of one memory, written to: their places in it are constants
             recording = self._record(leaves, structure, named)
         if recording.missing:
             recording = self._record_steady(recording, leaves, structure, named)
-        version = self._build(recording, started)
+        try:
+            version = self._build(recording, started)
+        except BaseException:
+            before.restore()
+            raise
+        version.undo = before.restore
         if named:
             self._symbolic.setdefault(key, []).insert(0, version)
         else:

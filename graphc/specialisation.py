@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .frontend import state_version, views
 from .frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
 from .frontend.context import local
 from .frontend.dispatch import apply
@@ -36,6 +37,7 @@ class SpentNode(Node):
     """The history of a result whose backward() ran inside the compiled function."""
 
     __slots__ = ()
+    released = True
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         raise RuntimeError(located(TWICE))
@@ -112,6 +114,8 @@ class Specialisation:
         self.places: dict[int, Place] = {}
         self._apart: list[int] = []  # addresses at which the inputs were seen not to overlap
         self.compile_seconds = 0.0
+        # takes back what the trace created for real; for a first call that raises
+        self.undo: Callable[[], None] = nothing
 
     def follow(self, places: dict[int, Place], dropped: set[Place]) -> None:
         """Inputs that the function itself renews are fetched from their places."""
@@ -279,6 +283,8 @@ class Specialisation:
                 flag.tensor._requires_grad = flag.requires_grad
         if history is not None:
             history.attach(builder)
+        if traced.stored or self.replay:
+            state_version.bump()
         for place, output in traced.stored.items():
             place.set(builder.leaf(output))
         for place, value in self.replay:
@@ -446,6 +452,10 @@ def source_value(source: Any, was: float | int, arguments: list[Any]) -> Any:
     if type(value) is not type(was):
         raise Stale(f"{source!r} was a {type(was).__name__}")
     return value
+
+
+def nothing() -> None:
+    """Nothing to take back."""
 
 
 def forget(fresh: list[Tensor]) -> None:

@@ -20,7 +20,7 @@ from .context import local
 from .dispatch import apply, constant, inplace
 from .errors import located
 from .hooks import Hooks
-from .nodes import AccumulateGrad, Edge, Node, OpNode, World
+from .nodes import TWICE, AccumulateGrad, Edge, Node, OpNode, World
 from .tensor import Tensor, current, edge, from_array, register_methods, requires_grad
 from .worlds import ArrayWorld, NodeWorld, TensorWorld
 
@@ -207,6 +207,8 @@ class Pass:
             for e in node.edges
         ]
         if not any(needs):
+            if node.released and not node.edges:
+                raise RuntimeError(located(TWICE))
             return []
         while len(slots) < len(node.out_types):
             slots.append(None)

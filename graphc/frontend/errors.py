@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import functools
 import os
 import sys
 from types import CodeType, FrameType
@@ -11,8 +14,11 @@ from graphc.ir.graph import Loc
 from graphc.ir.op import OpError
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# generated code has no line that helps
-_HIDDEN = (_PACKAGE, "<string>", "<frozen ", "<__array_function__")
+# generated code, and library code that only calls on, has no line that helps
+_HIDDEN = (
+    _PACKAGE, "<string>", "<frozen ", "<__array_function__", copy.__file__, functools.__file__,
+    contextlib.__file__,
+)  # fmt: skip
 _inside: dict[CodeType, bool] = {}
 
 

@@ -17,7 +17,7 @@ from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.target import host_target
 from graphc.config import Config
 from graphc.inspect.native_check import check_native
-from graphc.inspect.value_check import SLACK, ValueCheck
+from graphc.inspect.value_check import ValueCheck
 from graphc.ir import kernel_interpret
 from graphc.ir.graph import Graph
 from graphc.ir.interpret import Table
@@ -70,7 +70,7 @@ class Observer:
             if self.config.check >= VERIFY:
                 verify(after, name)
             if self.values is not None:
-                self.values.after(name, before, after)
+                self.values.after_pass(name, before, after)
         self._graph(GRAPHS if name == "fuse" else PASSES, name, after)
 
     def split_example(
@@ -98,7 +98,7 @@ class Observer:
         if self.values is not None and self.values.expected is not None:
             inputs = [np.array(a) for a in self.values.inputs]
             found = kernel_interpret.run_program(program, inputs, self.table, self.values.dims)
-            self.values.compare("lower or plan_memory", found, graph, SLACK)
+            self.values.program(found, graph)
         if self.config.debug < KERNELS and self._folder is None:
             return
         for kernel in kernels_of(program):

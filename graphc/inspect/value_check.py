@@ -1,4 +1,8 @@
-"""GRAPHC_CHECK=2: the graph's values before and after each pass, by NumPy, and who changed them."""
+"""GRAPHC_CHECK=2: the graph's values before and after each pass, by NumPy, and who changed them.
+
+Graphs are compared in float64 (widen.py), where equal meanings agree to many digits. A Program
+computes in its own types: it may differ by what the graph itself loses in them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.inspect.widen import widen, widen_array
 from graphc.ir import interpret
 from graphc.ir.dim import evaluate
 from graphc.ir.dtypes import DType, from_numpy
@@ -16,11 +21,12 @@ from graphc.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
 
-# Largest accepted difference, as a part of the output's largest magnitude: what reassociation
-# and other formulas of the same function may change. A wrong rule changes more.
+# Largest accepted differences, as parts of an output's largest magnitude: what reassociation and
+# other formulas of the same function may change. A wrong rule changes more.
+PASS_TOLERANCE = 1e-6  # of a pass, in float64; constants folded in float32 leave 1e-7
 TOLERANCE = {"f64": 1e-8, "f32": 2e-3, "f16": 5e-2, "bf16": 1e-1}
+SLACK = 10  # how many times what the graph itself loses to rounding a Program may lose
 CANCELLED = 8  # ulps of the largest input: what is left of a difference that should be zero
-SLACK = 10  # times that between two implementations: deep networks magnify their rounding
 
 
 class ValueChangedError(AssertionError):
@@ -36,51 +42,71 @@ class ValueCheck:
         self.dims = dict(graph.env.hints)
         if example is not None:
             self.dims = interpret.bind_dims(graph, self.inputs)
-        self.expected = self._evaluate(graph)
+        self.wide_inputs = [widen_array(array) for array in self.inputs]
+        self.wide = self._evaluate(widen(graph), self.wide_inputs)
+        # in the graph's own types; None where these inputs raise and there is nothing to compare
+        self.expected = self._evaluate(graph, self.inputs)
 
-    def _evaluate(self, graph: Graph) -> list[Array] | None:
+    def _evaluate(self, graph: Graph, inputs: Sequence[Array]) -> list[Array] | None:
         try:
-            outputs = interpret.evaluate(graph, self.inputs, self.table, self.dims)
+            outputs = interpret.evaluate(graph, inputs, self.table, self.dims)
         except (RuntimeError, IndexError):
-            return None  # these inputs raise: there is no value to compare
+            return None
         return [np.array(output) for output in outputs]
 
-    def after(self, stage: str, before: Graph, graph: Graph) -> None:
-        """Raise ValueChangedError if `stage` made a graph that computes something else."""
-        found = self._evaluate(graph)
-        if (found is None) != (self.expected is None):
+    def after_pass(self, name: str, before: Graph, graph: Graph) -> None:
+        """Raise ValueChangedError if a pass made a graph that computes something else."""
+        found = self._evaluate(widen(graph), self.wide_inputs)
+        if (found is None) != (self.wide is None):
             happened = "raises now" if found is None else "no longer raises"
-            raise ValueChangedError(f"pass {stage}: graph {graph.name} {happened}\n{before}")
-        self.compare(stage, found, before)
-        self.expected = found
-
-    def compare(
-        self, stage: str, found: Sequence[Array] | None, graph: Graph, slack: float = 1
-    ) -> None:
-        """Raise ValueChangedError unless `found` are the expected outputs, within `slack` times
-        the TOLERANCE."""
-        if self.expected is None or found is None:
+            raise ValueChangedError(f"pass {name}: graph {graph.name} {happened}\n{before}")
+        if found is None or self.wide is None:
             return
-        pairs = zip(self.expected, found, graph.outputs, strict=True)
-        for i, (want, have, node) in enumerate(pairs):
-            tolerance = slack * TOLERANCE.get(node.dtype.name, 0.0)
-            fault = difference(have, want, tolerance, rounding(node.dtype, self.inputs))
+        for i, (want, have, node) in enumerate(zip(self.wide, found, before.outputs, strict=True)):
+            tolerance = PASS_TOLERANCE if node.dtype.is_float else 0.0
+            fault = difference(have, want, tolerance, rounding(self.wide_inputs))
             if fault:
-                cone = Graph(graph.name, graph.inputs, (node,), graph.env)
-                raise ValueChangedError(
-                    f"pass {stage} changed output {i} of graph {graph.name}: {fault}\n"
-                    f"Before it, that output was:\n{cone}"
-                )
+                _fail(f"pass {name} changed", i, before, fault)
+        self.wide = found
+
+    def program(self, found: Sequence[Array], graph: Graph) -> None:
+        """Raise ValueChangedError unless a Program's outputs are those of the graph."""
+        if self.expected is None or self.wide is None:
+            return
+        pairs = zip(self.expected, self.wide, found, graph.outputs, strict=True)
+        for i, (want, exact, have, node) in enumerate(pairs):
+            tolerance = TOLERANCE.get(node.dtype.name, 0.0)
+            floor = SLACK * _lost(want, exact) if tolerance else 0.0
+            fault = difference(have, want, tolerance, max(floor, rounding(self.inputs)))
+            if fault:
+                _fail("lower or plan_memory changed", i, graph, fault)
 
 
-def rounding(dtype: DType, inputs: Sequence[Array]) -> float:
-    """CANCELLED ulps of the largest magnitude among `inputs`, for results of a dtype."""
+def _fail(what: str, output: int, graph: Graph, fault: str) -> None:
+    cone = Graph(graph.name, graph.inputs, (graph.outputs[output],), graph.env)
+    raise ValueChangedError(
+        f"{what} output {output} of graph {graph.name}: {fault}\nBefore it, that output was:\n"
+        f"{cone}"
+    )
+
+
+def _lost(want: Array, exact: Array) -> float:
+    """The largest error of a result in its own type."""
+    with np.errstate(invalid="ignore"):
+        error = np.abs(want.astype(np.float64) - exact)
+    return float(error[np.isfinite(error)].max(initial=0.0))
+
+
+def rounding(inputs: Sequence[Array], dtype: DType | None = None) -> float:
+    """CANCELLED ulps (of `dtype`, or each input's own) of the largest magnitude among `inputs`."""
     largest = 0.0
     for array in inputs:
-        if array.size and from_numpy(array.dtype).is_float:
+        own = from_numpy(array.dtype)
+        if array.size and own.is_float:
             magnitudes = np.abs(array.astype(np.float64))
-            largest = max(largest, float(magnitudes[np.isfinite(magnitudes)].max(initial=0.0)))
-    return CANCELLED * _EPSILON.get(dtype.name, 0.0) * largest
+            finite = float(magnitudes[np.isfinite(magnitudes)].max(initial=0.0))
+            largest = max(largest, finite * _EPSILON[(dtype or own).name])
+    return CANCELLED * largest
 
 
 _EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
@@ -88,7 +114,7 @@ _EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 
 def difference(found: Array, want: Array, tolerance: float, floor: float = 0.0) -> str:
     """How two arrays differ, "" where they agree to `tolerance` of the largest magnitude or to
-    `floor`."""
+    `floor`. Without a tolerance they have to be equal."""
     if found.shape != want.shape or found.dtype != want.dtype:
         return f"{found.dtype}{list(found.shape)} instead of {want.dtype}{list(want.shape)}"
     if want.size == 0:
@@ -121,10 +147,7 @@ def draw_inputs(graph: Graph, seed: int = 0) -> list[Array]:
     Symbolic sizes get their hints. Zero is a valid index, and a valid generator state.
     """
     rng = np.random.default_rng(seed)
-    arrays: list[Array] = []
-    for node in graph.inputs:
-        arrays.append(_draw(node.tensor_type, graph, rng))
-    return arrays
+    return [_draw(node.tensor_type, graph, rng) for node in graph.inputs]
 
 
 def _draw(type_: TensorType, graph: Graph, rng: np.random.Generator) -> Array:

@@ -40,6 +40,11 @@ class Value(Protocol):
     def __rtruediv__(self, other: Any) -> Any: ...
 
 
+class OutOfRange(IndexError, RuntimeError):
+    """An index that gather or scatter cannot take. torch raises the one class or the other, by
+    operator; this is both."""
+
+
 class OpError(Exception):
     """Bad operands for an operator. `kind` says which exception the user should see."""
 

@@ -1,5 +1,6 @@
 """explain(): figures that can be counted by hand, and nothing of the user's changes."""
 
+import importlib
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -179,3 +180,17 @@ def test_pictures_of_nothing_and_of_much() -> None:
                                              (2.5e9, "2.5 G"), (7e13, "70000 G")])  # fmt: skip
 def test_prefixes(value: float, text: str) -> None:
     assert _si(value) == text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mlp", "lenet", *(pytest.param(n, marks=pytest.mark.slow) for n in ("gpt", "resnet18"))],
+)
+def test_no_training_step_calls_numpy_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    models = importlib.import_module("models")
+    space = models.load("graphc")
+    step = torch.compile(models.training_step(space, *models.make(space, name)))
+    found = explain(step, *(torch.from_numpy(array) for array in models.batch(name)))
+    assert found.callbacks == [] and len(found.parts) == 1
+    assert sum(step.kind == "contraction" for step in found.steps) >= 5

@@ -12,12 +12,13 @@ case("full", lambda t: (t.full((2, 3), 1.5), t.full((2,), 3), t.full((2,), True)
                         t.full((1,), float("inf"))), grad=False)
 case("likes", lambda t, x: (t.zeros_like(x), t.ones_like(x), t.full_like(x, 2),
                             t.zeros_like(x, dtype=t.int32), x.new_zeros(2, 2), x.new_ones((3,)),
-                            x.new_full((2,), 1), x.new_tensor([1, 2]), x.new_zeros(2, dtype=t.int64)),
+                            x.new_full((2,), 1), x.new_tensor([1, 2]),
+                            x.new_zeros(2, dtype=t.int64)),
      real(2, 3), dtypes=ALL, grad=False)
 case("arange", lambda t: (t.arange(5), t.arange(2, 5), t.arange(1, 10, 3), t.arange(5.0),
                           t.arange(0, 1, 0.25), t.arange(5, dtype=t.float32), t.arange(5, 0, -2),
-                          t.arange(0), t.arange(1, 2.5), t.arange(0.1, 1, 0.3), t.arange(start=1, end=4),
-                          t.arange(-3, 3)), grad=False)
+                          t.arange(0), t.arange(1, 2.5), t.arange(0.1, 1, 0.3), t.arange(-3, 3),
+                          t.arange(start=1, end=4)), grad=False)
 case("linspace", lambda t: (t.linspace(0, 1, 5), t.linspace(-1, 1, steps=7), t.linspace(3, 3, 1),
                             t.linspace(0, 10, 4, dtype=t.float64), t.linspace(1, -1, 6),
                             t.linspace(0, 1, 100)), grad=False)
@@ -26,7 +27,8 @@ case("eye", lambda t: (t.eye(3), t.eye(2, 4), t.eye(3, dtype=t.int64)), grad=Fal
 case("tensor", lambda t: (t.tensor(3), t.tensor(1.5), t.tensor(True), t.tensor([1, 2]),
                           t.tensor([1, 2.5]), t.tensor([[1, 2], [3, 4]]), t.tensor([]),
                           t.tensor([True, False]), t.tensor([1, 2], dtype=t.float32),
-                          t.tensor([1.7, -2.7], dtype=t.int64), t.tensor((1, 2)), t.tensor([[], []]),
+                          t.tensor([1.7, -2.7], dtype=t.int64), t.tensor((1, 2)),
+                          t.tensor([[], []]),
                           t.tensor(np.array([1, 2], np.int32)), t.tensor(np.float64(2.5)),
                           t.tensor(np.array([1.0, 2.0])), t.tensor(range(3)), t.tensor(1e300),
                           t.tensor([True, 2, 3.0])), grad=False)
@@ -35,12 +37,13 @@ case("tensor of tensors", lambda t, x: (t.tensor([x[0].item(), 2.0]), t.as_tenso
      eager_only="item()")
 case("constructors", lambda t: (t.Tensor([1, 2]), t.FloatTensor([1, 2]), t.LongTensor([1, 2]),
                                 t.Tensor(2, 3).shape, t.BoolTensor([1, 0]), t.IntTensor([[1], [2]]),
-                                t.DoubleTensor([1]), t.ByteTensor([1]), t.Tensor().shape), grad=False)
+                                t.DoubleTensor([1]), t.ByteTensor([1]), t.Tensor().shape),
+     grad=False)
 case("triangles", lambda t: (t.tril_indices(3, 4), t.triu_indices(3, 3, 1)), grad=False)
 case("from_numpy", lambda t: (t.from_numpy(np.arange(6).reshape(2, 3).T),
                               t.as_tensor(np.float32(1.5)), t.asarray([1, 2])), grad=False)
 case("dtypes", lambda t, x: (x.to(t.int32), x.double(), x.long(), x.bool(), x.half(), x.bfloat16(),
-                             x.int(), x.short(), x.byte() if False else x.char(), x.float()),
+                             x.int(), x.short(), x.char(), x.float()),
      real(2, 3), dtypes=ALL, grad=False)
 case("float to int", lambda t, x: (x.to(t.int64), x.to(t.int32)),
      fixed([1.7, -1.7, 0.0, 100.9, -0.5]), grad=False)
@@ -51,10 +54,9 @@ case("finfo", lambda t: [
     for i in (t.finfo(t.float32), t.finfo(t.float64), t.finfo(t.float16), t.finfo(t.bfloat16))
 ] + [repr(t.finfo(t.float32)), repr(t.iinfo(t.int32)), t.iinfo(t.uint8).max, t.finfo().bits],
      grad=False)
+_DTYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
 case("promotion table", lambda t: [
-    t.promote_types(a, b)
-    for a in (t.bool, t.uint8, t.int8, t.int16, t.int32, t.int64, t.float16, t.bfloat16, t.float32, t.float64)
-    for b in (t.bool, t.uint8, t.int8, t.int16, t.int32, t.int64, t.float16, t.bfloat16, t.float32, t.float64)
+    t.promote_types(getattr(t, a), getattr(t, b)) for a in _DTYPES for b in _DTYPES
 ], grad=False)
 case("result_type", lambda t: (
     t.result_type(t.zeros(2, dtype=t.int32), 1.5), t.result_type(t.tensor(1), t.zeros(1)),

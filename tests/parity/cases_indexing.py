@@ -13,14 +13,14 @@ case("getitem basic", lambda t, x: (x[0], x[-1], x[1:3], x[:, 2], x[..., 0], x[N
                                     x[2:1], x[:100], x[-2:], x[0, ..., 1]), _X, strides=True)
 case("getitem tensor", lambda t, x, i: (x[i], x[:, i], x[i, i], x[..., i], x[i, 1:3], x[0, i],
                                         x[i[None]], x[i.int()]), _X, _I)
-case("getitem tensors apart", lambda t, x, i: (x[i, :, i], x[:, i, None, i], x[i, None, i], x[0, :, i]),
-     _X, _I)
+case("getitem tensors apart", lambda t, x, i: (x[i, :, i], x[:, i, None, i], x[i, None, i],
+                                               x[0, :, i]), _X, _I)
 case("getitem broadcast", lambda t, x, i: (x[i[:, None], i[None, :]], x[i[:, None], :, i]), _X, _I)
 case("getitem list", lambda t, x: (x[[0, 2]], x[[1]], x[:, [0, -1]], x[[0, 1], [2, 3]], x[[]]), _X)
 case("getitem numpy", lambda t, x: (x[np.array([0, 2])], x[np.int64(1)],
                                     x[np.array([True, False, True, True])]), _X,
      eager_only=_DATA)
-case("getitem mask", lambda t, x, m: (x[m], x[m[0]] if False else x[m, 0], x[:, 0][m[:, 0]],
+case("getitem mask", lambda t, x, m: (x[m], x[m, 0], x[:, 0][m[:, 0]],
                                      x[0][m[0]]), _X, bools(4, 5), eager_only=_DATA)
 case("getitem full mask", lambda t, x: (x[x > 0], x[(x > 0) & (x < 1)]), _X, eager_only=_DATA)
 case("getitem mask and tensor", lambda t, x, i: x[t.tensor([True, False, True, True]), i], _X,
@@ -64,7 +64,8 @@ _assign("value leading ones", 1, lambda t, v: v[None, None], real(5, 6))
 _assign("tensor index", lambda t, i: i, lambda t, i: 2.0, _I)
 _assign("tensor index value", lambda t, i: i, lambda t, i, v: v, fixed([0, 2, 3], "int64"),
         real(3, 5, 6))
-_assign("two tensors", lambda t, i: (i, i), lambda t, i, v: v, fixed([0, 2, 3], "int64"), real(3, 6))
+_assign("two tensors", lambda t, i: (i, i), lambda t, i, v: v, fixed([0, 2, 3], "int64"),
+        real(3, 6))
 _assign("tensors apart", lambda t, i: (i, slice(None), i), lambda t, i, v: v,
         fixed([0, 2, 3], "int64"), real(3, 5))
 _assign("list", [0, 2], 5.0)
@@ -108,9 +109,10 @@ case("index_put", lambda t, x, i, v: (
     x.index_put((i,), v), t.index_put(x, (i, i % 2), v[:, 0], accumulate=True)), real(4, 2),
     fixed([3, 0, 1], "int64"), real(3, 2))
 case("masked_fill", lambda t, x, m: (x.masked_fill(m, 0), x.masked_fill(m[0], -1e9),
-                                    t.masked_fill(x, m, t.tensor(2.0)), x.masked_fill(m, float("-inf"))),
-     real(3, 4), bools(3, 4))
-case("masked_fill int", lambda t, x, m: x.masked_fill(m, 3), integers(3, 4), bools(3, 4), grad=False)
+                                    t.masked_fill(x, m, t.tensor(2.0)),
+                                    x.masked_fill(m, float("-inf"))), real(3, 4), bools(3, 4))
+case("masked_fill int", lambda t, x, m: x.masked_fill(m, 3), integers(3, 4), bools(3, 4),
+     grad=False)
 case("masked_select", lambda t, x, m: (x.masked_select(m), t.masked_select(x, m[0])), real(3, 4),
      bools(3, 4), eager_only=_DATA)
 case("masked_scatter", lambda t, x, m, s: x.masked_scatter(m, s), real(3, 4), bools(3, 4), real(12))

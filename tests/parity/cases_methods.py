@@ -13,7 +13,7 @@ case("tolist", lambda t, x: (x.tolist(), x[0].tolist(), x[0, 0].tolist()), real(
 case("numpy", lambda t, x: (str(x.numpy().dtype), x.numpy().sum().item(), np.asarray(x).shape),
      integers(2, 3), grad=False, eager_only=_PYTHON)
 case("type names", lambda t, x: (x.type(), x.type(t.float64), x.type("torch.IntTensor"),
-                                 x.type(t.LongTensor) if False else x.type_as(t.zeros(1, dtype=t.int8))),
+                                 x.type(t.LongTensor), x.type_as(t.zeros(1, dtype=t.int8))),
      real(2), dtypes=NUMBERS, grad=False)
 case("to", lambda t, x: (x.to(t.float64), x.to("cpu"), x.to(t.device("cpu"), t.float16),
                          x.to(x), x.to(dtype=t.float64, copy=True), x.cpu(),

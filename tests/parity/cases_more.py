@@ -40,8 +40,8 @@ case("broadcast_shapes", lambda t: (t.broadcast_shapes((2, 1), (3,)), t.broadcas
 case("unravel_index", lambda t, i: t.unravel_index(i, (3, 4)), integers(5, high=12), grad=False)
 case("sum_to_size", lambda t, x: (x.sum_to_size(1, 4), x.sum_to_size(4), x.sum_to_size(3, 4)),
      real(3, 4))
-case("cumulative_trapezoid", lambda t, y, x: (t.cumulative_trapezoid(y), t.cumulative_trapezoid(y, x)),
-     real(3, 4), real(4))
+case("cumulative_trapezoid", lambda t, y, x: (t.cumulative_trapezoid(y),
+                                              t.cumulative_trapezoid(y, x)), real(3, 4), real(4))
 case("windows", lambda t: (t.hann_window(8), t.hann_window(7, periodic=False), t.hamming_window(6),
                            t.blackman_window(5), t.bartlett_window(6), t.kaiser_window(6),
                            t.hann_window(1), t.hann_window(0), t.kaiser_window(5, True, 4.0),
@@ -85,25 +85,25 @@ case("t_", lambda t, x: (x.clone().t_(), x.clone().unsqueeze_(0), x[None].clone(
                          x.clone().transpose_(0, 1)), real(2, 3), grad=False,
      eager_only="changes the tensor itself")
 case("storage", lambda t, x: (x.untyped_storage().nbytes(), len(x[1:].untyped_storage()),
-                              x.untyped_storage().data_ptr() == x.view(-1).untyped_storage().data_ptr()),
+                              x.data_ptr() == x.view(-1).untyped_storage().data_ptr()),
      real(2, 3), grad=False, eager_only="asks for memory")
 case("dlpack", lambda t, x: (t.from_dlpack(x), np.from_dlpack(x).sum().item()), integers(2, 3),
      grad=False, eager_only="asks for memory")
 case("reversed", lambda t, x: list(reversed(x)), real(3))
 case("xlogy_", lambda t, x, y: (x * 1).xlogy_(y), positive(3), positive(3))
-case("isfinite of empty", lambda t: (t.zeros(0).isfinite().all(), t.zeros(0).max(initial=0) if False
-                                     else t.zeros(0).sum()), grad=False)
+case("isfinite of empty", lambda t: (t.zeros(0).isfinite().all(), t.zeros(0).sum()), grad=False)
 case("typename", lambda t, x: (t.typename(x), x.type()), real(1), grad=False)
 case("maximum of numbers", lambda t, x: (t.max(x, t.tensor(0.5)), x.min(t.tensor(0.5))), real(4))
 case("einsum numbers", lambda t, x: t.einsum("...ij->...ji", x), real(2, 3, 4))
-case("long chain", lambda t, x: ((x.exp().log1p() + 1).rsqrt() * x.sigmoid()).cumsum(-1).softmax(-1),
-     real(3, 4), dtypes=("float32", "float64"))
+case("long chain", lambda t, x: (
+    ((x.exp().log1p() + 1).rsqrt() * x.sigmoid()).cumsum(-1).softmax(-1)), real(3, 4),
+    dtypes=("float32", "float64"))
 case("bool mean through float", lambda t, m: m.float().mean(), bools(9), grad=False)
-case("nan handling", lambda t, x: (x.nansum(), x.nan_to_num(nan=1.0), x.isnan().any(), x.max(), x.sort()[0]),
-     fixed([1.0, math.nan, 3.0]), grad=False)
+case("nan handling", lambda t, x: (x.nansum(), x.nan_to_num(nan=1.0), x.isnan().any(), x.max(),
+                                   x.sort()[0]), fixed([1.0, math.nan, 3.0]), grad=False)
 case("int reductions", lambda t, x: (x.sum(), x.prod(), x.max(), x.float().mean(), x.cumsum(0)),
      integers(5, low=1, high=5), dtypes=("int64",), grad=False)
 case("uint8 arithmetic", lambda t, x: (x - 5, x * 3, x // 2, x % 7, -x, ~x, x << 1, x & 3),
      integers(9, high=255, dtype="uint8"), grad=False)
-case("number types", lambda t, x: (x + np.float64(1.5), x * np.int64(2), x / np.float32(3)), real(3),
-     dtypes=NUMBERS, grad=False)
+case("number types", lambda t, x: (x + np.float64(1.5), x * np.int64(2), x / np.float32(3)),
+     real(3), dtypes=NUMBERS, grad=False)

@@ -73,8 +73,8 @@ case("std zero gradient", lambda t, x: x.std(1, unbiased=False), fixed([[1.0, 1.
 case("norm", lambda t, x: (x.norm(), t.norm(x, 2), x.norm(dim=1), x.norm(p=1), x.norm(1, 0),
                            t.norm(x, p="fro", dim=(0, 1)), x.norm(2, 1, True)), real(3, 4),
      dtypes=FLOATS)
-case("norm others", lambda t, x: (x.norm(math.inf), x.norm(-math.inf), x.detach().norm(0), x.norm(3),
-                                  x.norm(0.5), x.norm(3, dim=1)), real(3, 4))
+case("norm others", lambda t, x: (x.norm(math.inf), x.norm(-math.inf), x.detach().norm(0),
+                                  x.norm(3), x.norm(0.5), x.norm(3, dim=1)), real(3, 4))
 case("norm at zero", lambda t, x: (x.norm(), x.norm(2, 1), x.norm(1)), fixed([[0.0, 0], [3, 4]]))
 case("norm halves", lambda t, x: x.norm(), real(40), dtypes=HALVES, grad=False)
 case("dist", lambda t, x, y: (t.dist(x, y), t.dist(x, y, 1)), real(5), real(5))

@@ -50,8 +50,8 @@ case("bincount", lambda t, x, w: (t.bincount(x), x.bincount(minlength=8), x.binc
      integers(9, high=5), real(9), grad=False, eager_only=_DATA)
 case("histc", lambda t, x: (t.histc(x, 5), t.histc(x, 4, min=-1, max=1)), real(30), grad=False,
      eager_only=_DATA)
-case("isin", lambda t, x: (t.isin(x, t.tensor([1, 3])), t.isin(x, 2), t.isin(x, x[:2], invert=True)),
-     integers(9, high=5), grad=False)
+case("isin", lambda t, x: (t.isin(x, t.tensor([1, 3])), t.isin(x, 2),
+                           t.isin(x, x[:2], invert=True)), integers(9, high=5), grad=False)
 case("isclose", lambda t, x, y: (t.isclose(x, x + 1e-7), t.isclose(x, y), x.isclose(y, atol=1.0)),
      real(5), real(5), grad=False)
 case("allclose", lambda t, x, y: (t.allclose(x, x), t.allclose(x, y), x.allclose(y, rtol=10.0)),

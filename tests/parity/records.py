@@ -30,7 +30,7 @@ TOLERANCE = {
 
 @dataclass(frozen=True)
 class Case:
-    """One call. `eager_only` says why the compiled run skips it; `grad` whether to differentiate."""
+    """One call. `eager_only`: why the compiled run skips it; `grad`: whether to differentiate."""
 
     name: str
     run: Callable[..., Any]

@@ -145,7 +145,7 @@ SAME: dict[str, Callable[[Any], Any]] = {
     "attribute": lambda t: t.zeros(2).no_such_thing,
     "tril": lambda t: t.zeros(2).tril(),
     "roll": lambda t: t.zeros(2, 2).roll((1, 2), 0),
-    "set requires_grad": lambda t: setattr(t.zeros(2, requires_grad=True) * 2, "requires_grad", False),
+    "set requires_grad": lambda t: (t.zeros(2, requires_grad=True) * 2).requires_grad_(False),
     "bincount negative": lambda t: t.bincount(t.tensor([-1])),
 }  # fmt: skip
 
@@ -177,7 +177,7 @@ def _raised(t: Any, run: Callable[[Any], Any]) -> BaseException:
 @pytest.mark.parametrize("name", list(SAME))
 def test_error(name: str) -> None:
     want, have = _raised(torch, SAME[name]), _raised(graphc, SAME[name])
-    assert type(have) is type(want), f"{have!r}, not {want!r}"
+    assert isinstance(have, type(want)), f"{have!r}, not {want!r}"
     start = str(want).split("\n")[0].rstrip(" .")
     assert str(have).startswith(start), f"\n{str(have).split(chr(10))[0]}\n{start}"
 

@@ -177,3 +177,36 @@ def test_gradient_of_write(name: str) -> None:
         found.append((y.detach().numpy(), x.grad.numpy()))
     for want, have in zip(*found, strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+
+
+def test_fill_of_expanded() -> None:
+    for t in (torch, graphc):
+        x = t.zeros(3)
+        x.expand(2, 3).fill_(5)
+        assert x.tolist() == [5, 5, 5]
+        x.expand(2, 3).zero_()
+        assert x.tolist() == [0, 0, 0]
+
+
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "detached slice": lambda x: x[1:, ::2].detach(),
+    "transposed": lambda x: x.t().detach(),
+    "copy of transposed": lambda x: x.t().clone(),
+    "leaf slice": lambda x: x[:3, 1:4].data,
+}
+
+
+@pytest.mark.parametrize("name", list(LAYOUTS))
+def test_strided_views_of_any_layout(name: str) -> None:
+    """diagonal, unfold and as_strided are views of tensors that are not row-major, too."""
+    found = []
+    for t in (torch, graphc):
+        x = t.arange(20.0).view(4, 5)
+        y = LAYOUTS[name](x)
+        y.diagonal().mul_(-1)
+        y.diagonal(1).add_(100)
+        y.unfold(0, 2, 2).add_(0.5)
+        y.as_strided((2, 2), (1, 2)).sub_(1000)
+        found.append((x, y, y.unfold(1, 2, 1), y.as_strided((3,), (2,), 1)))
+    for want, have in zip(*found, strict=True):
+        np.testing.assert_array_equal(have.numpy(), want.numpy())

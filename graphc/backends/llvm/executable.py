@@ -20,6 +20,7 @@ from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target
 from graphc.ir.dim import evaluate
 from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.op import OutOfRange
 from graphc.ir.types import TensorType
 
 ARENA_ALIGNMENT = 64
@@ -206,7 +207,9 @@ class Executable:
 def check_error(message: str, locs: Sequence[str]) -> Exception:
     """A failed Check's exception: "IndexError: text" raises that class, else RuntimeError."""
     name, colon, rest = message.partition(": ")
-    kind = getattr(builtins, name, None) if colon else None
+    kind: Any = getattr(builtins, name, None) if colon else None
+    if colon and name == "OutOfRange":
+        kind = OutOfRange
     if isinstance(kind, type) and issubclass(kind, Exception):
         message = rest
     else:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir.op import OutOfRange
+
 from .common import F32, HALF, Array, Function
 
 _UFUNC = {"add": np.add, "mul": np.multiply, "amax": np.maximum, "amin": np.minimum}
@@ -14,7 +16,7 @@ _UFUNC = {"add": np.add, "mul": np.multiply, "amax": np.maximum, "amin": np.mini
 def _check_index(index: Array, size: int, dim: int) -> None:
     if index.size and (index.min() < 0 or index.max() >= size):
         bad = index[(index < 0) | (index >= size)].flat[0]
-        raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {size}")
+        raise OutOfRange(f"index {bad} is out of bounds for dimension {dim} with size {size}")
 
 
 def _along(index: Array, dim: int) -> tuple[Array, ...]:

@@ -15,9 +15,9 @@ from .arguments import (
     as_sequence,
     as_size,
     broadcast_sizes,
-    variadic,
     shape,
     shape_of,
+    variadic,
     wrap_dim,
 )
 from .copies import clone_contiguous

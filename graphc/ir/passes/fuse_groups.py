@@ -45,6 +45,7 @@ LINEAR, UP, OTHER = "linear", "up", "other"
 
 _MOST_NODES = 80
 _MOST_SOURCES = 40
+_MOST_PLACES = 4  # at which a group computes one node: x[i], x[i + 1], ... count one each
 _FLIP_NODES = 10  # a reduction joins at most so many pointwise nodes on its results
 
 
@@ -60,6 +61,9 @@ class Group:
     flipped: bool = False  # reductions' results are LINEAR, their inputs UP
     below: int = 0  # bits of the groups that depend on this one
     merged_into: Group | None = None
+    # the places (numbers of index maps, 0 for the group's own) at which a node is computed
+    places: dict[Node, frozenset[int]] = field(default_factory=dict)
+    numbers: dict[tuple[Node, int], int] = field(default_factory=dict)
 
     @property
     def kept(self) -> Order | None:
@@ -284,7 +288,25 @@ class Grouping:
             return False
         if node.op.name == "concat" and len(node.inputs) > 3:
             return False
+        if len(self._places(node, group)) > _MOST_PLACES:
+            return False  # shifts of shifts would double the work at each step
         return not self._repeats_costly_work(node, group, orders)
+
+    def _places(self, node: Node, group: Group) -> frozenset[int]:
+        """The places at which a group's members read a node."""
+        found: set[int] = set()
+        for user in self.a.users[node]:
+            if user not in group.orders or len(found) > _MOST_PLACES:
+                continue
+            places = group.places.get(user, _OWN_PLACE)
+            same = user.op.elementwise or user.op.name in ("expand", "reshape")
+            if same or self.a.category[user] == REDUCE:
+                found |= places
+                continue
+            for place in places:
+                numbers = group.numbers
+                found.add(numbers.setdefault((user, place), len(numbers) + 1))
+        return frozenset(found)
 
     def _may_join_epilogue(self, node: Node) -> bool:
         """What may be computed on the way into an epilogue: views, and next to nothing else."""
@@ -351,6 +373,8 @@ class Grouping:
             group.flipped = orders == {LINEAR}
             group.kind = "rows"
         group.orders[node] = orders
+        if self.a.category[node] in (POINT, MOVE):
+            group.places[node] = self._places(node, group)
         self.computed_in.setdefault(node, []).append(group)
 
     def _orders(self, group: Group, node: Node) -> set[Order]:
@@ -442,6 +466,9 @@ class Grouping:
             for other in self.groups:
                 if other.below >> group.number & 1:
                     other.below |= gained
+
+
+_OWN_PLACE = frozenset({0})
 
 
 def _hint(size: Size) -> int:

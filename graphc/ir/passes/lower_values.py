@@ -337,7 +337,7 @@ class Values:
         size_text = f" with size {size}" if isinstance(size, int) else ""
         writer.check(
             self.unless_masked(ok, at),
-            f"IndexError: index {{value}} is out of bounds for dimension {dim}{size_text}",
+            f"{'IndexError' if wrap else 'OutOfRange'}: index {{value}} is out of bounds for dimension {dim}{size_text}",
             index,
         )
         writer.remember(key, result)

@@ -56,4 +56,5 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """int64 codes with a new last dim of num_classes."""
     if num_classes == -1:
         num_classes = int(tensor.max().item()) + 1
-    return (tensor.unsqueeze(-1) == T.arange(num_classes)).long()
+    codes = T.zeros((*tensor.shape, num_classes), dtype=tensor.dtype)
+    return codes.scatter(-1, tensor.unsqueeze(-1), 1)  # checks the range of the classes

@@ -1,0 +1,508 @@
+"""Whole training loops and steps."""
+
+# ruff: noqa: B023  (each step is called in its own turn of the loop)
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any
+
+import numpy as np
+
+from tests.graphc.scenario import data, mlp, scenario
+
+
+@scenario
+def accumulation(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    m = mlp(torch, nn)
+    opt = torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9)
+    out = []
+
+    def fb(x, y):
+        loss = F.cross_entropy(m(x), y) / 2
+        loss.backward()
+        return loss
+
+    c = compile(fb)
+    for i in range(6):
+        out.append(c(*data(torch, seed=i)))
+        if i % 2:
+            opt.step()
+            opt.zero_grad()
+    out += list(m.parameters())
+    if hasattr(c, "compile_count"):
+        assert c.compile_count <= 2, c.compile_count
+    return out
+
+
+@scenario
+def accumulation_noset(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    m = mlp(torch, nn)
+    out = []
+
+    def fb(x, y):
+        loss = F.cross_entropy(m(x), y) / 2
+        loss.backward()
+        return loss
+
+    c = compile(fb)
+    for i in range(4):
+        out.append(c(*data(torch, seed=i)))
+        out += [p.grad.clone() for p in m.parameters()]
+    g = m[0].weight.grad
+    c(*data(torch))
+    out += [g is m[0].weight.grad, g]
+    return out
+
+
+@scenario
+def clip_between(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    m = mlp(torch, nn)
+    c = compile(m)
+    opt = torch.optim.AdamW(m.parameters(), lr=0.1)
+    out = []
+    for i in range(3):
+        x, y = data(torch, seed=i)
+        opt.zero_grad()
+        loss = F.cross_entropy(c(x), y)
+        loss.backward()
+        n = torch.nn.utils.clip_grad_norm_(m.parameters(), 0.3)
+        opt.step()
+        out += [loss, n]
+    return out + list(m.parameters())
+
+
+@scenario
+def clip_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    m = mlp(torch, nn)
+    opt = torch.optim.Adam(m.parameters(), lr=0.1)
+    out = []
+
+    def step(x, y):
+        opt.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        n = torch.nn.utils.clip_grad_norm_(m.parameters(), 0.3)
+        torch.nn.utils.clip_grad_value_(m.parameters(), 0.05)
+        opt.step()
+        return loss, n
+
+    c = compile(step)
+    for i in range(3):
+        out += list(c(*data(torch, seed=i)))
+    return out + list(m.parameters()) + [p.grad for p in m.parameters()]
+
+
+@scenario
+def ema_edit(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    m = mlp(torch, nn)
+    e = copy.deepcopy(m)
+    opt = torch.optim.Adam(m.parameters(), lr=0.1)
+    out = []
+
+    def step(x, y):
+        opt.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        opt.step()
+        return loss
+
+    c = compile(step)
+    ce = compile(e)
+    for i in range(4):
+        out += [c(*data(torch, seed=i))]
+        with torch.no_grad():
+            for p, q in zip(m.parameters(), e.parameters(), strict=False):
+                q.mul_(0.9).add_(p, alpha=0.1)
+        out += [ce(data(torch)[0])]
+        if i == 1:
+            m[0].weight.data.zero_()
+            m[2].bias.data = torch.ones(3)
+        if i == 2:
+            for p in m.parameters():
+                p.grad = None
+    if hasattr(c, "compile_count"):
+        out.append(None)
+        assert c.compile_count <= 2, c.compile_count
+    else:
+        out.append(None)
+    return out + list(e.parameters())
+
+
+@scenario
+def grad_edit(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    m = mlp(torch, nn)
+    opt = torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9)
+    out = []
+
+    def fb(x, y):
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        return loss
+
+    def upd():
+        opt.step()
+        opt.zero_grad()
+
+    fb = compile(fb)
+    upd = compile(upd)
+    for i in range(4):
+        out += [fb(*data(torch, seed=i))]
+        if i == 1:
+            m[0].weight.grad *= 2
+            m[2].weight.grad = torch.ones(3, 8)
+        if i == 2:
+            m[0].bias.grad = None
+        upd()
+        out += [p.grad is None for p in m.parameters()]
+    return out + list(m.parameters())
+
+
+@scenario
+def freeze(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    m = mlp(torch, nn)
+    opt = torch.optim.Adam(m.parameters(), lr=0.1, weight_decay=0.1)
+    out = []
+
+    def step(x, y):
+        opt.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        opt.step()
+        return loss
+
+    c = compile(step)
+    for i in range(6):
+        if i == 2:
+            m[0].requires_grad_(False)
+        if i == 4:
+            m[0].requires_grad_(True)
+        out += [c(*data(torch, seed=i))]
+        out += [p.grad is None for p in m.parameters()]
+    return out + list(m.parameters())
+
+
+@scenario
+def schedulers(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    out = []
+    S = torch.optim.lr_scheduler
+    for name, mk in {
+        "one": lambda o: S.OneCycleLR(o, 0.1, total_steps=8),
+        "one_sgd": lambda o: S.OneCycleLR(o, 0.1, total_steps=8),
+        "lam": lambda o: S.LambdaLR(o, lambda e: 0.9**e),
+        "plateau": lambda o: S.ReduceLROnPlateau(o, patience=0),
+    }.items():
+        m = mlp(torch, nn)
+        o = (
+            torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9)
+            if "sgd" in name
+            else torch.optim.Adam(m.parameters(), lr=0.1)
+        )
+        s = mk(o)
+
+        def step(x, y):
+            o.zero_grad()
+            loss = F.cross_entropy(m(x), y)
+            loss.backward()
+            o.step()
+            return loss
+
+        c = compile(step)
+        for i in range(6):
+            loss = c(*data(torch, seed=i))
+            s.step(loss.detach()) if name == "plateau" else s.step()
+            out += [loss, o.param_groups[0]["lr"]]
+        if hasattr(c, "compile_count"):
+            assert c.compile_count == 1, (name, c.compile_count, c.last_miss)
+    return out
+
+
+@scenario
+def scheduler_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    m = mlp(torch, nn)
+    o = torch.optim.Adam(m.parameters(), lr=0.1)
+    s = torch.optim.lr_scheduler.StepLR(o, 2)
+    out = []
+
+    def step(x, y):
+        o.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        o.step()
+        s.step()
+        return loss
+
+    c = compile(step)
+    for i in range(6):
+        out += [c(*data(torch, seed=i)), o.param_groups[0]["lr"], s.last_epoch]
+    return out
+
+
+@scenario
+def optimizer_groups(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    m = mlp(torch, nn)
+    o = torch.optim.SGD(
+        [{"params": m[0].parameters(), "lr": 0.01}, {"params": m[2].parameters()}],
+        lr=0.1,
+        momentum=0.9,
+    )
+    out = []
+
+    def step(x, y):
+        o.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        o.step()
+        return loss
+
+    c = compile(step)
+    n = nn.Linear(4, 4)
+    for i in range(5):
+        if i == 2:
+            o.param_groups[0]["lr"] = 0.5
+            o.param_groups[1]["weight_decay"] = 0.1
+        if i == 3:
+            o.param_groups[1]["nesterov"] = True
+        if i == 4:
+            o.add_param_group({"params": n.parameters()})
+        out += [c(*data(torch, seed=i))]
+    return out + list(m.parameters())
+
+
+@scenario
+def save_resume(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    m = mlp(torch, nn)
+    o = torch.optim.Adam(m.parameters(), lr=0.1)
+    out = []
+
+    def mk(m, o):
+        def step(x, y):
+            o.zero_grad()
+            loss = F.cross_entropy(m(x), y)
+            loss.backward()
+            o.step()
+            return loss
+
+        return compile(step)
+
+    c = mk(m, o)
+    for i in range(3):
+        out += [c(*data(torch, seed=i))]
+    b = io.BytesIO()
+    torch.save({"m": m.state_dict(), "o": o.state_dict()}, b)
+    b.seek(0)
+    for i in range(2):
+        out += [c(*data(torch, seed=i))]
+    ck = torch.load(b)
+    m.load_state_dict(ck["m"])
+    o.load_state_dict(ck["o"])
+    for i in range(2):
+        out += [c(*data(torch, seed=i))]
+    m2 = mlp(torch, nn, seed=9)
+    o2 = torch.optim.Adam(m2.parameters(), lr=0.5)
+    m2.load_state_dict(ck["m"])
+    o2.load_state_dict(ck["o"])
+    mk(m2, o2)
+    return out
+
+
+@scenario
+def rnn_models(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    out = []
+    for kind in (nn.LSTM, nn.GRU):
+        torch.manual_seed(0)
+        r = kind(3, 4, batch_first=True)
+        h = nn.Linear(4, 2)
+        ps = list(r.parameters()) + list(h.parameters())
+        o = torch.optim.Adam(ps, lr=0.05)
+
+        def step(x, y):
+            o.zero_grad()
+            loss = F.mse_loss(h(r(x)[0][:, -1]), y)
+            loss.backward()
+            o.step()
+            return loss
+
+        c = compile(step)
+        for i in range(3):
+            out += [
+                c(
+                    torch.from_numpy(
+                        np.random.default_rng(i).standard_normal((2, 3, 3)).astype("f")
+                    ),
+                    torch.ones(2, 2),
+                )
+            ]
+        cr = compile(r)
+        y, hn = cr(torch.ones(2, 3, 3))
+        out += [y, hn]
+    return out
+
+
+@scenario
+def grad_penalty(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    torch.manual_seed(0)
+    D = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    o = torch.optim.Adam(D.parameters(), lr=0.01)
+    out = []
+
+    def step(x):
+        o.zero_grad()
+        x = x.clone().requires_grad_()
+        d = D(x)
+        (g,) = torch.autograd.grad(d.sum(), x, create_graph=True)
+        gp = ((g.norm(2, dim=1) - 1) ** 2).mean()
+        loss = d.mean() + 10 * gp
+        loss.backward()
+        o.step()
+        return loss, gp
+
+    c = compile(step)
+    for i in range(3):
+        out += list(c(data(torch, seed=i)[0]))
+    return out + list(D.parameters())
+
+
+@scenario
+def gan(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    torch.manual_seed(0)
+    G = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 4))
+    D = nn.Sequential(nn.Linear(4, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1))
+    og = torch.optim.Adam(G.parameters(), lr=0.01, betas=(0.5, 0.99))
+    od = torch.optim.Adam(D.parameters(), lr=0.01)
+    out = []
+
+    def step(x, z):
+        od.zero_grad()
+        f = G(z)
+        dl = F.binary_cross_entropy_with_logits(
+            D(x), torch.ones(x.shape[0], 1)
+        ) + F.binary_cross_entropy_with_logits(D(f.detach()), torch.zeros(x.shape[0], 1))
+        dl.backward()
+        od.step()
+        og.zero_grad()
+        gl = F.binary_cross_entropy_with_logits(D(f), torch.ones(x.shape[0], 1))
+        gl.backward()
+        og.step()
+        return {
+            "d": dl.detach(),
+            "g": gl.detach(),
+            "n": x.shape[0],
+            "lr": og.param_groups[0]["lr"],
+            "k": 2.5,
+        }
+
+    c = compile(step)
+    for i in range(4):
+        out += [
+            c(
+                data(torch, seed=i)[0],
+                torch.from_numpy(np.random.default_rng(i).standard_normal((6, 2)).astype("f")),
+            )
+        ]
+    if hasattr(c, "compile_count"):
+        assert c.compile_count == 1, (c.compile_count, c.last_miss)
+    return out + list(G.parameters()) + list(D.parameters())
+
+
+@scenario
+def symbolic_conv(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    torch.manual_seed(0)
+    m = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 4, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(4, 3),
+    )
+    o = torch.optim.SGD(m.parameters(), lr=0.1)
+    out = []
+
+    def step(x, y):
+        o.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        o.step()
+        return loss
+
+    c = compile(step)
+    cm = compile(m)
+    for i, n in enumerate((6, 4, 3, 5, 7, 2)):
+        x = torch.from_numpy(np.random.default_rng(i).standard_normal((n, 2, 8, 8)).astype("f"))
+        y = torch.arange(n) % 3
+        out += [c(x, y), cm(x)]
+    if hasattr(c, "compile_count"):
+        assert c.compile_count == 2, (c.compile_count, c.last_miss)
+    x = torch.ones(1, 2, 8, 8)
+    m.eval()
+    out += [cm(x)]
+    return out + list(m.parameters())
+
+
+@scenario
+def gpt(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    class Block(nn.Module):
+        def __init__(s, d, h):
+            super().__init__()
+            s.n1 = nn.LayerNorm(d)
+            s.n2 = nn.LayerNorm(d)
+            s.qkv = nn.Linear(d, 3 * d)
+            s.o = nn.Linear(d, d)
+            s.f = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d))
+            s.h = h
+
+        def forward(s, x):
+            B, T, C = x.shape
+            q, k, v = s.qkv(s.n1(x)).split(C, dim=2)
+
+            def sh(t):
+                return t.view(B, T, s.h, C // s.h).transpose(1, 2)
+
+            y = F.scaled_dot_product_attention(sh(q), sh(k), sh(v), is_causal=True)
+            x = x + s.o(y.transpose(1, 2).contiguous().view(B, T, C))
+            return x + s.f(s.n2(x))
+
+    class GPT(nn.Module):
+        def __init__(s):
+            super().__init__()
+            s.t = nn.Embedding(11, 8)
+            s.p = nn.Embedding(16, 8)
+            s.b = nn.ModuleList([Block(8, 2) for _ in range(2)])
+            s.n = nn.LayerNorm(8)
+            s.h = nn.Linear(8, 11, bias=False)
+
+        def forward(s, i, y=None):
+            _B, T = i.size()
+            x = s.t(i) + s.p(torch.arange(T))
+            for b in s.b:
+                x = b(x)
+            z = s.h(s.n(x))
+            return z if y is None else (z, F.cross_entropy(z.view(-1, z.size(-1)), y.reshape(-1)))
+
+    torch.manual_seed(0)
+    m = GPT().double()
+    o = torch.optim.AdamW(m.parameters(), lr=0.01)
+    out = []
+
+    def step(i, y):
+        o.zero_grad()
+        _z, loss = m(i, y)
+        loss.backward()
+        o.step()
+        return loss
+
+    c = compile(step)
+    cm = compile(m)
+    for k, (b, t) in enumerate(((3, 8), (3, 6), (3, 5), (2, 12))):
+        i = torch.from_numpy(np.random.default_rng(k).integers(0, 11, (b, t + 1)))
+        out += [c(i[:, :-1], i[:, 1:])]
+    if hasattr(c, "compile_count"):
+        assert c.compile_count <= 3, (c.compile_count, c.last_miss)
+    for t in (4, 5, 6, 1):
+        out += [cm(torch.arange(t)[None])]
+    return out + list(m.parameters())
