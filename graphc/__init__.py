@@ -18,8 +18,6 @@ from .frontend import dispatch as _dispatch
 from .frontend import functions as _functions
 from .frontend import random_state as random
 from .frontend.device import device as device
-from .frontend.functions import dtype_names as _dtype_names
-from .frontend.functions.creation import typed_constructor as _typed_constructor
 from .frontend.grad_mode import (
     enable_grad,
     inference_mode,
@@ -47,8 +45,6 @@ _dispatch.set_runner(_numpy_backend.run)
 __version__ = "0.1.0"
 
 globals().update(_functions.NAMES)
-for _name, _dtype in _dtype_names.TYPE_STRINGS.items():
-    globals()[_name] = _typed_constructor(_dtype)
 
 pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
 newaxis = None

@@ -32,8 +32,6 @@ from .backends.llvm import allocator
 from .frontend import promote
 from .frontend.captured import TensorInput, TracedGraph
 from .frontend.context import local
-from .frontend.errors import TraceError, located
-from .frontend.numbers import is_traced_number
 from .frontend.tensor import Tensor, from_array, requires_grad
 from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
@@ -42,8 +40,10 @@ from .ir.graph import Graph
 from .ir.types import TensorType
 from .joint import BackwardPlan, History
 from .nn.modules.module import Module
-from .roots import Place, Snapshot, snapshot
-from .specialisation import Specialisation, Stale, nothing, all_outputs, final_graph, forget
+from .recording import Recording
+from .roots import Place, snapshot
+from .sources import Stale
+from .specialisation import Specialisation, all_outputs, final_graph, forget, nothing
 
 _PLAIN = (bool, str, bytes, type(None))
 
@@ -228,7 +228,7 @@ class CompiledFunction:
         objects = [v for v in leaves if not isinstance(v, (Tensor, *_PLAIN, int, float))]
         before = snapshot(self.function, objects)
         trace = Trace(self.name)
-        recording = Recording(self, trace, before, leaves)
+        recording = Recording(self.name, trace, before, leaves)
         try:
             with trace:
                 for place in self._lifted:
@@ -355,88 +355,6 @@ def _renumber(traced: TracedGraph, number: dict[int, int]) -> None:
         mutation.output = number[mutation.output]
 
 
-class Recording:
-    """One run of the Python under a trace, and what it did to the roots."""
-
-    def __init__(
-        self, owner: CompiledFunction, trace: Trace, before: Snapshot, leaves: list[Any]
-    ) -> None:
-        self.owner, self.trace, self.before, self.leaves = owner, trace, before, leaves
-        self.after: Snapshot | None = None
-        self.traced: Any = None
-        self.replay: list[tuple[Place, Any]] = []
-        self.stored: dict[Place, Any] = {}
-        self.old_values: list[tuple[Place, Any]] = []
-        self.lifted: list[tuple[Place, Any]] = []
-        self.missing: list[Tensor] = []
-        self.materialise: list[Tensor] = []
-
-    def lift(self, place: Place) -> None:
-        """Make a number in a root a run-time input for this trace."""
-        value = place.get()
-        if type(value) in (int, float):
-            self.lifted.append((place, value))
-            place.set(self.trace.lift_number(value, place))
-
-    def finish(self, result: Any) -> None:
-        """Sort out what the Python changed, and end the trace."""
-        self._effects()
-        traced = self.trace.finish(result, self.stored, backward=local.grad)
-        written = {id(w.tensor) for w in traced.grads if w.value is not None}
-        self.missing = [
-            read.tensor for read in traced.grad_reads
-            if not read.present and id(read.tensor) in written
-        ]
-        self.traced = traced
-
-    def _effects(self) -> None:
-        try:
-            changes = list(self.before.changes())
-        except ValueError as error:
-            raise TraceError(located(
-                f"the list {error} changed its length inside compiled {self.owner.name}(). "
-                "Cure: return the value and append it outside"
-            )) from None  # fmt: skip
-        lifted = dict(self.lifted)
-        for place, old, now in changes:
-            if (isinstance(now, Tensor) and now._trace is self.trace) or is_traced_number(now):
-                if place in lifted and getattr(now, "expression", None) is not None and (
-                    now.expression.op == "source" and now.expression.args[0] is place
-                ):
-                    self.old_values.append((place, lifted[place]))
-                    continue
-                self.stored[place] = now
-                self.old_values.append((place, lifted.get(place, old)))
-            elif isinstance(now, (Tensor, dict, list)) or place.is_missing(old):
-                continue  # state made for real
-            else:
-                self.replay.append((place, now))
-                self.old_values.append((place, old))
-
-    def put_back(self) -> None:
-        """Give the roots their old values; the first call changes them like every other."""
-        for place, old in self.old_values:
-            place.put(old)
-        for place, old in self.lifted:
-            place.set(old)
-
-    def stored_inputs(self) -> dict[int, Place]:
-        """Inputs that must be fetched from the place that the function itself renews."""
-        found: dict[int, Place] = {}
-        old = {id(value): place for place, value in self.old_values if isinstance(value, Tensor)}
-        for source in self.traced.inputs:
-            if isinstance(source, TensorInput) and source.kind == "tensor":
-                place = old.get(id(source.tensor))
-                if place is not None:
-                    found[source.number] = place
-        return found
-
-    def dropped_guards(self) -> set[Place]:
-        """Places whose value is a run-time input: stored tensors and lifted numbers."""
-        places = {p for p, value in self.old_values if p in self.stored}
-        return places | {place for place, _ in self.lifted}
-
-
 def compile(
     model: Any = None, *, fullgraph: bool = True, dynamic: bool | None = None,
     backend: Any = "llvm", mode: str | None = None, options: Any = None, disable: bool = False,
@@ -498,14 +416,3 @@ class _CallableModule(types.ModuleType):
 
 
 sys.modules[__name__].__class__ = _CallableModule
-
-
-class _Callable(types.ModuleType):
-    """`graphc.compile` is torch's function and this file's module: importing the submodule binds
-    the package's attribute to the module, so the module is callable."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return compile(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _Callable

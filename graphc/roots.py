@@ -312,7 +312,7 @@ class Snapshot:
             yield from self._object(value, path)
 
     def _object(self, value: Any, path: str) -> Iterator[_Entry]:
-        kind = type(value)
+        kind: Any = type(value)
         if (kind.__module__ or "").startswith("graphc.frontend"):
             return
         counted = hasattr(kind, "named_parameters") or isinstance(value, Optimizer)
@@ -331,7 +331,7 @@ class Snapshot:
                 yield from self._when_read(key, entry)
         yield from self._class(kind, path, called=False)
 
-    def _class(self, kind: type, path: str, called: bool) -> Iterator[_Entry]:
+    def _class(self, kind: Any, path: str, called: bool) -> Iterator[_Entry]:
         """What instances of a class read from it; with its construction if it may be `called`."""
         for base in kind.__mro__:
             if not _is_user_class(base):
@@ -433,7 +433,7 @@ def _code_of(member: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_user_class(kind: type) -> bool:
+def _is_user_class(kind: Any) -> bool:
     if kind.__module__ == "__main__":
         return True
     module = sys.modules.get(kind.__module__)
@@ -441,7 +441,7 @@ def _is_user_class(kind: type) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _library_names(kind: type) -> frozenset[str] | None:
+def _library_names(kind: Any) -> frozenset[str] | None:
     """Attributes that library code reads of instances of a user's class; None: any."""
     if not _is_user_class(kind):
         return None

@@ -11,36 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from .frontend import state_version, views
+from .frontend import state_version
 from .frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
 from .frontend.context import local
-from .frontend.dispatch import apply
-from .frontend.errors import located
 from .frontend.grad_mode import no_grad
-from .frontend.nodes import TWICE, Node
 from .frontend.storage import address, strides_of
 from .frontend.tensor import Tensor, edge, from_array, requires_grad
 from .frontend.tree import flatten, unflatten
-from .ir.dim import Dim, evaluate
+from .ir.dim import evaluate
 from .ir.graph import Graph
 from .ir.types import TensorType
+from .results import Results
 from .roots import Place, Snapshot
+from .sources import Stale, array_of, source_value, tensor_of
 
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]
-
-
-class Stale(Exception):
-    """A guard does not hold: this version does not fit the call. The text says which."""
-
-
-class SpentNode(Node):
-    """The history of a result whose backward() ran inside the compiled function."""
-
-    __slots__ = ()
-    released = True
-
-    def gradients(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
-        raise RuntimeError(located(TWICE))
 
 
 def final_graph(traced: TracedGraph, mutations: list[Any]) -> tuple[Graph, dict[int, int]]:
@@ -168,7 +153,7 @@ class Specialisation:
                 value = source_value(source.source, source.value, arguments)
                 arrays.append(np.asarray(value, dtype))
                 continue
-            array = _array_of(source, arguments, self.places.get(source.number))
+            array = array_of(source, arguments, self.places.get(source.number))
             if array.shape != shape and not _bind(array.shape, shape, dims):
                 raise Stale(f"an input has shape {array.shape}, was {shape}")
             if array.dtype != dtype:
@@ -200,7 +185,7 @@ class Specialisation:
 
     @staticmethod
     def _check_lodger(lodger: Lodger, host: np.ndarray, arguments: list[Any]) -> None:
-        array = _tensor_of(lodger.source, arguments)._array
+        array = tensor_of(lodger.source, arguments)._array
         if (
             address(array) - address(host) != lodger.offset or array.shape != lodger.shape
             or strides_of(array) != lodger.source.strides
@@ -268,11 +253,11 @@ class Specialisation:
     ) -> Any:
         """Everything after the native call, in the trace's order."""
         traced = self.traced
-        builder = _Results(self, arguments, results, dims, history)
+        builder = Results(self, arguments, results, dims, history)
         for mutation in traced.mutations:
             source = self.inputs[mutation.input]
             assert isinstance(source, TensorInput)
-            tensor = _tensor_of(source, arguments)
+            tensor = tensor_of(source, arguments)
             tensor._storage.version += max(mutation.versions, 1)
         with no_grad():
             for rebind in traced.rebinds:
@@ -293,92 +278,6 @@ class Specialisation:
         if history is not None:
             history.watch(builder)
         return unflatten(leaves, self.result_structure)
-
-
-class _Results:
-    """Turns Output records into Tensors; one record is one Tensor."""
-
-    def __init__(
-        self, spec: Specialisation, arguments: list[Any], results: list[np.ndarray],
-        dims: dict[str, int], history: Any,
-    ) -> None:
-        self.spec, self.arguments, self.results = spec, arguments, results
-        self.dims, self.history = dims, history
-        self.numbers = spec.number_values(arguments)
-        self.bases: dict[int, Tensor] = {}
-        self.made: dict[int, Any] = {}
-
-    def leaf(self, output: Output) -> Any:
-        if output.kind == "object":
-            return output.tensor
-        if output.kind == "number":
-            assert output.number is not None
-            return output.number.evaluate(self.numbers, self.dims)
-        return self.tensor(output)
-
-    def tensor(self, output: Output) -> Tensor:
-        found: Tensor | None = self.made.get(id(output))
-        if found is None:
-            found = self.made[id(output)] = self._make(output)
-        return found
-
-    def handed_out(self) -> list[tuple[Output, Tensor]]:
-        """Graph outputs that the user holds."""
-        records = self.spec.records
-        return [(records[key], tensor) for key, tensor in self.made.items() if key in records]
-
-    def written(self, index: int) -> Tensor:
-        """The tensor into whose memory graph output `index` was written."""
-        source = self.spec.inputs[self.spec.mutated[index]]
-        assert isinstance(source, TensorInput)
-        return _tensor_of(source, self.arguments)
-
-    def _make(self, output: Output) -> Tensor:
-        if output.kind == "input":
-            if output.argument >= 0:
-                given: Tensor = self.arguments[output.argument]
-                return given
-            kept: Tensor = output.tensor
-            return kept
-        if output.kind == "alias":
-            source = self.spec.inputs[output.index]
-            assert isinstance(source, TensorInput)
-            base = _tensor_of(source, self.arguments)
-            if output.detached:
-                base = base.detach()
-            return self._views(base, output)
-        if output.kind == "view":
-            base_tensor = self.bases.get(output.index)
-            if base_tensor is None:
-                base_tensor = self.bases[output.index] = from_array(self.results[output.index])
-            with no_grad():
-                result = self._views(base_tensor, output)
-            if result is base_tensor:
-                result = base_tensor.detach()
-        else:
-            array = self.results[output.index]
-            if output.order is not None:
-                array = array.transpose(output.order)
-            result = from_array(array)
-        if output.requires_grad:
-            # history.attach() gives those that can still be differentiated their own node
-            result._node = SpentNode((), (result._type,))
-        return result
-
-    def _views(self, base: Tensor, output: Output) -> Tensor:
-        result = base
-        for op, attrs in output.chain:
-            concrete = {key: _concrete(value, self.dims) for key, value in attrs.items()}
-            result = apply(op, result, **concrete)
-        return result
-
-
-def _concrete(value: Any, dims: dict[str, int]) -> Any:
-    if isinstance(value, Dim):
-        return evaluate(value, dims)
-    if isinstance(value, tuple):
-        return tuple(_concrete(v, dims) for v in value)
-    return value
 
 
 def concrete_shape(type_: TensorType, dims: dict[str, int]) -> tuple[int, ...]:
@@ -419,39 +318,6 @@ def _bind(have: tuple[int, ...], want: tuple[Any, ...], dims: dict[str, int]) ->
         if dims.setdefault(name, size) != size or size < 2:
             return False
     return True
-
-
-def _tensor_of(source: TensorInput, arguments: list[Any]) -> Tensor:
-    if source.kind == "argument":
-        given: Tensor = arguments[source.index]
-        return given
-    tensor = source.tensor
-    if source.index >= 0:
-        tensor = arguments[source.index]
-    assert tensor is not None
-    if source.kind == "grad":
-        if tensor._grad is None:
-            raise Stale("a .grad that was read is None now")
-        gradient: Tensor = tensor._grad
-        return gradient
-    return tensor
-
-
-def _array_of(source: TensorInput, arguments: list[Any], place: Place | None) -> np.ndarray:
-    tensor = _tensor_of(source, arguments) if place is None else place.get()
-    if not isinstance(tensor, Tensor):
-        raise Stale(f"{place} is no tensor now")
-    return tensor._storage.root.flat() if source.kind == "storage" else tensor._array
-
-
-def source_value(source: Any, was: float | int, arguments: list[Any]) -> Any:
-    """The number now: an argument by position, or whatever the source fetches."""
-    if type(source) is tuple:
-        return arguments[source[1]]
-    value = source.fetch()
-    if type(value) is not type(was):
-        raise Stale(f"{source!r} was a {type(was).__name__}")
-    return value
 
 
 def nothing() -> None:

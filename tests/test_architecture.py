@@ -159,7 +159,7 @@ def test_late_imports_are_listed(imports: list[Import]) -> None:
 
 
 def test_late_distributions_are_never_early(imports: list[Import]) -> None:
-    late = {module for _, module in LATE_IMPORTS}
+    late = {module for _, module in LATE_IMPORTS} - {"graphc"}
     wrong = [str(each) for each in imports if each.top in late and each.runs and not each.late]
     assert not wrong, "\n".join(wrong)
 

@@ -86,7 +86,17 @@ class OutOfMemoryError(RuntimeError):
     """Never raised: there is no GPU."""
 
 
+class _CudaType(type):
+    """torch.cuda.FloatTensor: nothing is one."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        _missing(f"{cls.__name__}()")
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return False
+
+
 def __getattr__(name: str) -> Any:
     if name in TYPE_STRINGS:
-        return _needs_gpu(name)
+        return _CudaType(name, (), {"__module__": "torch.cuda"})
     raise AttributeError(f"module 'graphc.cuda' has no attribute {name!r}")

@@ -40,7 +40,7 @@ from graphc.ir.types import TensorType, TupleType
 from . import views
 from .context import local
 from .errors import located, raise_op_error
-from .nodes import CopyBackwards, CopySlices, OpNode
+from .nodes import CopyBackwards, CopySlices, OpNode, class_of
 from .programs import Plan
 from .storage import Storage
 from .tensor import Tensor, current, edge, from_array, requires_grad
@@ -201,7 +201,7 @@ def _record(
     if plan is None:
         plan = Plan(op, signature.inputs, signature.results, attrs, needs)
         signature.plans[needs] = plan
-    node = OpNode(op, attrs, edges, signature.inputs, signature.results)
+    node = class_of(op)(op, attrs, edges, signature.inputs, signature.results)
     node.plan = plan
     node.saved_in, node.saved_out = plan.no_inputs, plan.no_outputs
     if plan.inputs or plan.outputs:

@@ -7,6 +7,7 @@ serve eager mode (saved values are arrays) and traces (saved values are graph no
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
@@ -161,7 +162,6 @@ class OpNode(Node):
     saved_in: tuple[Any, ...] | None
     saved_out: tuple[Any, ...] | None
     plan: Plan  # of an eager node
-    label: str | None = None  # torch's name, where the function is not named like the operator
     # (storage, version when saved, input number or ~result number)
     stamps: tuple[tuple[Stamped, int, int], ...] = ()
 
@@ -179,12 +179,6 @@ class OpNode(Node):
         self.op = op
         self.attrs = attrs
         self.in_types = in_types
-
-    def name(self) -> str:
-        known = self.label or _TORCH_NAMES.get(self.op.name)
-        if known is not None:
-            return known
-        return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
 
     def release(self) -> None:
         self.released = True
@@ -236,6 +230,19 @@ class OpNode(Node):
             f"expected version {then} instead. It was saved for {self.name()}{at}. Hint: use an "
             "out-of-place operation, or clone() the tensor before the in-place one."
         ))  # fmt: skip
+
+
+@functools.cache
+def named_class(name: str) -> type[OpNode]:
+    """OpNode under torch's name for it, which is also what type(grad_fn).__name__ says."""
+    return type(name, (OpNode,), {"__module__": OpNode.__module__})
+
+
+@functools.cache
+def class_of(op: Op) -> type[OpNode]:
+    """The class of an operator's nodes: AddBackward0 for add."""
+    camel = "".join(part.capitalize() for part in op.name.split("_")) + "Backward0"
+    return named_class(_TORCH_NAMES.get(op.name, camel))
 
 
 def _kind(type_: TensorType) -> str:

@@ -12,6 +12,7 @@ To attach a method:   `register_method("add", function)`   (or a table, `registe
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 _DTYPE_OF = {d.numpy: d for d in dtypes.ALL}
+
+
+_NOT_A_LEAF = (
+    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+    "attribute won't be populated during autograd.backward(). If you want it populated, call "
+    ".retain_grad() on the non-leaf Tensor; if you access it by mistake, access the leaf instead."
+)
 
 
 class Tensor:
@@ -183,7 +191,11 @@ class Tensor:
         trace = local.trace
         if trace is not None:
             return trace.get_grad(current(self))
-        return current(self)._grad
+        state = current(self)
+        found = state._grad
+        if found is None and state._node is not None and not state.retains_grad:
+            warnings.warn(_NOT_A_LEAF, UserWarning, stacklevel=2)
+        return found
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:

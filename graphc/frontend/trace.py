@@ -37,7 +37,7 @@ from .dispatch import explain_inputs, join_view
 from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
 from .finish import finish
 from .functionalize import Memory, TracedState, TracedStorage, result_strides, saved_place
-from .nodes import Edge, OpNode, OutsideHistory
+from .nodes import Edge, OutsideHistory, class_of
 from .nodes import Node as GradNode
 from .number_nodes import NumberNodes
 from .numbers import (
@@ -394,7 +394,7 @@ class Trace:
         out_types = tuple([r._traced.type for r in results])
         in_types = tuple([t._traced.type for t in states])
         attrs = {**node.attrs, "graphs": node.graphs} if node.graphs else dict(node.attrs)
-        entry = OpNode(op, attrs, edges, in_types, out_types)
+        entry = class_of(op)(op, attrs, edges, in_types, out_types)
         entry.loc = node.loc
         # saving a node costs nothing: which values the rule reads is asked only after a write
         entry.saved_in = tuple([saved_place(n, t) for n, t in zip(nodes, states, strict=True)])

@@ -64,7 +64,8 @@ class Oracle:
             zip(found, self.expected, self.graph.outputs, strict=True)
         ):
             if have.shape != want.shape or have.dtype != want.dtype:
-                return f"output {i} is {have.dtype}{list(have.shape)}, not {want.dtype}{list(want.shape)}"
+                have_type, want_type = (f"{a.dtype}{list(a.shape)}" for a in (have, want))
+                return f"output {i} is {have_type}, not {want_type}"
             wrong = self._wrong(i, have, want, node in self.rounded)
             if wrong.any():
                 return self._describe(i, have, want, wrong)

@@ -137,7 +137,8 @@ class Evaluator:
             attrs["dtype"] = dtypes.f64 if attrs["dtype"].is_float else attrs["dtype"]
         noisy = self.noise is not None and rounds(node)
         if noisy and name in _SUMMING:
-            inputs = [self._moved(x, i.dtype, 1.0) for x, i in zip(inputs, node.inputs, strict=True)]
+            operands = zip(inputs, node.inputs, strict=True)
+            inputs = [self._moved(x, i.dtype, 1.0) for x, i in operands]
         result = TABLE[name](*inputs, **attrs)
         if self.wide and node.op.family == "random":
             result = tuple(

@@ -44,13 +44,15 @@ def check_gradient(case: Case, events: Counter[str]) -> str:
     direction = {i: rng.uniform(-1, 1, arrays[i].shape) for i in wrt}
     parts = [np.sum(g * direction[i]) for i, g in zip(wrt, gradients, strict=True)]
     have = float(np.sum(parts))
-    scale = float(np.sum([np.sum(np.abs(g * direction[i])) for i, g in zip(wrt, gradients, strict=True)]))
+    sizes = [np.sum(np.abs(g * direction[i])) for i, g in zip(wrt, gradients, strict=True)]
+    scale = float(np.sum(sizes))
 
     def along(step: float) -> float:
         moved = [a + step * direction[i] if i in direction else a
                  for i, a in enumerate(arrays[:count])]  # fmt: skip
         values = Evaluator(dims, wide=True).outputs(forward, moved)
-        return float(np.sum([np.sum(values[o] * c) for o, c in zip(outputs, cotangents, strict=True)]))
+        weighted = [np.sum(values[o] * c) for o, c in zip(outputs, cotangents, strict=True)]
+        return float(np.sum(weighted))
 
     try:
         slopes = [(along(h) - along(-h)) / (2 * h) for h in _STEPS]

@@ -163,9 +163,9 @@ class Maker:
             x = self.rng.choice(loose if loose and self.chance(0.6) else found)
             self.read.add(x.node)
             return x
-        if found := [x for x in recent if fits(x) and x.dtype not in allowed]:
-            if self.chance(0.6) and not self.traits.gradient:
-                return ops.cast(self.rng.choice(found), dtype=self.dtype(allowed))
+        found = [x for x in recent if fits(x) and x.dtype not in allowed]
+        if found and self.chance(0.6) and not self.traits.gradient:
+            return ops.cast(self.rng.choice(found), dtype=self.dtype(allowed))
         for _ in range(10):
             shape = self.shape(low, high)
             if low <= len(shape) <= high:
@@ -190,7 +190,8 @@ class Maker:
             y = self.rng.choice(loose if loose and self.chance(0.5) else found)
             self.read.add(y.node)
             return y
-        shape = x.shape[self.rng.choice((0, 0, 0, len(x.shape), self.rng.randint(0, len(x.shape)))):]
+        rank = len(x.shape)
+        shape = x.shape[self.rng.choice((0, 0, 0, rank, self.rng.randint(0, rank))) :]
         shape = tuple(1 if self.chance(0.2) else n for n in shape)
         if grow and self.chance(0.1) and self.elements(x.shape) * 3 <= self.limit:
             shape = (self.rng.choice((2, 3)), *x.shape)

@@ -343,9 +343,10 @@ def _concat(m: Maker, name: str) -> Any:
     dim = m.rng.randrange(len(x.shape))
     parts = [x]
     for _ in range(m.rng.randint(0, 3)):
+        others = [i for i in range(len(x.shape)) if i != dim]
         fit = [
             y for y in m.values if y.dtype is x.dtype and len(y.shape) == len(x.shape)
-            and all(a == b for i, (a, b) in enumerate(zip(x.shape, y.shape, strict=True)) if i != dim)
+            and all(x.shape[i] == y.shape[i] for i in others)
         ]  # fmt: skip
         if m.chance(0.7):
             parts.append(m.rng.choice(fit))
@@ -481,7 +482,8 @@ def _random(m: Maker, name: str) -> Any:
     if name == "rng_bernoulli":
         attrs |= {"p": m.rng.choice((0.0, 0.3, 1.0)), "dtype": m.dtype()}
     elif name == "rng_randint":
-        attrs |= {"low": m.rng.choice((0, 2)), "high": m.rng.choice((3, 90)), "dtype": m.dtype(NUMBERS)}
+        attrs |= {"low": m.rng.choice((0, 2)), "high": m.rng.choice((3, 90))}
+        attrs["dtype"] = m.dtype(NUMBERS)
     else:
         attrs["dtype"] = m.dtype(FLOATS)
     return REGISTRY[name](m.state(), **attrs)

@@ -229,7 +229,8 @@ def _attention(m: Maker, name: str) -> Any:
     if kind == "bool":
         masks.append(m.shaped(dtypes.bool_, (rows, keys)))
     elif kind == "float":
-        masks.append(m.shaped(q.dtype, m.rng.choice(((rows, keys), (1, keys), (*lead, rows, keys)))))
+        shape = m.rng.choice(((rows, keys), (1, keys), (*lead, rows, keys)))
+        masks.append(m.shaped(q.dtype, shape))
     return ops.attention(
         q, k, v, *masks, causal=m.chance(0.4), scale=1 / math.sqrt(max(1, m.hint(width)))
     )

@@ -29,6 +29,13 @@ case("format", lambda t, x: (f"{x[0]:.3f}", f"{x.sum():8.2e}"), real(3), grad=Fa
      eager_only=_PYTHON)
 case("index by tensor", lambda t, x: (list(range(5))[x[0]], [1, 2, 3][t.tensor(1)]), integers(3),
      grad=False, eager_only=_PYTHON)
+case("isinstance", lambda t, x: (
+    isinstance(x, t.FloatTensor), isinstance(x, t.LongTensor), isinstance(x, t.Tensor),
+    isinstance(1, t.FloatTensor), repr(t.FloatTensor), t.FloatTensor.dtype), real(2),
+    dtypes=NUMBERS, grad=False)
+case("numpy calls", lambda t, x: (np.sin(x), np.add(x, x), np.maximum(x, 0.5),
+                                  np.sum(x.numpy())), real(3), grad=False,
+     eager_only=_PYTHON)
 case("gradient through clone", lambda t, x: (x.clone() * 2).sum(), real(3))
 case("out", lambda t, x, y: t.add(x, y, out=t.empty(3)), real(3), real(3), grad=False)
 case("out reductions", lambda t, x: (t.sum(x, 0, out=t.empty(4)),

@@ -16,7 +16,8 @@ case("ldexp", lambda t, x, n: t.ldexp(x, n), real(4), integers(4), grad=False)
 case("frexp", lambda t, x: t.frexp(x), real(6), grad=False, eager_only=_HOST)
 case("keywords", lambda t, x: (
     t.reshape(input=x, shape=(4, 3)), x.reshape(shape=(2, 6)), x.view(size=(12,)),
-    t.permute(x, dims=(1, 0)), x.flip(dims=(0,)), x.repeat(repeats=(2, 1)), x.expand(size=(2, 3, 4)),
+    t.permute(x, dims=(1, 0)), x.flip(dims=(0,)), x.repeat(repeats=(2, 1)),
+    x.expand(size=(2, 3, 4)),
     x.split(split_size=2), x.tensor_split(sections=2), t.sum(input=x, dim=0), x.sum(axis=1),
     t.cat(tensors=[x, x], dim=0), t.transpose(input=x, dim0=0, dim1=1), x.unsqueeze(dim=0),
     t.clamp(input=x, min=0), t.where(condition=x > 0, input=x, other=x * 2), x.add(other=1),
@@ -107,3 +108,50 @@ case("uint8 arithmetic", lambda t, x: (x - 5, x * 3, x // 2, x % 7, -x, ~x, x <<
      integers(9, high=255, dtype="uint8"), grad=False)
 case("number types", lambda t, x: (x + np.float64(1.5), x * np.int64(2), x / np.float32(3)),
      real(3), dtypes=NUMBERS, grad=False)
+
+# --- sizes taken from tensors, symbolic in test_symbolic.py ---------------------------------------
+
+case("sizes in shapes", lambda t, x: (
+    x.view(x.shape[0], -1), x.reshape(x.size(0) * x.size(1), -1), t.zeros(x.shape) + x,
+    x.new_zeros(x.size(0), 2), t.full((x.shape[0],), 2.0), t.ones(x.size()), x.flatten(1),
+    t.zeros_like(x) + 1, x.transpose(0, 1).contiguous().view(x.shape[1], -1),
+    x.expand(2, *x.shape), x.unsqueeze(1).repeat(1, x.shape[0], 1, 1),
+    x.view(*x.shape[:-1], x.shape[-1] // 2, 2)), real(2, 3, 4))
+case("sizes in numbers", lambda t, x: (
+    x / x.shape[0], x * x.size(1), x.sum() / x.numel(), x ** x.dim(), x - x.shape[-1] ** 0.5,
+    x.sum(0) / (x.shape[0] - 1), t.arange(x.size(1)), t.arange(x.shape[0]) * x.shape[1],
+    t.arange(0, x.size(1), 2), t.linspace(0, 1, x.size(0)), t.eye(x.size(1))), real(4, 5))
+case("sizes in slices", lambda t, x: (
+    x[:, : x.shape[1] // 2], x[x.shape[0] - 1], x[:, -x.shape[0]:], x[..., : x.size(1) - 1],
+    x.narrow(1, 0, x.shape[1] - 1), x.split(x.shape[1] // 2, dim=1), x.chunk(2, dim=1),
+    x[: x.shape[0] // 2].mean(), x.select(1, x.shape[1] - 1)), real(4, 6))
+case("causal mask", lambda t, x: (
+    x.masked_fill(t.tril(t.ones(x.shape[1], x.shape[1])) == 0, float("-inf")).softmax(-1),
+    x.masked_fill(t.triu(t.ones(x.size(1), x.size(1), dtype=t.bool), 1), -1e9).softmax(-1),
+    x + t.full((x.shape[1], x.shape[1]), float("-inf")).triu(1)), real(2, 5, 5), grad=False)
+case("attention", lambda t, q, k, v: (
+    (q @ k.transpose(-2, -1) / q.size(-1) ** 0.5).softmax(-1) @ v,
+    t.einsum("bqd,bkd->bqk", q, k).softmax(-1)), real(2, 3, 4), real(2, 5, 4), real(2, 5, 6))
+case("heads", lambda t, x: (
+    x.view(x.size(0), x.size(1), 2, x.size(2) // 2).transpose(1, 2),
+    x.view(x.size(0), x.size(1), 2, -1).permute(2, 0, 1, 3).reshape(2 * x.size(0), x.size(1), -1),
+    x.transpose(1, 2).contiguous().view(x.size(0), -1)), real(2, 3, 4))
+case("layer norm by hand", lambda t, x, w, b: (
+    (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, unbiased=False) + 1e-5).sqrt() * w
+    + b), real(2, 3, 4), real(4), real(4))
+case("one-hot by hand", lambda t, i: (
+    t.zeros(i.shape[0], 4).scatter_(1, i.unsqueeze(1), 1.0), t.eye(4)[i],
+    (i[:, None] == t.arange(4)).float()), integers(5, high=4), grad=False)
+case("cross entropy by hand", lambda t, x, i: (
+    -x.log_softmax(1).gather(1, i[:, None]).mean(),
+    -x.log_softmax(1)[t.arange(x.shape[0]), i].mean(),
+    (x.argmax(1) == i).float().mean()), real(5, 3), integers(5, high=3))
+case("positions", lambda t, x: (
+    t.arange(x.size(1)).unsqueeze(0).expand(x.size(0), -1) + 0,
+    (t.arange(x.size(1)).float()[:, None] * t.exp(t.arange(0, 4, 2) * -0.5)).sin()), real(2, 3),
+    grad=False)
+case("running statistics", lambda t, x: (
+    t.zeros(x.shape[1]).mul_(0.9).add_(x.mean(0).detach(), alpha=0.1),
+    t.ones(x.shape[1]).lerp_(x.var(0).detach(), 0.1)), real(4, 3), grad=False)
+case("dims of 1 kept apart", lambda t, x: (x.squeeze(0), x.squeeze(), x.mean(1, keepdim=True)),
+     real(1, 3, 1))

@@ -146,6 +146,9 @@ SAME: dict[str, Callable[[Any], Any]] = {
     "tril": lambda t: t.zeros(2).tril(),
     "roll": lambda t: t.zeros(2, 2).roll((1, 2), 0),
     "set requires_grad": lambda t: (t.zeros(2, requires_grad=True) * 2).requires_grad_(False),
+    "out of grad": lambda t: t.exp(t.ones(2, requires_grad=True), out=t.empty(2)),
+    "out dtype": lambda t: t.exp(t.ones(2), out=t.empty(2, dtype=t.int64)),
+    "int beyond int64": lambda t: t.tensor([2**63]),
     "bincount negative": lambda t: t.bincount(t.tensor([-1])),
 }  # fmt: skip
 

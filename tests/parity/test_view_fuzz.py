@@ -89,14 +89,12 @@ def _program(rng: np.random.Generator) -> list[Step]:
     for _ in range(int(rng.integers(3, 9))):
         which, other = int(rng.integers(0, 99)), int(rng.integers(0, 99))
         if rng.random() < 0.6:
-            steps.append(
-                lambda t, xs, f=_view(rng), i=which: xs.append(f(xs[i % len(xs)]))
-            )
+            view = _view(rng)
+            steps.append(lambda t, xs, f=view, i=which: xs.append(f(xs[i % len(xs)])))
         else:
+            write = _write(rng)
             steps.append(
-                lambda t, xs, f=_write(rng), i=which, j=other: f(
-                    t, xs[i % len(xs)], xs[j % len(xs)]
-                )
+                lambda t, xs, f=write, i=which, j=other: f(t, xs[i % len(xs)], xs[j % len(xs)])
             )
     return steps
 

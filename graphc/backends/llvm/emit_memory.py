@@ -287,7 +287,8 @@ class Memory(Indices):
             if access.mask is None:
                 self.fn.store(text, kind, address, align)
                 return
-            if dtype.itemsize < 4 and access.mask.startswith("<") and access.mask.count("true") == 1:
+            one_lane = access.mask.startswith("<") and access.mask.count("true") == 1
+            if dtype.itemsize < 4 and one_lane:
                 self._store_one_lane(access.mask, text, address, dtype)
                 return
             name = f"@llvm.masked.store.{suffix(dtype, lanes, memory=True)}.p0"

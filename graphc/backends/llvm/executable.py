@@ -207,13 +207,10 @@ class Executable:
 def check_error(message: str, locs: Sequence[str]) -> Exception:
     """A failed Check's exception: "IndexError: text" raises that class, else RuntimeError."""
     name, colon, rest = message.partition(": ")
-    kind: Any = getattr(builtins, name, None) if colon else None
-    if colon and name == "OutOfRange":
-        kind = OutOfRange
-    if isinstance(kind, type) and issubclass(kind, Exception):
-        message = rest
-    else:
-        kind = RuntimeError
+    found = OutOfRange if name == "OutOfRange" else getattr(builtins, name, None)
+    kind: type[Exception] = RuntimeError
+    if colon and isinstance(found, type) and issubclass(found, Exception):
+        kind, message = found, rest
     places = list(dict.fromkeys(loc for loc in locs if loc))
     if places:
         message += f"\n  in compiled code from {', '.join(places[:3])}"

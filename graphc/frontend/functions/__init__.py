@@ -47,6 +47,7 @@ from . import (
     statistics,
     storages,
     strided,
+    tensor_types,
     windows,
 )
 from . import einsum as einsum_module
@@ -144,7 +145,8 @@ _FUNCTIONS = {
 }
 
 _METHODS = {
-    creation: "new new_empty new_full new_ones new_tensor new_zeros",
+    tensor_types: "new",
+    creation: "new_empty new_full new_ones new_tensor new_zeros",
     shape: "reshape_as view view_as",
     parts: "split_with_sizes",
     repetition: "expand expand_as repeat",
@@ -188,6 +190,7 @@ NAMES: dict[str, Any] = {
     "set_default_dtype": set_default_dtype,
     "finfo": dtype_names.finfo,
     "iinfo": dtype_names.iinfo,
+    **tensor_types.TYPES,
     "set_printoptions": printing.set_printoptions,
     "return_types": return_types,
 }
@@ -224,4 +227,4 @@ NAMES |= {
     "detach": Tensor.detach, "detach_": Tensor.detach_, "index_put_": gathering.index_put_,
 }  # fmt: skip
 globals().update(NAMES)
-Tensor._constructor = staticmethod(creation.legacy_constructor)
+Tensor._constructor = staticmethod(tensor_types.legacy_constructor)

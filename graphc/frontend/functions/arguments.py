@@ -17,7 +17,9 @@ from graphc.ir.ops import broadcast_shapes
 from ..context import local
 from ..dispatch import inplace
 from ..errors import located, raise_op_error
+from ..nodes import OpNode, named_class
 from ..numbers import is_traced_number, plain_size
+from ..promote import check_inplace
 from ..tensor import Tensor, concrete
 from .dtype_names import CPP_NAMES, LARGEST, PYTHON
 
@@ -166,8 +168,8 @@ def numpy_names(function: F) -> F:
 def named(result: Tensor, name: str) -> Tensor:
     """The result, its grad_fn printed as torch's `name`."""
     node = result._node
-    if node is not None:
-        node.label = name  # type: ignore[attr-defined]
+    if isinstance(node, OpNode):
+        node.__class__ = named_class(name)
     return result
 
 
@@ -220,6 +222,11 @@ def with_out(function: F) -> F:
         result = function(*args, **kwargs)
         if out is None:
             return result
+        if any(x.requires_grad for x in ((result,) if isinstance(result, Tensor) else result)):
+            raise RuntimeError(located(
+                f"{function.__name__}(): functions with out=... arguments don't support automatic "
+                "differentiation, but one of the arguments requires grad."
+            ))  # fmt: skip
         if isinstance(result, Tensor):
             return write_out(out, result)
         for target, value in zip(out, result, strict=True):
@@ -231,6 +238,7 @@ def with_out(function: F) -> F:
 
 def write_out(out: Tensor, value: Tensor) -> Tensor:
     """Copy a result into `out=`, resizing it (in eager) as torch does."""
+    check_inplace(out, value)
     if tuple(out.shape) != tuple(value.shape):
         if local.trace is not None:
             raise RuntimeError(located(

@@ -14,7 +14,7 @@ from ..context import local
 from ..device import device as device_type
 from ..errors import located
 from ..numbers import is_traced_number
-from ..tensor import Tensor, concrete, current
+from ..tensor import Tensor, concrete, current, from_array
 from . import dtype_names
 from .arguments import check_device, public_size, shape, wrap_dim
 from .copies import clone, contiguous, preserve_format
@@ -186,6 +186,13 @@ def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> np.ndarray:
     elif copy:
         array = array.copy()
     return array
+
+
+def _array_wrap(
+    self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False
+) -> Any:
+    """np.sin(tensor) is a tensor, as in torch."""
+    return array[()] if return_scalar else from_array(np.asarray(array))
 
 
 def _bool(self: Tensor) -> bool:
@@ -371,7 +378,7 @@ METHODS = {
     "is_neg": lambda self: False,
     "__array__": _array, "__bool__": _bool, "__float__": _float, "__int__": _int,
     "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
-    "__format__": _format, "__array_priority__": 1000, "__array_ufunc__": None,
+    "__format__": _format, "__array_priority__": 1000, "__array_wrap__": _array_wrap,
     "__reversed__": _reversed, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
     "is_shared": lambda self: False,
     **CASTS,

@@ -11,6 +11,7 @@ from graphc.ir import dtypes, ops
 from graphc.ir.dtypes import DType
 
 from .. import promote
+from ..context import local
 from ..dispatch import apply, constant
 from ..errors import located
 from ..numbers import is_traced_number, plain_size
@@ -57,11 +58,13 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray:
         if dtype is None:
             dtypes.from_numpy(array.dtype)
     else:
-        _check_ragged(data, 0)
         try:
             array = np.asarray(data)
         except ValueError as error:
+            _check_ragged(data, 0)
             raise ValueError(located(f"not a rectangular nested sequence: {error}")) from None
+        if array.dtype == np.uint64:  # NumPy's choice for ints beyond int64
+            _refuse(int(array.max()), False)
         if array.dtype.kind in "USOV":
             _refuse(_first(data), isinstance(data, (list, tuple)))
         if array.dtype.kind == "f" and dtype is None:
@@ -131,6 +134,8 @@ def tensor(
 ) -> Tensor:
     """A new leaf with a copy of the data: numbers, nested sequences, NumPy arrays, tensors."""
     dtype = check_dtype(dtype)
+    if local.trace is not None and isinstance(data, np.ndarray) and _shareable(data):
+        data = from_numpy(data)  # a run-time input: its elements may be others at the next call
     if isinstance(data, Tensor):
         copied = data.detach().clone()
         return _finish(copied if dtype is None else promote.cast(copied, dtype), requires_grad)
@@ -141,6 +146,14 @@ def tensor(
         kind = promote.number_dtype(data) if dtype is None else dtype
         return promote.operand(data, kind)
     return _finish(constant(_array(data, dtype)), requires_grad, device)
+
+
+def _shareable(array: np.ndarray) -> bool:
+    try:
+        dtypes.from_numpy(array.dtype)
+    except TypeError:
+        return False
+    return all(stride >= 0 for stride in array.strides)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
@@ -277,11 +290,6 @@ def new_ones(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tens
 def new_empty(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A tensor of this one's dtype whose values do not matter."""
     return empty(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
-
-
-def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """A tensor of this one's dtype, by sizes or from data (of old)."""
-    return typed_constructor(self.dtype)(*args, **kwargs)  # type: ignore[no-any-return]
 
 
 def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **kw: Any) -> Tensor:
@@ -438,30 +446,3 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **kw
     """Row and column numbers of the upper triangle, [2, count]."""
     array = np.stack(np.triu_indices(row, offset, col)).astype(np.int64)
     return constant(array, check_dtype(dtype) or dtypes.i64)
-
-
-def legacy_constructor(cls: type[Tensor], *args: Any, device: Any = None, **kwargs: Any) -> Tensor:
-    """torch.Tensor(2, 3), torch.Tensor([1, 2]): default-dtype tensors of the old interface."""
-    return typed_constructor(get_default_dtype())(*args, device=device, **kwargs)  # type: ignore[no-any-return]
-
-
-def typed_constructor(dtype: DType) -> Any:
-    """torch.FloatTensor and the like."""
-
-    def construct(*args: Any, device: Any = None) -> Tensor:
-        check_device(device)
-        if not args:
-            return constant(np.zeros(0, dtype.numpy))
-        if len(args) == 1 and not isinstance(args[0], int):
-            data = args[0]
-            if isinstance(data, Tensor):
-                return promote.cast(data.detach(), dtype)
-            if type(data).__name__ == "Size":
-                return _filled(tuple(data), 0, dtype)
-            if isinstance(data, np.ndarray):
-                return from_array(np.ascontiguousarray(data, dtype.numpy))
-            return tensor(data, dtype=dtype)
-        return _filled(shape_of(args), 0, dtype)
-
-    construct.__name__ = dtype.torch_name
-    return construct

@@ -334,10 +334,11 @@ class Values:
         limit, zero_ = writer.index_value(size), Literal(0, dtypes.i64)
         result = self.wrapped(index, limit) if wrap else index
         ok = self.in_range(result, zero_, limit)
+        kind = "IndexError" if wrap else "OutOfRange"
         size_text = f" with size {size}" if isinstance(size, int) else ""
         writer.check(
             self.unless_masked(ok, at),
-            f"{'IndexError' if wrap else 'OutOfRange'}: index {{value}} is out of bounds for dimension {dim}{size_text}",
+            f"{kind}: index {{value}} is out of bounds for dimension {dim}{size_text}",
             index,
         )
         writer.remember(key, result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...frontend.dispatch import apply
+from ...frontend.functions.arguments import named
 from ...frontend.functions.einsum import einsum
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -37,7 +38,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         ops.dot_general, input, weight, batch_a=(), batch_b=(), contract_a=(rank - 1,),
         contract_b=(weight.dim() - 1,),
     )
-    return result if bias is None else result + bias
+    if bias is None:
+        return result if rank == 2 else named(result, "UnsafeViewBackward0")
+    return named(result + bias, "AddmmBackward0" if rank == 2 else "ViewBackward0")
 
 
 def bilinear(

@@ -24,12 +24,19 @@ def _indent(text: str) -> str:
     return "\n".join([first, *("  " + line for line in rest)])
 
 
+def _no_forward(self: Module, *input: Any) -> Any:
+    """The computation, which every subclass defines."""
+    raise NotImplementedError(
+        f'Module [{type(self).__name__}] is missing the required "forward" function'
+    )
+
+
 class Module(StateDictMixin):
     """Base class of all neural network modules (torch.nn.Module)."""
 
     training: bool
     _version: int = 1
-    forward: Callable[..., Any]
+    forward: Callable[..., Any] = _no_forward
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if kwargs:

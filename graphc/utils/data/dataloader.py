@@ -6,7 +6,8 @@ import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from types import GenericAlias
+from typing import Any
 
 from ...frontend.random_state import Generator
 from .collate import default_collate, default_convert
@@ -14,8 +15,6 @@ from .dataset import IterableDataset
 from .fetch import Fetcher
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
 from .worker import RESET, Failure, Job, Stopped, Worker, context_of
-
-Batch = TypeVar("Batch", covariant=True)
 
 
 class _Endless:
@@ -29,9 +28,10 @@ class _Endless:
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
-class DataLoader(Generic[Batch]):
+class DataLoader:
     """Iterates over batches of a dataset (torch.utils.data.DataLoader)."""
 
+    __class_getitem__: Any = classmethod(GenericAlias)
     _made = False
 
     def __init__(

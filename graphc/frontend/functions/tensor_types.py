@@ -1,0 +1,66 @@
+"""torch.FloatTensor and the like: types of old, which make tensors and tell their dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.dtypes import DType
+
+from .. import promote
+from ..dispatch import constant
+from ..numbers import Size
+from ..promote import get_default_dtype
+from ..tensor import Tensor, from_array
+from .arguments import check_device, shape_of
+from .creation import tensor, zeros
+from .dtype_names import TYPE_STRINGS
+
+
+def construct(dtype: DType, args: tuple[Any, ...], device: Any = None) -> Tensor:
+    """A tensor of sizes, or a copy of data: FloatTensor(2, 3), FloatTensor([1, 2])."""
+    check_device(device)
+    if not args:
+        return constant(np.zeros(0, dtype.numpy))
+    data = args[0]
+    if len(args) > 1 or isinstance(data, int):
+        return zeros(shape_of(args), dtype=dtype)  # type: ignore[no-any-return]
+    if isinstance(data, Tensor):
+        return promote.cast(data.detach(), dtype)
+    if isinstance(data, Size):
+        return zeros(data, dtype=dtype)  # type: ignore[no-any-return]
+    if isinstance(data, np.ndarray):
+        return from_array(np.ascontiguousarray(data, dtype.numpy))
+    return tensor(data, dtype=dtype)
+
+
+class TensorType(type):
+    """The type of torch.FloatTensor: `isinstance(x, torch.FloatTensor)` asks for the dtype."""
+
+    dtype: DType
+
+    def __call__(cls, *args: Any, device: Any = None) -> Any:
+        return construct(cls.dtype, args, device)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and instance.dtype is cls.dtype
+
+    def __repr__(cls) -> str:
+        return f"<class 'torch.{cls.__name__}'>"
+
+
+TYPES: dict[str, Any] = {
+    name: TensorType(name, (), {"dtype": dtype, "__module__": "torch"})
+    for name, dtype in TYPE_STRINGS.items()
+}
+
+
+def legacy_constructor(cls: type[Tensor], *args: Any, device: Any = None) -> Tensor:
+    """torch.Tensor(2, 3), torch.Tensor([1, 2]): tensors of the default dtype."""
+    return construct(get_default_dtype(), args, device)
+
+
+def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """A tensor of this one's dtype, by sizes or from data."""
+    return construct(self.dtype, args, device)

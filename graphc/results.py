@@ -1,0 +1,116 @@
+"""From the arrays of a native call to what the user holds: views, aliases, flags, numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .frontend.captured import Output, TensorInput
+from .frontend.dispatch import apply
+from .frontend.errors import located
+from .frontend.grad_mode import no_grad
+from .frontend.nodes import TWICE, Node
+from .frontend.tensor import Tensor, from_array
+from .ir.dim import Dim, evaluate
+from .sources import tensor_of
+
+if TYPE_CHECKING:
+    from .specialisation import Specialisation
+
+
+class SpentNode(Node):
+    """The history of a result whose backward() ran inside the compiled function."""
+
+    __slots__ = ()
+    released = True
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
+        raise RuntimeError(located(TWICE))
+
+
+class Results:
+    """Turns Output records into Tensors; one record is one Tensor."""
+
+    def __init__(
+        self, spec: Specialisation, arguments: list[Any], results: list[np.ndarray],
+        dims: dict[str, int], history: Any,
+    ) -> None:
+        self.spec, self.arguments, self.results = spec, arguments, results
+        self.dims, self.history = dims, history
+        self.numbers = spec.number_values(arguments)
+        self.bases: dict[int, Tensor] = {}
+        self.made: dict[int, Any] = {}
+
+    def leaf(self, output: Output) -> Any:
+        if output.kind == "object":
+            return output.tensor
+        if output.kind == "number":
+            assert output.number is not None
+            return output.number.evaluate(self.numbers, self.dims)
+        return self.tensor(output)
+
+    def tensor(self, output: Output) -> Tensor:
+        found: Tensor | None = self.made.get(id(output))
+        if found is None:
+            found = self.made[id(output)] = self._make(output)
+        return found
+
+    def handed_out(self) -> list[tuple[Output, Tensor]]:
+        """Graph outputs that the user holds."""
+        records = self.spec.records
+        return [(records[key], tensor) for key, tensor in self.made.items() if key in records]
+
+    def written(self, index: int) -> Tensor:
+        """The tensor into whose memory graph output `index` was written."""
+        source = self.spec.inputs[self.spec.mutated[index]]
+        assert isinstance(source, TensorInput)
+        return tensor_of(source, self.arguments)
+
+    def _make(self, output: Output) -> Tensor:
+        if output.kind == "input":
+            if output.argument >= 0:
+                given: Tensor = self.arguments[output.argument]
+                return given
+            kept: Tensor = output.tensor
+            return kept
+        if output.kind == "alias":
+            source = self.spec.inputs[output.index]
+            assert isinstance(source, TensorInput)
+            base = tensor_of(source, self.arguments)
+            if output.detached:
+                base = base.detach()
+            return self._views(base, output)
+        if output.kind == "view":
+            base_tensor = self.bases.get(output.index)
+            if base_tensor is None:
+                base_tensor = self.bases[output.index] = from_array(self.results[output.index])
+            with no_grad():
+                result = self._views(base_tensor, output)
+            if result is base_tensor:
+                result = base_tensor.detach()
+        else:
+            array = self.results[output.index]
+            if output.order is not None:
+                array = array.transpose(output.order)
+            result = from_array(array)
+        if output.requires_grad:
+            # history.attach() gives those that can still be differentiated their own node
+            result._node = SpentNode((), (result._type,))
+        return result
+
+    def _views(self, base: Tensor, output: Output) -> Tensor:
+        result = base
+        for op, attrs in output.chain:
+            concrete = {key: _concrete(value, self.dims) for key, value in attrs.items()}
+            result = apply(op, result, **concrete)
+        return result
+
+
+def _concrete(value: Any, dims: dict[str, int]) -> Any:
+    if isinstance(value, Dim):
+        return evaluate(value, dims)
+    if isinstance(value, tuple):
+        return tuple(_concrete(v, dims) for v in value)
+    return value

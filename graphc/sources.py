@@ -1,0 +1,48 @@
+"""Where a compiled version finds its run-time values at each call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .frontend.captured import TensorInput
+from .frontend.tensor import Tensor
+from .roots import Place
+
+
+class Stale(Exception):
+    """A guard does not hold: this version does not fit the call. The text says which."""
+
+
+def tensor_of(source: TensorInput, arguments: list[Any]) -> Tensor:
+    if source.kind == "argument":
+        given: Tensor = arguments[source.index]
+        return given
+    tensor = source.tensor
+    if source.index >= 0:
+        tensor = arguments[source.index]
+    assert tensor is not None
+    if source.kind == "grad":
+        if tensor._grad is None:
+            raise Stale("a .grad that was read is None now")
+        gradient: Tensor = tensor._grad
+        return gradient
+    return tensor
+
+
+def array_of(source: TensorInput, arguments: list[Any], place: Place | None) -> np.ndarray:
+    tensor = tensor_of(source, arguments) if place is None else place.get()
+    if not isinstance(tensor, Tensor):
+        raise Stale(f"{place} is no tensor now")
+    return tensor._storage.root.flat() if source.kind == "storage" else tensor._array
+
+
+def source_value(source: Any, was: float | int, arguments: list[Any]) -> Any:
+    """The number now: an argument by position, or whatever the source fetches."""
+    if type(source) is tuple:
+        return arguments[source[1]]
+    value = source.fetch()
+    if type(value) is not type(was):
+        raise Stale(f"{source!r} was a {type(was).__name__}")
+    return value
