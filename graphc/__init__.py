@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from . import config as config
+from . import late_names as _late_names
 from .backends import numpy as _numpy_backend
 from .frontend import autograd as _autograd
 from .frontend import dispatch as _dispatch
@@ -37,6 +38,7 @@ from .frontend.random_state import (
     set_rng_state,
 )
 from .frontend.tensor import Tensor as Tensor
+from .frontend.tensor import register_methods as _register_methods
 from .ir.dtypes import DType as dtype
 
 # eager mode runs on NumPy: the frontend itself knows no backend
@@ -45,6 +47,7 @@ _dispatch.set_runner(_numpy_backend.run)
 __version__ = "0.1.0"
 
 globals().update(_functions.NAMES)
+_register_methods(_late_names.methods(_dispatch.inplace))
 
 pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
 newaxis = None
@@ -52,7 +55,10 @@ newaxis = None
 # name -> the module that has it; imported when first asked for
 _LAZY = {
     "compile": ".compile", "explain": ".inspect", "save": ".serialization",
-    "load": ".serialization",
+    "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
+    "cond": ".frontend.control",
+    "while_loop": ".frontend.control", "ops": ".ops_registry", "classes": ".ops_registry",
+    "sparse_coo_tensor": ".sparse", "sparse_csr_tensor": ".sparse",
 }  # fmt: skip
 # torch's copies of functions of nn.functional
 _NN_FUNCTIONS = frozenset("""
@@ -63,7 +69,21 @@ _NN_FUNCTIONS = frozenset("""
     max_pool2d max_pool3d pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu rms_norm rrelu
     selu threshold triplet_margin_loss binary_cross_entropy_with_logits poisson_nll_loss
 """.split())
-_PACKAGES = ("nn", "optim", "utils", "autograd", "export", "vision", "cuda", "serialization")
+# in amp.state
+_AUTOCAST = frozenset("""
+    is_autocast_available is_autocast_enabled set_autocast_enabled get_autocast_dtype
+    set_autocast_dtype is_autocast_cpu_enabled set_autocast_cpu_enabled get_autocast_cpu_dtype
+    set_autocast_cpu_dtype get_autocast_gpu_dtype set_autocast_gpu_dtype is_autocast_cache_enabled
+    set_autocast_cache_enabled clear_autocast_cache autocast_increment_nesting
+    autocast_decrement_nesting
+""".split())
+# torch's packages and modules, imported when first asked for
+_PACKAGES = frozenset("""
+    _C _dynamo _inductor _utils accelerator amp ao autograd backends compat compiler cpu cuda
+    distributed distributions export fft func functional futures fx hub jit library linalg mps
+    mtia multiprocessing nested nn onnx optim overrides profiler quantization serialization
+    sparse special testing torch_version types utils version vision xpu
+""".split())
 
 
 def set_num_threads(number: int) -> None:
@@ -85,7 +105,17 @@ def __getattr__(name: str) -> Any:
         globals()[name] = found
         return found
     if name in _PACKAGES:
-        return importlib.import_module(f".{name}", __name__)
+        full = f"{__name__}.{name}"
+        try:
+            return importlib.import_module(full)
+        except ModuleNotFoundError as error:
+            if error.name != full:  # something that it needs is missing
+                raise
+    if name in _AUTOCAST:
+        return getattr(importlib.import_module(".amp.state", __name__), name)
+    if name in _late_names.PLACES:
+        found = globals()[name] = _late_names.load(name)
+        return found
     if name in _NN_FUNCTIONS:
         functional = importlib.import_module(".nn.functional", __name__)
         if hasattr(functional, name):

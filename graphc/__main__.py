@@ -1,17 +1,39 @@
-"""`python -m graphc COMMAND`: demo, predict, config."""
+"""`python -m graphc COMMAND`: run, demo, predict, config."""
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from graphc import config, demo, predict
 
+_RUN_USAGE = "python -m graphc run [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
+_RUN = """Run a script (or a module) in which `import torch` finds graphc. Without --eager or
+--compile, what the script compiles by torch.compile() is compiled."""
+
 
 def parser() -> argparse.ArgumentParser:
     """The command line; each subcommand's `run` takes the parsed arguments."""
     top = argparse.ArgumentParser(prog="python -m graphc", description="graph-compiling PyTorch")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    script = commands.add_parser(
+        "run", help="run a PyTorch script unchanged", usage=_RUN_USAGE,
+        formatter_class=argparse.RawDescriptionHelpFormatter, description=_RUN,
+    )
+    mode = script.add_mutually_exclusive_group()
+    for name, meaning in (
+        ("eager", "torch.compile() in the script does nothing"),
+        ("compile", "calls of Modules that have parameters are compiled"),
+    ):
+        mode.add_argument(
+            f"--{name}", dest="mode", action="store_const", const=name, help=meaning
+        )
+    script.add_argument("-m", dest="module", action="store_true", help="SCRIPT names a module")
+    script.add_argument("script", help="a Python file, or a module's name after -m")
+    script.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    script.set_defaults(run=_run_script, mode="as_written")
 
     show = commands.add_parser("demo", help="train a convolutional network on real digits")
     show.add_argument("--epochs", type=int, default=demo.EPOCHS, help="default: %(default)s")
@@ -30,6 +52,12 @@ def parser() -> argparse.ArgumentParser:
     switches = commands.add_parser("config", help="the GRAPHC_* switches and their values")
     switches.set_defaults(run=lambda args: _show_config())
     return top
+
+
+def _run_script(args: argparse.Namespace) -> int:
+    # it imports all of graphc.nn, which the other commands need not wait for
+    main = importlib.import_module("graphc.compat.run").main
+    return int(main(args.mode, args.module, args.script, args.arguments))
 
 
 def _show_config() -> None:

@@ -29,44 +29,26 @@ import numpy as np
 from . import config as configuration
 from . import pipeline
 from .backends.llvm import allocator
+from .engine import CompileCounter, Engine
 from .frontend import promote
 from .frontend.captured import TensorInput, TracedGraph
 from .frontend.context import local
+from .frontend.errors import EscapedTensorError, TraceError
+from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array, requires_grad
 from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
 from .inspect.example import example_inputs
 from .ir.graph import Graph
-from .ir.types import TensorType
 from .joint import BackwardPlan, History
 from .nn.modules.module import Module
-from .recording import Recording
+from .recording import Recording, Turned
 from .roots import Place, snapshot
+from .segments import Segments
 from .sources import Stale
 from .specialisation import Specialisation, all_outputs, final_graph, forget, nothing
 
 _PLAIN = (bool, str, bytes, type(None))
-
-
-class CompileCounter:
-    """How many versions were compiled in this process."""
-
-    count = 0
-
-
-class Engine:
-    """A Built as the runtime sees it."""
-
-    def __init__(self, built: Any, output_types: list[TensorType], dims: tuple[str, ...]) -> None:
-        self.built = built
-        self.output_types = output_types
-        self.dims = dims
-
-    def run(
-        self, inputs: list[np.ndarray], outputs: list[np.ndarray], dims: tuple[int, ...]
-    ) -> None:
-        """The native call."""
-        self.built.run(inputs, outputs, dims)
 
 
 class JointSpecialisation(Specialisation):
@@ -79,9 +61,9 @@ class JointSpecialisation(Specialisation):
         try:
             arrays, dims = self.fetch(arguments)
             saved = list(arrays)
-            for kind, i in self.plan.saved:
-                if kind == "input" and i in self.mutable_inputs:
-                    saved[i] = arrays[i].copy()  # the backward reads what the call overwrites
+            read = {i for kind, i in self.plan.saved if kind == "input"} | self.plan.replay.read
+            for i in read.intersection(self.mutable_inputs):
+                saved[i] = arrays[i].copy()  # the backward reads what the call overwrites
             results = self.execute(arrays, dims)
         except BaseException:
             forget(fresh)
@@ -102,9 +84,11 @@ class CompiledFunction:
 
     def __init__(
         self, function: Callable[..., Any], *, dynamic: bool | None = None,
-        backend: str = "llvm", name: str | None = None,
+        backend: str = "llvm", name: str | None = None, fullgraph: bool = False,
     ) -> None:
         self.function = function
+        self.fullgraph = fullgraph
+        self.segments: Segments | None = None  # once it was seen to need values
         self.dynamic = dynamic
         self.backend = backend
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
@@ -128,9 +112,12 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if local.trace is not None:
             return self.function(*args, **kwargs)
+        if self.segments is not None:
+            return self.segments.call(self.function, args, kwargs)
         leaves, structure = flatten((args, kwargs))
         key, shapes = self._key(leaves, structure)
         reasons: list[str] = []
+        known = self.compile_count
         for versions in (self._versions.get((key, shapes)), self._symbolic.get(key)):
             for version in versions or ():
                 try:
@@ -138,7 +125,22 @@ class CompiledFunction:
                 except Stale as reason:
                     reasons.append(str(reason))
         with self._lock:
-            version = self._compile(leaves, structure, key, shapes, reasons)
+            fresh = self.compile_count == known and self.segments is None
+            if fresh:
+                try:
+                    version = self._compile(leaves, structure, key, shapes, reasons)
+                except Turned as turned:
+                    self._turn().note(turned.trace)
+                    return turned.result
+                except EscapedTensorError:
+                    raise
+                except TraceError:
+                    if self.fullgraph:
+                        raise
+                    self._turn()
+                    fresh = False
+        if not fresh:
+            return self(*args, **kwargs)  # in segments, or compiled by another thread meanwhile
         undo, version.undo = version.undo, nothing
         try:
             return version.run(leaves)
@@ -146,10 +148,16 @@ class CompiledFunction:
             undo()
             raise
 
+    def _turn(self) -> Segments:
+        """From now on, run in segments."""
+        if self.segments is None:
+            self.segments = Segments(self.name, self.backend)
+        return self.segments
+
     # --- what a version is found by -----------------------------------------------------------
 
     def _key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
-        parts: list[Any] = [structure, local.grad, promote.Defaults.dtype]
+        parts: list[Any] = [structure, local.grad, local.autocast, promote.Defaults.dtype]
         shapes: list[Any] = []
         for leaf in leaves:
             if isinstance(leaf, Tensor):
@@ -187,19 +195,20 @@ class CompiledFunction:
 
     def _compile(
         self, leaves: list[Any], structure: Structure, key: Any, shapes: tuple[Any, ...],
-        reasons: list[str],
+        reasons: list[str], look: bool = False,
     ) -> Specialisation:
+        """Trace and build. `look`: never run anything. Raises Turned where it ran in segments."""
         self.last_miss = reasons
         self._note_counters(key, shapes)
         named = self._named_dims(leaves, key, shapes)
         started = time.perf_counter()
-        recording = self._record(leaves, structure, named)
+        recording = self._record(leaves, structure, named, look)
         before = recording.before
         if named and recording.traced.overlaps:
             named = {}  # parts of one memory, written to: their places in it are constants
-            recording = self._record(leaves, structure, named)
+            recording = self._record(leaves, structure, named, look)
         if recording.missing:
-            recording = self._record_steady(recording, leaves, structure, named)
+            recording = self._record_steady(recording, leaves, structure, named, look)
         try:
             version = self._build(recording, started)
         except BaseException:
@@ -223,11 +232,12 @@ class CompiledFunction:
                     self._lifted[place] = None
 
     def _record(
-        self, leaves: list[Any], structure: Structure, named: dict[int, dict[int, str]]
+        self, leaves: list[Any], structure: Structure, named: dict[int, dict[int, str]],
+        look: bool = False,
     ) -> Recording:
         objects = [v for v in leaves if not isinstance(v, (Tensor, *_PLAIN, int, float))]
         before = snapshot(self.function, objects)
-        trace = Trace(self.name)
+        trace = Trace(self.name) if self.fullgraph else self._trial(look)
         recording = Recording(self.name, trace, before, leaves)
         try:
             with trace:
@@ -241,25 +251,33 @@ class CompiledFunction:
                         leaf = trace.lift_number(leaf, ("argument", i))
                     given.append(leaf)
                 args, kwargs = unflatten(given, structure)
-                result = self.function(*args, **kwargs)
-                recording.finish(result)
+                recording.run(self.function, args, kwargs)
+        except Turned:
+            raise
         except BaseException:
-            before.restore()
+            if trace.whole:
+                before.restore()
             raise
         recording.put_back()
         trace.close()
         recording.after = snapshot(self.function, objects)
         return recording
 
+    def _trial(self, look: bool) -> SegmentTrace:
+        """A trace of the whole that goes on in segments where it meets a demand."""
+        trace = SegmentTrace(self.name, lambda trace: self._turn().flush(trace), whole=True)
+        trace.tainted = "nothing is to be run" if look else ""
+        return trace
+
     def _record_steady(
         self, first: Recording, leaves: list[Any], structure: Structure,
-        named: dict[int, dict[int, str]],
+        named: dict[int, dict[int, str]], look: bool,
     ) -> Recording:
         """Trace again with zeros as the gradients that the first call will leave."""
         for tensor in first.missing:
             tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
         try:
-            again = self._record(leaves, structure, named)
+            again = self._record(leaves, structure, named, look)
         finally:
             for tensor in first.missing:
                 tensor._grad = None
@@ -287,7 +305,10 @@ class CompiledFunction:
             types = [n.tensor_type for n in split.forward.outputs]
             engine = Engine(forward, types, dims)
             reverse_types = [n.tensor_type for n in split.backward.outputs]
-            plan = BackwardPlan(traced, split, Engine(reverse, reverse_types, dims), allocate)
+            plan = BackwardPlan(
+                traced, split, Engine(reverse, reverse_types, dims), allocate,
+                (graph, inputs, count),
+            )
             kind = JointSpecialisation
         else:
             built = pipeline.build(graph, **options)
@@ -319,10 +340,12 @@ class CompiledFunction:
                 if found.fits(leaves):
                     return found
         with self._lock:
-            return self._compile(leaves, structure, key, shapes, [])
+            return self._compile(leaves, structure, key, shapes, [], look=True)
 
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
-        return CompiledFunction(self.function, dynamic=self.dynamic, backend=self.backend)
+        return CompiledFunction(
+            self.function, dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph
+        )
 
 
 def _joint(graph: Graph, traced: TracedGraph, mutated: dict[int, int]) -> tuple[Graph, int]:
@@ -356,14 +379,15 @@ def _renumber(traced: TracedGraph, number: dict[int, int]) -> None:
 
 
 def compile(
-    model: Any = None, *, fullgraph: bool = True, dynamic: bool | None = None,
+    model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
     backend: Any = "llvm", mode: str | None = None, options: Any = None, disable: bool = False,
 ) -> Any:
     """Compile a function or Module (torch.compile): as a decorator, with options, or as a call.
 
     A Module stays a Module: the same attributes, parameters and state_dict. `dynamic`: True makes
     every size symbolic, False none, None those that vary. `backend` "numpy" interprets the same
-    kernels. Raises TraceError at the call where the function cannot be traced.
+    kernels. Where Python needs the value of a tensor the function runs in segments; `fullgraph`
+    makes that a TraceError, which names the line and the cure.
     """
     if model is None:
         return lambda function: compile(
@@ -374,25 +398,27 @@ def compile(
         return model
     kind = backend if backend in ("llvm", "numpy") else "llvm"
     if isinstance(model, Module):
-        return compile_module(model, dynamic=dynamic, backend=kind)
+        return compile_module(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph)
     if not callable(model):
         raise TypeError(f"compile() takes a function or a Module, got {type(model).__name__}")
-    return CompiledFunction(model, dynamic=dynamic, backend=kind)
+    return CompiledFunction(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph)
 
 
-def compile_module(module: Module, *, dynamic: bool | None, backend: str) -> Module:
+def compile_module(
+    module: Module, *, dynamic: bool | None, backend: str, fullgraph: bool = False
+) -> Module:
     """A Module of the same class, on the same state, whose calls are compiled."""
     base = type(module)
     compiled = CompiledFunction(
         functools.partial(base.__call__, module), dynamic=dynamic, backend=backend,
-        name=base.__name__,
+        name=base.__name__, fullgraph=fullgraph,
     )
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return compiled(*args, **kwargs)
 
     def rebuild(self: Any, protocol: Any) -> Any:
-        return _recompiled, (module, dynamic, backend)
+        return _recompiled, (module, dynamic, backend, fullgraph)
 
     fields = {
         "__call__": call, "__reduce_ex__": rebuild, "__module__": base.__module__,
@@ -404,8 +430,10 @@ def compile_module(module: Module, *, dynamic: bool | None, backend: str) -> Mod
     return twin
 
 
-def _recompiled(module: Module, dynamic: bool | None, backend: str) -> Module:
-    return compile_module(module, dynamic=dynamic, backend=backend)
+def _recompiled(
+    module: Module, dynamic: bool | None, backend: str, fullgraph: bool
+) -> Module:
+    return compile_module(module, dynamic=dynamic, backend=backend, fullgraph=fullgraph)
 
 
 class _CallableModule(types.ModuleType):

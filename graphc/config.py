@@ -159,3 +159,14 @@ def table() -> str:
     """The switches as a Markdown table; README.md carries this text."""
     rows = [f"| `{s.variable}` | {s.default} | {s.meaning} |" for s in _switches]
     return "\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows])
+
+
+def torch_home() -> Path:
+    """The folder of torch.hub: $TORCH_HOME, else `torch` in the user's cache folder.
+
+    PyTorch's own variables, shared with it, and so not among the GRAPHC_* switches.
+    """
+    home = os.environ.get("TORCH_HOME", "")
+    if home:
+        return Path(home).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "torch").expanduser()

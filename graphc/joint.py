@@ -8,17 +8,23 @@ from typing import Any
 import numpy as np
 
 from .frontend.captured import Output, TensorInput, TracedGraph
+from .frontend.context import local
 from .frontend.errors import located
-from .frontend.nodes import TWICE, Node
+from .frontend.nodes import TWICE, Node, zeros
 from .frontend.tensor import Tensor, edge, requires_grad
+from .ir.graph import Graph
 from .ir.types import TensorType
+from .replay import replay, replay_of
 from .specialisation import Allocate, concrete_shape
 
 
 class BackwardPlan:
     """What a compiled forward's tape node needs to know; made once per version."""
 
-    def __init__(self, traced: TracedGraph, split: Any, engine: Any, allocate: Allocate) -> None:
+    def __init__(
+        self, traced: TracedGraph, split: Any, engine: Any, allocate: Allocate,
+        joint: tuple[Graph, int, int],
+    ) -> None:
         backward = traced.backward
         assert backward is not None
         self.outputs: list[Output] = backward.outputs
@@ -36,6 +42,7 @@ class BackwardPlan:
         self.saved: Sequence[tuple[str, int]] = split.saved
         self.engine = engine
         self.allocate = allocate
+        self.replay = replay_of(*joint, traced, pairs)
         self.types: tuple[TensorType, ...] = tuple(
             o.type for o in backward.outputs if o.type is not None
         )
@@ -60,6 +67,11 @@ class History:
             TensorType(t.dtype, concrete_shape(t, dims)) for t in plan.types
         )
         self.node = CompiledBackward(plan, edges, types, saved, stamps, dims)
+        self.node.inputs = inputs
+        self.node.input_stamps = [
+            (owner._storage, owner._storage.version)
+            for i in plan.replay.read if (owner := owners[i]) is not None
+        ]
         self.plan = plan
 
     def attach(self, builder: Any) -> None:
@@ -79,7 +91,9 @@ class History:
 class CompiledBackward(Node):
     """The backward of a compiled forward: one native call."""
 
-    __slots__ = ("dims", "plan", "saved", "stamps")
+    __slots__ = ("dims", "input_stamps", "inputs", "plan", "saved", "stamps")
+    inputs: list[np.ndarray]  # of the forward; those that it overwrote, as they were
+    input_stamps: list[Any]
 
     def __init__(
         self, plan: BackwardPlan, edges: Any, types: Any, saved: list[np.ndarray],
@@ -93,25 +107,24 @@ class CompiledBackward(Node):
 
     def release(self) -> None:
         self.saved = None
+        self.inputs = []
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         if self.saved is None:
             raise RuntimeError(located(TWICE))
-        for storage, version in self.stamps:
+        by_tape = any(g is not None and not isinstance(g, np.ndarray) for g in grads)
+        for storage, version in [*self.stamps, *(self.input_stamps if by_tape else ())]:
             if storage.version != version:
                 raise RuntimeError(located(
                     "one of the variables needed for gradient computation has been modified by an "
                     "inplace operation after the compiled forward that reads it. Hint: call "
                     "backward() before the in-place operation, or clone() the tensor."
                 ))  # fmt: skip
-        if any(g is not None and not isinstance(g, np.ndarray) for g in grads):
-            raise RuntimeError(located(
-                "create_graph=True through a compiled function is not supported. Cure: compile "
-                "the whole step, gradients included, or call the function uncompiled"
-            ))  # fmt: skip
+        if by_tape:
+            return self._by_tape(grads, needs, world)
         tangents = [
             np.zeros(t.static_shape, t.dtype.numpy) if g is None
-            else np.ascontiguousarray(g)
+            else np.asarray(g, order="C")
             for g, t in zip(grads, self.out_types, strict=True)
         ]
         plan = self.plan
@@ -119,9 +132,19 @@ class CompiledBackward(Node):
             plan.allocate(concrete_shape(t, self.dims), t.dtype.numpy)
             for t in plan.engine.output_types
         ]
-        saved = [np.ascontiguousarray(a) for a in self.saved]
+        saved = [np.asarray(a, order="C") for a in self.saved]
         dims = tuple(self.dims[name] for name in plan.engine.dims)
         plan.engine.run([*saved, *tangents], results, dims)
         return [r if need else None for r, need in zip(results, needs, strict=True)]
 
-
+    def _by_tape(self, grads: list[Any], needs: Sequence[bool], world: Any) -> list[Any]:
+        """The gradients with a history of their own, or inside vmap."""
+        like = world.to_expr(next(g for g in grads if g is not None))
+        given = [
+            world.to_tensor(world.from_expr(zeros(like, t)) if g is None else g)
+            for g, t in zip(grads, self.out_types, strict=True)
+        ]
+        found = replay(self.plan.replay, self.inputs, given, self.edges, self.dims, local.grad)
+        return [
+            world.from_tensor(t) if need else None for t, need in zip(found, needs, strict=True)
+        ]

@@ -33,6 +33,7 @@ from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.partition import Split, split
 from graphc.ir.passes.plan_memory import plan as plan_memory
 from graphc.ir.passes.simplify import simplify
+from graphc.ir.passes.specialise import specialise
 
 Array = np.ndarray[Any, Any]
 
@@ -106,9 +107,10 @@ def build(
     GRAPHC_CHECK=2; without them small random ones are drawn, in which every integer is 0.
     """
     observer = Observer(config, name or graph.name, TABLE, example)
-    observer.begin(graph)
+    specialised = specialise(graph)
+    observer.begin(specialised)
     times: dict[str, float] = {}
-    optimised = _run(OPTIMISE, graph, observer, times)
+    optimised = _run(OPTIMISE, specialised, observer, times)
     return _finish(graph, optimised, observer, times, mutated or {}, backend)
 
 
@@ -130,6 +132,7 @@ def build_pair(
     """
     name = name or graph.name
     observer = Observer(config, name, TABLE, example)
+    graph = specialise(graph)
     observer.begin(graph)
     times: dict[str, float] = {}
     optimised = _run(OPTIMISE, graph, observer, times)
@@ -146,6 +149,27 @@ def build_pair(
         watch.begin(part)
         built.append(_finish(part, part, watch, stage_times, writes, backend))
     return built[0], built[1], parts
+
+
+def build_forward(
+    graph: Graph,
+    forward_inputs: int,
+    forward_outputs: int,
+    *,
+    config: Config,
+    mutated: Mapping[int, int] | None = None,
+    name: str | None = None,
+    backend: str = "llvm",
+) -> tuple[Built, Split]:
+    """Like build_pair, but the backward graph (in the Split) is left to be built later."""
+    observer = Observer(config, name or graph.name, TABLE, None)
+    observer.begin(graph)
+    times: dict[str, float] = {}
+    optimised = _run(OPTIMISE, graph, observer, times)
+    parts = split(optimised, forward_inputs, forward_outputs)
+    watch = Observer(config, name or graph.name, TABLE, None)
+    watch.begin(parts.forward)
+    return _finish(parts.forward, parts.forward, watch, times, mutated or {}, backend), parts
 
 
 def _run(

@@ -7,15 +7,27 @@ everything else by replay).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .frontend.captured import TensorInput
 from .frontend.context import local
 from .frontend.errors import TraceError, located
 from .frontend.numbers import is_traced_number
+from .frontend.pending import PendingItem
+from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor
 from .frontend.trace import Trace
+from .frontend.tree import map_leaves
 from .roots import Place, Snapshot
+
+
+class Turned(Exception):
+    """The function met a demand and went on in segments: it has run, with this result."""
+
+    def __init__(self, result: Any, trace: Trace) -> None:
+        super().__init__("ran in segments")
+        self.result, self.trace = result, trace
 
 
 class Recording:
@@ -41,9 +53,32 @@ class Recording:
             self.lifted.append((place, value))
             place.set(self.trace.lift_number(value, place))
 
-    def finish(self, result: Any) -> None:
-        """Sort out what the Python changed, and end the trace."""
-        self._effects()
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Run the Python and end the trace. Raises Turned if it went on in segments."""
+        trace = self.trace
+        if isinstance(trace, SegmentTrace):
+            trace.entry = _RUN
+        try:
+            result = function(*args, **kwargs)
+        except BaseException:
+            if not trace.whole:
+                trace.flush()  # what eager mode would have done by now is done
+            raise
+        if trace.refused is not None:  # the user's code caught it
+            raise trace.refused
+        if trace.whole:
+            try:
+                self._effects()
+            except TraceError:
+                if not isinstance(trace, SegmentTrace) or trace.tainted:
+                    raise
+            else:
+                self._finish(result)
+                return
+        trace.flush()
+        raise Turned(map_leaves(_resolved, result), trace)
+
+    def _finish(self, result: Any) -> None:
         traced = self.trace.finish(result, self.stored, backward=local.grad)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}
         self.missing = [
@@ -98,3 +133,10 @@ class Recording:
         """Places whose value is a run-time input: stored tensors and lifted numbers."""
         places = {p for p, value in self.old_values if p in self.stored}
         return places | {place for place, _ in self.lifted}
+
+
+_RUN = Recording.run.__code__
+
+
+def _resolved(leaf: Any) -> Any:
+    return leaf.tensor.item() if isinstance(leaf, PendingItem) else leaf

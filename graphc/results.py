@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .frontend.captured import Output, TensorInput
 from .frontend.dispatch import apply
-from .frontend.errors import located
 from .frontend.grad_mode import no_grad
-from .frontend.nodes import TWICE, Node
+from .frontend.nodes import SpentNode
 from .frontend.tensor import Tensor, from_array
 from .ir.dim import Dim, evaluate
 from .sources import tensor_of
 
 if TYPE_CHECKING:
     from .specialisation import Specialisation
-
-
-class SpentNode(Node):
-    """The history of a result whose backward() ran inside the compiled function."""
-
-    __slots__ = ()
-    released = True
-
-    def gradients(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
-        raise RuntimeError(located(TWICE))
 
 
 class Results:
@@ -49,6 +37,8 @@ class Results:
         if output.kind == "number":
             assert output.number is not None
             return output.number.evaluate(self.numbers, self.dims)
+        if output.item:
+            return self.tensor(output).item()
         return self.tensor(output)
 
     def tensor(self, output: Output) -> Tensor:

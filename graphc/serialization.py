@@ -28,13 +28,20 @@ from .frontend.storage import Storage, offset_of, strides_of
 from .frontend.tensor import Parameter, Tensor, alias, concrete, rebuild
 from .ir import dtypes
 from .ir.dtypes import DType
-from .unpickle import Reader, UnpicklingError
+from .serialization_legacy import Legacy, is_legacy
+from .serialization_safe import add_safe_globals as add_safe_globals
+from .serialization_safe import clear_safe_globals as clear_safe_globals
+from .serialization_safe import get_safe_globals as get_safe_globals
+from .serialization_safe import safe_globals as safe_globals
+from .serialization_safe import safe_names
+from .unpickle import Reader, UnpicklingError, named_globals
 
 _STORAGE_TYPES = {
     dtypes.f64: "DoubleStorage", dtypes.f32: "FloatStorage", dtypes.f16: "HalfStorage",
     dtypes.bf16: "BFloat16Storage", dtypes.i64: "LongStorage", dtypes.i32: "IntStorage",
     dtypes.i16: "ShortStorage", dtypes.i8: "CharStorage", dtypes.u8: "ByteStorage",
-    dtypes.bool_: "BoolStorage",
+    dtypes.bool_: "BoolStorage", dtypes.c64: "ComplexFloatStorage",
+    dtypes.c128: "ComplexDoubleStorage",
 }
 _ALIGNMENT = 64
 _FILE_HEADER = 30  # bytes of a zip file header before the name
@@ -60,7 +67,9 @@ _TENSOR = _Name("torch._utils\n_rebuild_tensor_v2")
 _PARAMETER = _Name("torch._utils\n_rebuild_parameter")
 _SIZE = _Name("torch\nSize")
 _DEVICE = _Name("torch\ndevice")
-_DTYPE_NAMES = {dtype: _Name(f"torch\n{dtype.torch_name}") for dtype in dtypes.ALL}
+_DTYPE_NAMES = {
+    dtype: _Name(f"torch\n{dtype.torch_name}") for dtype in (*dtypes.ALL, *dtypes.COMPLEX)
+}
 _STORAGE_NAMES = {dtype: _Name(f"torch\n{name}") for dtype, name in _STORAGE_TYPES.items()}
 
 
@@ -91,7 +100,7 @@ class _Writer(_Pickler):
     def persistent_id(self, obj: Any) -> Any:
         if type(obj) is not _StorageRef:
             return None
-        count = obj.storage.flat().size
+        count = obj.storage.flat(obj.dtype.numpy).size
         return ("storage", _STORAGE_NAMES[obj.dtype], obj.key, "cpu", count)
 
     def reducer_override(self, obj: Any) -> Any:
@@ -132,7 +141,7 @@ class _StorageRef:
 
 def save(
     obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2,
-    _use_new_zipfile_serialization: bool = True,
+    _use_new_zipfile_serialization: bool = True, _disable_byteorder_record: bool = False,
 ) -> None:
     """Write an object to a path (atomically: the old file stays until the new one is whole) or a
     file open for writing. Tensors that share memory share it again when loaded; torch.load reads
@@ -145,11 +154,12 @@ def save(
     writer = _Writer(pickled, pickle_protocol)
     writer.dump(obj)
     if not isinstance(f, _PATHS):
-        _write_zip(f, pickled.getvalue(), writer, "archive")
+        _write_zip(f, pickled.getvalue(), writer, "archive", not _disable_byteorder_record)
         return
     path = Path(f)
     with _replacing(path) as file:
-        _write_zip(file, pickled.getvalue(), writer, path.stem or "archive")
+        root = path.stem or "archive"
+        _write_zip(file, pickled.getvalue(), writer, root, not _disable_byteorder_record)
 
 
 @contextmanager
@@ -176,14 +186,17 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
-def _write_zip(file: IO[bytes], pickled: bytes, writer: _Writer, root: str) -> None:
+def _write_zip(
+    file: IO[bytes], pickled: bytes, writer: _Writer, root: str, byteorder: bool
+) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         _add(archive, f"{root}/data.pkl", pickled)
         _add(archive, f"{root}/.format_version", b"1")
         _add(archive, f"{root}/.storage_alignment", b"64")
-        _add(archive, f"{root}/byteorder", b"little")
-        for key, storage, _ in writer.storages.values():
-            flat = storage.flat()
+        if byteorder:
+            _add(archive, f"{root}/byteorder", b"little")
+        for key, storage, dtype in writer.storages.values():
+            flat = storage.flat(dtype.numpy)
             if sys.byteorder == "big":
                 flat = flat.byteswap()
             _add(archive, f"{root}/data/{key}", flat.view(np.uint8).data)
@@ -209,7 +222,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: Any) -> None:
 
 def load(
     f: Any, map_location: Any = None, pickle_module: Any = None, *,
-    weights_only: bool | None = True, mmap: bool | None = None, **pickle_load_args: Any,
+    weights_only: bool | None = None, mmap: bool | None = None, **pickle_load_args: Any,
 ) -> Any:
     """The object that save (graphc's or torch's) wrote to a path or a file open for reading.
 
@@ -217,24 +230,27 @@ def load(
     which runs whatever code the file asks for: only for files you trust. Raises FileNotFoundError,
     RuntimeError for a damaged file, UnpicklingError for what is not allowed.
     """
+    safely = pickle_module is None if weights_only is None else weights_only
+    if safely and pickle_module is not None:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     if isinstance(f, _PATHS):
         with open(f, "rb") as file:
-            return _load(file, str(f), map_location, weights_only is not False)
+            return _load(file, str(f), map_location, safely)
     if not hasattr(f, "read"):
         raise TypeError(f"expected a path or a file open for reading, got {type(f).__name__}")
     seekable = hasattr(f, "seek") and (not hasattr(f, "seekable") or f.seekable())
-    return _load(f if seekable else io.BytesIO(f.read()), "file", map_location,
-                 weights_only is not False)
+    return _load(f if seekable else io.BytesIO(f.read()), "file", map_location, safely)
 
 
 def _load(file: IO[bytes], name: str, map_location: Any, weights_only: bool) -> Any:
+    if is_legacy(file):
+        return _load_legacy(file, name, map_location, weights_only)
     try:
         with zipfile.ZipFile(file) as archive:
             return _Archive(archive, name, map_location).read(weights_only)
     except zipfile.BadZipFile as error:
         raise RuntimeError(
-            f"{name} is not a file of save(), or it is damaged or truncated: {error}. "
-            "(Files of PyTorch before 1.6 must be saved again by a newer one.)"
+            f"{name} is not a file of save(), or it is damaged or truncated: {error}"
         ) from error
     except (EOFError, OSError, NotImplementedError, struct.error) as error:
         raise RuntimeError(f"{name} is damaged: {error}") from error
@@ -260,7 +276,7 @@ class _Archive:
         """The object in data.pkl."""
         data = self.archive.read(self.root + "data.pkl")
         if weights_only:
-            return Reader(_CALLS, _VALUES, self.storage).load(data)
+            return Reader(_CALLS, _VALUES, self.storage, safe_names()).load(data)
         return _Trusting(io.BytesIO(data), self.storage).load()
 
     def storage(self, saved_id: Any) -> _Loaded:
@@ -274,7 +290,7 @@ class _Archive:
         if found is None:
             found = (Storage(self._elements(key, dtype, count)), dtype)
             self.storages[key] = found
-            self._check_location(str(location), found[0])
+            check_location(self.map_location, str(location), found[0])
         if found[1] is not dtype:
             raise UnpicklingError(f"storage {key} is both {found[1]} and {dtype}")
         return _Loaded(*found)
@@ -299,21 +315,46 @@ class _Archive:
                 done += len(piece)
         return array.byteswap() if self.swapped and dtype.itemsize > 1 else array
 
-    def _check_location(self, location: str, storage: Storage) -> None:
-        mapped = self.map_location
-        if isinstance(mapped, dict):
-            location = str(mapped.get(location, location))
-        elif callable(mapped):
-            mapped(storage, location)
-            return
-        elif mapped is not None:
-            location = str(mapped)
-        if not location.startswith("cpu"):
-            raise RuntimeError(
-                f"Attempting to deserialize object on a {location.split(':')[0].upper()} device, "
-                "which this machine does not have. Please use load with "
-                "map_location=torch.device('cpu') to map your storages to the CPU."
-            )
+
+def check_location(mapped: Any, location: str, storage: Storage) -> None:
+    """Raise RuntimeError unless map_location puts a storage on the CPU."""
+    if isinstance(mapped, dict):
+        location = str(mapped.get(location, location))
+    elif callable(mapped):
+        mapped(storage, location)
+        return
+    elif mapped is not None:
+        location = str(mapped)
+    if not location.startswith("cpu"):
+        raise RuntimeError(
+            f"Attempting to deserialize object on a {location.split(':')[0].upper()} device, "
+            "which this machine does not have. Please use load with "
+            "map_location=torch.device('cpu') to map your storages to the CPU."
+        )
+
+
+def _load_legacy(file: IO[bytes], name: str, map_location: Any, weights_only: bool) -> Any:
+    def unpickle(file: IO[bytes], storage: Callable[[Any], Any]) -> Any:
+        if weights_only:
+            return Reader(_CALLS, _VALUES, storage, safe_names()).load(file)
+        return _Trusting(file, storage).load()
+
+    legacy = Legacy(
+        file, _Loaded, lambda location, storage: check_location(map_location, location, storage)
+    )
+    try:
+        return legacy.read(unpickle)
+    except (EOFError, OSError, AttributeError) as error:
+        raise RuntimeError(f"{name} is damaged: {error}") from error
+
+
+def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
+    """The names in a file of save() that load(weights_only=True) would refuse."""
+    with zipfile.ZipFile(f) as archive:
+        member = min((n for n in archive.namelist() if n.endswith("data.pkl")), key=len)
+        names = named_globals(archive.read(member))
+    known = Reader(_CALLS, _VALUES, lambda saved_id: None, safe_names())
+    return sorted(name for name in names if not known.allows(name))
 
 
 class _Loaded:
@@ -361,7 +402,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch.device": _rebuild_device,
 }
 _VALUES: dict[str, Any] = {
-    **{f"torch.{dtype.torch_name}": dtype for dtype in dtypes.ALL},
+    **{f"torch.{dtype.torch_name}": dtype for dtype in (*dtypes.ALL, *dtypes.COMPLEX)},
     **{f"torch.{name}": dtype for dtype, name in _STORAGE_TYPES.items()},
 }
 
@@ -379,4 +420,7 @@ class _Trusting(pickle.Unpickler):
             return _CALLS[full]
         if full in _VALUES:
             return _VALUES[full]
+        if module.partition(".")[0] == "torch":
+            # graphc's module of the same name; its classes keep torch's attributes
+            module = "graphc" + module.removeprefix("torch")
         return super().find_class(module, name)

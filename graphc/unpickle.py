@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickletools
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 
 class UnpicklingError(RuntimeError):
@@ -18,7 +18,8 @@ class UnpicklingError(RuntimeError):
 
 
 class Name:
-    """An allowed name: `make` is called on REDUCE and NEWOBJ; None for a name that is data."""
+    """An allowed name: `make` is called on REDUCE and NEWOBJ; None for a name that is data. One
+    that the user declared safe may be both."""
 
     __slots__ = ("make", "text", "value")
 
@@ -83,14 +84,15 @@ class Reader:
 
     def __init__(
         self, calls: Mapping[str, Callable[..., Any]], values: Mapping[str, Any],
-        persistent: Callable[[Any], Any],
+        persistent: Callable[[Any], Any], safe: Mapping[str, Any] | None = None,
     ) -> None:
         self.calls, self.values, self.persistent = calls, values, persistent
+        self.safe = safe or {}  # what the user declared safe, by "module.name"
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
 
-    def load(self, data: bytes) -> Any:
-        """The object in `data`. Raises UnpicklingError."""
+    def load(self, data: bytes | IO[bytes]) -> Any:
+        """The object in `data` (a file is left behind its end). Raises UnpicklingError."""
         try:
             for opcode, argument, _ in pickletools.genops(data):
                 if opcode.name == "STOP":
@@ -132,9 +134,15 @@ class Reader:
         if full in self.values:
             return Name(full, None, self.values[full])
         make = self.calls.get(full) or _PLAIN.get(full)
-        if make is None:
+        if make is not None:
+            return Name(full, make)
+        if full not in self.safe:
             self._refuse(full)
-        return Name(full, make)
+        return Name(full, self.safe[full], self.safe[full])
+
+    def allows(self, full: str) -> bool:
+        """Whether a file may name it."""
+        return any(full in known for known in (self.values, self.calls, _PLAIN, self.safe))
 
     def _refuse(self, full: str) -> NoReturn:
         raise UnpicklingError(
@@ -146,7 +154,7 @@ class Reader:
     def _plain(self, value: Any) -> Any:
         """A datum; a bare name of a function is none."""
         if isinstance(value, Name):
-            if value.make is not None:
+            if value.make is not None and value.value is None:
                 self._refuse(value.text)
             return value.value
         if value is _MARK:
@@ -181,8 +189,20 @@ class Reader:
             raise UnpicklingError("the pickle is damaged: it calls what is not a function")
         self.stack.append(function.make(*arguments))
 
+    def _new(self, argument: None) -> None:
+        """NEWOBJ: of a class that the user declared safe, an object without its __init__."""
+        made = self.stack[-2]
+        if not isinstance(made, Name) or not isinstance(made.value, type):
+            self._reduce(argument)
+            return
+        arguments = self._pop()
+        self.stack[-1] = made.value.__new__(made.value, *arguments)
+
     def _build(self, argument: None) -> None:
         state, target = self._pop(), self.stack[-1]
+        if any(type(target) is kind for kind in self.safe.values()):
+            _set_state(target, state)
+            return
         if isinstance(target, OrderedDict) and isinstance(state, dict):
             for name, value in state.items():
                 if not isinstance(name, str) or name.startswith("__"):
@@ -222,6 +242,41 @@ class Reader:
         self.stack.append(self.persistent(self._pop()))
 
 
+def named_globals(data: bytes) -> set[str]:
+    """Every "module.name" that a pickle names."""
+    found: set[str] = set()
+    texts: list[str] = []
+    memo: dict[int, str] = {}
+    for opcode, given, _ in pickletools.genops(data):
+        argument: Any = given
+        if opcode.name == "GLOBAL":
+            found.add(argument.replace(" ", ".", 1).replace("__builtin__", "builtins"))
+        elif opcode.name == "STACK_GLOBAL":
+            found.add(".".join(texts[-2:]))
+        elif opcode.name in _PUT and texts:
+            memo[int(argument)] = texts[-1]
+        elif opcode.name == "MEMOIZE" and texts:
+            memo[len(memo)] = texts[-1]
+        elif opcode.name in _GET:
+            texts.append(memo.get(int(argument), ""))
+        elif isinstance(argument, str):
+            texts.append(argument)
+    return found
+
+
+def _set_state(target: Any, state: Any) -> None:
+    """What BUILD does to an object of a class that the user declared safe."""
+    if hasattr(target, "__setstate__"):
+        target.__setstate__(state)
+        return
+    slots: Any = None
+    if isinstance(state, tuple) and len(state) == 2:
+        state, slots = state
+    target.__dict__.update(state or {})
+    for name, value in (slots or {}).items():
+        setattr(target, name, value)
+
+
 def _list(value: Any) -> list[Any]:
     if type(value) is not list:
         raise UnpicklingError(f"the pickle appends to a {type(value).__name__}")
@@ -255,7 +310,7 @@ _ACTIONS: dict[str, Callable[[Reader, Any], Any]] = {
     "GLOBAL": Reader._global,
     "STACK_GLOBAL": Reader._stack_global,
     "REDUCE": Reader._reduce,
-    "NEWOBJ": Reader._reduce,
+    "NEWOBJ": Reader._new,
     "BUILD": Reader._build,
     "APPEND": Reader._append,
     "APPENDS": Reader._appends,

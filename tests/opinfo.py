@@ -17,6 +17,7 @@ import numpy as np
 
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
+from graphc.ir.op import REGISTRY
 from tests import opinfo_elementwise, opinfo_model, opinfo_random, opinfo_tensor  # noqa: F401  (they register)
 from tests.opinfo_core import OPINFOS, OpInfo, Sample, as_tuple, from_torch, to_torch
 
@@ -24,6 +25,12 @@ from tests.opinfo_core import OPINFOS, OpInfo, Sample, as_tuple, from_torch, to_
 WITHOUT_RECORD = {
     "input": "a graph's input computes nothing",
     "get": "takes one of several results; every operator with several is tested through it",
+    **dict.fromkeys(("view_as_real", "view_as_complex"), "complex: tests/linalg"),
+    **{
+        op.name: "compared with torch in tests/linalg, tests/fft and tests/special"
+        for op in REGISTRY.values()
+        if op.family == "routine" and op.name not in OPINFOS
+    },
 }
 
 # relative error of one operation that is rounded once, with some room

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from graphc.backends.numpy.random import seed_state
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
@@ -128,3 +130,48 @@ record(
     (dtypes.i64,),
     gradient=_NO_GRADIENT,
 )
+
+
+def _sampled(*parameters: float) -> Any:
+    def samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
+        for shape in ((), (5,), (3, 7), (0,)):
+            arrays = [np.full(shape, value).astype(dtype.numpy) for value in parameters]
+            yield Sample((seed_state(_SEED), *arrays), {})
+
+    return samples
+
+
+def _sampler(sample: Any) -> Any:
+    def reference(state: Any, *parameters: Any) -> Any:
+        return sample(*parameters, torch.Generator().manual_seed(_SEED)), None
+
+    return reference
+
+
+def shape_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
+    for shape in ((), (3,), (16,), (5, 7), (0,)):
+        yield Sample((seed_state(_SEED),), {"shape": shape})
+
+
+def _pairs(state: Any, *, shape: Shape) -> Any:
+    """A tensor that is not contiguous is filled by pairs."""
+    generator = torch.Generator().manual_seed(_SEED)
+    every_other = torch.empty((*shape, 2), dtype=torch.float64)[..., 0]
+    return every_other.normal_(generator=generator), None
+
+
+def _words(state: Any, *, shape: Shape) -> Any:
+    drawn = torch.empty(shape, dtype=torch.int32)
+    return drawn.random_(generator=torch.Generator().manual_seed(_SEED)).long(), None
+
+
+WIDE = (dtypes.f32, dtypes.f64)
+record(
+    "rng_poisson", _sampled(3.5), _sampler(torch.poisson), FLOATS, gradient=_NO_GRADIENT
+)
+record(
+    "rng_binomial", _sampled(12.0, 0.25), _sampler(torch.binomial), WIDE, gradient=_NO_GRADIENT
+)
+record("rng_gamma", _sampled(0.75), _sampler(torch._standard_gamma), WIDE, gradient=_NO_GRADIENT)
+record("rng_normal_pairs", shape_samples, _pairs, (dtypes.f64,), gradient=_NO_GRADIENT)
+record("rng_words", shape_samples, _words, (dtypes.i64,), gradient=_NO_GRADIENT)

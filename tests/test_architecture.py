@@ -31,6 +31,7 @@ DISTRIBUTIONS = {
     "cupy": ("graphc/backends/cuda/",),
     "tqdm": ("graphc/progress.py",),
     "matplotlib": ("graphc/demo.py",),
+    "PIL": ("graphc/vision/",),
 }
 
 # Imports inside functions: each at first use, in one named place, because it is slow to load
@@ -43,6 +44,12 @@ LATE_IMPORTS = {
     ("graphc/ir/graph.py", "graphc"),
     ("graphc/progress.py", "tqdm"),
     ("graphc/demo.py", "matplotlib"),
+    ("graphc/vision/datasets/folder.py", "PIL"),
+    ("graphc/vision/datasets/vision.py", "PIL"),
+    ("graphc/vision/transforms/functional/colour.py", "PIL"),
+    ("graphc/vision/transforms/functional/geometry.py", "PIL"),
+    ("graphc/vision/transforms/functional/image.py", "PIL"),
+    ("graphc/vision/utils.py", "PIL"),
 }
 # What `import graphc` must not load.
 HEAVY = ("networkx", "llvmlite", "tqdm", "cupy", "matplotlib", "torch")

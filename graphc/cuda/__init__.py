@@ -6,6 +6,7 @@ a GPU raises.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, NoReturn
 
 from ..frontend.functions.dtype_names import TYPE_STRINGS
@@ -97,6 +98,8 @@ class _CudaType(type):
 
 
 def __getattr__(name: str) -> Any:
+    if name == "amp":
+        return importlib.import_module(".amp", __name__)
     if name in TYPE_STRINGS:
         return _CudaType(name, (), {"__module__": "torch.cuda"})
     raise AttributeError(f"module 'graphc.cuda' has no attribute {name!r}")

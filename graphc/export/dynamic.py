@@ -11,7 +11,9 @@ from graphc.export.errors import ExportError
 from graphc.frontend.tensor import Tensor
 from graphc.ir import dtypes
 
-_RESERVED = {d.name for d in dtypes.ALL} | {"nan", "inf", "None", "True", "False", "min", "max"}
+_RESERVED = {d.name for d in (*dtypes.ALL, *dtypes.COMPLEX)} | {
+    "nan", "inf", "None", "True", "False", "min", "max"
+}
 
 
 class _Hint:

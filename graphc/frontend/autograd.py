@@ -16,11 +16,13 @@ from graphc.ir import ops
 from graphc.ir.autodiff import sum_to, walk
 from graphc.ir.types import TensorType
 
+from .anomaly import Anomaly, check
 from .context import local
 from .dispatch import apply, constant, inplace
 from .errors import located
 from .hooks import Hooks
-from .nodes import TWICE, AccumulateGrad, Edge, Node, OpNode, World
+from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
+from .saved_hooks import unpacking
 from .tensor import Tensor, current, edge, from_array, register_methods, requires_grad
 from .worlds import ArrayWorld, NodeWorld, TensorWorld
 
@@ -47,6 +49,15 @@ def backward(
         if not wanted:
             raise RuntimeError(located("'inputs' argument to backward() cannot be empty."))
     keep = create_graph if retain_graph is None else retain_graph
+    trace = local.trace
+    if not getattr(trace, "accumulates", True):
+        raise RuntimeError(located(
+            "backward() called inside vmap or control flow is not supported. Cure: use func.grad "
+            "or autograd.grad there, or call backward() outside"
+        ))  # fmt: skip
+    if trace is not None and trace.crosses(_nodes(outputs), set(_nodes(wanted))):
+        with trace.eager("backward() through earlier segments"):
+            return backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
     run = Pass(outputs, grads, keep, create_graph)
     run.execute(None if wanted is None else [_edge_of(t) for t in wanted], accumulate=True)
 
@@ -68,8 +79,18 @@ def grad(
     outs, wanted = _tuple(outputs), _tuple(inputs)
     grads = _tuple(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
+        )
     keep = create_graph if retain_graph is None else retain_graph
+    trace = local.trace
+    if trace is not None and trace.crosses(_nodes(outs), set(_nodes(wanted))):
+        with trace.eager("grad() through earlier segments"):
+            return grad(
+                outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs,
+                allow_unused, is_grads_batched, materialize_grads,
+            )
     run = Pass(outs, grads, keep, create_graph)
     found = run.execute([_edge_of(t) for t in wanted], accumulate=False)
     for i, (value, tensor) in enumerate(zip(found, wanted, strict=True)):
@@ -77,14 +98,21 @@ def grad(
             found[i] = _zeros_like(tensor)
         elif value is None and not allow_unused:
             raise RuntimeError(located(
-                f"One of the differentiated Tensors (number {i}) appears to not have been used in "
-                "the graph. Set allow_unused=True if this is the desired behavior."
+                f"The differentiated Tensor at index {i} appears to not have been used in the "
+                "graph. Set allow_unused=True if this is the desired behavior."
             ))  # fmt: skip
     return tuple(found)
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, Tensor) or value is None else tuple(value)
+    single = value is None or isinstance(value, (Tensor, GradientEdge))
+    return (value,) if single else tuple(value)
+
+
+def _nodes(tensors: Any) -> list[Node]:
+    """The nodes that made tensors; others are left to be complained about."""
+    states = [current(t) for t in tensors or () if isinstance(t, Tensor)]
+    return [edge(state)[0] for state in states if requires_grad(state)]
 
 
 def _zeros_like(tensor: Tensor) -> Tensor:
@@ -94,6 +122,8 @@ def _zeros_like(tensor: Tensor) -> Tensor:
 
 
 def _edge_of(tensor: Any) -> Edge:
+    if isinstance(tensor, GradientEdge):
+        return tensor.node, tensor.output_nr
     if not isinstance(tensor, Tensor):
         raise TypeError(f"expected a Tensor, got {type(tensor).__name__}")
     state = current(tensor)
@@ -143,6 +173,11 @@ class Pass:
             ))  # fmt: skip
         type_ = output._type
         if gradient is None:
+            if type_.dtype.is_complex:
+                raise RuntimeError(located(
+                    "grad can be implicitly created only for real scalar outputs but got "
+                    f"{type_.dtype}. Cure: give the gradient, or take .real or .abs() of it"
+                ))  # fmt: skip
             if type_.elements != 1:
                 raise RuntimeError(located(
                     "grad can be implicitly created only for scalar outputs, but this one has "
@@ -174,6 +209,7 @@ class Pass:
             self.needed = _reaching(order, {node for node, _ in inputs})
         saved_mode = local.grad
         local.grad = self.create_graph
+        limited, unpacking.limited = unpacking.limited, inputs is not None
         trace = self.trace
         outer = None if trace is None else trace.enter_backward()
         try:
@@ -181,6 +217,7 @@ class Pass:
             walk(order, seeds, self._visit, self.world.add)
         finally:
             local.grad = saved_mode
+            unpacking.limited = limited
             if trace is not None:
                 trace.leave_backward(outer)
         return self.found
@@ -189,6 +226,8 @@ class Pass:
         trace = self.trace
         if trace is not None:
             trace.builder.loc = node.loc
+        if node.inner:
+            _check_inner(node, self.captures)
         if node.tensor_hooks or node.retained or node.pre_hooks:
             self._before(node, slots)
         for output, value in enumerate(slots) if self.captures else ():
@@ -213,6 +252,8 @@ class Pass:
         while len(slots) < len(node.out_types):
             slots.append(None)
         found = list(node.gradients(slots, needs, self.world))
+        if Anomaly.enabled and Anomaly.check_nan:
+            check(node, found)
         if node.post_hooks:
             self._after(node, found, slots)
         if not self.retain_graph:
@@ -351,6 +392,19 @@ def _run_hooks(hooks: Hooks, tensor: Tensor) -> Tensor:
                 ))  # fmt: skip
             tensor = changed
     return tensor
+
+
+def _check_inner(node: Node, captures: dict[Edge, list[int]]) -> None:
+    """Raise RuntimeError if somebody asks for a gradient that passes inside a compiled node."""
+    for output in node.inner:
+        if (node, output) in captures or output in (node.tensor_hooks or ()) or (
+            output in (node.retained or ())
+        ):
+            raise RuntimeError(located(
+                "the gradient of an inner value of a compiled segment is asked for, after other "
+                "values were computed from it there. Cure: retain_grad() or register_hook() right "
+                "where it is computed, or call the function uncompiled"
+            ))  # fmt: skip
 
 
 def _conform(node: Node, i: int, given: Any, want: TensorType, world: World) -> Any:

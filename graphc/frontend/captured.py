@@ -115,6 +115,7 @@ class Output:
     detached: bool = False
     requires_grad: bool = False
     number: NumberExpr | None = None
+    item: bool = False  # its only element as a Python number
 
 
 @dataclass(eq=False, slots=True)

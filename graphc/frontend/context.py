@@ -6,6 +6,8 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from graphc.ir.dtypes import DType
+
     from .trace import Trace
 
 
@@ -15,6 +17,8 @@ class _Local(threading.local):
     trace: Trace | None = None
     grad: bool = True
     inference: bool = False
+    # the dtype of autocast for the CPU; None: it is off
+    autocast: DType | None = None
 
 
 local = _Local()

@@ -38,10 +38,12 @@ from graphc.ir.op import Attrs, Op, OpError
 from graphc.ir.types import TensorType, TupleType
 
 from . import views
+from .anomaly import Anomaly
 from .context import local
-from .errors import located, raise_op_error
+from .errors import located, raise_op_error, user_location
 from .nodes import CopyBackwards, CopySlices, OpNode, class_of
 from .programs import Plan
+from .saved_hooks import hooks, pack_node
 from .storage import Storage
 from .tensor import Tensor, current, edge, from_array, requires_grad
 from .values import Eager, Runner
@@ -88,7 +90,7 @@ class Signature:
         result = op.infer(inputs, attrs, _STATIC)
         self.results = result.elements if isinstance(result, TupleType) else (result,)
         # whether a tape is worth keeping: some result can carry a gradient
-        self.records = bool(inputs) and any(t.dtype.is_float for t in self.results) and not (
+        self.records = bool(inputs) and any(t.dtype.differentiable for t in self.results) and not (
             op.vjp is None and bool(op.nondifferentiable)
         )
         self.plans: dict[tuple[bool, ...], Plan] = {}
@@ -206,8 +208,12 @@ def _record(
     node.saved_in, node.saved_out = plan.no_inputs, plan.no_outputs
     if plan.inputs or plan.outputs:
         _save(node, plan, inputs, arrays, results)
+        if hooks.stack and not hooks.busy:
+            pack_node(node, from_array)
+    if Anomaly.enabled:
+        node.loc = user_location()
     for i, type_ in enumerate(signature.results):
-        if type_.dtype.is_float:
+        if type_.dtype.differentiable:
             result = results[i]
             result._node = node
             if i:
@@ -262,6 +268,9 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
     """
     state = current(target)
     tracks = local.grad and (requires_grad(state) or requires_grad(current(value)))
+    if tracks and local.trace is not None and local.trace.writes_outside(state):
+        with local.trace.eager("an in-place write to an earlier segment's tensor"):
+            return inplace(target, value, overwrite)
     if tracks:
         _check_history(state)
         if not overwrite:
@@ -271,7 +280,7 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
         local.trace.write(state, value)
     else:
         _write_array(state, value)
-    if tracks and state._type.dtype.is_float:
+    if tracks and state._type.dtype.differentiable:
         _rebase(state, current(value), overwrite)
     return target
 
@@ -344,6 +353,8 @@ def _write_array(target: Tensor, value: Tensor) -> None:
             "the tensor's memory is read-only (it came from a NumPy array that is not writeable). "
             "Cure: clone() it before the in-place operation"
         ))  # fmt: skip
+    if target._storage.readers is not None:
+        target._storage.before_write()
     np.copyto(array, value._array)
     target._storage.version += 1
 

@@ -27,6 +27,7 @@ from .functionalize import dense_order
 from .nodes import Edge
 from .nodes import Node as GradNode
 from .numbers import TracedNumber
+from .pending import PendingItem
 from .storage import address, strides_of
 from .tensor import Tensor, requires_grad
 from .tree import flatten, unflatten
@@ -112,6 +113,10 @@ class _Finish:
 
     def _classify(self, value: Any) -> Output:
         trace = self.trace
+        if isinstance(value, PendingItem):
+            found = self._classify(value.tensor)
+            found.item = True
+            return found
         if isinstance(value, TracedNumber):
             return Output("number", number=value.expression)
         if not isinstance(value, Tensor):

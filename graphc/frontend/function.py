@@ -8,9 +8,11 @@ from typing import Any
 
 from graphc.ir.types import TensorType
 
+from .anomaly import Anomaly
 from .context import local
-from .errors import located
+from .errors import located, user_location
 from .nodes import TWICE, Edge, Node, World, zeros
+from .saved_hooks import Packed, hooks, pack, unpack
 from .tensor import Tensor, alias, current, edge, requires_grad
 
 
@@ -45,6 +47,8 @@ class FunctionCtx:
             raise RuntimeError(located(TWICE))
         return tuple([None if s is None else s.get(self._node) for s in self._saved])
 
+    saved_variables = saved_tensors  # the name before PyTorch 0.4
+
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Say that forward wrote to these inputs, and returns them."""
         self._dirty = tensors
@@ -61,26 +65,30 @@ class FunctionCtx:
 class _Saved:
     """A tensor kept for backward. A result is kept without its history, which would be a cycle."""
 
-    __slots__ = ("output", "storage", "tensor", "version")
+    __slots__ = ("output", "packed", "storage", "tensor", "version")
 
     def __init__(self, tensor: Tensor, output: int | None) -> None:
         self.output = output
         self.tensor = tensor if output is None else alias(tensor)
+        self.packed: Packed | None = None
+        if hooks.stack and not hooks.busy:
+            self.packed = pack(self.tensor)
         state = current(tensor)
         self.storage = state._storage
         self.version = state._storage.version
 
     def get(self, node: FunctionNode | None) -> Tensor:
-        if self.storage.version != self.version:
+        if self.storage.version != self.version and self.packed is None:
             raise RuntimeError(located(
                 "one of the variables needed for gradient computation has been modified by an "
                 f"inplace operation: a tensor of shape {list(self.tensor.shape)} saved by "
                 f"{'a custom Function' if node is None else node.name()} is at version "
                 f"{self.storage.version}; expected version {self.version} instead."
             ))  # fmt: skip
+        tensor = self.tensor if self.packed is None else unpack(self.packed)
         if self.output is None or node is None:
-            return self.tensor
-        result = alias(self.tensor)
+            return tensor
+        result = alias(tensor)
         result._node, result._output = node, self.output
         return result
 
@@ -114,7 +122,10 @@ class FunctionNode(Node):
             if value is None and self.ctx.materialize_grads:
                 value = world.from_expr(zeros(like, type_))
             given.append(None if value is None else world.to_tensor(value))
-        found = self.function.backward(self.ctx, *given)
+        rule = self.function.backward
+        if rule is Function.backward:
+            rule = self.function.vjp
+        found = rule(self.ctx, *given)
         found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         count = len(self.edges)
         if len(found) < count or any(f is not None for f in found[count:]):
@@ -151,11 +162,29 @@ class Function:
             "You must implement either the backward or vjp method for your custom autograd.Function"
         )
 
+    @staticmethod
+    def vjp(ctx: Any, *grads: Any) -> Any:
+        """Another name for backward."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function"
+        )
+
+    @staticmethod
+    def jvp(ctx: Any, *grads: Any) -> Any:
+        """Accepted; forward-mode derivatives come from backward, differentiated once more."""
+        raise NotImplementedError("You must implement the jvp function for custom Function.")
+
+    generate_vmap_rule = False
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run forward, and record the backward if an argument requires a gradient."""
         states = [current(a) if isinstance(a, Tensor) else None for a in args]
         needs = tuple([s is not None and requires_grad(s) for s in states])
+        trace = local.trace
+        if trace is not None and local.grad and any(needs) and trace.leaves("a custom Function"):
+            with trace.eager(f"{cls.__name__}.apply()"):
+                return cls.apply(*args)
         ctx = FunctionCtx(needs)
         edges = tuple([
             edge(s) if s is not None and need else None
@@ -210,6 +239,8 @@ def _attach(
 ) -> None:
     tensors = [t for t in outputs if isinstance(t, Tensor)]
     node = FunctionNode(cls, ctx, edges, tuple([t._type for t in tensors]))
+    if Anomaly.enabled:
+        node.loc = user_location()
     ctx._node = node
     fixed = {id(t) for t in ctx._fixed}
     places: dict[int, int] = {}  # of results, by identity
@@ -219,7 +250,7 @@ def _attach(
             continue
         places[id(given)] = places[id(value)] = position
         state = current(value)
-        if id(given) not in fixed and state._type.dtype.is_float:
+        if id(given) not in fixed and state._type.dtype.differentiable:
             if id(given) in {id(t) for t in ctx._dirty}:
                 _check_dirty(state)
             state._node, state._output = node, position
@@ -239,17 +270,40 @@ def _check_dirty(state: Tensor) -> None:
         ))  # fmt: skip
 
 
+class OnceNode(Node):
+    """The history of gradients that a once_differentiable backward computed: an error."""
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        raise RuntimeError(located(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        ))  # fmt: skip
+
+
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a backward whose own operations are not recorded."""
+    """Decorates a backward whose own operations are not recorded: differentiating its results
+    raises RuntimeError."""
 
     @functools.wraps(function)
     def wrapper(ctx: Any, *grads: Any) -> Any:
         saved = local.grad
         local.grad = False
         try:
-            return function(ctx, *grads)
+            found = function(ctx, *grads)
         finally:
             local.grad = saved
+        tracked = [
+            edge(current(g)) for g in grads if isinstance(g, Tensor) and requires_grad(current(g))
+        ]
+        if not saved or not tracked:
+            return found
+        several = isinstance(found, tuple)
+        results: list[Any] = []
+        for value in found if several else (found,):
+            if isinstance(value, Tensor) and value.dtype.differentiable:
+                value = alias(value)
+                value._node = OnceNode(tuple(tracked), (value._type,))
+            results.append(value)
+        return tuple(results) if several else results[0]
 
     return wrapper
 

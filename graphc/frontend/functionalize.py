@@ -36,12 +36,13 @@ class TracedStorage:
     (`parent`, and the path from its base to this one's).
     """
 
-    __slots__ = ("__weakref__", "_linked_version", "_version", "_writes", "node", "parent",
-                 "path", "source")  # fmt: skip
+    __slots__ = ("__weakref__", "_linked_version", "_version", "_writes", "layout", "node",
+                 "parent", "path", "source")  # fmt: skip
 
     def __init__(self, node: Node, source: TensorInput | None = None) -> None:
         self.node = node
         self.source = source
+        self.layout: Shape | None = None  # strides of the base; None: row-major
         self.parent: TracedStorage | None = None
         self.path: Chain = ()
         self._version = 0

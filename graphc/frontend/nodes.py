@@ -11,7 +11,7 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from graphc.ir.autodiff import run_vjp, saved_values
 from graphc.ir.dim import DimEnv
@@ -20,14 +20,17 @@ from graphc.ir.op import Attrs, Op, OpError
 from graphc.ir.op import get as get_op
 from graphc.ir.types import TensorType
 
+from .context import local
 from .errors import located, raise_op_error
 from .hooks import Hooks, RemovableHandle, add_hook
+from .saved_hooks import unpacked, unpacking
 from .values import TypeValue
 from .views import Chain, replay, write_back
 
 if TYPE_CHECKING:
     from .programs import Plan
     from .tensor import Tensor
+    from .trace import Trace
 
 Edge: TypeAlias = "tuple[Node, int]"
 
@@ -59,8 +62,9 @@ class World(Protocol):
     def rule(self, node: OpNode, grads: list[Any], needs: Sequence[bool]) -> Sequence[Any]:
         """The gradients of an operator's inputs, of the inputs' types."""
 
-    def saved(self, value: Any, type_: TensorType, edge: Edge | None) -> Any:
-        """A saved value as an Expr; `edge` is where its gradient goes (for create_graph)."""
+    def saved(self, value: Any, owner: Trace | None, edge: Edge | None) -> Any:
+        """A value that a node of the trace `owner` saved, as an Expr; `edge` is where its
+        gradient goes (for create_graph)."""
 
     def to_expr(self, value: Any) -> Any: ...
 
@@ -86,6 +90,8 @@ class Node:
     # retain_grad(): result number -> the tensor
     retained: dict[int, weakref.ref[Tensor]] | None = None
     metadata_: dict[Any, Any] | None = None
+    # results of a compiled node through which gradients of its other results flow, unseen
+    inner: frozenset[int] = frozenset()
 
     def __init__(
         self, edges: tuple[Edge | None, ...], out_types: tuple[TensorType, ...]
@@ -134,6 +140,14 @@ class Node:
         return f"<{self.name()} object at {id(self):#x}>"
 
 
+class GradientEdge(NamedTuple):
+    """A place in the backward graph: a node, and which of its results."""
+
+    node: Node
+    output_nr: int
+    ownership_token: Any = None
+
+
 class AccumulateGrad(Node):
     """Where the gradient of a leaf arrives."""
 
@@ -162,6 +176,8 @@ class OpNode(Node):
     saved_in: tuple[Any, ...] | None
     saved_out: tuple[Any, ...] | None
     plan: Plan  # of an eager node
+    trace: Trace | None = None  # that recorded it
+    packed: bool = False  # saved values went through saved_tensors_hooks
     # (storage, version when saved, input number or ~result number)
     stamps: tuple[tuple[Stamped, int, int], ...] = ()
 
@@ -194,24 +210,51 @@ class OpNode(Node):
         for storage, version, which in self.stamps:
             if storage.version != version:
                 self._check_modified(storage.version, version, which, needs, world.env)
-        return world.rule(self, grads, needs)
+        if not self.packed:
+            return world.rule(self, grads, needs)
+        kept = self.saved_in, self.saved_out
+        self._unpack(grads, world)
+        try:
+            return world.rule(self, grads, needs)
+        finally:
+            self.saved_in, self.saved_out = kept
+
+    def _unpack(self, grads: list[Any], world: World) -> None:
+        assert self.saved_in is not None and self.saved_out is not None
+        outer = local.trace
+        if self.trace is not None and self.trace is outer:
+            unpacking.gradient = world.to_tensor(next(g for g in grads if g is not None))
+        local.trace = self.trace
+        try:
+            self.saved_in = tuple([unpacked(v, self.trace) for v in self.saved_in])
+            self.saved_out = tuple([unpacked(v, self.trace) for v in self.saved_out])
+        finally:
+            local.trace = outer
+            unpacking.gradient = None
 
     def on_values(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         """The rule run on Exprs."""
         assert self.saved_in is not None and self.saved_out is not None
         like = next(g for g in grads if g is not None)
         inputs = [
-            TypeValue(type_, like) if value is None else world.saved(value, type_, edge)
+            TypeValue(type_, like) if value is None else world.saved(value, self.trace, edge)
             for value, type_, edge in zip(self.saved_in, self.in_types, self.edges, strict=True)
         ]
         outs = [
-            TypeValue(type_, like) if value is None else world.saved(value, type_, (self, i))
+            TypeValue(type_, like) if value is None else world.saved(value, self.trace, (self, i))
             for i, (value, type_) in enumerate(zip(self.saved_out, self.out_types, strict=True))
         ]
         try:
             return run_vjp(self.op, grads, inputs, outs, needs, self.attrs)
         except OpError as error:
             raise_op_error(error)
+
+    def check_saved(self) -> None:
+        """Raise RuntimeError if a value that the rule reads was overwritten since."""
+        needs = [e is not None for e in self.edges]
+        for storage, version, which in self.stamps:
+            if storage.version != version:
+                self._check_modified(storage.version, version, which, needs, DimEnv())
 
     def _check_modified(
         self, now: int, then: int, which: int, needs: Sequence[bool], env: DimEnv
@@ -333,6 +376,29 @@ class OutsideHistory(Node):
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         return ()
+
+
+class BrokenNode(Node):
+    """The history of a result whose saved values were overwritten: says so in backward()."""
+
+    def __init__(
+        self, message: str, edges: tuple[Edge | None, ...], out_types: tuple[TensorType, ...]
+    ) -> None:
+        super().__init__(edges, out_types)
+        self.message = message
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        raise RuntimeError(self.message)
+
+
+class SpentNode(Node):
+    """The history of a result whose backward() ran inside the compiled function."""
+
+    __slots__ = ()
+    released = True
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        raise RuntimeError(located(TWICE))
 
 
 def zeros(like: Any, type_: TensorType) -> Any:

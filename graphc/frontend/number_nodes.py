@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from graphc.ir import dtypes, ops
 from graphc.ir.dtypes import DType
 from graphc.ir.graph import Builder, Node
+from graphc.ir.op import Attrs
 from graphc.ir.op import get as get_op
 from graphc.ir.types import TensorType
 
 from .captured import NumberInput, TensorInput
-from .numbers import NumberExpr
+from .numbers import LiftedNumber, NumberExpr, SymInt, TracedNumber
 
 
 class NumberNodes:
@@ -61,3 +64,23 @@ class NumberNodes:
         if expression.op == "float":
             return inputs[0]
         return builder.emit(get_op(expression.op), *inputs)
+
+
+def plain_attrs(attrs: Attrs) -> Attrs:
+    """Attributes with SymInts as Dims, wherever they are."""
+    if not attrs:
+        return attrs
+    return {k: _plain(v) if type(v) in _MAY_HOLD else v for k, v in attrs.items()}
+
+
+_MAY_HOLD = frozenset({tuple, SymInt, LiftedNumber})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, SymInt):
+        return value.dim
+    if isinstance(value, LiftedNumber):
+        return value.item()
+    if any(isinstance(v, (tuple, TracedNumber)) for v in value):
+        return tuple([_plain(v) if type(v) in _MAY_HOLD else v for v in value])
+    return value

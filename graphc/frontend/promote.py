@@ -52,7 +52,8 @@ def set_default_dtype(dtype: DType) -> None:
 
 def is_number(value: Any) -> bool:
     """True for Python and NumPy numbers and for the numbers of a trace."""
-    return isinstance(value, (bool, int, float, np.number, np.bool_)) or is_traced_number(value)
+    plain = isinstance(value, (bool, int, float, complex, np.number, np.bool_))
+    return plain or is_traced_number(value)
 
 
 def number_dtype(value: Number) -> DType:
@@ -72,6 +73,8 @@ def number_dtype(value: Number) -> DType:
         return dtypes.i64
     if isinstance(value, (float, np.floating)):
         return Defaults.dtype
+    if isinstance(value, (complex, np.complexfloating)):
+        return dtypes.complex_of(Defaults.dtype)
     raise TypeError(located(f"expected a Tensor or a number, got {type(value).__name__}"))
 
 
@@ -129,7 +132,9 @@ def _scalar(value: Any, dtype: DType) -> np.ndarray:
     if dtype.is_float or dtype.kind == "bool":
         with np.errstate(over="ignore"):
             return np.asarray(float(value) if dtype.is_float else bool(value), dtype.numpy)
-    if isinstance(value, (float, np.floating)):
+    if dtype.is_complex:
+        return np.asarray(complex(value), dtype.numpy)
+    if isinstance(value, (float, np.floating, complex, np.complexfloating)):
         raise RuntimeError(located(
             f"value {value!r} cannot be converted to type {dtype} without loss"
         ))  # fmt: skip
@@ -154,13 +159,19 @@ def binary(op: str | Op, a: Tensor | Number, b: Tensor | Number, *, to_float: bo
             if dtype is b.dtype and (dtype.kind == "float" or not to_float):
                 return apply(op, a, b)
         elif type(b) in _AMONG_FLOATS and dtype.kind == "float":
+            if dtype.bits == 16 and op.name in _IN_FLOAT32:
+                return cast(apply(op, cast(a, dtypes.f32), operand(b, dtypes.f32)), dtype)
             return apply(op, a, operand(b, dtype))
+    elif op.name == "mul" and type(a) in _AMONG_FLOATS and b.dtype.bits == 16:
+        return binary(op, b, a, to_float=to_float)
     dtype = result_type(a, b)
-    if to_float and not dtype.is_float:
+    if to_float and not dtype.differentiable:
         dtype = Defaults.dtype
     return apply(op, operand(a, dtype), operand(b, dtype))
 
 
+# a number that multiplies or divides half precision is not rounded to it first, as in torch
+_IN_FLOAT32 = frozenset({"mul", "div"})
 # numbers that never change the dtype of a float tensor
 _AMONG_FLOATS = frozenset({int, float, bool})
 
@@ -178,7 +189,7 @@ def unary(op: str | Op, x: Tensor, *, to_float: bool = True, **attrs: Any) -> An
         raise TypeError(located(
             f"{op.name}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}"
         ))  # fmt: skip
-    if to_float and not x.dtype.is_float:
+    if to_float and not x.dtype.differentiable:
         x = cast(x, Defaults.dtype)
     return apply(op, x, **attrs)
 
@@ -189,7 +200,7 @@ def check_inplace(target: Tensor, value: Tensor) -> Tensor:
     Raises RuntimeError where the result's kind of number is higher than the target's.
     """
     have, want = value.dtype, target.dtype
-    rank = {"bool": 0, "uint": 1, "int": 1, "float": 2}
+    rank = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
     if rank[have.kind] > rank[want.kind]:
         raise RuntimeError(located(
             f"result type {_name(have)} can't be cast to the desired output type {_name(want)}"
@@ -200,7 +211,8 @@ def check_inplace(target: Tensor, value: Tensor) -> Tensor:
 def _name(dtype: DType) -> str:
     names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16",
              "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
-             "bool": "Bool"}  # fmt: skip
+             "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+             "complex32": "ComplexHalf"}  # fmt: skip
     return names[dtype.torch_name]
 
 

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir import dtypes
 from graphc.ir.op import get as get_op
 
 from .context import local
 from .device import CPU, device
 from .dispatch import apply, constant, inplace
 from .errors import TraceError, located
+from .random_state_bytes import SIZE, from_bytes, to_bytes
 from .tensor import Tensor, from_array
 
 _WORDS = 624
@@ -73,7 +75,10 @@ class Generator:
         return self
 
     def seed(self) -> int:
-        """Start anywhere; the seed chosen. Raises TraceError under a trace."""
+        """Start anywhere; the seed chosen. Raises TraceError under a trace of a whole function."""
+        if local.trace is not None and local.trace.leaves("seed()"):
+            with local.trace.eager("seed()"):
+                return self.seed()
         if local.trace is not None:
             raise TraceError(located(
                 "seed() draws a number that a compiled function would repeat at every call. "
@@ -89,26 +94,38 @@ class Generator:
         return self._seed
 
     def get_state(self) -> Tensor:
-        """A copy of the state, i64[626], for set_state."""
-        zero = constant(0, self.state.dtype)
-        copy: Tensor = apply(get_op("add"), self.state, zero)
-        return copy
+        """The state as torch's byte tensor, u8[5056], for set_state."""
+        seed = self.initial_seed()
+        return to_bytes(self.state, seed)
 
-    def set_state(self, state: Tensor) -> Generator:
-        """Go on from a state that get_state gave. Raises RuntimeError for anything else."""
-        if tuple(state.shape) != (_WORDS + 2,) or state.dtype is not self.state.dtype:
-            raise RuntimeError(located(
-                f"RNG state must be a torch.int64 tensor of shape [{_WORDS + 2}], got "
-                f"{state.dtype} {list(state.shape)}"
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Go on from a state that get_state (torch's, too) gave. Raises TypeError for another
+        dtype, RuntimeError for another size."""
+        if not isinstance(new_state, Tensor) or new_state.dtype is not dtypes.u8:
+            raise TypeError(located(
+                "expected a torch.ByteTensor, but got "
+                f"{getattr(new_state, 'dtype', type(new_state).__name__)}"
             ))  # fmt: skip
-        inplace(self.state, state, overwrite=True)
+        if tuple(new_state.shape) != (SIZE,):
+            raise RuntimeError(located(
+                f"Expected a CPUGeneratorImplState of size {SIZE} but found the input RNG state "
+                f"of shape {list(new_state.shape)}"
+            ))  # fmt: skip
+        if local.trace is None:
+            self._seed = int(new_state._array[:8].copy().view("<u8")[0])
+        inplace(self.state, from_bytes(new_state), overwrite=True)
         return self
+
+    def copied_state(self) -> Tensor:
+        """A copy of the state as it is kept, i64[626]."""
+        copy: Tensor = apply(get_op("add"), self.state, constant(0, self.state.dtype))
+        return copy
 
     def clone_state(self) -> Generator:
         """A generator that goes on from the same state."""
         twin = Generator(self.device)
         twin._seed = self.initial_seed()
-        twin._state = self.get_state()
+        twin._state = self.copied_state()
         return twin
 
     def __reduce__(self) -> Any:
@@ -136,6 +153,15 @@ def draw(kind: str, generator: Generator | None = None, **attrs: Any) -> Tensor:
     return found
 
 
+def draw_from(kind: str, generator: Generator | None, *parameters: Tensor) -> Tensor:
+    """Random values of the operator rng_`kind`, whose parameters are tensors."""
+    state = (default_generator if generator is None else generator).state
+    values, after = apply(get_op(f"rng_{kind}"), state, *parameters)
+    inplace(state, after)
+    found: Tensor = values
+    return found
+
+
 def manual_seed(seed: int) -> Generator:
     """Seed the default generator."""
     return default_generator.manual_seed(seed)
@@ -156,19 +182,23 @@ def get_rng_state() -> Tensor:
     return default_generator.get_state()
 
 
-def set_rng_state(state: Tensor) -> None:
+def set_rng_state(new_state: Tensor) -> None:
     """Set the default generator's state."""
-    default_generator.set_state(state)
+    default_generator.set_state(new_state)
 
 
 @contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+def fork_rng(
+    devices: Any = None, enabled: bool = True, _caller: str = "fork_rng",
+    _devices_kw: str = "devices", device_type: str = "cuda",
+) -> Iterator[None]:
     """The default generator is afterwards as it was before."""
     if not enabled:
         yield
         return
-    saved = get_rng_state()
+    saved, seed = default_generator.copied_state(), default_generator._seed
     try:
         yield
     finally:
-        set_rng_state(saved)
+        inplace(default_generator.state, saved, overwrite=True)
+        default_generator._seed = seed

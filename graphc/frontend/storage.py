@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,17 @@ class Storage:
 
     `array` is the array that the memory was first seen as; views of it are made by tensors.
     `root` is the Storage that stands for the memory: `.data` makes a sibling with a version of
-    its own, as torch does.
+    its own, as torch does. `exposed`: NumPy code may have an array on it. `readers`: compiled
+    backwards that will read the memory as it is now; they are told before it is written to.
     """
 
-    __slots__ = ("__weakref__", "_root", "array", "version")
+    __slots__ = ("__weakref__", "_root", "array", "exposed", "readers", "version")
 
     def __init__(self, array: np.ndarray, root: Storage | None = None) -> None:
         self.array = array
         self.version = 0
+        self.exposed = False
+        self.readers: list[weakref.ref[Any]] | None = None
         self._root = root
 
     @property
@@ -34,8 +38,22 @@ class Storage:
         """The same memory with a version counter of its own."""
         return Storage(self.array, self.root)
 
-    def flat(self) -> np.ndarray:
-        """The memory's elements from the lowest to the highest address, 1-d, sharing it."""
+    def before_write(self) -> None:
+        """Let compiled backwards keep the values that they will read."""
+        readers, self.readers = self.readers or (), None
+        for reference in readers:
+            reader = reference()
+            if reader is not None:
+                reader.keep(self)
+
+    def flat(self, dtype: np.dtype | None = None) -> np.ndarray:
+        """The memory's elements from the lowest to the highest address, 1-d, sharing it.
+
+        `dtype`: as elements of this dtype (complex numbers over the memory of their parts).
+        """
+        if dtype is not None and dtype != self.array.dtype:
+            own = self.flat()
+            return own[: own.nbytes // dtype.itemsize * dtype.itemsize // own.itemsize].view(dtype)
         array = self.array
         if array.flags.c_contiguous:
             return array.reshape(-1)

@@ -24,6 +24,7 @@ from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 from graphc.ir.types import TensorType
 
+from .checks import check_grad
 from .context import local
 from .device import CPU, device
 from .errors import located, unsupported_in_trace
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from .functionalize import TracedState
     from .trace import Trace
 
-_DTYPE_OF = {d.numpy: d for d in dtypes.ALL}
+_DTYPE_OF = {d.numpy: d for d in (*dtypes.ALL, *dtypes.COMPLEX)}
 
 
 _NOT_A_LEAF = (
@@ -151,7 +152,7 @@ class Tensor:
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Start or stop recording operations on this leaf. Raises RuntimeError for others."""
         state = current(self)
-        if requires_grad and not state._type.dtype.is_float:
+        if requires_grad and not state._type.dtype.differentiable:
             raise RuntimeError(located(
                 f"only Tensors of floating point dtype can require gradients, got {self.dtype}"
             ))  # fmt: skip
@@ -200,7 +201,7 @@ class Tensor:
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
-            _check_grad(self, value)
+            check_grad(self, value)
         current(self)._grad = value
 
     @grad.deleter
@@ -241,7 +242,7 @@ class Tensor:
             return
         current(self)
         array = concrete(value, "assigning .data", "assign it under the same trace")
-        if (requires_grad(self) or self._node) and not value.dtype.is_float:
+        if (requires_grad(self) or self._node) and not value.dtype.differentiable:
             raise RuntimeError(located(
                 f"data set to a tensor that requires gradients must be floating point, "
                 f"got {value.dtype}"
@@ -257,6 +258,11 @@ class Tensor:
             raise RuntimeError(located("can't retain_grad on Tensor that has requires_grad=False"))
         node = state._node
         if node is None:
+            return
+        trace = local.trace
+        if trace is not None and trace.leaves("retain_grad()"):
+            with trace.eager("retain_grad()"):
+                self.retain_grad()
             return
         if node.retained is None:
             node.retained = {}
@@ -280,6 +286,10 @@ class Tensor:
             if state._hooks is None:
                 state._hooks = new_hooks()
             return add_hook(state._hooks, hook)
+        trace = local.trace
+        if trace is not None and trace.leaves("a hook"):
+            with trace.eager("a hook on a tensor"):
+                return self.register_hook(hook)
         if node.tensor_hooks is None:
             node.tensor_hooks = {}
         return add_hook(node.tensor_hooks.setdefault(state._output, new_hooks()), hook)
@@ -315,7 +325,7 @@ class Tensor:
             ))  # fmt: skip
         storage = memo.get(id(self._storage)) or deepcopy(self._storage, memo)
         parts = (offset_of(array, self._storage), array.shape, strides_of(array))
-        result = rebuild(type(self), storage, *parts, self._requires_grad)
+        result = rebuild(type(self), storage, *parts, self._requires_grad, array.dtype)
         memo[id(self)] = result
         result._grad = deepcopy(self._grad, memo)
         for name, value in self.__dict__.items():
@@ -331,7 +341,8 @@ class Tensor:
             ))  # fmt: skip
         parts = (offset_of(array, self._storage), array.shape, strides_of(array))
         own = {k: v for k, v in self.__dict__.items() if k not in _INTERNAL}
-        return (rebuild, (type(self), self._storage, *parts, self._requires_grad), own or None)
+        place = (type(self), self._storage, *parts, self._requires_grad, array.dtype)
+        return (rebuild, place, own or None)
 
     if TYPE_CHECKING:  # attached by functions/
 
@@ -383,19 +394,21 @@ def alias(tensor: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
     if state._trace is not None:
         result._trace = state._trace
         result._traced = state._traced.copy()
+        state._trace.adopt(result)
     else:
         result._array = state._array
     return result
 
 
 def rebuild(
-    cls: type[Tensor], storage: Storage, offset: int, shape: Any, strides: Any, requires: bool
+    cls: type[Tensor], storage: Storage, offset: int, shape: Any, strides: Any, requires: bool,
+    dtype: np.dtype | None = None,
 ) -> Tensor:
     """A concrete leaf at a place in a storage (what copy and pickle call).
 
     Raises RuntimeError where the place is outside the storage.
     """
-    flat = storage.flat()
+    flat = storage.flat(dtype)
     check_bounds(shape, strides, offset, flat.size)
     result: Tensor = object.__new__(cls)
     empty = 0 in shape
@@ -431,7 +444,7 @@ def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
         if tensor._trace is not None:
             raise tensor._trace.escaped(tensor)
         return tensor._array
-    raise unsupported_in_trace(what, cure)
+    return trace.demand(tensor if tensor._face is None else tensor._face, what, cure)
 
 
 # --- history -----------------------------------------------------------------------------------
@@ -468,22 +481,6 @@ def edge(tensor: Tensor, type_: TensorType | None = None) -> Edge:
         accumulator = AccumulateGrad(tensor, tensor._type if type_ is None else type_)
         tensor._accumulator = weakref.ref(accumulator)
     return accumulator, 0
-
-
-def _check_grad(tensor: Tensor, value: Tensor) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value)}")
-    if value is tensor:
-        raise RuntimeError("can't assign Variable as its own grad")
-    if value.dtype is not tensor.dtype:
-        raise RuntimeError(
-            f"assigned grad has data of a different type: {value.dtype}, expected {tensor.dtype}"
-        )
-    if tuple(value.shape) != tuple(tensor.shape):
-        raise RuntimeError(
-            f"assigned grad has data of a different size: {list(value.shape)}, "
-            f"expected {list(tensor.shape)}"
-        )
 
 
 # --- methods -----------------------------------------------------------------------------------

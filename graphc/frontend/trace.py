@@ -33,13 +33,14 @@ from graphc.ir.types import TensorType, TupleType
 from . import views
 from .captured import UNREAD, NumberInput, TensorInput, TracedGraph
 from .context import local
+from .cuts import Uncut
 from .dispatch import explain_inputs, join_view
 from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
 from .finish import finish
 from .functionalize import Memory, TracedState, TracedStorage, result_strides, saved_place
 from .nodes import Edge, OutsideHistory, class_of
 from .nodes import Node as GradNode
-from .number_nodes import NumberNodes
+from .number_nodes import NumberNodes, plain_attrs
 from .numbers import (
     LiftedNumber,
     NumberExpr,
@@ -48,20 +49,30 @@ from .numbers import (
     SymInt,
     TracedNumber,
 )
+from .saved_hooks import hooks, pack_node
 from .storage import strides_of
 from .tensor import Tensor, alias, edge, requires_grad
 
 
-class Trace:
+class Trace(Uncut):
     """A recording. Only the thread that entered it is traced."""
 
     def __init__(self, name: str = "graph", env: DimEnv | None = None) -> None:
         self.name = name
+        self.open = True
+        self.numbers = NumberTable()
+        self._arguments: dict[int, tuple[int, dict[int, str]]] = {}
+        self._argument_tensors: list[Tensor] = []  # keeps their ids taken
+        self._backwards = 0
+        self._undo: list[Callable[[], None]] = []
+        self._outer: list[Trace | None] = []
+        self.start(env)
+
+    def start(self, env: DimEnv | None = None) -> None:
+        """Begin an empty recording."""
         self.env = env if env is not None else DimEnv()
         self.builder = Builder(self.env)
-        self.open = True
         self.inputs: list[TensorInput | NumberInput] = []
-        self.numbers = NumberTable()
         self.number_guards: dict[NumberExpr, NumberGuard] = {}
         # whether `.grad` of a concrete tensor was None when looked at
         self.grad_reads: dict[int, tuple[Tensor, bool]] = {}
@@ -73,13 +84,8 @@ class Trace:
         self.sources: list[tuple[TensorInput, TracedStorage]] = []
         # concrete tensors that require a gradient, and where it arrives
         self.entries: list[tuple[Tensor, Edge]] = []
-        self._arguments: dict[int, tuple[int, dict[int, str]]] = {}
-        self._argument_tensors: list[Tensor] = []  # keeps their ids taken
         self._grad_owners: dict[int, Tensor] = {}
         self._number_nodes = NumberNodes(self.builder, self.inputs)
-        self._backwards = 0
-        self._undo: list[Callable[[], None]] = []
-        self._outer: list[Trace | None] = []
 
     # --- life ------------------------------------------------------------------------------
 
@@ -347,7 +353,7 @@ class Trace:
         nodes = [self.read(t) for t in states]
         self.builder.loc = user_location()
         try:
-            node = self.builder.emit(op, *nodes, **_plain_attrs(attrs))
+            node = self.builder.emit(op, *nodes, **plain_attrs(attrs))
         except OpError as error:
             raise_op_error(error)
         if op.view:
@@ -396,6 +402,7 @@ class Trace:
         attrs = {**node.attrs, "graphs": node.graphs} if node.graphs else dict(node.attrs)
         entry = class_of(op)(op, attrs, edges, in_types, out_types)
         entry.loc = node.loc
+        entry.trace = self
         # saving a node costs nothing: which values the rule reads is asked only after a write
         entry.saved_in = tuple([saved_place(n, t) for n, t in zip(nodes, states, strict=True)])
         entry.saved_out = tuple([saved_place(r._traced.value, r) for r in results])
@@ -403,8 +410,10 @@ class Trace:
             *[(t._storage, t._storage.version, i) for i, t in enumerate(states)],
             *[(t._storage, t._storage.version, ~i) for i, t in enumerate(results)],
         )
+        if hooks.stack and not hooks.busy:
+            pack_node(entry, lambda saved: self.wrap(self.saved_node(saved)))
         for i, (result, type_) in enumerate(zip(results, out_types, strict=True)):
-            if type_.dtype.is_float:
+            if type_.dtype.differentiable:
                 result._node, result._output = entry, i
 
     def saved_node(self, saved: tuple[Any, ...]) -> Node:
@@ -476,24 +485,4 @@ def _records(op: Op, node: Node) -> bool:
     if op.vjp is None and op.nondifferentiable:
         return False
     types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
-    return any(t.dtype.is_float for t in types)
-
-
-def _plain_attrs(attrs: Attrs) -> Attrs:
-    """Attributes with SymInts as Dims, wherever they are."""
-    if not attrs:
-        return attrs
-    return {k: _plain(v) if type(v) in _MAY_HOLD else v for k, v in attrs.items()}
-
-
-_MAY_HOLD = frozenset({tuple, SymInt, LiftedNumber})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, SymInt):
-        return value.dim
-    if isinstance(value, LiftedNumber):
-        return value.item()
-    if any(isinstance(v, (tuple, TracedNumber)) for v in value):
-        return tuple([_plain(v) if type(v) in _MAY_HOLD else v for v in value])
-    return value
+    return any(t.dtype.differentiable for t in types)

@@ -62,8 +62,8 @@ def _parts(value: Any, kind: type) -> tuple[tuple[Any, ...], list[Any], Any] | N
         return (), list(value), None
     if isinstance(value, dict) and dataclasses.is_dataclass(value) is False and not _slots(kind):
         return tuple(value), list(value.values()), None
-    if getattr(kind, "tree_leaf", False):
-        return None
+    if getattr(kind, "tree_leaf", False) or kind.__module__.startswith("graphc.ir."):
+        return None  # a dtype, say, is a dataclass, too
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(f.name for f in dataclasses.fields(value))
         return names, [getattr(value, n) for n in names], None

@@ -1,4 +1,4 @@
-"""View operators: reshape, permute, expand, slice, as_strided.
+"""View operators: reshape, permute, expand, slice, as_strided, view_as_real, view_as_complex.
 
 Four readings of each: on arrays (eager), on strides (`stride()` under trace), on values
 (replaying a chain of views on a base), and backwards (a write to a view, as an update of its
@@ -77,12 +77,33 @@ def _as_strided_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
     return strided(flat[offset:], size, stride)
 
 
+def _parts_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
+    part = array.real  # strided by whole complex numbers: the imaginary parts lie between
+    return np.lib.stride_tricks.as_strided(
+        part, (*array.shape, 2), (*array.strides, part.itemsize)
+    )
+
+
+def _complex_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
+    """Raises RuntimeError where the pairs of numbers are not adjacent."""
+    kind = np.dtype(np.complex64 if array.itemsize == 4 else np.complex128)
+    if array.shape[-1] and array.strides[-1] != array.itemsize:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
+    steps = zip(array.shape[:-1], array.strides, strict=False)
+    if any(step % kind.itemsize for size, step in steps if size > 1):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+    found: np.ndarray = array.view(kind)[..., 0]
+    return found
+
+
 ARRAYS: dict[str, Callable[[np.ndarray, Attrs], np.ndarray | None]] = {
     "reshape": _reshape_array,
     "permute": _permute_array,
     "expand": _expand_array,
     "slice": _slice_array,
     "as_strided": _as_strided_array,
+    "view_as_real": _parts_array,
+    "view_as_complex": _complex_array,
 }
 
 
@@ -201,6 +222,10 @@ def view_geometry(
             return attrs["size"], attrs["stride"], offset + attrs["offset"]
         moved = through_layout(shape, strides, attrs["size"], attrs["stride"], attrs["offset"])
         return None if moved is None else (attrs["size"], moved[0], offset + moved[1])
+    if name == "view_as_real":
+        return new, (*(2 * step for step in strides), 1), 2 * offset
+    if name == "view_as_complex":
+        return new, tuple(step // 2 for step in strides[:-1]), offset // 2
     raise AssertionError(f"{name} is not a view operator")
 
 
@@ -262,6 +287,10 @@ def _inverse(op: Op, attrs: Attrs, base: Any, value: Any, env: DimEnv) -> Any:
         if value.type.shape == base.type.shape and all(s == 1 for s in attrs["steps"]):
             return value
         return get_op("slice_update")(base, value, **attrs)
+    if name == "view_as_real":
+        return get_op("view_as_complex")(value)
+    if name == "view_as_complex":
+        return get_op("view_as_real")(value)
     if may_overlap(attrs["size"], attrs["stride"], env):
         raise RuntimeError(OVERLAP)
     flat = _respell(base, (base.type.elements,))

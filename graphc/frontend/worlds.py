@@ -66,7 +66,7 @@ class ArrayWorld:
         assert node.saved_in is not None and node.saved_out is not None
         return program.run(grads, node.saved_in, node.saved_out)
 
-    def saved(self, value: np.ndarray, type_: TensorType, edge: Edge | None) -> ArrayValue:
+    def saved(self, value: np.ndarray, owner: Trace | None, edge: Edge | None) -> ArrayValue:
         return ArrayValue(value)
 
     def to_expr(self, value: np.ndarray) -> ArrayValue:
@@ -110,8 +110,11 @@ class NodeWorld(_ExprWorld):
         self.trace = trace
         self.env = trace.builder.env
 
-    def saved(self, value: Any, type_: TensorType, edge: Edge | None) -> Expr:
-        return Expr(self.trace.builder, self.trace.saved_node(value))
+    def saved(self, value: Any, owner: Trace | None, edge: Edge | None) -> Expr:
+        trace: Any = self.trace
+        if owner is self.trace:
+            return Expr(trace.builder, trace.saved_node(value))
+        return self.from_tensor(trace.recall(value, owner, None))
 
     def to_tensor(self, value: Expr) -> Tensor:
         return self.trace.wrap(value.node)
@@ -126,8 +129,10 @@ class TensorWorld(_ExprWorld):
     def __init__(self, trace: Trace | None) -> None:
         self.env = DimEnv() if trace is None else trace.builder.env
 
-    def saved(self, value: Any, type_: TensorType, edge: Edge | None) -> TensorValue:
-        trace = local.trace
+    def saved(self, value: Any, owner: Trace | None, edge: Edge | None) -> TensorValue:
+        trace: Any = local.trace
+        if trace is not None and owner is not local.trace:  # a SubTrace, on the tape outside it
+            return TensorValue(trace.recall(value, owner, edge))
         if edge is not None and isinstance(edge[0], AccumulateGrad):
             variable = edge[0].variable
             if trace is None and variable._array is value:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import graphc
 from graphc.frontend.captured import NumberInput, TensorInput
+from graphc.frontend.errors import TraceError
+from graphc.inspect.explain_segments import SegmentsExplanation, explain_segments
 from graphc.inspect.observer import kernels_of
 from graphc.inspect.picture import graph_svg
 from graphc.inspect.report import Memory, Step, memory_of, short_path, steps_of
@@ -183,8 +185,11 @@ def _times(parts: list[Part], seconds: float | None) -> dict[str, float]:
 # --- what is explained -----------------------------------------------------------------------
 
 
-def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
+def explain(
+    function: Any, *args: Any, **kwargs: Any
+) -> Explanation | SegmentsExplanation:
     """What `function(*args, **kwargs)` compiles to. It is compiled if it is not yet, never run.
+    Of a function that runs in segments: what its calls so far came to (SegmentsExplanation).
 
     `function`: compiled or not, a Module, or an exported program.
     """
@@ -194,7 +199,14 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
             built = function.lower(*args, **kwargs)
             return Explanation(built.name, [built])
         compiled = _compiled(graphc.compile(function))
-    version = compiled.version(*args, **kwargs)
+    if compiled.segments is not None:
+        return explain_segments(compiled.segments)
+    try:
+        version = compiled.version(*args, **kwargs)
+    except TraceError as error:
+        if compiled.fullgraph:
+            raise
+        return SegmentsExplanation(compiled.name, [], [f"runs in segments: {error}"])
     return Explanation(
         compiled.name, _builts(version), guards_of(version), version.compile_seconds,
         compiled.compile_count,

@@ -37,7 +37,7 @@ from typing import Any, TypeVar
 from .dim import DimEnv
 from .graph import Builder, Expr, Graph, Node, attr_key, get_, toposort
 from .op import Attrs, Op, OpError, get
-from .ops._rules import expand, sum_to
+from .ops._rules import conj, expand, sum_to
 from .types import TensorType, TupleType
 
 Step = TypeVar("Step", bound=Hashable)
@@ -113,7 +113,7 @@ def run_vjp(
         raise OpError(f"{op.name} is not differentiable: {reason}")
     if not any(needs) or all(g is None for g in grads):
         return [None] * len(inputs)
-    found = list(op.vjp(grads, inputs, outs, needs, **attrs))
+    found = list(_conjugated(op, grads, inputs, outs, needs, attrs))
     if len(found) != len(inputs):
         raise OpError(f"{op.name}: its rule gave {len(found)} gradients for {len(inputs)} inputs")
     for i, (gradient, value) in enumerate(zip(found, inputs, strict=True)):
@@ -126,6 +126,22 @@ def run_vjp(
         if have.dtype is not want.dtype or len(have.shape) != len(want.shape):
             raise OpError(f"{op.name}: the gradient of input {i} is {have}, the input is {want}")
     return found
+
+
+def _conjugated(
+    op: Op, grads: Sequence[Any], inputs: Sequence[Any], outs: Sequence[Any],
+    needs: Sequence[bool], attrs: Attrs,
+) -> Sequence[Any]:
+    """What the rule gives; among complex numbers, the conjugate of what it gives for conjugates.
+
+    Rules say g * f'(x), torch's gradient is g * conj(f'(x)): the same for a real f', and for
+    every operator that is holomorphic. The others say `adjoint`: their rules conjugate.
+    """
+    assert op.vjp is not None
+    if op.adjoint or not any(g is not None and g.type.dtype.is_complex for g in grads):
+        return op.vjp(grads, inputs, outs, needs, **attrs)
+    found = op.vjp([conj(g) for g in grads], inputs, outs, needs, **attrs)
+    return [conj(g) for g in found]
 
 
 # --- a rule, traced once per signature -------------------------------------------------------
@@ -196,7 +212,7 @@ def _trace_rule(
     result = op.infer(input_types, attrs, env)
     out_types = result.elements if isinstance(result, TupleType) else (result,)
     if given is None:
-        given = tuple(t.dtype.is_float for t in out_types)
+        given = tuple(t.dtype.differentiable for t in out_types)
     builder = Builder(env)
     grads = [builder.input(t, f"g{i}") if given[i] else None for i, t in enumerate(out_types)]
     inputs = [builder.input(t, f"x{i}") for i, t in enumerate(input_types)]
@@ -293,11 +309,11 @@ def _node_rule(
 
 def _depend_on(order: Sequence[Node], wrt: Sequence[Node]) -> set[Node]:
     """Nodes of `order` through which a gradient can flow to `wrt` (integers carry none)."""
-    active = {node for node in wrt if node.dtype.is_float}
+    active = {node for node in wrt if node.dtype.differentiable}
     for node in order:
         if node in active or not any(x in active for x in node.inputs):
             continue
-        if isinstance(node.type, TensorType) and not node.type.dtype.is_float:
+        if isinstance(node.type, TensorType) and not node.type.dtype.differentiable:
             continue
         active.add(node)
     return active
@@ -329,9 +345,9 @@ def joint_graph(graph: Graph, wrt: Sequence[int] | None = None) -> Graph:
     builder = Builder(graph.env)
     builder.inputs = list(graph.inputs)
     if wrt is None:
-        wrt = [i for i, node in enumerate(graph.inputs) if node.dtype.is_float]
+        wrt = [i for i, node in enumerate(graph.inputs) if node.dtype.differentiable]
     chosen = [graph.inputs[i] for i in wrt]
-    outputs = [node for node in graph.outputs if node.dtype.is_float]
+    outputs = [node for node in graph.outputs if node.dtype.differentiable]
     cotangents = [builder.input(n.tensor_type, f"g{i}") for i, n in enumerate(outputs)]
     gradients = backward(builder, outputs, cotangents, chosen)
     full = get("full")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -161,6 +162,8 @@ def as_dim(value: Size) -> Dim:
 def _constant(value: Size) -> int | None:
     if isinstance(value, int):
         return value
+    if not isinstance(value, Dim):
+        return operator.index(value)  # a number object: its value, which its trace then guards
     if not value.terms:
         return 0
     if len(value.terms) == 1 and not value.terms[0][0]:
@@ -404,6 +407,13 @@ class DimEnv:
             return False
         return self._decide("le", left, right)
 
+    def not_negative(self, value: Size) -> bool:
+        """Decide 0 <= value; a guard unless it is plainly so."""
+        value = unwrap(value)
+        if isinstance(value, int):
+            return value >= 0
+        return _least(value) >= 0 or self.at_most(0, value)
+
     def divides(self, divisor: Size, value: Size) -> bool:
         """Decide whether `divisor` divides `value`."""
         if mod(value, divisor) == 0:
@@ -416,6 +426,29 @@ class DimEnv:
         if isinstance(value, Dim):
             self.guards[Guard("eq", value, hint, True)] = None
         return hint
+
+
+def _least(value: Size) -> int:
+    """A lower bound of a size in which every named dim is at least 2; -1 where none is seen."""
+    if isinstance(value, int):
+        return value
+    total = 0
+    for monomial, coefficient in value.terms:
+        factor = math.prod(_least_atom(atom) ** power for atom, power in monomial)
+        if monomial and (coefficient < 0 or any(_least_atom(atom) < 0 for atom, _ in monomial)):
+            return -1
+        total += coefficient * factor
+    return max(total, -1)
+
+
+def _least_atom(atom: Atom) -> int:
+    if atom.kind == "var":
+        return 2
+    left, right = (_least(argument) for argument in atom.args)
+    if atom.kind in ("min", "max"):
+        return min(left, right) if atom.kind == "min" else max(left, right)
+    # of a positive divisor
+    return 0 if right > 0 and (atom.kind == "mod" or left >= 0) else -1
 
 
 def _is_variable(value: Dim) -> bool:

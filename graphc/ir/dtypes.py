@@ -15,7 +15,7 @@ class DType:
 
     name: str
     torch_name: str
-    kind: str  # "bool" | "uint" | "int" | "float"
+    kind: str  # "bool" | "uint" | "int" | "float" | "complex"
     bits: int
     numpy: np.dtype
 
@@ -30,7 +30,7 @@ class DType:
 
     @property
     def is_signed(self) -> bool:
-        return self.kind in ("int", "float")
+        return self.kind in ("int", "float", "complex")
 
     @property
     def itemsize(self) -> int:
@@ -44,7 +44,25 @@ class DType:
 
     @property
     def is_complex(self) -> bool:
-        return False
+        return self.kind == "complex"
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether its values can carry a gradient: floats and complex numbers."""
+        return self.kind in ("float", "complex")
+
+    @property
+    def real(self) -> DType:
+        """The dtype of the parts of a complex number; a real dtype itself."""
+        return _PARTS.get(self.name, self)
+
+    def to_real(self) -> DType:
+        """torch.dtype.to_real: complex64 to float32; a real dtype stays."""
+        return self.real
+
+    def to_complex(self) -> DType:
+        """torch.dtype.to_complex: float32 to complex64, float64 to complex128."""
+        return complex_of(self)
 
     def __repr__(self) -> str:
         return f"torch.{self.torch_name}"
@@ -68,6 +86,32 @@ class DType:
         return self is other
 
 
+class NamedDType(DType):
+    """A dtype that is a name alone: code may hold and compare it, no tensor can have it."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, torch_name: str, kind: str, bits: int) -> None:
+        for field, value in zip(
+            ("name", "torch_name", "kind", "bits"), (name, torch_name, kind, bits), strict=True
+        ):
+            object.__setattr__(self, field, value)
+
+    @property
+    def numpy(self) -> np.dtype:  # type: ignore[override]
+        """Raises NotImplementedError: whatever makes elements of this dtype asks here."""
+        cure = {"float": "torch.bfloat16 or torch.float16", "uint": "torch.int32 or torch.int64"}
+        raise NotImplementedError(
+            f"graphc has no tensors of dtype {self}. "
+            f"Cure: use {cure.get(self.kind, 'torch.complex64')}"
+        )
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self.bits // 8
+
+
 bool_ = DType("bool", "bool", "bool", 8, np.dtype(np.bool_))
 u8 = DType("u8", "uint8", "uint", 8, np.dtype(np.uint8))
 i8 = DType("i8", "int8", "int", 8, np.dtype(np.int8))
@@ -78,13 +122,35 @@ f16 = DType("f16", "float16", "float", 16, np.dtype(np.float16))
 bf16 = DType("bf16", "bfloat16", "float", 16, np.dtype(ml_dtypes.bfloat16))
 f32 = DType("f32", "float32", "float", 32, np.dtype(np.float32))
 f64 = DType("f64", "float64", "float", 64, np.dtype(np.float64))
+c64 = DType("c64", "complex64", "complex", 64, np.dtype(np.complex64))
+c128 = DType("c128", "complex128", "complex", 128, np.dtype(np.complex128))
+c32 = NamedDType("c32", "complex32", "complex", 32)
+NAMED: tuple[NamedDType, ...] = (
+    c32,
+    *(NamedDType(f"u{bits}", f"uint{bits}", "uint", bits) for bits in (16, 32, 64)),
+    *(
+        NamedDType(name.replace("float8", "f8"), name, "float", 8)
+        for name in (
+            "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"
+        )
+    ),
+)  # fmt: skip
 
 ALL: tuple[DType, ...] = (bool_, u8, i8, i16, i32, i64, f16, bf16, f32, f64)
 FLOATS: tuple[DType, ...] = (f16, bf16, f32, f64)
 INTEGERS: tuple[DType, ...] = (u8, i8, i16, i32, i64)
+COMPLEX: tuple[DType, ...] = (c64, c128)  # beside ALL: few operators take them
 
-_BY_NAME = {d.name: d for d in ALL}
-_BY_NUMPY = {d.numpy: d for d in ALL}
+_BY_NAME: dict[str, DType] = {d.name: d for d in (*ALL, *COMPLEX, *NAMED)}
+_BY_NUMPY = {d.numpy: d for d in (*ALL, *COMPLEX)}
+_PARTS = {"c32": f16, "c64": f32, "c128": f64}
+
+
+def complex_of(dtype: DType) -> DType:
+    """The complex dtype whose parts are of this float dtype (complex64 for the 16-bit ones)."""
+    if dtype.is_complex:
+        return dtype
+    return c128 if dtype is f64 else c64
 
 
 def by_name(name: str) -> DType:
@@ -114,6 +180,8 @@ def promote(a: DType, b: DType) -> DType:
         return b
     if b.kind == "bool":
         return a
+    if a.is_complex or b.is_complex:
+        return c128 if f64 in (a.real, b.real) else c64
     if a.is_float and b.is_float:
         if a.bits == b.bits:  # f16 with bf16
             return f32
@@ -128,7 +196,7 @@ def promote(a: DType, b: DType) -> DType:
     return signed if signed.bits > 8 else i16
 
 
-_CATEGORY = {"bool": 0, "uint": 1, "int": 1, "float": 2}
+_CATEGORY = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
 
 
 def result_type(operands: Iterable[tuple[DType, int]], default: DType = f32) -> DType:
@@ -149,6 +217,8 @@ def result_type(operands: Iterable[tuple[DType, int]], default: DType = f32) -> 
         if result is None or _CATEGORY[candidate.kind] > _CATEGORY[result.kind]:
             if result is not None and candidate is best[0] and candidate.is_float:
                 candidate = default
+            if result is not None and result.is_float and candidate.is_complex:
+                candidate = complex_of(result)
             result = candidate
     if result is None:
         raise ValueError("result_type needs at least one operand")

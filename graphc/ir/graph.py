@@ -107,6 +107,14 @@ class Graph:
         return text.print_graph(self)
 
 
+def on_complex(node: Node) -> bool:
+    """Whether a node takes or gives complex numbers: it is never part of a kernel."""
+    results = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
+    if any(t.dtype.is_complex for t in results):
+        return True
+    return any(isinstance(x.type, TensorType) and x.type.dtype.is_complex for x in node.inputs)
+
+
 def toposort(outputs: Iterable[Node], first: Sequence[Node] = ()) -> tuple[Node, ...]:
     """Every node that `outputs` need, inputs before users; iterative, so any depth is fine."""
     order: dict[Node, None] = dict.fromkeys(first)
@@ -185,10 +193,22 @@ class Builder:
             type_ = op.infer(types, attrs_with, self.env)
         else:
             type_ = op.infer(types, attrs, self.env)
+        self._require_sizes(type_)
         node = Node(op, inputs, attrs, type_, self.loc, graphs, self.backward)
         if not op.impure:
             self._interned[key] = node
         return node
+
+    def _require_sizes(self, type_: Type) -> None:
+        """Symbolic sizes of a result are never negative: a guard keeps them so."""
+        for each in type_.elements if isinstance(type_, TupleType) else (type_,):
+            for size in each.shape:
+                if isinstance(size, Dim) and not self.env.not_negative(size):
+                    shape = [self.env.hint(s) for s in each.shape]
+                    raise OpError(
+                        f"Trying to create tensor with negative dimension {self.env.hint(size)}: "
+                        f"{shape}"
+                    )
 
     def results(self, node: Node) -> tuple[Node, ...]:
         """The node's results as single values: itself, or a `get` for each of several."""

@@ -45,6 +45,10 @@ class OutOfRange(IndexError, RuntimeError):
     operator; this is both."""
 
 
+class LinAlgError(RuntimeError):
+    """torch.linalg.LinAlgError: a matrix that an algorithm cannot take, such as a singular one."""
+
+
 class OpError(Exception):
     """Bad operands for an operator. `kind` says which exception the user should see."""
 
@@ -69,7 +73,8 @@ class Op:
 
     family: "unary" | "binary" | "compare" | "ternary" (elementwise, implicit broadcasting,
     inputs of one dtype), "cast", "reduce", "arg_reduce", "movement", "index", "contract",
-    "window", "sort", "cumulative", "create", "random", "composite", "control", "structure".
+    "window", "sort", "cumulative", "create", "random", "composite", "control", "structure",
+    "routine" (a kernel of its own, written per backend: linalg, fft, special functions).
     """
 
     name: str
@@ -80,8 +85,10 @@ class Op:
     arity: int | None = None  # None: any number of inputs
     results: int = 1
     attrs: tuple[str, ...] = ()  # names of the metadata, in print order
+    optional: frozenset[str] = frozenset()  # names of metadata that a node may lack
     view: bool = False  # eager result shares its first input's storage
     nondifferentiable: str = ""  # why there is no vjp (e.g. "integer result")
+    adjoint: bool = False  # on complex numbers the vjp conjugates by itself: not holomorphic
     domain: tuple[float, float] = (-10.0, 10.0)  # where samples of a float input are drawn
     doc: str = ""
 

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .dim import Dim
-from .graph import Builder, Expr, Graph, Node, const
+from .graph import Builder, Expr, Graph, Node, const, on_complex
 from .op import get as get_op
 from .types import Shape
 
@@ -341,7 +341,9 @@ class _Driver:
         for node in graph.nodes:
             current = with_inputs(node, [new[x] for x in node.inputs])
             while current not in done:
-                found = self.step(current) if current.op.name in by_op else None
+                found = None
+                if current.op.name in by_op and not on_complex(current):
+                    found = self.step(current)
                 if found is None:
                     done.add(current)
                 else:

@@ -42,7 +42,9 @@ from .types import Type
 __all__ = ["ParseError", "parse_graph", "print_graph", "print_lines"]
 
 _LITERAL_ELEMENTS = 16
-_RESERVED = frozenset({d.name for d in dtypes.ALL} | {"nan", "inf", "True", "False", "None"})
+_RESERVED = frozenset(
+    {d.name for d in (*dtypes.ALL, *dtypes.COMPLEX)} | {"nan", "inf", "True", "False", "None"}
+)
 _PLAIN_NAME = re.compile(r"[A-Za-z_][\w.]*\Z")
 
 # --- printing --------------------------------------------------------------------------------
@@ -181,7 +183,7 @@ def _value_text(value: Any) -> str:
 
 
 def _constant_text(array: np.ndarray) -> str:
-    if array.size <= _LITERAL_ELEMENTS:
+    if array.size <= _LITERAL_ELEMENTS and array.dtype.kind != "c":
         texts = [_element_text(v) for v in array.reshape(-1)]
         if None not in texts:
             return f"[{', '.join(t for t in texts if t is not None)}]"

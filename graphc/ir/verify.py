@@ -72,8 +72,8 @@ def _fault(node: Node, inputs: set[Node], done: set[Node], env: DimEnv) -> str |
             return f"it reads all the results of {source.op.name}; take one with get"
     if op.arity is not None and len(node.inputs) != op.arity:
         return f"{op.name} takes {op.arity} inputs, not {len(node.inputs)}"
-    if set(node.attrs) != set(op.attrs):
-        unknown = sorted(set(node.attrs) - set(op.attrs))
+    if set(node.attrs) - op.optional != set(op.attrs):
+        unknown = sorted(set(node.attrs) - set(op.attrs) - op.optional)
         missing = sorted(set(op.attrs) - set(node.attrs))
         return f"{op.name} has unknown attributes {unknown} and lacks {missing}"
     attrs = dict(node.attrs)

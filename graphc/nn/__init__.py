@@ -1,5 +1,15 @@
 """torch.nn: layers, losses, functional forms, initialisation."""
 
-from . import functional, init, modules, parameter, utils
+import importlib
+from typing import Any
+
+from . import common_types, functional, grad, init, modules, parallel, parameter, utils
 from .modules import *  # noqa: F403
-from .parameter import Parameter
+from .parallel import DataParallel
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+
+
+def __getattr__(name: str) -> Any:
+    if name == "attention":
+        return importlib.import_module(".attention", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

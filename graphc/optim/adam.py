@@ -1,4 +1,4 @@
-"""Adam, AdamW, RMSprop, Adagrad: first-order methods with running second moments."""
+"""Adam and AdamW."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import Optimizer, run_closure, step_number, with_grad
+from .optimizer import Optimizer, check, run_closure, step_number, with_grad
 
 
-def _check(lr: Any, eps: float, betas: tuple[float, float], weight_decay: float) -> None:
-    if not lr >= 0.0:
-        raise ValueError(f"Invalid learning rate: {lr}")
-    if not eps >= 0.0:
-        raise ValueError(f"Invalid epsilon value: {eps}")
-    for i, beta in enumerate(betas):
-        if not 0.0 <= beta < 1.0:
-            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
-    if not weight_decay >= 0.0:
-        raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+def _check_tensors(lr: Any, betas: Any, foreach: bool) -> None:
+    """Raises ValueError for the tensors that torch refuses."""
+    if foreach and isinstance(lr, Tensor):
+        raise ValueError(
+            "lr as a Tensor is not supported for capturable=False and foreach=True"
+        )
+    kinds = [isinstance(beta, Tensor) for beta in betas]
+    if any(kinds) and not all(kinds):
+        raise ValueError("betas must be either both floats or both Tensors")
+    for i, kind in enumerate(kinds):
+        if kind and foreach:
+            raise ValueError(
+                f"betas[{i}] as a Tensor is not supported for capturable=False and foreach=True"
+            )
 
 
 class Adam(Optimizer):
@@ -33,7 +37,8 @@ class Adam(Optimizer):
         differentiable: bool = False, fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        _check(lr, eps, betas, weight_decay)
+        check(lr, eps, weight_decay, betas)
+        _check_tensors(lr, betas, bool(foreach) and not capturable)
         super().__init__(params, {
             "lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
             "amsgrad": amsgrad, "maximize": maximize, "foreach": foreach,
@@ -90,103 +95,11 @@ class AdamW(Adam):
 
     def __init__(
         self, params: Any, lr: Any = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False, **flags: Any,
+        eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False, *,
+        maximize: bool = False, foreach: bool | None = None, capturable: bool = False,
+        differentiable: bool = False, fused: bool | None = None,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **flags)
-
-
-class RMSprop(Optimizer):
-    """RMSprop (Hinton's lecture 6e), torch's order of operations."""
-
-    def __init__(
-        self, params: Any, lr: Any = 1e-2, alpha: float = 0.99, eps: float = 1e-8,
-        weight_decay: float = 0, momentum: float = 0, centered: bool = False,
-        capturable: bool = False, foreach: bool | None = None, maximize: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        _check(lr, eps, (0.0, 0.0), weight_decay)
-        super().__init__(params, {
-            "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
-            "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach,
-            "maximize": maximize, "differentiable": differentiable,
-        })
-
-    def step(self, closure: Any = None) -> Any:
-        """One update of every parameter that has a gradient."""
-        loss = run_closure(closure)
-        for group in self.param_groups:
-            for param, grad in with_grad(group):
-                self._update(group, param, grad)
-        return loss
-
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        momentum = group["momentum"] > 0
-        makers: dict[str, Any] = {
-            "step": lambda: T.zeros((), dtype=T.float32),
-            "square_avg": lambda: T.zeros_like(param),
-        }
-        if momentum:
-            makers["momentum_buffer"] = lambda: T.zeros_like(param)
-        if group["centered"]:
-            makers["grad_avg"] = lambda: T.zeros_like(param)
-        state = self.new_state(param, **makers)
-        state["step"].add_(1)
-        alpha = group["alpha"]
-        if group["maximize"]:
-            grad = -grad
-        if group["weight_decay"] != 0:
-            grad = grad.add(param, alpha=group["weight_decay"])
-        square = state["square_avg"]
-        square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
-        if group["centered"]:
-            mean = state["grad_avg"]
-            mean.lerp_(grad, 1 - alpha)
-            average = square.addcmul(mean, mean, value=-1).sqrt_()
-        else:
-            average = square.sqrt()
-        average = average.add_(group["eps"])
-        if momentum:
-            buffer = state["momentum_buffer"]
-            buffer.mul_(group["momentum"]).addcdiv_(grad, average)
-            param.add_(buffer, alpha=-group["lr"])
-        else:
-            param.addcdiv_(grad, average, value=-group["lr"])
-
-
-class Adagrad(Optimizer):
-    """Adagrad (Duchi et al. 2011)."""
-
-    def __init__(
-        self, params: Any, lr: Any = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
-        initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None,
-        *, maximize: bool = False, differentiable: bool = False, fused: bool | None = None,
-    ) -> None:
-        _check(lr, eps, (0.0, 0.0), weight_decay)
-        super().__init__(params, {
-            "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value, "foreach": foreach,
-            "maximize": maximize, "differentiable": differentiable, "fused": fused,
-        })
-        for group in self.param_groups:
-            for param in group["params"]:
-                self.state[param] = {
-                    "step": T.zeros((), dtype=T.float32),
-                    "sum": T.full_like(param, initial_accumulator_value),
-                }
-
-    def step(self, closure: Any = None) -> Any:
-        """One update of every parameter that has a gradient."""
-        loss = run_closure(closure)
-        for group in self.param_groups:
-            for param, grad in with_grad(group):
-                state = self.state[param]
-                state["step"].add_(1)
-                if group["maximize"]:
-                    grad = -grad
-                if group["weight_decay"] != 0:
-                    grad = grad.add(param, alpha=group["weight_decay"])
-                rate = group["lr"] / (1 + (step_number(state["step"]) - 1) * group["lr_decay"])
-                total = state["sum"]
-                total.addcmul_(grad, grad, value=1)
-                param.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)
-        return loss
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize,
+            capturable=capturable, differentiable=differentiable, fused=fused,
+        )

@@ -8,7 +8,9 @@ recording, so that the first trace is already the steady one.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from copy import deepcopy
 from itertools import chain, count
 from typing import Any
@@ -99,6 +101,13 @@ def _floats(value: Any) -> bool:
     return type(value) is tuple and bool(value) and all(type(item) is float for item in value)
 
 
+_HOOKS = tuple(f"_optimizer_{name}_hooks" for name in (
+    "step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_state_dict_pre",
+    "load_state_dict_post",
+))
+# hooks of every optimizer
+global_pre_hooks, global_post_hooks = new_hooks(), new_hooks()
+
 # optimizers that made a step; not an attribute, which a trace would take for the user's state
 stepped: WeakSet[Optimizer] = WeakSet()
 
@@ -114,12 +123,19 @@ required = _Required()
 class Optimizer:
     """Base class of all optimizers (torch.optim.Optimizer)."""
 
+    _optimizer_step_pre_hooks: Any
+    _optimizer_step_post_hooks: Any
+    _optimizer_state_dict_pre_hooks: Any
+    _optimizer_state_dict_post_hooks: Any
+    _optimizer_load_state_dict_pre_hooks: Any
+    _optimizer_load_state_dict_post_hooks: Any
+
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self.state = WatchedDefault()
         self.param_groups: list[ParamGroup] = []
-        self._step_pre_hooks = new_hooks()
-        self._step_post_hooks = new_hooks()
+        for hooks in _HOOKS:
+            setattr(self, hooks, new_hooks())
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or "
@@ -154,7 +170,13 @@ class Optimizer:
             )
         else:
             params = list(params)
-            if params and isinstance(params[0], tuple):
+            named = [isinstance(param, tuple) for param in params]
+            if any(named) and not all(named):
+                raise ValueError(
+                    "all optimizer params should be with/without names. Some param names are "
+                    "missing"
+                )
+            if params and named[0]:
                 names, params = [n for n, _ in params], [p for _, p in params]
         for param in params:
             if not isinstance(param, Tensor):
@@ -172,6 +194,20 @@ class Optimizer:
                     f"{name}"
                 )
             dict.setdefault(group, name, default)
+        if len({id(param) for param in params}) != len(params):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this "
+                "will cause an error; see github.com/pytorch/pytorch/issues/40967 for more "
+                "information",
+                stacklevel=3,
+            )
+        if self.param_groups and ("param_names" in self.param_groups[0]) != (names is not None):
+            have = "without" if names is not None else "with"
+            give = "with" if names is not None else "without"
+            raise ValueError(
+                "all optimizer param groups should be with/without names. cannot add param group "
+                f"{give} names to the optimizer {have} names"
+            )
         known = {id(p) for existing in self.param_groups for p in existing["params"]}
         if any(id(param) in known for param in params):
             raise ValueError("some parameters appear in more than one parameter group")
@@ -197,9 +233,11 @@ class Optimizer:
         """One update; subclasses define it."""
         raise NotImplementedError
 
-    def new_state(self, param: Tensor, **makers: Callable[[], Any]) -> dict[str, Any]:
+    def new_state(
+        self, param: Tensor, store: Any = None, **makers: Callable[[], Any]
+    ) -> dict[str, Any]:
         """The parameter's state, with what is missing made for real (also under a trace)."""
-        state: dict[str, Any] = self.state[param]
+        state: dict[str, Any] = (self.state if store is None else store)[param]
         missing = {key: make for key, make in makers.items() if key not in state}
         if not missing:
             return state
@@ -223,6 +261,8 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """State by parameter number and param groups, in torch's layout."""
+        for before in list(self._optimizer_state_dict_pre_hooks.values()):
+            before(self)
         numbers: dict[int, int] = {}
         groups = []
         counter = count()
@@ -239,11 +279,19 @@ class Optimizer:
             )
             for key, value in self.state.items()
         }
-        return {"state": state, "param_groups": groups}
+        result: dict[str, Any] = {"state": state, "param_groups": groups}
+        for after in list(self._optimizer_state_dict_post_hooks.values()):
+            replaced = after(self, result)
+            result = result if replaced is None else replaced
+        return result
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take back a state_dict. Raises ValueError where the groups differ."""
-        given = deepcopy(state_dict)
+        given = dict(state_dict)
+        for before in list(self._optimizer_load_state_dict_pre_hooks.values()):
+            replaced = before(self, given)
+            given = given if replaced is None else replaced
+        given = deepcopy(given)
         groups, saved = self.param_groups, given["param_groups"]
         if len(groups) != len(saved):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -269,6 +317,8 @@ class Optimizer:
                     group[key] = value
         self.state = state
         state_version.bump()
+        for after in list(self._optimizer_load_state_dict_post_hooks.values()):
+            after(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -277,16 +327,40 @@ class Optimizer:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.__dict__.setdefault("_step_pre_hooks", new_hooks())
-        self.__dict__.setdefault("_step_post_hooks", new_hooks())
+        for hooks in _HOOKS:
+            self.__dict__.setdefault(hooks, new_hooks())
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """hook(optimizer, args, kwargs) before each step."""
-        return add_hook(self._step_pre_hooks, hook)
+        return add_hook(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """hook(optimizer, args, kwargs) after each step."""
-        return add_hook(self._step_post_hooks, hook)
+        return add_hook(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """hook(optimizer) before state_dict."""
+        return add_hook(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """hook(optimizer, state_dict) -> None or another state_dict."""
+        return add_hook(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """hook(optimizer, state_dict) -> None or another state_dict, before loading."""
+        return add_hook(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """hook(optimizer) after load_state_dict."""
+        return add_hook(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("
@@ -311,16 +385,35 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         stepped.add(self)
-        for hook in list(self._step_pre_hooks.values()):
-            hook(self, args, kwargs)
-        with no_grad():
+        for hook in [*global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()]:
+            changed = hook(self, args, kwargs)
+            if changed is None:
+                continue
+            if not (isinstance(changed, tuple) and len(changed) == 2):
+                raise RuntimeError(
+                    f"{step.__qualname__} must return None or a tuple of (new_args, new_kwargs), "
+                    f"but got {changed}."
+                )
+            args, kwargs = changed
+        trace = local.trace
+        with no_grad(), nullcontext() if trace is None else trace.optimizer_step():
             result = step(self, *args, **kwargs)
-        for hook in list(self._step_post_hooks.values()):
+        for hook in [*self._optimizer_step_post_hooks.values(), *global_post_hooks.values()]:
             hook(self, args, kwargs)
         return result
 
     wrapped._is_wrapped = True  # type: ignore[attr-defined]
     return wrapped
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """hook(optimizer, args, kwargs) before each step of every optimizer."""
+    return add_hook(global_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """hook(optimizer, args, kwargs) after each step of every optimizer."""
+    return add_hook(global_post_hooks, hook)
 
 
 def run_closure(closure: Callable[[], Any] | None) -> Any:
@@ -346,3 +439,26 @@ def step_number(step: Tensor) -> Any:
     return step.double()
 
 
+def scalar_like(value: Any, tensor: Tensor) -> Any:
+    """A number for arithmetic with a tensor, which it must not promote: 0-d ones are cast."""
+    return value.to(tensor.dtype) if isinstance(value, Tensor) else value
+
+
+def one_element(lr: Any) -> None:
+    """Raises ValueError for a rate that is a tensor of several elements."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+
+
+def check(lr: Any, eps: float = 0.0, weight_decay: Any = 0.0, betas: Any = ()) -> None:
+    """Raises ValueError for hyperparameters out of their range."""
+    one_element(lr)
+    if not lr >= 0.0:
+        raise ValueError(f"Invalid learning rate: {lr}")
+    if not eps >= 0.0:
+        raise ValueError(f"Invalid epsilon value: {eps}")
+    for i, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+    if not weight_decay >= 0.0:
+        raise ValueError(f"Invalid weight_decay value: {weight_decay}")

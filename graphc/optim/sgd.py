@@ -7,7 +7,8 @@ from typing import Any
 from ..frontend import functions as T
 from ..frontend.context import local
 from ..frontend.tensor import Tensor
-from .optimizer import Optimizer, required, run_closure, with_grad
+from ..watched import WatchedDefault
+from .optimizer import Optimizer, one_element, required, run_closure, with_grad
 
 
 class SGD(Optimizer):
@@ -18,6 +19,7 @@ class SGD(Optimizer):
         weight_decay: float = 0, nesterov: bool = False, *, maximize: bool = False,
         foreach: bool | None = None, differentiable: bool = False, fused: bool | None = None,
     ) -> None:
+        one_element(lr)
         if lr is not required and lr < 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")
         if momentum < 0.0:
@@ -31,6 +33,12 @@ class SGD(Optimizer):
             "nesterov": nesterov, "maximize": maximize, "foreach": foreach,
             "differentiable": differentiable, "fused": fused,
         })
+        # of parameters whose buffer a trace made: whether the first step, undamped, is over
+        self._begun = WatchedDefault()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.__dict__.setdefault("_begun", WatchedDefault())
 
     def step(self, closure: Any = None) -> Any:
         """One update of every parameter that has a gradient."""
@@ -46,11 +54,11 @@ class SGD(Optimizer):
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
         if group["momentum"] != 0:
-            momentum, dampening = group["momentum"], group["dampening"]
-            state = self.state[param]
-            buffer = state.get("momentum_buffer")
-            damped = group["dampening"] != 0
-            if buffer is None and local.trace is not None and not damped:
+            momentum, state = group["momentum"], self.state[param]
+            buffer, kept = state.get("momentum_buffer"), 1
+            if group["dampening"] != 0:
+                kept = self._undamped(group, param, buffer is None)
+            if buffer is None and local.trace is not None:
                 # 0 * momentum + grad is the first step's value; the buffer is made for real
                 state = self.new_state(param, momentum_buffer=lambda: T.zeros_like(param))
                 buffer = state["momentum_buffer"]
@@ -58,6 +66,18 @@ class SGD(Optimizer):
                 buffer = grad.clone().detach()
                 state["momentum_buffer"] = buffer
             else:
-                buffer.mul_(momentum).add_(grad, alpha=1 - dampening if damped else 1)
+                buffer.mul_(momentum).add_(grad, alpha=kept)
             grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
         param.add_(grad, alpha=-group["lr"])
+
+    def _undamped(self, group: Any, param: Tensor, first: bool) -> Any:
+        """The share of the gradient that enters the buffer; all of it in the first step."""
+        share = 1 - group["dampening"]
+        if local.trace is None or not (first or param in self._begun):
+            return share
+        flags = self.new_state(
+            param, self._begun, begun=lambda: T.zeros((), dtype=param.dtype)
+        )
+        result = T.where(flags["begun"] > 0, share, 1.0).to(param.dtype)
+        flags["begun"].fill_(1)
+        return result

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import struct
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.error import URLError
@@ -14,10 +15,11 @@ from graphc.progress import progress
 
 
 class Resource(NamedTuple):
-    """One file of the data set: its name without .gz, and the SHA-256 of the .gz file."""
+    """One file of the data set: its name without .gz, and a digest of the .gz file in hexadecimal
+    (SHA-256 of 64 digits, or the MD5 of 32 that its makers publish)."""
 
     name: str
-    sha256: str
+    digest: str
 
 
 MIRRORS = (
@@ -87,20 +89,22 @@ def read(path: Path) -> np.ndarray:
     return parse_idx(data, str(path))
 
 
-def fetch(folder: Path, resource: Resource) -> Path:
+def fetch(folder: Path, resource: Resource, mirrors: Sequence[str] = ()) -> Path:
     """Download a resource (gzipped) into a folder, from the first mirror that has it intact."""
     target, failures = folder / f"{resource.name}.gz", []
     folder.mkdir(parents=True, exist_ok=True)
-    for mirror in MIRRORS:
+    for mirror in mirrors or MIRRORS:
         url = f"{mirror}{resource.name}.gz"
         try:
             data = _download(url)
         except (URLError, OSError) as error:
             failures.append(f"{url}: {error}")
             continue
-        found = hashlib.sha256(data).hexdigest()
-        if found != resource.sha256:
-            failures.append(f"{url}: SHA-256 {found} instead of {resource.sha256}")
+        kind = "SHA-256" if len(resource.digest) == 64 else "MD5"
+        name = kind.lower().replace("-", "")
+        found = hashlib.new(name, data, usedforsecurity=False).hexdigest()
+        if found != resource.digest:
+            failures.append(f"{url}: {kind} {found} instead of {resource.digest}")
             continue
         # Renamed when complete: a download cut off leaves no half file under the final name.
         partial = target.with_suffix(".part")
@@ -108,8 +112,8 @@ def fetch(folder: Path, resource: Resource) -> Path:
         partial.replace(target)
         return target
     raise RuntimeError(
-        "MNIST could not be downloaded; MNIST(root=None) needs no network, it is the 5,000 images "
-        "that come with graphc. Tried:\n  " + "\n  ".join(failures)
+        f"{resource.name} could not be downloaded; MNIST(root=None) needs no network, it is the "
+        "5,000 images that come with graphc. Tried:\n  " + "\n  ".join(failures)
     )
 
 

@@ -107,7 +107,7 @@ def test_grad_of_inner_values_and_unused_inputs() -> None:
     y = total(mul(h, h))
     gh, gx = autograd.grad(y, [h, x], retain_graph=True)
     assert values(gh) == [12] and values(gx) == [24] and x.grad is None
-    with pytest.raises(RuntimeError, match=r"number 1\) appears to not have been used"):
+    with pytest.raises(RuntimeError, match=r"at index 1 appears to not have been used"):
         autograd.grad(y, [x, unused], retain_graph=True)
     assert autograd.grad(y, [unused], allow_unused=True, retain_graph=True) == (None,)
     (zero,) = autograd.grad(y, [unused], materialize_grads=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 import warnings
@@ -34,12 +35,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quiet", action="store_true", help="no counts per operator")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # even where started with &
     fuzzer = Fuzzer(config(options.threads), options.shrink, options.failures)
     first, last = options.seed, options.seed + options.count
-    for start in range(first, last, _BATCH):
-        isolate.run(range(start, min(start + _BATCH, last)), fuzzer.work, fuzzer.take)
-        if fuzzer.failed >= options.failures:
-            break
+    try:
+        for start in range(first, last, _BATCH):
+            isolate.run(range(start, min(start + _BATCH, last)), fuzzer.work, fuzzer.take)
+            if fuzzer.failed >= options.failures:
+                break
+    except KeyboardInterrupt:
+        print("stopped")
     fuzzer.summary(options.quiet)
     return 1 if fuzzer.failed else 0
 

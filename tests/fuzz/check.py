@@ -141,8 +141,10 @@ def _run(
     if fault:
         return Failure("memory", f"{where}{at}: {fault}")
     if raised is not None:
+        oracle = Oracle.without(case.graph, arrays, dims)
+        tally.events["raising operators dropped"] += oracle is not None
+    if oracle is None:
         return Failure("silent", f"{where}{at}: does not raise {type(raised).__name__}: {raised}")
-    assert oracle is not None
     wrong = oracle.compare(buffers.outputs)
     tally.events["second opinions"] += oracle.second_opinions
     return Failure("values", f"{where}{at}: {wrong}") if wrong else None

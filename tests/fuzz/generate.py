@@ -8,7 +8,7 @@ from graphc.ir.autodiff import joint_graph
 from graphc.ir.dim import Dim
 from graphc.ir.graph import Graph
 from graphc.ir.op import REGISTRY, OpError
-from tests.fuzz import recipes_model  # noqa: F401  (fills RECIPES)
+from tests.fuzz import recipes_model, recipes_routine  # noqa: F401  (fill RECIPES)
 from tests.fuzz.case import Case, Style
 from tests.fuzz.maker import Maker, Refused, Traits
 from tests.fuzz.recipes import RECIPES
@@ -56,6 +56,8 @@ def _generate(seed: int, rng: random.Random) -> Case:
     maker = Maker(seed, traits)
     most = MOST_DIFFERENTIATED if traits.gradient else MOST_NODES
     _grow(maker, rng, rng.choice((rng.randint(1, 6), rng.randint(2, most), rng.randint(2, most))))
+    if not traits.gradient and maker.chance(0.15):
+        maker.update()
     outputs = maker.outputs()
     while _size(graph := _graph(maker, outputs)) > most and len(outputs) > 1:
         outputs.pop()

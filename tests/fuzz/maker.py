@@ -50,6 +50,7 @@ class Maker:
         self.values: list[Expr] = []
         self.styles: dict[Node, Style] = {}
         self.read: set[Node] = set()  # values that some recipe has taken
+        self.updates: set[Node] = set()  # new values of inputs
         self.states: list[Expr] = []  # of generators, never used twice
         self.dims: dict[str, int] = {}
         self.sizes: list[Size] = self._sizes()
@@ -278,6 +279,22 @@ class Maker:
                 return bool(np.all(wide < 1e4))
             return bool(np.mean(wide < 1e5) > 0.7) or self.chance(0.05)
 
+    def update(self) -> None:
+        """A new value of some input that moves its elements about: to be written in place."""
+        found = [x for x in self.values if x.node.op.name == "input" and x.shape]
+        if not found:
+            raise Refused
+        x = self.rng.choice(found)
+        dim = self.rng.randrange(len(x.shape))
+        moved = ops.flip(x, dims=(dim,))
+        same = [y for y in self.values if y.type == x.type and y.dtype.kind != "bool"]
+        if same and self.chance(0.5):
+            y = self.rng.choice(same)
+            moved = ops.sub(y, moved) if self.chance(0.5) else ops.maximum(moved, y)
+        if self._fit(moved):
+            self.values.append(moved)
+            self.updates.add(moved.node)
+
     def outputs(self) -> list[Node]:
         """Some of the values, those that nothing reads first."""
         inner = [x for x in self.values if x.node.op.name != "input"]
@@ -292,6 +309,7 @@ class Maker:
         chosen += self.rng.sample(inner, min(len(inner), self.rng.choice((0, 0, 1, 2))))
         if self.states and self.chance(0.5):
             chosen.append(self.states[-1])
+        chosen += [x for x in inner if x.node in self.updates]
         nodes = list(dict.fromkeys(x.node for x in chosen))
         if self.chance(0.08) and not self.traits.gradient:
             nodes.append(self.rng.choice(self.builder.inputs))
@@ -306,6 +324,11 @@ class Maker:
         if self.chance(0.5):
             return mutated
         for i, node in enumerate(graph.outputs):
+            if node.op.name in ("flip", "sub", "maximum") and self.chance(0.7):
+                own = [x for x in _origins(node) if x.type == node.type]
+                if own and (j := own[0].attrs["index"]) not in mutated.values():
+                    mutated[i] = j
+                    continue
             free = [
                 j for j, x in enumerate(graph.inputs)
                 if x.type == node.type and j not in mutated.values()
@@ -313,6 +336,12 @@ class Maker:
             if free and self.chance(0.6):
                 mutated[i] = self.rng.choice(free)
         return mutated
+
+
+def _origins(node: Node) -> list[Node]:
+    """The inputs of a graph that a node reads at once or through one more node."""
+    near = [x for source in node.inputs for x in (source, *source.inputs)]
+    return [x for x in near if x.op.name == "input"]
 
 
 def _broadcasts(a: Shape, b: Shape) -> bool:

@@ -86,10 +86,15 @@ def _binary(m: Maker, name: str) -> Any:
     y = m.partner(x)
     if name == "pow":
         x, y = _powers(m, x, y)
+    elif name in _INTEGER_DIVISION and x.dtype.kind == "int" and m.chance(0.1):
+        x = m.fresh(x.dtype, x.shape, Style("extreme"), keep=False)
+        return op(x, m.fresh(x.dtype, y.shape, Style("uniform", -1, -1), keep=False))
     elif name in _INTEGER_DIVISION or name == "div":
         return op(x, _divisor(m, x, y))
     elif name.startswith("shift"):
-        y = m.shaped(x.dtype, y.shape, Style("uniform", -1, x.dtype.bits + 1))
+        bits = x.dtype.bits
+        ends = m.rng.choice(((-2, 3), (bits - 2, bits + 1), (-1, bits + 1)))
+        y = m.shaped(x.dtype, y.shape, Style("uniform", *ends))
     return op(x, y) if m.chance(0.5) or name.startswith("shift") or name == "pow" else op(y, x)
 
 

@@ -14,7 +14,7 @@ from graphc.ir.types import TensorType, TupleType, Type
 
 FAMILIES = ELEMENTWISE | {
     "reduce", "arg_reduce", "movement", "index", "contract", "window", "sort", "cumulative",
-    "create", "random", "composite", "control", "structure",
+    "create", "random", "composite", "control", "structure", "routine",
 }  # fmt: skip
 f32, i64, bool_ = dtypes.f32, dtypes.i64, dtypes.bool_
 WINDOW = {"stride": (1, 1), "pad_low": (0, 0), "pad_high": (0, 0), "dilation": (1, 1)}

@@ -18,6 +18,7 @@ from graphc.ir.passes.decompose import decompose
 from graphc.ir.passes.fold import fold
 from graphc.ir.passes.partition import split
 from graphc.ir.passes.simplify import simplify
+from graphc.ir.passes.specialise import specialise
 from graphc.ir.types import TensorType
 
 f32, i64 = dtypes.f32, dtypes.i64
@@ -354,3 +355,29 @@ def test_interpreter_frees_values_after_their_last_use() -> None:
 
     interpret.evaluate(builder.build([y.node]), [np.zeros(1000, np.float32)], TABLE, None, observe)
     assert most <= 3
+
+
+# --- specialise ------------------------------------------------------------------------------
+
+
+def test_dims_that_guards_fix_are_numbers_everywhere() -> None:
+    builder = Builder()
+    n, m, k = (builder.env.new(name, hint) for name, hint in (("n", 3), ("m", 3), ("k", 6)))
+    x, y, z = value(builder, 3), value(builder, m), value(builder, n, k)
+    total = x + y  # decides m == 3
+    wide = ops.expand(total, shape=(n, 3)) * ops.slice(
+        z, starts=(0, k - 3), stops=(n, k), steps=(1, 1)
+    )
+    builder.env.equal(n, m)
+    graph = specialise(builder.build([wide.node]))
+    verify.verify(graph)
+    assert [node.shape for node in graph.inputs] == [(3,), (3,), (3, k)]
+    assert graph.outputs[0].shape == (3, 3)
+    assert tuple(graph.env.hints) == ("n", "m", "k")  # a call still passes all
+
+
+def test_nothing_to_specialise() -> None:
+    builder = Builder()
+    n = builder.env.new("n", 3)
+    graph = builder.build([(value(builder, n) * 2.0).node])
+    assert specialise(graph) is graph

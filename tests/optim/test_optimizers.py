@@ -37,6 +37,31 @@ OPTIMIZERS: dict[str, Callable[[Any, Any], Any]] = {
         p, lr=0.01, alpha=0.9, weight_decay=0.1, momentum=0.7, centered=True),
     "Adagrad": lambda o, p: o.Adagrad(
         p, lr=0.1, lr_decay=0.02, weight_decay=0.1, initial_accumulator_value=0.3),
+    "Adadelta": lambda o, p: o.Adadelta(p, lr=0.5),
+    "Adadelta all": lambda o, p: o.Adadelta(
+        p, lr=0.5, rho=0.8, eps=1e-5, weight_decay=0.1, maximize=True),
+    "Adamax": lambda o, p: o.Adamax(p, lr=0.01),
+    "Adamax all": lambda o, p: o.Adamax(
+        p, lr=0.01, betas=(0.8, 0.9), eps=1e-6, weight_decay=0.1, maximize=True),
+    "NAdam": lambda o, p: o.NAdam(p, lr=0.01),
+    "NAdam all": lambda o, p: o.NAdam(
+        p, lr=0.01, weight_decay=0.1, momentum_decay=6e-3, decoupled_weight_decay=True),
+    "RAdam": lambda o, p: o.RAdam(p, lr=0.01),
+    "RAdam all": lambda o, p: o.RAdam(p, lr=0.01, betas=(0.9, 0.8), weight_decay=0.1),
+    "RAdam decoupled": lambda o, p: o.RAdam(
+        p, lr=0.01, weight_decay=0.1, decoupled_weight_decay=True, maximize=True),
+    "ASGD": lambda o, p: o.ASGD(p, lr=0.1),
+    "ASGD all": lambda o, p: o.ASGD(p, lr=0.1, lambd=0.01, alpha=0.6, t0=3, weight_decay=0.1),
+    "Rprop": lambda o, p: o.Rprop(p, lr=0.01),
+    "Rprop all": lambda o, p: o.Rprop(
+        p, lr=0.1, etas=(0.3, 1.5), step_sizes=(1e-3, 0.2), maximize=True),
+    "Adafactor": lambda o, p: o.Adafactor(p, lr=0.1),
+    "Adafactor all": lambda o, p: o.Adafactor(
+        p, lr=0.1, beta2_decay=-0.6, eps=(1e-8, 1e-2), d=1.5, weight_decay=0.1, maximize=True),
+    "Muon": lambda o, p: o.Muon([p[0]], lr=0.1),
+    "Muon all": lambda o, p: o.Muon(
+        [p[0]], lr=0.1, weight_decay=0.0, momentum=0.5, nesterov=False,
+        adjust_lr_fn="match_rms_adamw"),
     "groups": lambda o, p: o.SGD(
         [{"params": p[:1], "lr": 0.5}, {"params": p[1:], "momentum": 0.9}], lr=0.1),
 }
@@ -64,7 +89,10 @@ def test_steps(name: str, dtype: str) -> None:
     for number in range(10):
         for s, params, optimizer in zip(SPACES, made, optimizers, strict=True):
             step(s, params, optimizer, number, dtype)
-        close(made[1], made[0], 1e-12 if dtype == "float64" else 1e-5, f"step {number}")
+        tolerance = 1e-12 if dtype == "float64" else 1e-5
+        if "Muon" in name:  # bfloat16 inside
+            tolerance = 2e-2
+        close(made[1], made[0], tolerance, f"step {number}")
     theirs, ours = (o.state_dict() for o in optimizers)
     assert ours["param_groups"][0].keys() == theirs["param_groups"][0].keys()
     assert ours["state"].keys() == theirs["state"].keys()
@@ -83,18 +111,18 @@ def test_repr(name: str) -> None:
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_resume(name: str) -> None:
     s = SPACES[1]
-    params = parameters(s, "float64")
+    params = parameters(s, "float32")
     optimizer = OPTIMIZERS[name](s.torch.optim, params)
     for number in range(4):
-        step(s, params, optimizer, number, "float64")
+        step(s, params, optimizer, number, "float32")
     state = copy.deepcopy(optimizer.state_dict())
     twins = [s.nn.Parameter(p.detach().clone()) for p in params]
     other = OPTIMIZERS[name](s.torch.optim, twins)
     other.param_groups[0]["lr"] = 7.0
     other.load_state_dict(state)
     for number in range(4, 8):
-        step(s, params, optimizer, number, "float64")
-        step(s, twins, other, number, "float64")
+        step(s, params, optimizer, number, "float32")
+        step(s, twins, other, number, "float32")
     for a, b in zip(params, twins, strict=True):
         np.testing.assert_array_equal(array(a), array(b))
 

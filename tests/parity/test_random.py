@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import graphc
+from tests.parity.random_cases import CASES, SIZES
 
 torch = pytest.importorskip("torch")
 
@@ -80,6 +81,114 @@ def test_exact(name: str) -> None:
 @pytest.mark.parametrize("name", list(CLOSE))
 def test_close(name: str) -> None:
     _compare(CLOSE[name], 1e-6)
+
+
+# NumPy's tan and exp of float64 differ from the C library's in the last bit
+_LAST_BIT = {("cauchy_", "float64"), ("cauchy_ scale", "float64"), ("log_normal_", "float64"),
+             ("log_normal_ scale", "float64")}
+# drawn from MKL's generator by PyTorch on Intel
+_BY_MKL = ("bernoulli_", "bernoulli p", "exponential_", "dropout", "feature dropout",
+           "alpha_dropout", "gumbel_softmax", "multinomial", "multinomial 1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=_MKL if n.startswith(_BY_MKL) else ()) for n in CASES],
+)
+def test_every_draw_bit_for_bit(name: str) -> None:
+    kinds, draw = CASES[name]
+    for kind in kinds:
+        for size in SIZES:
+            results = []
+            for t in (torch, graphc):
+                t.manual_seed(123)
+                drawn = draw(t, size, getattr(t, kind))
+                results.append((str(drawn.dtype), drawn.double().numpy(), t.rand(2).tolist()))
+            want, have = results
+            told = f"{name} {kind} {size}"
+            assert have[0] == want[0] and have[2] == want[2], told
+            room = 5e-16 if (name, kind) in _LAST_BIT else 0.0
+            np.testing.assert_allclose(have[1], want[1], rtol=room, atol=0, err_msg=told)
+
+
+@pytest.mark.parametrize("name", ["uniform_ bounds", "normal_ bounds", "normal_ strided",
+                                  "exponential_ rate", "poisson", "_standard_gamma", "randperm",
+                                  "random_", "multinomial", "gumbel_softmax"])
+def test_compiled_draws_stay_in_step(name: str) -> None:
+    _, draw = CASES[name]
+
+    def step() -> Any:
+        return draw(graphc, (17,), graphc.float32)
+
+    compiled = graphc.compile(step)
+    told = []
+    for function in (step, compiled):
+        graphc.manual_seed(7)
+        told.append([function().tolist(), graphc.rand(2).tolist(), function().tolist(),
+                     graphc.randn(3).tolist(), function().tolist(), graphc.rand(1).tolist()])
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("seed", [0, 5, 2**63 + 1, -3])
+@pytest.mark.parametrize("drawn", [0, 1, 3, 624, 700])
+def test_states_go_both_ways(seed: int, drawn: int) -> None:
+    states = []
+    for t in (torch, graphc):
+        t.manual_seed(seed)
+        t.rand(drawn)
+        t.randn(drawn % 2)
+        states.append(t.get_rng_state())
+    theirs, ours = (state.numpy().copy() for state in states)
+    assert ours.dtype == np.uint8 and (ours == theirs).all()
+    torch.manual_seed(9)
+    graphc.manual_seed(9)
+    graphc.set_rng_state(graphc.from_numpy(theirs))
+    torch.set_rng_state(torch.from_numpy(ours))
+    assert graphc.initial_seed() == torch.initial_seed()
+    assert graphc.randn(5).tolist() == torch.randn(5).tolist()
+    assert graphc.rand(700).tolist() == torch.rand(700).tolist()
+
+
+def test_states_inside_a_compiled_function() -> None:
+    def step() -> Any:
+        state = graphc.get_rng_state()
+        first = graphc.rand(4)
+        with graphc.random.fork_rng():
+            graphc.rand(9)
+        middle = graphc.randn(3)
+        graphc.set_rng_state(state)
+        return first, middle, graphc.rand(4)
+
+    compiled = graphc.compile(step)
+    told = []
+    for function in (step, compiled):
+        graphc.manual_seed(4)
+        told.append([[x.tolist() for x in function()], graphc.rand(2).tolist(),
+                     [x.tolist() for x in function()], graphc.rand(2).tolist()])
+    assert told[0] == told[1]
+    assert told[0][0][0] == told[0][0][2]
+
+
+def test_a_state_of_another_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match="ByteTensor"):
+        graphc.set_rng_state(graphc.zeros(5056))
+    with pytest.raises(RuntimeError, match="size"):
+        graphc.set_rng_state(graphc.zeros(7, dtype=graphc.uint8))
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 3.0, 20.0, 150.0])
+def test_gradients_of_gamma_and_dirichlet(alpha: float) -> None:
+    gradients = []
+    for t in (torch, graphc):
+        t.manual_seed(1)
+        a = t.full((6,), alpha, dtype=t.float64, requires_grad=True)
+        b = t.tensor([[alpha, alpha * 2, 1.0]] * 5, dtype=t.float64, requires_grad=True)
+        t._standard_gamma(a).sum().backward()
+        x = t.distributions.Dirichlet(b).rsample() if t is torch else t._sample_dirichlet(b)
+        (x * t.tensor([1.0, 2.0, -3.0], dtype=t.float64)).sum().backward()
+        gradients.append((a.grad.numpy(), b.grad.numpy()))
+    for want, have in zip(*gradients, strict=True):
+        np.testing.assert_allclose(have, want, rtol=5e-4, atol=1e-4)
 
 
 @_MKL

@@ -185,7 +185,7 @@ class TestBuilding:
         with pytest.raises(NotImplementedError):
             net(torch.rand(2, 784))
 
-    def test_control_flow_by_values_runs_eager_and_is_refused_compiled(self) -> None:
+    def test_control_flow_by_values_runs_eager_and_in_segments(self) -> None:
         class FancyMLP(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
@@ -209,8 +209,10 @@ class TestBuilding:
         y.backward()
         assert net.linear.weight.grad is not None
         assert len(list(net.parameters())) == 2
+        x = torch.rand(2, 20)
+        assert torch.allclose(torch.compile(net)(x), net(x))
         with pytest.raises(RuntimeError, match=r"item\(\) needs the value"):
-            torch.compile(net)(torch.rand(2, 20))
+            torch.compile(net, fullgraph=True)(x)
         nested = nn.Sequential(nn.Linear(40, 20))
         nested.add_module("FancyMLP", net)
         assert nested(torch.rand(2, 40)).shape == ()

@@ -362,3 +362,50 @@ def test_a_worker_that_is_slow() -> None:
     loader = data(s).DataLoader(Slow(s), num_workers=1, timeout=0.2)
     with pytest.raises(RuntimeError, match="timed out"):
         list(loader)
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": False}, {"drop_last": True}, {"seed": 5}])
+def test_distributed_sampler(options: dict[str, Any]) -> None:
+    def script(s: Any) -> Any:
+        told: list[Any] = []
+        for size in (1, 3, 10, 11):
+            for rank in range(3):
+                sampler = data(s).DistributedSampler(range(size), 3, rank, **options)
+                sampler.set_epoch(2)
+                told.append((len(sampler), sampler.num_samples, sampler.total_size))
+                if size >= 3:
+                    told.append(list(sampler))
+        with pytest.raises(ValueError, match="Invalid rank 3"):
+            data(s).DistributedSampler(range(5), 3, 3)
+        return told
+
+    same(script)
+
+
+def test_initial_weights_splits_and_samplers_bit_for_bit() -> None:
+    modules = ("Linear(20, 30)", "Conv2d(3, 8, 3)", "LSTM(5, 7, 2, bidirectional=True)",
+               "Embedding(10, 4)", "MultiheadAttention(8, 2)", "Bilinear(3, 4, 5)")
+
+    def script(s: Any) -> Any:
+        s.torch.manual_seed(11)
+        told: list[Any] = []
+        for text in modules:
+            made = eval(f"nn.{text}", {"nn": s.torch.nn})
+            told += [p.detach() for p in made.parameters()]
+        for kind in ("float32", "float64"):
+            for name in ("trunc_normal_", "xavier_normal_", "kaiming_uniform_"):
+                empty = s.torch.empty(20, 30, dtype=getattr(s.torch, kind))
+                told.append(getattr(s.torch.nn.init, name)(empty))
+        for shape in ((4, 3, 5), (2, 3, 4, 5), (2, 3, 2, 2, 2)):
+            told.append(s.torch.nn.functional.dropout3d(s.torch.ones(shape), 0.3)
+                        if len(shape) > 3 else
+                        s.torch.nn.functional.dropout1d(s.torch.ones(shape), 0.3))
+        rows = dataset(s)
+        told += [list(part.indices) for part in data(s).random_split(rows, [0.5, 0.5])]
+        for options in ({}, {"replacement": True, "num_samples": 70}, {"num_samples": 7}):
+            told.append(list(data(s).RandomSampler(rows, **options)))
+        for replacement in (True, False):
+            told.append(list(data(s).WeightedRandomSampler([0.1, 0.9, 0.5], 3, replacement)))
+        return told
+
+    same(script)

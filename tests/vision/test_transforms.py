@@ -44,7 +44,7 @@ def test_normalize_per_channel() -> None:
 
 def test_normalize_refuses_what_it_cannot_do() -> None:
     with pytest.raises(ValueError, match="zero"):
-        transforms.Normalize([0.0], [0.0])
+        transforms.Normalize([0.0], [0.0])(graphc.ones(1, 2, 2))
     with pytest.raises(TypeError, match="ToTensor"):
         transforms.Normalize([0.0], [1.0])(graphc.ones(1, 2, 2, dtype=graphc.uint8))
     with pytest.raises(ValueError, match="C, H, W"):

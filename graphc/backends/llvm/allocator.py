@@ -56,6 +56,8 @@ class Allocator:
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """An uninitialised C-contiguous array, aligned to 64 bytes."""
+        if shape and min(shape) < 0:  # np.ndarray would take -1 for "as many as there are"
+            raise ValueError(f"negative dimensions are not allowed: {list(shape)}")
         size = _size_class(math.prod(shape) * dtype.itemsize)
         memory = self._take(size)
         block = _Block((size,), _BYTE, memory.owner, memory.start)

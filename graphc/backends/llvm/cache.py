@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from graphc.backends.llvm.apart import compile_apart
 from graphc.backends.llvm.jit import Passes, compile_object, llvm_version
-from graphc.backends.llvm.target import Target
+from graphc.backends.llvm.target import Target, host_target
 
 # A file is this, the object's length (8 bytes, little-endian), its SHA-256 (32 bytes), the object.
 MAGIC = b"graphc object 1\n"
@@ -69,7 +70,8 @@ class ObjectCache:
         hit = found is not None
         if found is None:
             source = text if make is None else make()
-            found = compile_object(source, target, opt_level, passes, verify)
+            make_object = compile_object if target == host_target() else compile_apart
+            found = make_object(source, target, opt_level, passes, verify)
             self._write(key, found)
         with self._lock:
             self._objects[key] = found

@@ -267,17 +267,31 @@ class Indices(Context):
             return self._vector_variable(atom.name, kind)
         a, b = (self._spread(_unwrapped(arg), kind) for arg in atom.args)
         if atom.kind in ("floordiv", "mod"):
-            # i32 is only chosen where nothing is negative; i64 expressions of masked-off lanes
-            # may be, and only must not trap
-            unsigned = kind == "i32"
+            # i32 is only chosen where nothing is negative; what is not negative in i64 may be so
+            # in masked-off lanes, and only must not trap there
             op = {"floordiv": "div", "mod": "rem"}[atom.kind]
-            return self._lanewise(("u" if unsigned else "s") + op, kind, a, b)
+            if kind == "i32":
+                return self._lanewise("u" + op, kind, a, b)
+            truncated = self._lanewise("s" + op, kind, a, b)
+            if self._non_negative(atom.args[0]):
+                return truncated
+            return self._floored(atom.kind, truncated, a, b)
         name = f"@llvm.s{atom.kind}.v{self.lanes}{kind}"
         vector = f"<{self.lanes} x {kind}>"
         self.module.declare(f"declare {vector} {name}({vector}, {vector})")
         level = max(a[1], b[1])
         text = f"call {vector} {name}({vector} {a[0]}, {vector} {b[0]})"
         return self.compute(level, (text,), lambda: self.fn.let(text)), level
+
+    def _floored(
+        self, kind: str, truncated: tuple[str, int], a: tuple[str, int], b: tuple[str, int]
+    ) -> tuple[str, int]:
+        """a // b or a % b of i64 lanes from the result rounded toward 0; b is positive."""
+        rest = truncated if kind == "mod" else self._lanewise("srem", "i64", a, b)
+        signs = self._lanewise("ashr", "i64", rest, ("splat (i64 63)", 0))  # -1 where rest < 0
+        if kind == "floordiv":
+            return self._lanewise("add", "i64", truncated, signs)
+        return self._lanewise("add", "i64", rest, self._lanewise("and", "i64", signs, b))
 
     def _vector_variable(self, name: str, kind: str) -> tuple[str, int]:
         value = self.lookup(name)

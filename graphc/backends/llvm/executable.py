@@ -17,7 +17,7 @@ from graphc.backends.llvm.callbacks import Callbacks
 from graphc.backends.llvm.compile_program import BuildStats, Compiled, compile_program
 from graphc.backends.llvm.emit import kernel_checks
 from graphc.backends.llvm.pool import Pool
-from graphc.backends.llvm.target import Target, host_target
+from graphc.backends.llvm.target import Target, host_target, require_runnable
 from graphc.ir.dim import evaluate
 from graphc.ir.kernel import BufferRef, Callback, Launch, Program
 from graphc.ir.op import OutOfRange
@@ -46,8 +46,11 @@ def build(
     """Compiles and links a program.
 
     `cache` (or one over `cache_dir`, or in memory) keeps the kernels' objects; `callback_table`
-    holds the NumPy implementations of the operators that its Callbacks name.
+    holds the NumPy implementations of the operators that its Callbacks name. Raises ValueError for
+    a target that is not a subset of this machine, and LLVMError.
     """
+    if target is not None:
+        require_runnable(target)
     if cache is None:
         cache = ObjectCache(cache_dir)
     compiled = compile_program(program, target or host_target(), pool, cache)

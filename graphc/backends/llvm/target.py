@@ -56,3 +56,31 @@ def host_target() -> Target:
         )
         _host = make_target(llvm.get_process_triple(), llvm.get_host_cpu_name(), ",".join(names))
     return _host
+
+
+# What the CPU names that are not a machine's own imply, in features.
+_LEVELS = {
+    "": (), "generic": (), "x86-64": (), "x86-64-v2": ("sse4.2", "popcnt"),
+    "x86-64-v3": ("sse4.2", "popcnt", "avx2", "fma", "bmi2", "f16c"),
+    "x86-64-v4": ("sse4.2", "avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl"),
+}  # fmt: skip
+
+
+def require_runnable(target: Target) -> None:
+    """Raises ValueError for a target whose code this process must not run."""
+    host = host_target()
+    if target == host:
+        return
+    where = f"code for {target.triple}, CPU {target.cpu or 'generic'!r} cannot run here"
+    if target.arch != host.arch:
+        raise ValueError(f"{where}: this machine is {host.arch}")
+    if target.cpu != host.cpu and target.cpu not in _LEVELS:
+        raise ValueError(
+            f"{where}: this machine is {host.cpu!r}, and what {target.cpu!r} implies is not known. "
+            "Cure: name a level, such as x86-64-v3, and spell out the features"
+        )
+    wanted = {f[1:] for f in target.features.split(",") if f.startswith("+")}
+    has = {f[1:] for f in host.features.split(",") if f.startswith("+")}
+    missing = sorted((wanted | set(_LEVELS.get(target.cpu, ()))) - has)
+    if missing:
+        raise ValueError(f"{where}: this machine lacks {', '.join(missing)}")

@@ -104,12 +104,25 @@ def _trunc_divide(a: Array, b: Array) -> Any:
 def _pow(a: Array, b: Array) -> Any:
     if a.dtype.kind == "b":
         return np.logical_or(a, np.logical_not(b))
-    if a.dtype.kind == "f" or b.dtype.kind == "u" or not np.any(b < 0):
+    if a.dtype.kind == "f":
+        return _float_pow(a, b)
+    if a.dtype.kind == "c" or b.dtype.kind == "u" or not np.any(b < 0):
         return np.power(a, b)
     # a negative integer power is 0 but for the bases 1 and -1
     positive = np.power(a, np.where(b < 0, 0, b).astype(a.dtype))
     inverse = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 0, 1, -1), 0))
     return np.where(b < 0, inverse.astype(a.dtype), positive)
+
+
+def _float_pow(a: Array, b: Array) -> Any:
+    """C's pow. np.power takes the root where the exponent is one 0.5, which differs from it at
+    -inf and -0.0."""
+    result = np.power(a, b)
+    half = b == 0.5
+    if not np.any(half):
+        return result
+    result = np.where(half & (a == 0), a.dtype.type(0), result)
+    return np.where(half & np.isneginf(a), a.dtype.type(np.inf), result)
 
 
 # --- ternary -------------------------------------------------------------------------------
@@ -135,6 +148,8 @@ def cast_array(x: Array, dtype: np.dtype[Any]) -> Array:
         return x.copy(order="K")  # as torch.clone: a dense layout is kept
     if dtype.kind == "b":
         return as_array(x != 0)
+    if source.kind == "c" and dtype.kind != "c":  # the real part, as torch
+        return x.real.astype(dtype)
     if dtype.char in HALF and source.char not in HALF and source != F32 and source.kind != "b":
         x = x.astype(F32)  # torch rounds through float32 as well
     if dtype.kind in "iu" and is_float(x):

@@ -13,9 +13,11 @@ from .common import F32, HALF, Array, Function
 _UFUNC = {"add": np.add, "mul": np.multiply, "amax": np.maximum, "amin": np.minimum}
 
 
-def _check_index(index: Array, size: int, dim: int) -> None:
+def _check_index(index: Array, size: int, dim: int, subject: str = "") -> None:
     if index.size and (index.min() < 0 or index.max() >= size):
         bad = index[(index < 0) | (index >= size)].flat[0]
+        if subject:
+            raise IndexError(f"{subject} {bad} is out of bounds.")
         raise OutOfRange(f"index {bad} is out of bounds for dimension {dim} with size {size}")
 
 
@@ -30,11 +32,11 @@ def _along(index: Array, dim: int) -> tuple[Array, ...]:
     return tuple(grid)
 
 
-def _gather(x: Array, index: Array, *, dim: int) -> Array:
+def _gather(x: Array, index: Array, *, dim: int, subject: str = "") -> Array:
     if x.ndim == 0:
-        _check_index(index, 1, 0)
+        _check_index(index, 1, 0, subject)
         return np.array(np.broadcast_to(x, index.shape))
-    _check_index(index, x.shape[dim], dim)
+    _check_index(index, x.shape[dim], dim, subject)
     if index.ndim == 0:
         return np.asarray(x[index])
     return np.asarray(x[_along(index, dim)])
@@ -57,21 +59,25 @@ def _scatter(x: Array, index: Array, source: Array, *, dim: int, reduce: str) ->
     return result.astype(x.dtype, copy=False).reshape(x.shape)
 
 
-def _checked(x: Array, indices: tuple[Array, ...], dim: int) -> tuple[Any, ...]:
+def _checked(
+    x: Array, indices: tuple[Array, ...], dim: int, subject: str = ""
+) -> tuple[Any, ...]:
     """The NumPy subscript; raises IndexError in torch's words."""
     for d, index in enumerate(indices, dim):
         size = x.shape[d]
         if index.size and (index.min() < -size or index.max() >= size):
             bad = index[(index < -size) | (index >= size)].flat[0]
+            if subject:
+                raise IndexError(f"{subject} {bad} is out of bounds.")
             raise IndexError(f"index {bad} is out of bounds for dimension {d} with size {size}")
     return (slice(None),) * dim + indices
 
 
-def _index(x: Array, *indices: Array, dim: int) -> Array:
+def _index(x: Array, *indices: Array, dim: int, subject: str = "") -> Array:
     if len(indices) == 1 and indices[0].ndim:
-        _checked(x, indices, dim)
+        _checked(x, indices, dim, subject)
         return x.take(indices[0], axis=dim)
-    return np.array(x[_checked(x, indices, dim)])
+    return np.array(x[_checked(x, indices, dim, subject)])
 
 
 def _index_put(

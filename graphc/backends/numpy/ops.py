@@ -10,7 +10,19 @@ import numpy as np
 from graphc.ir import interpret
 from graphc.ir.op import Op
 
-from . import composite, contract, elementwise, indexing, movement, random
+from . import (
+    complex_numbers,
+    composite,
+    contract,
+    elementwise,
+    fourier,
+    indexing,
+    matrices,
+    movement,
+    random,
+    random_sampled,
+    special_functions,
+)
 from .common import Array, Function
 
 TABLE: dict[str, Function] = {
@@ -19,7 +31,12 @@ TABLE: dict[str, Function] = {
     **indexing.TABLE,
     **contract.TABLE,
     **random.TABLE,
+    **random_sampled.TABLE,
     **composite.TABLE,
+    **complex_numbers.TABLE,
+    **fourier.TABLE,
+    **matrices.TABLE,
+    **special_functions.TABLE,
 }
 
 

@@ -22,6 +22,7 @@ from ..tensor import Tensor as Tensor
 from ..tensor import register_methods
 from . import (
     comparing,
+    complex_numbers,
     conversion,
     copies,
     creation,
@@ -39,6 +40,7 @@ from . import (
     positions,
     printing,
     random,
+    random_sampled,
     reduction,
     repetition,
     settings,
@@ -71,9 +73,10 @@ _BOTH = {
         sigmoid sign sin sinh sqrt square sub subtract tan tanh true_divide trunc
     """,
     pointwise_more: """
-        angle deg2rad float_power frexp gcd heaviside isneginf isposinf isreal lcm ldexp logaddexp
-        logaddexp2 logit nan_to_num nextafter positive rad2deg renorm sgn signbit sinc xlogy
+        deg2rad float_power frexp gcd heaviside isneginf isposinf lcm ldexp logaddexp
+        logaddexp2 logit nan_to_num nextafter positive rad2deg renorm signbit sinc xlogy
     """,
+    complex_numbers: "angle conj_physical is_complex isreal sgn",
     statistics: "corrcoef cov dsplit hsplit is_same_size vsplit",
     reduction: """
         all amax amin aminmax any argmax argmin count_nonzero dist log_softmax logsumexp max mean
@@ -94,7 +97,7 @@ _BOTH = {
     """,
     gathering: """
         gather index_add index_copy index_fill index_put index_select masked_fill
-        masked_scatter masked_select scatter scatter_add scatter_reduce take_along_dim
+        masked_scatter masked_select put scatter scatter_add scatter_reduce take_along_dim
     """,
     sorting: """
         argsort bincount histc kthvalue median mode msort nanmedian quantile sort topk unique
@@ -105,13 +108,13 @@ _BOTH = {
         outer trace vdot
     """,
     comparing: "allclose equal isclose",
-    conversion: "is_complex is_floating_point is_nonzero is_signed numel",
+    conversion: "is_floating_point is_nonzero is_signed numel",
     random: "bernoulli multinomial",
 }
 
 _FUNCTIONS = {
     pointwise: "expit rsub where",
-    pointwise_more: "real",
+    complex_numbers: "complex conj imag polar real view_as_complex view_as_real",
     statistics: "broadcast_shapes combinations cumulative_trapezoid unravel_index vander",
     windows: "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     storages: "UntypedStorage",
@@ -142,6 +145,7 @@ _FUNCTIONS = {
     comparing: "can_cast",
     conversion: "is_tensor layout strided",
     random: "normal rand rand_like randint randint_like randn randn_like randperm",
+    random_sampled: "_sample_dirichlet _standard_gamma binomial poisson",
 }
 
 _METHODS = {
@@ -169,9 +173,10 @@ def _properties() -> dict[str, Any]:
     return {
         "T": property(shape.reverse_dims),
         "mT": property(shape.matrix_transpose),
-        "H": property(shape.matrix_transpose),
-        "mH": property(shape.matrix_transpose),
+        "H": property(shape.adjoint),
+        "mH": property(shape.adjoint),
         **conversion.PROPERTIES,
+        **complex_numbers.PROPERTIES,
     }
 
 
@@ -201,6 +206,7 @@ register_methods(_table(_METHODS))
 register_methods({
     **pointwise.operator_methods(),
     **conversion.METHODS,
+    **complex_numbers.METHODS,
     **indexing.METHODS,
     **printing.METHODS,
     **random.METHODS,
@@ -224,6 +230,8 @@ NAMES |= {
 NAMES |= foreach.table()
 NAMES |= {
     "_assert": settings.assert_, "_check": settings.check, "fill": inplace.fill,
+    "resolve_conj": complex_numbers.resolve, "resolve_neg": complex_numbers.resolve,
+    "is_conj": conversion.METHODS["is_conj"], "is_neg": conversion.METHODS["is_neg"],
     "detach": Tensor.detach, "detach_": Tensor.detach_, "index_put_": gathering.index_put_,
 }  # fmt: skip
 globals().update(NAMES)

@@ -86,7 +86,7 @@ def fitting(value: Any, dtype: DType) -> Any:
 
     Raises RuntimeError where it lies outside the dtype's range, as fills and comparisons do.
     """
-    if is_traced_number(value) or dtype.kind == "bool":
+    if is_traced_number(value) or dtype.kind in ("bool", "complex"):
         return value
     if dtype.is_float:
         if type(value) is int:

@@ -25,12 +25,12 @@ def isclose(
             f"{name} must be greater than or equal to zero, but got {value}"
         ))  # fmt: skip
     close = P.eq(input, other)
-    if equal_nan and input.dtype.is_float:
+    if equal_nan and input.dtype.differentiable:
         close = P.logical_or(close, P.logical_and(P.isnan(input), P.isnan(other)))
     if rtol == 0 and atol == 0:
         return close
     x, y = input, other
-    if not x.dtype.is_float:
+    if not x.dtype.differentiable:
         wide = promote.get_default_dtype()
         x, y = promote.cast(x, wide), promote.cast(y, wide)
     allowed = P.add(P.abs(P.mul(y, rtol)), atol)

@@ -118,7 +118,7 @@ CASTS = {
     for name, dtype in {
         "float": dtypes.f32, "double": dtypes.f64, "half": dtypes.f16, "bfloat16": dtypes.bf16,
         "long": dtypes.i64, "int": dtypes.i32, "short": dtypes.i16, "char": dtypes.i8,
-        "byte": dtypes.u8, "bool": dtypes.bool_,
+        "byte": dtypes.u8, "bool": dtypes.bool_, "cfloat": dtypes.c64, "cdouble": dtypes.c128,
     }.items()
 }  # fmt: skip
 
@@ -148,6 +148,11 @@ _CURE = "use tensor operations (torch.where, ...), or compute it outside the com
 
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises RuntimeError for other sizes."""
+    trace = local.trace
+    if trace is not None and self._type.elements == 1:
+        pending = trace.pending_item(self)
+        if pending is not None:
+            return pending
     array = concrete(self, "item()", _CURE)
     if array.size != 1:
         raise RuntimeError(located(
@@ -168,6 +173,7 @@ def tolist(self: Tensor) -> Any:
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array on the same memory. Raises RuntimeError if a gradient is required."""
     array = concrete(self, "numpy()", _CURE)
+    self._storage.root.exposed = True
     if force:
         return array.astype(np.float32) if self.dtype is dtypes.bf16 else array
     if self.requires_grad:
@@ -304,11 +310,6 @@ def is_floating_point(input: Tensor) -> bool:
     return input.dtype.is_float
 
 
-def is_complex(input: Tensor) -> bool:
-    """False: there are no complex dtypes."""
-    return False
-
-
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element is not 0."""
     return _bool(input)
@@ -361,7 +362,6 @@ PROPERTIES = {
     "nbytes": property(lambda self: numel(self) * element_size(self)),
     "names": property(lambda self: (None,) * self.ndim),
     "layout": property(lambda self: strided),
-    "real": property(lambda self: self),
     "name": property(lambda self: None),
 }
 
@@ -372,10 +372,9 @@ METHODS = {
     "is_pinned": lambda self, device=None: False, "item": item, "tolist": tolist, "numpy": numpy,
     "size": size, "numel": numel, "nelement": numel, "dim": dim, "ndimension": dim,
     "element_size": element_size, "is_floating_point": is_floating_point,
-    "is_complex": is_complex, "is_nonzero": is_nonzero, "is_signed": is_signed,
-    "get_device": get_device, "is_set_to": is_set_to, "resolve_conj": cpu, "resolve_neg": cpu,
-    "conj": cpu, "is_inference": lambda self: False, "is_conj": lambda self: False,
-    "is_neg": lambda self: False,
+    "is_nonzero": is_nonzero, "is_signed": is_signed,
+    "get_device": get_device, "is_set_to": is_set_to,
+    "is_inference": lambda self: False, "is_conj": lambda self: False, "is_neg": lambda self: False,
     "__array__": _array, "__bool__": _bool, "__float__": _float, "__int__": _int,
     "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
     "__format__": _format, "__array_priority__": 1000, "__array_wrap__": _array_wrap,

@@ -38,7 +38,7 @@ def _finish(
 
 
 def _has_tensor(data: Any) -> bool:
-    if isinstance(data, Tensor):
+    if isinstance(data, Tensor) or is_traced_number(data):
         return True
     return isinstance(data, (list, tuple)) and any(_has_tensor(item) for item in data)
 
@@ -47,6 +47,8 @@ def _nested(data: Any) -> Tensor:
     """A nested sequence that holds tensors: stacked level by level."""
     if isinstance(data, Tensor):
         return data.detach()
+    if is_traced_number(data):
+        return promote.operand(data, promote.number_dtype(data))
     if isinstance(data, (list, tuple)):
         return stack([_nested(item) for item in data])
     return constant(_array(data, None))
@@ -71,13 +73,17 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray:
             array = array.astype(get_default_dtype().numpy)
         if array.size == 0 and dtype is None and array.dtype.kind == "f":
             array = array.astype(get_default_dtype().numpy)
-        if array.dtype.kind == "c":
-            raise TypeError(located("complex numbers are not supported"))
+        if array.dtype.kind == "c" and dtype is None:
+            array = array.astype(dtypes.complex_of(get_default_dtype()).numpy)
     return array if dtype is None else _converted(array, dtype)
 
 
 def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
     """The data as `dtype`. Raises RuntimeError for an integer outside its range."""
+    if array.dtype.kind == "c" and not dtype.is_complex:
+        raise RuntimeError(located(
+            f"value cannot be converted to type {dtype.torch_name} without overflow"
+        ))  # fmt: skip
     if dtype.is_integer and array.size and array.dtype.kind in "iuf":
         for bound in (array.min(), array.max()):
             if not np.isnan(bound) and not isinstance(bound, np.floating):
@@ -139,12 +145,12 @@ def tensor(
     if isinstance(data, Tensor):
         copied = data.detach().clone()
         return _finish(copied if dtype is None else promote.cast(copied, dtype), requires_grad)
-    if _has_tensor(data):
-        stacked = _nested(data)
-        return _finish(stacked if dtype is None else promote.cast(stacked, dtype), requires_grad)
     if is_traced_number(data):
         kind = promote.number_dtype(data) if dtype is None else dtype
         return promote.operand(data, kind)
+    if _has_tensor(data):
+        stacked = _nested(data)
+        return _finish(stacked if dtype is None else promote.cast(stacked, dtype), requires_grad)
     return _finish(constant(_array(data, dtype)), requires_grad, device)
 
 
@@ -182,7 +188,9 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             "strides are not currently supported. (You can probably work around this by making a "
             "copy of your array with array.copy().)"
         ))  # fmt: skip
-    return from_array(ndarray)
+    result = from_array(ndarray)
+    result._storage.exposed = True
+    return result
 
 
 def full(
@@ -211,6 +219,9 @@ def _filled(
 ) -> Tensor:
     check_device(device)
     non_negative(shape)
+    if isinstance(value, complex):
+        result = expand_value(promote.operand(value, dtype), shape)
+        return result.requires_grad_() if requires_grad else result
     if is_traced_number(value):
         result = expand_value(promote.operand(value, dtype), shape)
     else:
@@ -225,7 +236,7 @@ def _plain(value: Any, dtype: DType) -> Any:
     if dtype.kind == "bool":
         return bool(value)
     fitted = fitting(value, dtype)
-    if dtype.is_float:
+    if dtype.differentiable:
         return float(fitted)
     return int(fitted) % 2**dtype.bits if dtype.kind == "uint" else int(fitted)
 

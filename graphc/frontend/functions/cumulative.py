@@ -20,7 +20,9 @@ def _running(name: str, doc: str) -> Any:
     record = getattr(ops, name)
 
     def function(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-        dtype = check_dtype(dtype) or (input.dtype if input.dtype.is_float else dtypes.i64)
+        dtype = check_dtype(dtype) or (
+            input.dtype if input.dtype.differentiable else dtypes.i64
+        )
         x = promote.cast(input, dtype)
         along = wrap_dim(dim, x.ndim)
         if x.ndim == 0:
@@ -88,6 +90,9 @@ def diff(
 ) -> Tensor:
     """The n-th difference along `dim`."""
     along = wrap_dim(dim, input.ndim)
+    if n == 0:
+        same: Tensor = input.clone()
+        return same
     parts = [x for x in (prepend, input, append) if x is not None]
     x = cat(parts, along) if len(parts) > 1 else input
     for _ in range(n):
@@ -96,7 +101,7 @@ def diff(
             return slice_dim(x, along, 0, 0)
         high, low = slice_dim(x, along, 1, size), slice_dim(x, along, 0, size - 1)
         x = P.logical_xor(high, low) if x.dtype is dtypes.bool_ else P.sub(high, low)
-    return x if n else x.clone()
+    return x
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:

@@ -10,18 +10,23 @@ import numpy as np
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 
-NAMES: dict[str, DType] = {d.torch_name: d for d in dtypes.ALL} | {
+NAMES: dict[str, DType] = {
+    d.torch_name: d for d in (*dtypes.ALL, *dtypes.COMPLEX, *dtypes.NAMED)
+} | {
+    "cfloat": dtypes.c64, "cdouble": dtypes.c128, "chalf": dtypes.c32,
     "float": dtypes.f32, "double": dtypes.f64, "half": dtypes.f16,
     "long": dtypes.i64, "int": dtypes.i32, "short": dtypes.i16,
 }  # fmt: skip
 
-PYTHON: dict[Any, DType] = {float: dtypes.f64, int: dtypes.i64, bool: dtypes.bool_}
+PYTHON: dict[Any, DType] = {float: dtypes.f64, int: dtypes.i64, bool: dtypes.bool_,
+                            complex: dtypes.c128}  # fmt: skip
 
 TYPE_STRINGS: dict[str, DType] = {
     "FloatTensor": dtypes.f32, "DoubleTensor": dtypes.f64, "HalfTensor": dtypes.f16,
     "BFloat16Tensor": dtypes.bf16, "LongTensor": dtypes.i64, "IntTensor": dtypes.i32,
     "ShortTensor": dtypes.i16, "CharTensor": dtypes.i8, "ByteTensor": dtypes.u8,
-    "BoolTensor": dtypes.bool_,
+    "BoolTensor": dtypes.bool_, "ComplexFloatTensor": dtypes.c64,
+    "ComplexDoubleTensor": dtypes.c128,
 }  # fmt: skip
 
 TYPE_NAMES = {dtype: name for name, dtype in TYPE_STRINGS.items()}
@@ -32,7 +37,8 @@ CPP_NAMES: dict[DType, str] = {
     dtypes.f32: "float", dtypes.f64: "double", dtypes.f16: "c10::Half",
     dtypes.bf16: "c10::BFloat16", dtypes.i64: "long int", dtypes.i32: "int",
     dtypes.i16: "short int", dtypes.i8: "signed char", dtypes.u8: "unsigned char",
-    dtypes.bool_: "bool",
+    dtypes.bool_: "bool", dtypes.c64: "c10::complex<float>",
+    dtypes.c128: "c10::complex<double>",
 }  # fmt: skip
 
 
@@ -48,15 +54,16 @@ class finfo:
     """Limits of a floating-point dtype (torch.finfo)."""
 
     def __init__(self, dtype: DType | None = None) -> None:
-        dtype = dtypes.f32 if dtype is None else dtype
+        dtype = dtypes.f32 if dtype is None else dtype.real
         if not dtype.is_float:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
                 f"'torch.finfo', got {dtype}"
             )
         info: Any
-        if dtype is dtypes.bf16:  # NumPy's finfo does not know it
-            info = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+        if dtype is dtypes.bf16 or dtype.bits == 8:  # NumPy's finfo does not know them
+            number = getattr(ml_dtypes, dtype.torch_name)
+            info = ml_dtypes.finfo(number)  # type: ignore[no-untyped-call]
         else:
             info = np.finfo(dtype.numpy)
         self.bits = dtype.bits
@@ -65,7 +72,9 @@ class finfo:
         self.min = float(info.min)
         self.tiny = float(info.tiny)
         self.smallest_normal = self.tiny
-        self.resolution = float(f"1e-{info.precision}")
+        self.resolution = 1.0 if dtype.bits == 8 else float(f"1e-{info.precision}")
+        if dtype.torch_name == "float8_e5m2fnuz":
+            self.eps = 0.125  # what torch says
         self.dtype = dtype.torch_name
 
     def __repr__(self) -> str:
@@ -85,7 +94,7 @@ class iinfo:
                 f"torch.iinfo() requires an integer input type. Use torch.finfo to handle "
                 f"'torch.iinfo', got {dtype}"
             )
-        info = np.iinfo(dtype.numpy)
+        info = np.iinfo(dtype.torch_name)
         self.bits, self.min, self.max = dtype.bits, int(info.min), int(info.max)
         self.dtype = dtype.torch_name
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from graphc.ir import ops
 
+from ..autocast import lower_precision
 from ..dispatch import apply
 from ..errors import located
 from ..tensor import Tensor
@@ -16,6 +17,7 @@ from .linalg_basic import dot_general
 Labels = tuple[str, ...]
 
 
+@lower_precision
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Sums of products named by labels: einsum("bij,bjk->bik", x, y)."""
     if not isinstance(equation, str):

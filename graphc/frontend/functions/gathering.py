@@ -13,10 +13,20 @@ from ..dispatch import apply, constant, inplace
 from ..errors import located
 from ..tensor import Tensor, concrete
 from . import pointwise as P
-from .arguments import broadcast_sizes, environment, fitting, shape, with_out, wrap_dim
+from .arguments import (
+    broadcast_sizes,
+    environment,
+    fitting,
+    public_size,
+    shape,
+    with_out,
+    wrap_dim,
+)
 from .dtype_names import CPP_NAMES, iinfo
-from .indexing import Selection, put, read_index, take
+from .indexing import Selection, read_index, take
+from .indexing import put as put_selection
 from .parts import slice_dim
+from .repetition import broadcast_tensors
 
 _CURE = "its result's size depends on values: call it outside the compiled function"
 _REDUCTIONS = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "amax",
@@ -65,6 +75,10 @@ def _scatter(
         flat = _scatter(name, x.reshape(1), 0, places.reshape(-1), src.reshape(-1), reduce)
         return flat.reshape(())  # type: ignore[no-any-return]
     src = _cut(name, src, shape(places))
+    if reduce and x.dtype is dtypes.bool_:  # or, and
+        kind = "amin" if reduce in ("mul", "amin") else "amax"
+        bytes_ = promote.cast(x, dtypes.u8), places, promote.cast(src, dtypes.u8)
+        return promote.cast(apply(ops.scatter, *bytes_, dim=along, reduce=kind), x.dtype)
     result: Tensor = apply(ops.scatter, x, places, src, dim=along, reduce=reduce)
     return result
 
@@ -89,6 +103,7 @@ def _cut(name: str, src: Tensor, sizes: tuple[Any, ...]) -> Tensor:
     return src
 
 
+@with_out
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
     reduce: str | None = None,
@@ -100,11 +115,13 @@ def scatter(
     return _scatter("scatter", input, dim, index, source, _REDUCTIONS[reduce] if reduce else "")
 
 
+@with_out
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with src added at `index` along `dim`."""
     return _scatter("scatter_add", input, dim, index, src, "add")
 
 
+@with_out
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -140,6 +157,8 @@ def _without_self(x: Tensor, dim: int, index: Tensor, reduce: str) -> Tensor:
         neutral = 1
     elif x.dtype.is_float:
         neutral = float("-inf") if reduce == "amax" else float("inf")
+    elif x.dtype is dtypes.bool_:
+        neutral = reduce == "amin"
     else:
         neutral = iinfo(x.dtype).min if reduce == "amax" else iinfo(x.dtype).max
     return _scatter("scatter_reduce", x, dim, index, neutral, "")
@@ -195,10 +214,22 @@ def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add
                 f"{name}(): Number of indices ({want[0]}) should be equal to source.size(dim): "
                 f"({have[0]}), for dim: {along}"
             ))  # fmt: skip
-    result: Tensor = apply(ops.index_put, x, value, places, dim=along, accumulate=add)
+    return _index_put(x, value, [places], along, add)
+
+
+def _index_put(
+    x: Tensor, value: Tensor, places: list[Tensor], dim: int, accumulate: bool
+) -> Tensor:
+    """The operator; adding bools is counting them."""
+    if accumulate and x.dtype is dtypes.bool_:
+        x, value = promote.cast(x, dtypes.i64), promote.cast(value, dtypes.i64)
+        count = apply(ops.index_put, x, value, *places, dim=dim, accumulate=True)
+        return promote.cast(count, dtypes.bool_)
+    result: Tensor = apply(ops.index_put, x, value, *places, dim=dim, accumulate=accumulate)
     return result
 
 
+@with_out
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
 ) -> Tensor:
@@ -207,11 +238,13 @@ def index_add(
     return _index_write("index_add", input, dim, index, scaled, True)
 
 
+@with_out
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with source written at the positions of `index`."""
     return _index_write("index_copy", input, dim, index, source, False)
 
 
+@with_out
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy with a number written at the positions of `index`."""
     if isinstance(value, Tensor):
@@ -223,7 +256,18 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         value = promote.cast(value, input.dtype)
     else:
         value = fitting(value, input.dtype)
-    return _index_write("index_fill", input, dim, index, value, False)
+    if not isinstance(value, Tensor):
+        return _index_write("index_fill", input, dim, index, value, False)
+    # a select, so that the value's gradient counts a repeated position once
+    along = wrap_dim(dim, input.ndim)
+    size = shape(input)[along] if input.ndim else 1
+    nowhere = apply(ops.full, shape=(size,), value=False, dtype=dtypes.bool_)
+    mask = _index_write("index_fill", nowhere, 0, index, True, False)
+    sizes = [1] * input.ndim
+    if sizes:
+        sizes[along] = size
+    result: Tensor = apply(ops.where, mask.reshape(tuple(sizes)), value, input)
+    return result
 
 
 def index_put(
@@ -250,7 +294,7 @@ def index_put_(
         value = P.add(selection.view, values) if accumulate else values
         inplace(selection.view, value)
         return self
-    put(selection, values, accumulate)
+    put_selection(selection, values, accumulate)
     return self
 
 
@@ -289,9 +333,9 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     truth = concrete(_mask("masked_select", mask), "masked_select()", _CURE)
     sizes = np.broadcast_shapes(shape(input), truth.shape)
     x = apply(ops.expand, input, shape=sizes)
-    places = [constant(p.astype(np.int64)) for p in np.nonzero(np.broadcast_to(truth, sizes))]
     if not sizes:
         return take(x.reshape(1), [constant(np.arange(int(truth)))], 0)
+    places = [constant(p.astype(np.int64)) for p in np.nonzero(np.broadcast_to(truth, sizes))]
     return take(x, places, 0)
 
 
@@ -302,7 +346,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             "masked_scatter: expected self and source to have same dtypes but got "
             f"{promote._name(input.dtype)} and {promote._name(source.dtype)}"
         ))  # fmt: skip
-    full = apply(ops.expand, _mask("masked_scatter", mask), shape=shape(input))
+    input, full = broadcast_tensors(input, _mask("masked_scatter", mask))
     flat = promote.cast(full.reshape(-1), dtypes.i64)
     order = P.clamp(P.sub(apply(ops.cumsum, flat, dim=0), 1), min=0)
     picked = take(source.reshape(-1), [order], 0).reshape(shape(input))
@@ -313,19 +357,27 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 # --- flat positions ----------------------------------------------------------------------------
 
 
+@with_out
 def take_flat(input: Tensor, index: Tensor) -> Tensor:
     """The elements at flat positions (torch.take)."""
     return take(input.reshape(-1), [_require_index("take", index)], 0)
 
 
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy with source written (or added) at flat positions."""
+    places = _require_index("put_", index).reshape(-1)
+    if source.dtype is not input.dtype:
+        raise RuntimeError(located(
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{promote._name(input.dtype)} and source.dtype = {promote._name(source.dtype)}"
+        ))  # fmt: skip
+    changed = _index_put(input.reshape(-1), source.reshape(-1), [places], 0, accumulate)
+    return changed.reshape(shape(input))  # type: ignore[no-any-return]
+
+
 def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """Write (or add) source at flat positions."""
-    flat = self.reshape(-1)
-    places = _require_index("put_", index).reshape(-1)
-    changed = apply(
-        ops.index_put, flat, source.reshape(-1), places, dim=0, accumulate=accumulate
-    )
-    return inplace(self, changed.reshape(shape(self)))
+    return inplace(self, put(self, index, source, accumulate))
 
 
 @with_out
@@ -335,6 +387,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         return gather(input.reshape(-1), 0, indices.reshape(-1))
     along = wrap_dim(dim, input.ndim)
     a, b = list(shape(input)), list(shape(indices))
+    places = _require_index("take_along_dim", indices)
+    indices = P.where(P.lt(places, 0), P.add(places, public_size(a[along])), places)
     a[along] = b[along] = 1
     common = broadcast_sizes(tuple(a), tuple(b))
 

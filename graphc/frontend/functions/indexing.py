@@ -42,9 +42,8 @@ class Selection:
         size = shape(self.view)[self.dim]
         place = plain_size(index)
         env = environment()
-        negative = isinstance(place, int) and place < 0
-        start = place + size if negative else place
-        if not env.at_most(0, start) or not env.at_most(start + 1, size):
+        start = place if env.not_negative(place) else place + size
+        if not env.not_negative(start) or not env.at_most(start + 1, size):
             raise IndexError(located(
                 f"index {place} is out of bounds for dimension {original} with size {size}"
             ))  # fmt: skip
@@ -141,10 +140,10 @@ def slice_bounds(index: slice, size: Any) -> tuple[Any, Any, int]:
 def _clip(place: Any, size: Any, env: Any) -> Any:
     if place is size:
         return place
-    if isinstance(place, int) and place < 0:
+    if not env.not_negative(place):
         place = place + size
-    if not env.at_most(0, place):
-        return 0
+        if not env.not_negative(place):
+            return 0
     return place if env.at_most(place, size) else size
 
 
@@ -182,6 +181,15 @@ def _is_tuple_like(index: list[Any]) -> bool:
     )
 
 
+def _plain(entries: list[Any]) -> list[Any]:
+    """Nested lists with a trace's numbers as their values: a position is decided upon."""
+    return [
+        _plain(list(e)) if isinstance(e, (list, tuple)) else
+        e.__index__() if is_traced_number(e) else e
+        for e in entries
+    ]
+
+
 def _as_index_tensor(entry: Any) -> Any:
     """Sequences, NumPy arrays and NumPy numbers as what the reader knows."""
     if isinstance(entry, np.ndarray):
@@ -193,7 +201,7 @@ def _as_index_tensor(entry: Any) -> Any:
     if isinstance(entry, str):
         raise TypeError(located("new(): invalid data type 'str'"))
     if isinstance(entry, (list, tuple)):
-        found = tensor(list(entry))
+        found = tensor(_plain(list(entry)))
         return promote.cast(found, dtypes.i64) if not shape(found) or 0 in shape(found) else found
     return entry
 
@@ -293,6 +301,11 @@ def put(selection: Selection, source: Tensor, accumulate: bool) -> None:
     extra = source.ndim - (x.ndim - len(tensors) + max(t.ndim for t in tensors))
     if extra > 0 and all(n == 1 for n in shape(source)[:extra]):
         source = source.reshape(shape(source)[extra:])
+    if accumulate and x.dtype is dtypes.bool_:  # adding bools is counting them
+        counted = [promote.cast(value, dtypes.i64) for value in (x, source)]
+        count = apply(ops.index_put, *counted, *tensors, dim=dim, accumulate=True)
+        inplace(x, promote.cast(count, x.dtype))
+        return
     changed = apply(ops.index_put, x, source, *tensors, dim=dim, accumulate=accumulate)
     inplace(x, changed)
 

@@ -173,12 +173,9 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     for shift, dim in zip(moves, along, strict=True):
         dim = wrap_dim(dim, input.ndim)
         size = shape(input)[dim]
-        if isinstance(size, int):
-            if size == 0:
-                continue
-            shift = shift % size
-        elif shift < 0:
-            shift = shift + size
+        if isinstance(size, int) and size == 0:
+            continue
+        shift = shift % size
         if isinstance(shift, int) and shift == 0:
             continue
         cut = size - shift

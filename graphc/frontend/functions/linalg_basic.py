@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc.ir import ops
+from graphc.ir import dtypes, ops
 from graphc.ir.dim import product
 from graphc.ir.dtypes import DType
 
 from .. import promote
+from ..autocast import full_precision, lower_precision
 from ..dispatch import apply
 from ..errors import located
+from ..numbers import is_traced_number
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import (
@@ -62,6 +64,7 @@ def _require_tensors(name: str, *values: Any) -> None:
 _SECOND = {"mm": "mat2", "bmm": "mat2", "mv": "vec", "dot": "tensor"}
 
 
+@lower_precision
 @with_out
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product with broadcast batch dims; 1-d tensors are vectors."""
@@ -129,6 +132,7 @@ def _require_rank(argument: str, x: Tensor, rank: int) -> None:
         raise RuntimeError(located(f"{argument} must be a {rank}D tensor, got {x.ndim}D"))
 
 
+@lower_precision
 @with_out
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices."""
@@ -139,6 +143,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return matmul(input, mat2)
 
 
+@lower_precision
 @with_out
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """[b, n, k] @ [b, k, m]; no broadcasting."""
@@ -195,7 +200,10 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     return named(dot_general(input, tensor, (0,), (0,)), "DotBackward0")
 
 
-vdot = dot
+def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inner product of two vectors, the first conjugated."""
+    first = input.conj() if isinstance(input, Tensor) and input.dtype.is_complex else input
+    return dot(first, other, out=out)
 
 
 def inner(input: Tensor, other: Tensor) -> Tensor:
@@ -220,11 +228,24 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 ger = outer
 
 
+def _whole(name: str, x: Tensor, argument: str, factor: Any) -> Any:
+    """A factor among integers (or bools): cut to one, or refused by the operators that refuse."""
+    if is_traced_number(factor):
+        factor = factor.item()
+    if name == "addr" and isinstance(factor, float):
+        raise RuntimeError(located(
+            f"For integral input tensors, argument {argument} must not be a floating point number."
+        ))  # fmt: skip
+    return bool(factor) if x.dtype is dtypes.bool_ else int(factor)
+
+
 def _scaled_sum(name: str, multiply: Any) -> Any:
     def function(
         input: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1
     ) -> Tensor:
         found = multiply(first, second)
+        if not found.dtype.differentiable:
+            alpha, beta = _whole(name, found, "alpha", alpha), _whole(name, found, "beta", beta)
         if alpha != 1:
             found = P.mul(found, alpha)
         if type(beta) in (int, float) and beta == 0:
@@ -243,13 +264,14 @@ def _scaled_sum(name: str, multiply: Any) -> Any:
     return with_out(function)
 
 
-addmm = _scaled_sum("addmm", mm)
+addmm = lower_precision(_scaled_sum("addmm", mm))
 addmv = _scaled_sum("addmv", mv)
 addr = _scaled_sum("addr", outer)
-baddbmm = _scaled_sum("baddbmm", bmm)
-addbmm = _scaled_sum("addbmm", lambda a, b: bmm(a, b).sum(0))
+baddbmm = lower_precision(_scaled_sum("baddbmm", bmm))
+addbmm = lower_precision(_scaled_sum("addbmm", lambda a, b: bmm(a, b).sum(0)))
 
 
+@lower_precision
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     """Contract the last `dims` dims of a with the first of b, or the named pairs."""
     if isinstance(dims, Tensor):
@@ -268,7 +290,11 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     env = environment()
     for i, j in zip(left, right, strict=True):
         m, n = shape(a)[i], shape(b)[j]
-        if not env.equal(m, n):
+        if env.equal(m, 1) and not env.equal(n, 1):  # a size of 1 broadcasts: sum the other
+            b = b.sum(j, keepdim=True)
+        elif env.equal(n, 1) and not env.equal(m, 1):
+            a = a.sum(i, keepdim=True)
+        elif not env.equal(m, n):
             # torch counts the dims of an int `dims` from the end
             first = i - a.ndim if isinstance(dims, int) else i
             raise RuntimeError(located(
@@ -320,6 +346,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     return result
 
 
+@full_precision
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
     if input.ndim != 2:
@@ -344,6 +371,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     return stack(parts, dim if dim >= 0 else dim + rank)
 
 
+@full_precision
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Tensor:
     """Distances between the rows of two batches of matrices."""
     difference = P.sub(x1.unsqueeze(-2), x2.unsqueeze(-3))

@@ -45,9 +45,8 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
     index = as_size(index)
     size = sizes[dim]
     env = environment()
-    negative = isinstance(index, int) and index < 0
-    place = index + size if negative else index
-    if not env.at_most(0, place) or not env.at_most(place + 1, size):
+    place = index if env.not_negative(index) else index + size
+    if not env.not_negative(place) or not env.at_most(place + 1, size):
         raise IndexError(located(
             f"select(): index {index} out of range for tensor of size {list(sizes)} at dimension "
             f"{dim}"
@@ -63,9 +62,9 @@ def narrow(input: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     dim = wrap_dim(dim, len(sizes))
     start, length, size = as_size(start), as_size(length), sizes[dim]
     env = environment()
-    if isinstance(length, int) and length < 0:
+    if not env.not_negative(length):
         raise RuntimeError(located("narrow(): length must be non-negative."))
-    if isinstance(start, int) and start < 0:
+    if not env.not_negative(start):
         if isinstance(size, int) and start < -size:
             raise IndexError(located(
                 f"start out of range (expected to be in range of [-{size}, {size}], but got "

@@ -15,7 +15,7 @@ from ..dispatch import apply, constant
 from ..errors import located
 from ..promote import binary, is_number
 from ..tensor import Tensor
-from .arguments import fitting, with_out
+from .arguments import fitting, named, with_out
 from .dtype_names import iinfo
 from .positions import nonzero
 
@@ -60,7 +60,6 @@ erfinv = _unary("erfinv", "Inverse of erf.")
 lgamma = _unary("lgamma", "log |gamma(x)|.")
 digamma = _unary("digamma", "Derivative of lgamma.")
 sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).")
-abs = _unary("abs", "|x|.", to_float=False)
 relu = _unary("relu", "max(x, 0).", to_float=False)
 floor = _unary("floor", "Round down.", to_float=False)
 ceil = _unary("ceil", "Round up.", to_float=False)
@@ -69,10 +68,24 @@ bitwise_not = _unary("bitwise_not", "~x.", to_float=False)
 
 
 @with_out
+def abs(input: Tensor) -> Tensor:
+    """|x|, real for complex numbers."""
+    if isinstance(input, Tensor) and input.dtype.is_complex:
+        return named(apply(ops.complex_abs, input), "AbsBackward0")
+    result: Tensor = promote.unary(ops.abs, input, to_float=False)
+    return result
+
+
+@with_out
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1; a bool is its own sign."""
     if input.dtype is dtypes.bool_:
         return input.clone()  # type: ignore[no-any-return]
+    if input.dtype.is_complex:
+        raise NotImplementedError(located(
+            "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use "
+            "torch.sgn instead."
+        ))  # fmt: skip
     result: Tensor = apply(ops.sign, input)
     return result
 
@@ -117,7 +130,7 @@ def _predicate(name: str, otherwise: bool) -> Callable[[Tensor], Tensor]:
     record = getattr(ops, name)
 
     def function(input: Tensor) -> Tensor:
-        if not input.dtype.is_float:
+        if not input.dtype.differentiable:
             shape = input._type.shape
             constant: Tensor = apply(ops.full, shape=shape, value=otherwise, dtype=dtypes.bool_)
             return constant
@@ -251,7 +264,7 @@ ge = _binary("ge", "input >= other.")
 def pow(input: Any, exponent: Any) -> Tensor:
     """input ** exponent. Raises RuntimeError for an integer to a negative integer."""
     if isinstance(input, Tensor) and is_number(exponent) and isinstance(exponent, int):
-        if not input.dtype.is_float and exponent < 0:
+        if not input.dtype.differentiable and exponent < 0:
             raise RuntimeError(located(
                 "Integers to negative integer powers are not allowed."
             ))  # fmt: skip
@@ -336,6 +349,9 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         if type(value) is int and dtype.is_integer:
             fitting(value, dtype)
     x = promote.cast(input, dtype)
+    if dtype is dtypes.bool_:
+        low = x if min is None else apply(ops.bitwise_or, x, promote.operand(min, dtype))
+        return low if max is None else apply(ops.bitwise_and, low, promote.operand(max, dtype))
     if min is None or max is None:
         if dtype.is_float:
             bound = -math.inf if min is None else math.inf
@@ -363,6 +379,10 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input); from the other end where weight >= 0.5, as torch."""
     difference = sub(end, input)
+    if input.dtype.is_complex:
+        near = lt(abs(weight), 0.5) if isinstance(weight, Tensor) else _magnitude(weight) < 0.5
+        close, far = add(input, mul(difference, weight)), sub(end, mul(difference, sub(1, weight)))
+        return where(near, close, far) if isinstance(near, Tensor) else (close if near else far)
     if isinstance(weight, Tensor):
         small = add(input, mul(weight, difference))
         large = sub(end, mul(difference, sub(1, weight)))

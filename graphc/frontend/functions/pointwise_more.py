@@ -15,11 +15,9 @@ from ..errors import located
 from ..tensor import Tensor, concrete
 from . import pointwise as P
 from . import return_types
-from .arguments import shape, wrap_dim
+from .arguments import wrap_dim
 from .dtype_names import finfo
 from .reduction import vector_norm
-
-sgn = P.sign
 
 
 def float_power(input: Any, exponent: Any) -> Tensor:
@@ -100,11 +98,6 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-def real(input: Tensor) -> Tensor:
-    """The tensor itself: there are no complex dtypes."""
-    return input
-
-
 def signbit(input: Tensor) -> Tensor:
     """Whether the sign is set, that of -0.0 and NaN too."""
     if not input.dtype.is_float:
@@ -122,12 +115,6 @@ def isposinf(input: Tensor) -> Tensor:
 def isneginf(input: Tensor) -> Tensor:
     """Whether it is -inf."""
     return P.logical_and(P.isinf(input), P.lt(input, 0))
-
-
-def isreal(input: Tensor) -> Tensor:
-    """True: there are no complex dtypes."""
-    result: Tensor = apply(ops.full, shape=shape(input), value=True, dtype=dtypes.bool_)
-    return result
 
 
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
@@ -148,13 +135,6 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** a + 2 ** b), stable."""
     ln2 = math.log(2.0)
     return P.div(logaddexp(P.mul(input, ln2), P.mul(other, ln2)), ln2)
-
-
-def angle(input: Tensor) -> Tensor:
-    """0, or pi for negative numbers; NaN for NaN."""
-    x = input if input.dtype.is_float else promote.cast(input, promote.get_default_dtype())
-    turned = P.where(P.lt(x, 0), math.pi, 0.0)
-    return P.where(P.isnan(x), x, promote.cast(turned, x.dtype))  # type: ignore[no-any-return]
 
 
 def _euclid(name: str) -> Any:

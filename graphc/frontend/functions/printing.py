@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -94,6 +94,18 @@ class _Format:
         return text.rjust(self.width)
 
 
+class _ComplexFormat:
+    """One width and style for the real parts, one for the imaginary ones."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.real, self.imag = _Format(values.real, True), _Format(values.imag, True)
+        self.width = self.real.width + self.imag.width + 1
+
+    def __call__(self, value: Any) -> str:
+        imag = (self.imag(value.imag) + "j").lstrip()
+        return self.real(value.real) + ("" if imag[0] in "+-" else "+") + imag
+
+
 def _abridged(array: np.ndarray) -> np.ndarray:
     """The elements that a summary shows."""
     edge = OPTIONS.edgeitems
@@ -104,7 +116,10 @@ def _abridged(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _vector(array: np.ndarray, indent: int, summary: bool, style: _Format) -> str:
+_Style: TypeAlias = _Format | _ComplexFormat
+
+
+def _vector(array: np.ndarray, indent: int, summary: bool, style: _Style) -> str:
     per_line = max(1, (OPTIONS.linewidth - indent) // (style.width + 2))
     edge = OPTIONS.edgeitems
     if summary and not edge:
@@ -119,7 +134,7 @@ def _vector(array: np.ndarray, indent: int, summary: bool, style: _Format) -> st
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
-def _text(array: np.ndarray, indent: int, summary: bool, style: _Format) -> str:
+def _text(array: np.ndarray, indent: int, summary: bool, style: _Style) -> str:
     if array.ndim == 0:
         return style(array.item())
     if array.ndim == 1:
@@ -143,7 +158,10 @@ def array_text(array: np.ndarray, indent: int, is_float: bool) -> str:
     if is_float and array.dtype.itemsize == 2:
         array = array.astype(np.float32)
     summary = array.size > OPTIONS.threshold
-    style = _Format(_abridged(array) if summary else array, is_float)
+    shown = _abridged(array) if summary else array
+    style: _Style = (
+        _ComplexFormat(shown) if array.dtype.kind == "c" else _Format(shown, is_float)
+    )
     return _text(array, indent, summary, style)
 
 
@@ -155,12 +173,13 @@ def tensor_text(self: Tensor, *, tensor_contents: Any = None) -> str:
     suffixes = []
     default = promote.get_default_dtype()
     dtype = self.dtype
+    usual = dtypes.complex_of(default) if dtype.is_complex else default
     if array.size == 0:
         if array.ndim != 1:
             suffixes.append(f"size={tuple(array.shape)}")
         if dtype is not default:
             suffixes.append(f"dtype={dtype}")
-    elif dtype not in (default, dtypes.i64, dtypes.bool_):
+    elif dtype not in (usual, dtypes.i64, dtypes.bool_):
         suffixes.append(f"dtype={dtype}")
     body = prefix + array_text(array, indent, dtype.is_float)
     if self.grad_fn is not None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from graphc.ir import dtypes, ops
+from graphc.ir.dim import product
 from graphc.ir.dtypes import DType
 
 from .. import promote
-from ..dispatch import apply, inplace
+from ..dispatch import apply
 from ..errors import located
-from ..promote import get_default_dtype
 from ..random_state import Generator, draw
-from ..tensor import Tensor
+from ..tensor import Tensor, requires_grad
 from . import pointwise as P
 from .arguments import (
     broadcast_sizes,
@@ -26,17 +24,21 @@ from .arguments import (
     shape_of,
     write_out,
 )
-from .dtype_names import iinfo
+from .inplace import resize_
+from .random_inplace import (
+    bernoulli_,
+    cauchy_,
+    check_probability,
+    exponential_,
+    float_dtype,
+    geometric_,
+    log_normal_,
+    normal_,
+    normals,
+    random_,
+    uniform_,
+)
 from .sorting import searchsorted
-
-
-def _float_dtype(dtype: Any, name: str) -> Any:
-    found = check_dtype(dtype) or get_default_dtype()
-    if not found.is_float:
-        raise RuntimeError(located(
-            f'"{name}_cpu" not implemented for \'{promote._name(found)}\''
-        ))  # fmt: skip
-    return found
 
 
 def _done(result: Tensor, requires_grad: bool, out: Tensor | None = None) -> Tensor:
@@ -45,7 +47,27 @@ def _done(result: Tensor, requires_grad: bool, out: Tensor | None = None) -> Ten
     return result.requires_grad_() if requires_grad else result
 
 
-def _shaped(kind: str, name: str, doc: str) -> Any:
+def _resized(out: Tensor, want: Any) -> Tensor:
+    """`out` with the size that is to be drawn; it is then filled in its own memory order."""
+    return out if shape(out) == tuple(want) else resize_(out, *want)
+
+
+def _complex(kind: str, generator: Generator | None, want: Any, dtype: DType) -> Tensor:
+    """Both parts drawn in turn; those of a normal number have a variance of 1/2 each."""
+    count = product(want)
+    # torch computes fewer than 16 numbers in double
+    few = kind == "normal" and isinstance(count, int) and count < 8
+    parts: Tensor = draw(
+        kind, generator, shape=(*want, 2), dtype=dtypes.f64 if few else dtype.real
+    )
+    if kind == "normal":
+        parts = apply(ops.mul, parts, promote.operand(1 / math.sqrt(2), parts.dtype))
+    parts = promote.cast(parts, dtype.real)
+    found: Tensor = apply(ops.view_as_complex, parts)
+    return found
+
+
+def _shaped(kind: str, name: str, fill: Any, doc: str) -> Any:
     def function(
         *sizes: Any, size: Any = None, generator: Generator | None = None, dtype: Any = None,
         device: Any = None, requires_grad: bool = False, layout: Any = None,
@@ -54,16 +76,21 @@ def _shaped(kind: str, name: str, doc: str) -> Any:
         check_device(device)
         want = shape_of(sizes if size is None else (size,), name)
         non_negative(want)
-        values = draw(kind, generator, shape=want, dtype=_float_dtype(dtype, name))
-        return _done(values, requires_grad, out)
+        if out is not None:
+            filled: Tensor = fill(_resized(out, want), generator=generator)
+            return filled
+        if isinstance(dtype, DType) and dtype.is_complex:
+            return _done(_complex(kind, generator, want, dtype), requires_grad)
+        values = draw(kind, generator, shape=want, dtype=float_dtype(dtype, name))
+        return _done(values, requires_grad)
 
     function.__name__ = name
     function.__doc__ = doc
     return function
 
 
-rand = _shaped("uniform", "rand", "Uniform on [0, 1).")
-randn = _shaped("normal", "randn", "Normal with mean 0 and variance 1.")
+rand = _shaped("uniform", "rand", uniform_, "Uniform on [0, 1).")
+randn = _shaped("normal", "randn", normal_, "Normal with mean 0 and variance 1.")
 
 
 def _like(function: Any, name: str) -> Any:
@@ -121,10 +148,11 @@ def _integers(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         ))  # fmt: skip
     non_negative(size)
-    return _done(
-        draw("randint", generator, shape=size, low=low, high=high, dtype=dtype),
-        requires_grad, out,
-    )
+    if out is not None:
+        return random_(_resized(out, size), low, high, generator=generator)
+    kind = dtypes.i64 if dtype is dtypes.bool_ else dtype
+    drawn = draw("randint", generator, shape=size, low=low, high=high, dtype=kind)
+    return _done(promote.cast(drawn, dtype), requires_grad)
 
 
 def randint_like(
@@ -158,116 +186,40 @@ def normal(
     """Normal numbers; mean and std are numbers (with `size`) or tensors."""
     check_device(device)
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
-        tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
-        sizes = broadcast_sizes(*(shape(v) for v in tensors))
-        kind = promote.result_type(*tensors)
-        z = draw("normal", generator, shape=sizes, dtype=kind)
-        return _done(P.add(P.mul(z, std), mean), requires_grad, out)
+        return _done(_normal_around(mean, std, generator), requires_grad, out)
     if size is None:
         raise TypeError(located("normal() of two numbers needs a size"))
     if std < 0:
         raise RuntimeError(located(f"normal expects std >= 0.0, but found std {std}"))
-    kind = _float_dtype(dtype, "normal")
-    return _done(_normals(shape_of((size,)), kind, mean, std, generator), requires_grad, out)
+    sizes = shape_of((size,))
+    if out is not None:
+        return normal_(_resized(out, sizes), mean, std, generator=generator)
+    kind = float_dtype(dtype, "normal")
+    return _done(normals(sizes, kind, mean, std, generator), requires_grad)
 
 
-def _scaled(z: Tensor, mean: Any, std: Any) -> Tensor:
-    """z * std + mean in one rounding, as torch's kernel does, where it matters."""
-    if type(std) in (int, float) and std == 1 and type(mean) in (int, float) and mean == 0:
-        return z
-    if z.dtype is not dtypes.f32 or (type(mean) in (int, float) and mean == 0):
-        return P.add(P.mul(z, std), mean) if mean != 0 else P.mul(z, std)
-    return _fused(z, std, mean)
-
-
-def _fused(a: Tensor, b: Any, c: Any) -> Tensor:
-    """a * b + c of float32 with (nearly always) one rounding: through float64."""
-    wide = promote.cast(a, dtypes.f64)
-    b, c = (_as_float32(v) for v in (b, c))
-    return promote.cast(P.add(P.mul(wide, b), c), dtypes.f32)
-
-
-def _as_float32(value: Any) -> Any:
-    if type(value) in (int, float):
-        return float(np.float32(value))
-    return value
-
-
-# --- in place ----------------------------------------------------------------------------------
-
-
-def _store(target: Tensor, value: Tensor) -> Tensor:
-    return inplace(target, value, overwrite=True)
-
-
-def uniform_(
-    self: Tensor, a: Any = 0.0, b: Any = 1.0, *, generator: Generator | None = None, **kw: Any
-) -> Tensor:
-    """Fill with numbers uniform on [from, to)."""
-    a, b = kw.pop("from", a), kw.pop("to", b)
-    if kw:
-        raise TypeError(located(
-            f"uniform_() got an unexpected keyword argument {next(iter(kw))!r}"
-        ))  # fmt: skip
-    if not a <= b:
-        raise RuntimeError(located(
-            f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
-        ))  # fmt: skip
-    u = draw("uniform", generator, shape=shape(self), dtype=_float_dtype(self.dtype, "uniform"))
-    if (a, b) == (0.0, 1.0):
-        return _store(self, u)
-    if self.dtype is dtypes.f32:
-        return _store(self, _fused(u, _as_float32(_as_float32(b) - _as_float32(a)), a))
-    return _store(self, P.add(P.mul(u, b - a), a))
-
-
-def normal_(
-    self: Tensor, mean: Any = 0.0, std: Any = 1.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Fill with normal numbers."""
+def _normal_around(mean: Any, std: Any, generator: Generator | None) -> Tensor:
+    tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
+    sizes = broadcast_sizes(*(shape(v) for v in tensors))
+    kind = promote.result_type(*tensors)
+    if isinstance(std, Tensor):
+        if not kind.is_float:
+            raise RuntimeError(located(f"normal expects a float std, but found {std.dtype}"))
+        return _without_gradient(
+            P.add(P.mul(normals(sizes, kind, 0.0, 1.0, generator), std), mean), tensors
+        )
     if std < 0:
         raise RuntimeError(located(f"normal expects std >= 0.0, but found std {std}"))
-    kind = _float_dtype(self.dtype, "normal")
-    return _store(self, _normals(shape(self), kind, mean, std, generator))
+    return _without_gradient(P.add(normals(sizes, kind, 0.0, std, generator), mean), tensors)
 
 
-def _normals(sizes: Any, kind: DType, mean: Any, std: Any, generator: Generator | None) -> Tensor:
-    """Fewer than 16 are drawn and scaled in float64 whatever the dtype, as in torch."""
-    few = all(type(size) is int for size in sizes) and math.prod(sizes) < 16
-    z = draw("normal", generator, shape=sizes, dtype=dtypes.f64 if few else kind)
-    return promote.cast(_scaled(z, mean, std), kind)
-
-
-def exponential_(
-    self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Fill with exponential numbers of rate `lambd`."""
-    if lambd <= 0:
-        raise RuntimeError(located(
-            f"exponential_ expects lambda > 0.0, but found lambda={lambd}"
-        ))  # fmt: skip
-    kind = _float_dtype(self.dtype, "exponential")
-    e = draw("exponential", generator, shape=shape(self), dtype=kind)
-    return _store(self, e if lambd == 1 else P.div(e, lambd))
-
-
-def bernoulli_(
-    self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
-) -> Tensor:
-    """Fill with 1 with probability p (a number or a tensor), else 0."""
-    if isinstance(p, Tensor):
-        wide = promote.cast(p, dtypes.f64)
-        u = draw("uniform", generator, shape=shape(self), dtype=dtypes.f64)
-        return _store(self, promote.cast(P.lt(u, wide), self.dtype))
-    _probability(p)
-    return _store(
-        self, draw("bernoulli", generator, shape=shape(self), p=float(p), dtype=self.dtype)
-    )
-
-
-def _probability(p: float) -> None:
-    if not 0 <= p <= 1:
-        raise RuntimeError(located(f"bernoulli_ expects p to be in [0, 1], but got p={p}"))
+def _without_gradient(drawn: Tensor, parameters: list[Tensor]) -> Tensor:
+    """Draws do not differentiate: the parameters' gradients are zero, as in torch."""
+    result = drawn.detach()
+    for parameter in parameters:
+        if requires_grad(parameter):
+            result = P.where(promote.operand(True, dtypes.bool_), result, parameter)
+    return result
 
 
 def bernoulli(
@@ -276,7 +228,7 @@ def bernoulli(
 ) -> Tensor:
     """1 with the probabilities in `input` (or p everywhere), else 0."""
     if p is not None:
-        _probability(p)
+        check_probability(p)
         values = draw("bernoulli", generator, shape=shape(input), p=float(p), dtype=input.dtype)
         return _done(values, False, out)
     if not input.dtype.is_float:
@@ -287,55 +239,6 @@ def bernoulli(
     u = draw("uniform", generator, shape=shape(input), dtype=kind)
     found = promote.cast(P.lt(u, promote.cast(input.detach(), kind)), input.dtype)
     return _done(found, False, out)
-
-
-def random_(
-    self: Tensor, *bounds: int, generator: Generator | None = None, **kw: int
-) -> Tensor:
-    """Fill with integers on [from, to); without bounds, all that the dtype holds exactly."""
-    low, high = kw.pop("from", None), kw.pop("to", None)
-    if len(bounds) == 2:
-        low, high = bounds
-    elif len(bounds) == 1:
-        low, high = (bounds[0], high) if high is not None else (low, bounds[0])
-    if high is None:
-        if self.dtype.is_float:
-            digits = {dtypes.f16: 11, dtypes.bf16: 8, dtypes.f32: 24, dtypes.f64: 53}
-            high = 2 ** digits[self.dtype] + 1
-        elif self.dtype is dtypes.bool_:
-            high = 2
-        else:
-            high = iinfo(self.dtype).max + 1
-    kind = dtypes.i64 if not self.dtype.is_integer else self.dtype
-    values = draw(
-        "randint", generator, shape=shape(self), low=int(low or 0), high=int(high), dtype=kind
-    )
-    return _store(self, promote.cast(values, self.dtype))
-
-
-def cauchy_(
-    self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None
-) -> Tensor:
-    """Fill with Cauchy numbers."""
-    u = draw("uniform", generator, shape=shape(self), dtype=dtypes.f64)
-    value = P.add(P.mul(P.tan(P.mul(P.sub(u, 0.5), math.pi)), sigma), median)
-    return _store(self, promote.cast(value, self.dtype))
-
-
-def log_normal_(
-    self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None
-) -> Tensor:
-    """Fill with exp of normal numbers."""
-    kind = _float_dtype(self.dtype, "log_normal")
-    z = draw("normal", generator, shape=shape(self), dtype=kind)
-    return _store(self, P.exp(_scaled(z, mean, std)))
-
-
-def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """Fill with numbers of trials until the first success."""
-    u = draw("uniform", generator, shape=shape(self), dtype=dtypes.f64)
-    value = P.ceil(P.div(P.log(P.sub(1.0, u)), math.log1p(-p)))
-    return _store(self, promote.cast(value, self.dtype))
 
 
 def multinomial(

@@ -10,6 +10,7 @@ from graphc.ir.dim import Dim, product
 from graphc.ir.dtypes import DType
 
 from .. import promote
+from ..autocast import full_precision
 from ..context import local
 from ..dispatch import apply
 from ..errors import located
@@ -38,7 +39,7 @@ def _integers_as_long(x: Tensor, dtype: Any) -> Tensor:
     dtype = check_dtype(dtype)
     if dtype is not None:
         return promote.cast(x, dtype)
-    return x if x.dtype.is_float else promote.cast(x, dtypes.i64)
+    return x if x.dtype.differentiable else promote.cast(x, dtypes.i64)
 
 
 def count_of(x: Tensor, dims: Dims) -> Any:
@@ -81,7 +82,7 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim`. Raises RuntimeError for a dtype that is not a float."""
     x = input if dtype is None else promote.cast(input, _checked(dtype))
-    if not x.dtype.is_float:
+    if not x.dtype.differentiable:
         which = "Input dtype" if dtype is None else "Optional dtype"
         raise RuntimeError(located(
             f"mean(): could not infer output dtype. {which} must be either a floating point or "
@@ -113,6 +114,7 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
     return P.div(nansum(input, dim, keepdim, dtype=dtype), sum(factor, dim, keepdim))
 
 
+@full_precision
 @with_out
 @numpy_names
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -365,11 +367,26 @@ def norm(
 ) -> Tensor:
     """The p-norm of the elements over `dim`: 2 ("fro"), 1, 0, inf, -inf, any number."""
     if p == "nuc":
-        raise NotImplementedError(located("the nuclear norm needs an SVD: use torch.linalg"))
+        return _nuclear(input, dim, keepdim)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(located(f"norm: unknown norm {p!r}"))
     result = vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
     return named(result, "LinalgVectorNormBackward0")
+
+
+def _nuclear(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """The sum of the singular values of matrices over two dims."""
+    pair = wrap_dims(tuple(range(x.ndim)) if dim is None else dim, x.ndim)
+    if len(pair) != 2:
+        raise RuntimeError(located(f"norm: the nuclear norm takes 2 dims, got {len(pair)}"))
+    order = tuple(d for d in range(x.ndim) if d not in pair) + pair
+    values = apply(ops.linalg_svd, apply(ops.permute, x, dims=order), full=False)[1]
+    total = _reduce(ops.sum, values, (values.ndim - 1,), False)
+    if not keepdim:
+        return total
+    kept = tuple(1 if d in pair else n for d, n in enumerate(shape(x)))
+    result: Tensor = apply(ops.reshape, total, shape=kept)
+    return result
 
 
 def vector_norm(
@@ -378,6 +395,8 @@ def vector_norm(
     """torch.linalg.vector_norm."""
     if dtype is not None:
         x = promote.cast(x, _checked(dtype))
+    if x.dtype.is_complex:
+        x = P.abs(x)
     if not x.dtype.is_float:
         raise RuntimeError(located(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "

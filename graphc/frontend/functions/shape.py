@@ -244,7 +244,10 @@ def matrix_transpose(self: Tensor) -> Tensor:
     return transpose(self, -2, -1)
 
 
-adjoint = matrix_transpose
+def adjoint(self: Tensor) -> Tensor:
+    """The last two dims exchanged, and conjugated."""
+    turned = matrix_transpose(self)
+    return apply(ops.conj, turned) if self.dtype.is_complex else turned
 
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 from graphc.ir import dtypes, ops
 
 from .. import promote
+from ..autocast import full_precision
 from ..dispatch import apply, constant
 from ..errors import located
 from ..tensor import Tensor, concrete
@@ -144,12 +145,13 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     return return_types.mode(pick(input, constant(index), along, keepdim))
 
 
+@full_precision
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,
     interpolation: str = "linear",
 ) -> Tensor:
     """The q-quantiles along `dim` (of all without one), interpolated."""
-    x = input.reshape(-1) if dim is None else input
+    x = input.reshape(-1) if dim is None or input.ndim == 0 else input
     along = 0 if dim is None else wrap_dim(dim, x.ndim)
     points = q if isinstance(q, Tensor) else promote.operand(float(q), x.dtype)
     rank = input.ndim
@@ -176,7 +178,7 @@ def quantile(
     result = P.where(missing, float("nan"), result)
     result = result.movedim(-1, 0)
     if keepdim:
-        result = result.unsqueeze(along + 1) if dim is not None else result.reshape(
+        result = result.unsqueeze(along + 1) if dim is not None and rank else result.reshape(
             (-1, *(1,) * rank)
         )
     return result if points.ndim else result.squeeze(0)  # type: ignore[no-any-return]
@@ -215,7 +217,7 @@ def unique_consecutive(
     count = len(rows)
     changed = np.ones(count, bool)
     if count:
-        changed[1:] = (rows[1:] != rows[:-1]).reshape(count - 1, -1).any(1)
+        changed[1:] = (rows[1:] != rows[:-1]).any(tuple(range(1, rows.ndim)))
     kept = rows[changed]
     results = [constant(kept if axis is None else np.moveaxis(kept, 0, axis))]
     if return_inverse:
@@ -285,6 +287,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     """Counts in `bins` equal bins between min and max (the data's own where both are equal)."""
     array = concrete(input, "histc()", _CURE)
     low, high = float(min), float(max)
+    if array.dtype == dtypes.bf16.numpy:
+        array = array.astype(np.float32)
     if low == high and array.size:
         low, high = float(array.min()), float(array.max())
     if low == high:
@@ -295,7 +299,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     flat = flat[(flat >= low) & (flat <= high)]
     places = ((flat - low) / (high - low) * bins).astype(np.int64)
     counts = np.bincount(np.minimum(places, bins - 1), minlength=bins)
-    return constant(counts.astype(array.dtype))
+    return constant(counts.astype(input.dtype.numpy))
 
 
 def isin(elements: Any, test_elements: Any, *, invert: bool = False, **kwargs: Any) -> Tensor:

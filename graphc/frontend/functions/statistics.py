@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir import dtypes
+
+from .. import promote
 from ..dispatch import constant
 from ..errors import located
-from ..numbers import Size
+from ..numbers import Size, plain_size, plain_sizes
+from ..promote import get_default_dtype
 from ..tensor import Tensor
-from . import linalg_basic, parts, shape
+from . import complex_numbers, linalg_basic, parts, shape
 from . import pointwise as P
-from .arguments import as_sequence, broadcast_sizes, environment
+from .arguments import as_sequence, broadcast_sizes, environment, public_size
 from .arguments import shape as shape_of_tensor
 from .cumulative import cumsum, diff
 from .joining import stack
@@ -31,13 +35,51 @@ def cov(
             f"cov(): expected input to have two or fewer dimensions but got an input with "
             f"{input.ndim} dimensions"
         ))  # fmt: skip
-    if fweights is not None or aweights is not None:
-        raise NotImplementedError(located("cov() with weights"))
     x = input.reshape(1, -1) if input.ndim < 2 else input
+    if not (x.dtype.is_float or x.dtype.is_complex):
+        x = promote.cast(x, get_default_dtype())
     count = environment().specialise(shape_of_tensor(x)[1])
-    centred = P.sub(x, mean(x, 1, True))
-    found = P.div(linalg_basic.mm(centred, shape.t(centred)), float(max(count - correction, 0)))
-    return found.squeeze() if input.ndim < 2 else found
+    weights = _weights(fweights, aweights, count, x)
+    if weights is None:
+        centred = P.sub(x, mean(x, 1, True))
+        found = linalg_basic.mm(centred, _adjoint(centred))
+        once: Tensor = P.div(found, float(max(count - correction, 0))).squeeze()
+        return once
+    total = weights.sum()
+    centred = P.sub(x, P.div(P.mul(x, weights).sum(1, keepdim=True), total))
+    used: Any = correction
+    if aweights is not None and correction:
+        squared = P.mul(weights, promote.cast(aweights, weights.dtype)).sum()
+        used = P.div(P.mul(squared, correction), total)
+    found = linalg_basic.mm(centred, _adjoint(P.mul(centred, weights)))
+    scale = P.clamp(P.sub(total, used), min=0)
+    result: Tensor = P.div(found, scale).squeeze()
+    return result
+
+
+def _adjoint(x: Tensor) -> Tensor:
+    turned = shape.t(x)
+    return turned.conj() if x.dtype.is_complex else turned
+
+
+def _weights(fweights: Any, aweights: Any, count: int, x: Tensor) -> Tensor | None:
+    """How often each observation counts, times how much; None: once."""
+    result: Tensor | None = None
+    for name, weights in (("fweights", fweights), ("aweights", aweights)):
+        if weights is None:
+            continue
+        if tuple(weights.shape) != (count,):
+            raise RuntimeError(located(
+                f"cov(): expected {name} to be one number per observation ([{count}]), got shape "
+                f"{list(weights.shape)}"
+            ))  # fmt: skip
+        if (name == "fweights") == weights.dtype.is_float:
+            wanted = "integral" if name == "fweights" else "floating point"
+            raise RuntimeError(located(f"cov(): expected {name} to have {wanted} dtype"))
+        real = x.dtype if x.dtype.is_float else x.real.dtype
+        part = promote.cast(weights, real)
+        result = part if result is None else P.mul(result, part)
+    return result
 
 
 def corrcoef(input: Tensor) -> Tensor:
@@ -47,7 +89,9 @@ def corrcoef(input: Tensor) -> Tensor:
         return P.div(c, c)
     deviation = P.sqrt(c.diagonal())
     scaled = P.div(P.div(c, deviation.unsqueeze(1)), deviation.unsqueeze(0))
-    return P.clamp(scaled, -1, 1)
+    if not c.dtype.is_complex:
+        return P.clamp(scaled, -1, 1)
+    return complex_numbers.complex(P.clamp(scaled.real, -1, 1), P.clamp(scaled.imag, -1, 1))
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
@@ -87,7 +131,8 @@ dsplit = _splitter("dsplit", 2, 3)
 
 def broadcast_shapes(*shapes: Any) -> Any:
     """The common shape of several, as torch.Size."""
-    return Size(broadcast_sizes(*(as_sequence(s) for s in shapes)))
+    common = broadcast_sizes(*(plain_sizes(as_sequence(s)) for s in shapes))
+    return Size(public_size(size) for size in common)
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
@@ -97,9 +142,16 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Flat positions as one index tensor per dim."""
+    if indices.dtype.kind not in ("int", "uint"):
+        raise ValueError(located(
+            f"expected 'indices' to be integer dtype, but got {indices.dtype}"
+        ))  # fmt: skip
     found = []
-    rest = indices
-    for size in reversed(as_sequence(shape)):
+    sizes = as_sequence(shape.tolist() if isinstance(shape, Tensor) else shape)
+    if any(not isinstance(plain_size(n), int) or plain_size(n) < 0 for n in sizes):
+        raise ValueError(located(f"'shape' cannot have negative values, but got {tuple(sizes)}"))
+    rest = promote.cast(indices, dtypes.i64)
+    for size in reversed(sizes):
         found.append(P.remainder(rest, size))
         rest = P.div(rest, size, rounding_mode="floor")
     return tuple(reversed(found))
@@ -114,6 +166,8 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
         i + extra for i, n in enumerate(want) if n == 1 and have[i + extra] != 1
     )
     total = sum_(self, dims, True) if dims else self
+    if total.dtype is dtypes.bool_:
+        total = promote.cast(total, dtypes.i64)
     return total.reshape(want)  # type: ignore[no-any-return]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..op import REGISTRY, Op
 from . import (
+    complex_numbers,
     composite_activation,
     composite_attention,
     composite_loss,
@@ -18,11 +19,16 @@ from . import (
     create,
     cumulative,
     elementwise,
+    fourier,
     indexing,
+    matrix_decompositions,
+    matrix_solves,
     movement,
     random,
+    random_sampled,
     reduce,
     sorting,
+    special_functions,
     window,
 )
 from ._rules import sum_to

@@ -105,6 +105,13 @@ def cast(x: Any, dtype: DType) -> Any:
     return x if x.type.dtype is dtype else ops.cast(x, dtype=dtype)
 
 
+def conj(x: Any) -> Any:
+    """The complex conjugate; a real value (or None) itself."""
+    if x is None or not x.type.dtype.is_complex:
+        return x
+    return ops.conj(x)
+
+
 # --- shapes ----------------------------------------------------------------------------------
 
 

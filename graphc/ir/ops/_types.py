@@ -19,6 +19,7 @@ Types: TypeAlias = tuple[TensorType, ...]
 _TORCH_SCALAR_NAMES = {
     "bool": "Bool", "u8": "Byte", "i8": "Char", "i16": "Short", "i32": "Int", "i64": "Long",
     "f16": "Half", "bf16": "BFloat16", "f32": "Float", "f64": "Double",
+    "c64": "ComplexFloat", "c128": "ComplexDouble",
 }
 
 NUMBERS = frozenset(dtypes.INTEGERS + dtypes.FLOATS)
@@ -27,6 +28,14 @@ INTEGERS = frozenset(dtypes.INTEGERS)
 BITS = INTEGERS | {dtypes.bool_}
 BOOL = frozenset({dtypes.bool_})
 ANY = frozenset(dtypes.ALL)
+COMPLEX = frozenset(dtypes.COMPLEX)
+
+# operators that take complex numbers besides what their records allow
+TAKES_COMPLEX = frozenset("""
+    neg square exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan
+    sinh cosh tanh asinh acosh atanh sigmoid isnan isinf isfinite logical_not add sub mul div pow
+    eq ne sum prod cumsum cumprod dot_general scatter index_put
+""".split())
 
 _ACCEPTS = {
     NUMBERS: "integers and floats",
@@ -44,9 +53,10 @@ def fail(message: str, kind: type[Exception] = RuntimeError) -> NoReturn:
 
 def require_dtype(name: str, dtype: DType, allowed: frozenset[DType]) -> None:
     """Raise NotImplementedError unless `dtype` is one of `allowed`."""
-    if dtype not in allowed:
+    if dtype not in allowed and not (dtype.is_complex and name in TAKES_COMPLEX):
+        scalar = _TORCH_SCALAR_NAMES.get(dtype.name, dtype.torch_name)
         fail(
-            f'"{name}" not implemented for \'{_TORCH_SCALAR_NAMES[dtype.name]}\''
+            f'"{name}" not implemented for \'{scalar}\''
             f" (it takes {_ACCEPTS.get(allowed, 'other dtypes')}; cast first)",
             NotImplementedError,
         )

@@ -83,7 +83,7 @@ class _Targets:
         self.valid = ops.ne(target, ignore_index)
         self.safe = select(self.valid, target, 0)
         if weights:
-            chosen = ops.index(cast(weights[0], wide), self.safe, dim=0)
+            chosen = ops.index(cast(weights[0], wide), self.safe, dim=0, subject="Target")
             self.weight = select(self.valid, chosen, 0.0)
         else:
             self.weight = cast(self.valid, wide)
@@ -95,7 +95,8 @@ class _Targets:
 
 def _pick(x: Any, safe: Any, dim: int) -> Any:
     """x at each target's class."""
-    return reshape(ops.gather(x, unsqueeze(safe, dim), dim=dim), safe.type.shape)
+    found = ops.gather(x, unsqueeze(safe, dim), dim=dim, subject="Target")
+    return reshape(found, safe.type.shape)
 
 
 def _reduce(loss: Any, reduction: str) -> Any:

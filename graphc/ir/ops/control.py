@@ -14,6 +14,7 @@ from ..graph import Graph
 from ..op import Attrs, Op, register
 from ..types import TensorType, TupleType, Type
 from ._types import Types, fail, same_shape
+from .control_gradients import cond_vjp, scan_vjp, while_vjp
 
 
 def _graphs(name: str, attrs: Attrs, number: int) -> tuple[Graph, ...]:
@@ -109,24 +110,21 @@ def _fusion_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     return _bundle(_outputs(body))
 
 
-_LATER = "gradients through its sub-graphs are not derived yet; run the Python control flow instead"
-
 register(
     Op(
-        "cond", "control", _cond_type, results=0, nondifferentiable=_LATER,
+        "cond", "control", _cond_type, cond_vjp, results=0,
         doc="The results of the first sub-graph where the 0-d bool is true, else of the second.",
     )
 )
 register(
     Op(
-        "while_loop", "control", _while_type, results=0,
-        nondifferentiable="the number of iterations is not known before it runs; use scan",
+        "while_loop", "control", _while_type, while_vjp, results=0,
         doc="Runs the second sub-graph on the carried values while the first says true.",
     )
 )
 register(
     Op(
-        "scan", "control", _scan_type, results=0, attrs=("n_carried",), nondifferentiable=_LATER,
+        "scan", "control", _scan_type, scan_vjp, results=0, attrs=("n_carried",),
         doc="Runs body(*carried, *rows) -> (*carried, *outputs) for each row of dim 0; gives the "
         "last carried values, and the outputs stacked.",
     )

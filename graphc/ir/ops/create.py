@@ -23,7 +23,7 @@ def _full(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     require_shape("full", attrs["shape"])
     value: float | Size = attrs["value"]
     dtype: dtypes.DType = attrs["dtype"]
-    if isinstance(value, float) and not dtype.is_float:
+    if isinstance(value, float) and not dtype.differentiable:
         fail(f"full: value {value!r} is a float, but dtype is {dtype}; give an int", TypeError)
     return TensorType(dtype, attrs["shape"])
 

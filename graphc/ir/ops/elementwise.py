@@ -116,6 +116,12 @@ def _trigamma(x: Any) -> Any:
     return ops.where(reflect, math.pi**2 / (sine * sine) - total, total)
 
 
+def _acosh_gradient(g: Any, x: Any, y: Any) -> Any:
+    if x.type.dtype.is_complex:  # two roots: the one of their product has another branch
+        return g * (ops.rsqrt(x - 1.0) * ops.rsqrt(x + 1.0))
+    return g * ops.rsqrt(x * x - 1.0)
+
+
 _unary("exp", unary_rule(lambda g, x, y: g * y), domain=(-5.0, 5.0), doc="e ** x.")
 _unary(
     "exp2", unary_rule(lambda g, x, y: g * y * _LOG2), domain=(-5.0, 5.0), doc="2 ** x."
@@ -152,7 +158,7 @@ _unary("sinh", unary_rule(lambda g, x, y: g * ops.cosh(x)), domain=(-5.0, 5.0))
 _unary("cosh", unary_rule(lambda g, x, y: g * ops.sinh(x)), domain=(-5.0, 5.0))
 _unary("tanh", unary_rule(lambda g, x, y: g * (1.0 - y * y)))
 _unary("asinh", unary_rule(lambda g, x, y: g * ops.rsqrt(x * x + 1.0)))
-_unary("acosh", unary_rule(lambda g, x, y: g * ops.rsqrt(x * x - 1.0)), domain=(1.1, 10.0))
+_unary("acosh", unary_rule(_acosh_gradient), domain=(1.1, 10.0))
 _unary("atanh", unary_rule(lambda g, x, y: g / (1.0 - x * x)), domain=(-0.95, 0.95))
 _unary(
     "erf", unary_rule(lambda g, x, y: g * (ops.exp(-(x * x)) * _TWO_OVER_SQRT_PI)),
@@ -230,7 +236,7 @@ def _pow_base(g: Any, a: Any, b: Any, y: Any) -> Any:
 
 def _pow_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
     # 0 ** b is constant for b > 0, and its log(0) must not make NaN
-    flat = ops.logical_and(ops.eq(a, 0.0), ops.ge(b, 0.0))
+    flat = ops.logical_and(ops.eq(a, 0.0), ops.ge(cast(b, b.type.dtype.real), 0.0))
     return g * select(flat, 0.0, y * ops.log(a))
 
 
@@ -382,7 +388,7 @@ def _cast_vjp(
     grads: Any, inputs: Any, outs: Any, needs: Any, *, dtype: dtypes.DType
 ) -> Any:
     source = inputs[0].type.dtype
-    if not (dtype.is_float and source.is_float):
+    if not (dtype.differentiable and source.differentiable):
         return (None,)
     return (cast(grads[0], source),)
 

@@ -61,7 +61,9 @@ def _scatter_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     return x
 
 
-def _gather_vjp(grads: Any, inputs: Any, outs: Any, needs: Any, *, dim: int) -> Any:
+def _gather_vjp(
+    grads: Any, inputs: Any, outs: Any, needs: Any, *, dim: int, subject: str = ""
+) -> Any:
     x, index = inputs
     return (ops.scatter(zeros(x), index, grads[0], dim=dim, reduce="add"), None)
 
@@ -166,7 +168,9 @@ def _index_put_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     return x
 
 
-def _index_vjp(grads: Any, inputs: Any, outs: Any, needs: Any, *, dim: int) -> Any:
+def _index_vjp(
+    grads: Any, inputs: Any, outs: Any, needs: Any, *, dim: int, subject: str = ""
+) -> Any:
     x, *indices = inputs
     gx = ops.index_put(zeros(x), grads[0], *indices, dim=dim, accumulate=True)
     return (gx, *(None for _ in indices))
@@ -189,9 +193,12 @@ def _index_put_vjp(
 
 # --- records ---------------------------------------------------------------------------------
 
+# what the positions are to the user ("Target"): an error then names that, not an index and a dim
+_SUBJECT = frozenset({"subject"})
+
 register(
     Op(
-        "gather", "index", _gather_type, _gather_vjp, arity=2, attrs=("dim",),
+        "gather", "index", _gather_type, _gather_vjp, arity=2, attrs=("dim",), optional=_SUBJECT,
         doc="x[..., index[i], ...] along `dim`; an index outside 0 .. size-1 is a RuntimeError.",
     )
 )
@@ -204,7 +211,7 @@ register(
 )
 register(
     Op(
-        "index", "index", _index_type, _index_vjp, attrs=("dim",),
+        "index", "index", _index_type, _index_vjp, attrs=("dim",), optional=_SUBJECT,
         doc="x indexed at dims dim.. by broadcast i64 tensors, result dims in their place; "
         "negative wraps, out of range is an IndexError.",
     )

@@ -74,8 +74,8 @@ def sliced_shape(
     for size, start, stop, step in zip(shape, starts, stops, steps, strict=True):
         if isinstance(step, Dim) or step < 1:
             fail(f"{name}: slice step must be positive, got {step}", ValueError)
-        in_order = start == 0 or start == stop or env.at_most(start, stop)
-        if not in_order or (isinstance(start, int) and start < 0):
+        in_order = start == stop or env.at_most(start, stop)
+        if not in_order or not env.not_negative(start):
             fail(f"{name}: slice start {start} must be between 0 and its stop {stop}", IndexError)
         if stop != size and not env.at_most(stop, size):
             fail(f"{name}: slice stop {stop} is beyond the size {size}", IndexError)
@@ -105,13 +105,13 @@ def _slice_update_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
 def _check_strided(name: str, x: TensorType, attrs: Attrs, env: DimEnv) -> None:
     size, stride, offset = attrs["size"], attrs["stride"], attrs["offset"]
     require_length(name, "stride", stride, len(size))
-    if (isinstance(offset, int) and offset < 0) or any(
-        isinstance(s, int) and s < 0 for s in stride
-    ):
+    if not env.not_negative(offset) or not all(env.not_negative(s) for s in stride):
         fail(f"{name}: Negative strides and offsets are not supported, got strides: "
              f"{sizes_text(stride)}, offset: {offset}")
     if any(isinstance(n, int) and n == 0 for n in size):
         return
+    if not all(env.not_negative(n) for n in size):
+        fail(f"{name}: sizes must not be negative, got {sizes_text(size)}")
     needed = offset + 1
     for n, s in zip(size, stride, strict=True):
         needed = needed + (n - 1) * s
@@ -146,7 +146,7 @@ def _pad_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     for attribute in ("low", "high", "interior"):
         require_length("pad", attribute, attrs[attribute], x.rank)
         for amount in attrs[attribute]:
-            if isinstance(amount, int) and amount < 0:
+            if not env.not_negative(amount):
                 fail(f"pad: {attribute} must not be negative, got {attrs[attribute]}; slice first")
     for n, low, high, interior in zip(
         x.shape, attrs["low"], attrs["high"], attrs["interior"], strict=True

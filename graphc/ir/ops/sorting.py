@@ -15,6 +15,8 @@ from ._types import Types, fail, require_dim
 def _sort_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     (x,) = types
     require_dim("sort", attrs["dim"], x.rank)
+    if x.dtype.is_complex:
+        fail("Sort does not support complex dtypes on CPU")
     return TupleType((x, x.with_dtype(dtypes.i64)))
 
 
@@ -22,6 +24,8 @@ def _topk_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     (x,) = types
     dim, k = attrs["dim"], attrs["k"]
     require_dim("topk", dim, x.rank)
+    if x.dtype.is_complex:
+        fail("topk does not support complex dtypes on CPU")
     if (isinstance(k, int) and k < 0) or not env.at_most(k, x.shape[dim]):
         fail(f"selected index k out of range: k is {k}, dimension {dim} has size {x.shape[dim]}")
     shape = tuple(k if i == dim else size for i, size in enumerate(x.shape))

@@ -9,13 +9,14 @@ from typing import TypeAlias
 
 from .. import dtypes
 from ..dim import Size, product, unwrap
-from ..graph import Graph, Node
+from ..graph import Graph, Node, on_complex
 from ..types import Shape, TensorType
 from .lower_body import Body
 from .lower_contraction import CONTRACTIONS, operand_index, template
 from .lower_moves import MOVES
 from .lower_nest import cost
 from .lower_rows_plan import reduced_dims
+from .lower_values import DIVISIONS
 
 LEAF, CREATE, POINT, MOVE = "leaf", "create", "point", "move"
 REDUCE, CONTRACT = "reduce", "contract"
@@ -86,9 +87,8 @@ def analyse(
             _find_operands(a, body, node)
         elif a.category[node] == ROUTINE and node.op.name != "get":
             a.must.update(node.inputs)
-        elif node.op.name == "index":
-            a.checked.update(_positions(node, 1))
     a.must.update(graph.outputs)
+    _find_checked(a)
     _updates(a, mutated)
     return a
 
@@ -96,8 +96,10 @@ def analyse(
 def categorise(node: Node, routines: Collection[str]) -> str:
     """What kind of kernel an operator belongs in; ROUTINE: none, it is a step of its own."""
     name = node.op.name
-    if name in routines:
+    if name in routines or (on_complex(node) and name not in ("input", "const")):
         return ROUTINE
+    if on_complex(node):
+        return LEAF
     if name == "const":
         return CREATE if node.attrs["value"].array.size == 1 else LEAF
     if name == "get":
@@ -130,6 +132,38 @@ def _positions(node: Node, first: int) -> list[tuple[Node, Size]]:
     """The position tensors of index and index_put, with the sizes they are checked against."""
     x, dim = node.inputs[0], node.attrs["dim"]
     return [(index, x.shape[dim + i]) for i, index in enumerate(node.inputs[first:])]
+
+
+def _find_checked(a: Analysis) -> None:
+    """The positions that some `index` looks up, and thereby checks, every one of. Of a value that
+    is only sliced, or picked from, kernels compute no more than is read."""
+    whole: set[Node] = set()
+    for node in reversed(a.graph.nodes):
+        if node in a.must or any(u in whole and _reads_all(a, u, node) for u in a.users[node]):
+            whole.add(node)
+            if node.op.name == "index":
+                a.checked.update(_positions(node, 1))
+
+
+def _reads_all(a: Analysis, user: Node, node: Node) -> bool:
+    if user.op.name in ("gather", "index"):
+        return node in user.inputs[1:]
+    if a.category[user] == MOVE:
+        return user.op.name in ("reshape", "permute", "expand")
+    return a.category[user] in (POINT, REDUCE)
+
+
+def can_fail(node: Node) -> bool:
+    """Whether an elementwise operator has a check: an integer division by what may be 0."""
+    if node.op.name not in DIVISIONS or not node.dtype.is_integer:
+        return False
+    divisor = node.inputs[1]
+    while divisor.op.name in ("reshape", "expand"):
+        divisor = divisor.inputs[0]
+    if divisor.op.name == "const":
+        array = divisor.attrs["value"].array
+        return not (array.size == 1 and array.all())
+    return not (divisor.op.name == "full" and divisor.attrs["value"] != 0)
 
 
 def needs_checks(a: Analysis, node: Node) -> bool:

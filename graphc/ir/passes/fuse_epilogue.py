@@ -7,7 +7,7 @@ on this contraction (two kernels would wait for each other)."""
 from __future__ import annotations
 
 from ..graph import Node
-from .fuse_analysis import CONTRACT, POINT, ROUTINE, SCATTER, Analysis, needs_checks
+from .fuse_analysis import CONTRACT, POINT, ROUTINE, SCATTER, Analysis, can_fail, needs_checks
 
 _MOST_NODES = 24
 _MOST_UPDATE = 6
@@ -100,8 +100,8 @@ class Epilogues:
             return single
         if node.op.name == "permute":
             return single and _keeps_rows(node, contraction)
-        if a.category[node] != POINT or node.op.name in _FORBIDDEN:
-            return False
+        if a.category[node] != POINT or node.op.name in _FORBIDDEN or can_fail(node):
+            return False  # a template has no way out in the middle
         if node in a.updates and not self._plain_update(contraction):
             return False
         return single or node in self._ends

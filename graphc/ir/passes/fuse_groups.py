@@ -31,6 +31,7 @@ from .fuse_analysis import (
     WINDOW,
     Analysis,
     Pattern,
+    can_fail,
     find_cones,
     needs_checks,
     pattern_of,
@@ -315,6 +316,7 @@ class Grouping:
         # a scalar would be computed again for every element
         return (
             node.op.elementwise and self.a.cone_cost[node] <= 2 and self.a.elements[node] != 1
+            and not can_fail(node)
         )
 
     def _may_feed(self, node: Node, group: Group) -> bool:
@@ -361,11 +363,19 @@ class Grouping:
         )  # fmt: skip
 
     def _feeds_space(self, node: Node, group: Group) -> bool:
-        """Whether the whole space is computed from a reduction's result."""
-        return any(
-            UP in group.orders.get(u, ()) or (not group.flipped and LINEAR in group.orders[u])
-            for u in self.a.users[node] if u in group.orders
-        )  # fmt: skip
+        """Whether the whole space is computed from a reduction's result, at once or after steps
+        on the kept places (a mean's division)."""
+        stack, seen = [node], {node}
+        while stack:
+            for user in self.a.users[stack.pop()]:
+                orders = group.orders.get(user)
+                if orders is None or user in seen:
+                    continue
+                if UP in orders or (not group.flipped and LINEAR in orders):
+                    return True
+                seen.add(user)
+                stack.append(user)
+        return False
 
     def _join(self, node: Node, group: Group, orders: set[Order]) -> None:
         if self.a.category[node] == REDUCE and group.pattern is None:

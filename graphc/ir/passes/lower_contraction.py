@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .. import dtypes
 from ..dim import Dim, Size, floordiv, product, unwrap
 from ..graph import Node
-from ..kernel import Contraction, ConvGeometry, Kernel, Operand, Store, Var
+from ..kernel import Check, Contraction, ConvGeometry, Kernel, Operand, Store, Var
 from ..types import Shape
 from . import index_maps
 from .index_maps import Coordinates
@@ -155,6 +155,8 @@ def lower_contraction(body: Body) -> Kernel:
     """The kernel of a contraction group."""
     node = next(n for n in body.graph.nodes if n.op.name in CONTRACTIONS)
     found = _write(body, node, swap=False)
+    if any(isinstance(s, Check) for s in found.epilogue):
+        raise ValueError(f"{body.graph.name}: a check in a contraction's epilogue")
     if node.op.name == "dot_general" and _stores_columns(found):
         found = _write(body, node, swap=True)
     return Kernel(kernel_name(body), params(body), dims_of(body), (), found)

@@ -40,7 +40,7 @@ _EXACT = frozenset(
     "neg abs sign relu maximum minimum fmax fmin where clamp floor ceil round trunc copysign"
     .split()
 )  # fmt: skip
-_DIVISIONS = frozenset({"floor_divide", "remainder", "trunc_divide", "fmod"})
+DIVISIONS = frozenset({"floor_divide", "remainder", "trunc_divide", "fmod"})
 
 
 class Values:
@@ -195,7 +195,7 @@ class Values:
         args: list[Value] = []
         for source in node.inputs:
             args.append((yield self.operand(source, node, at)))
-        if node.op.name in _DIVISIONS and node.dtype.is_integer:
+        if node.op.name in DIVISIONS and node.dtype.is_integer:
             self._check_divisor(args[1], at)
         result = self.writer.apply(node.op.name, carrier(node.dtype), *args)
         return result if node.op.name in _EXACT else self.rounded(result, node.dtype)
@@ -316,16 +316,19 @@ class Values:
     # --- indexing ---------------------------------------------------------------------------------
 
     def index_coordinate(
-        self, index: Value, size: Size, dim: int, at: At, wrap: bool
+        self, index: Value, size: Size, dim: int, at: At, wrap: bool, subject: str = ""
     ) -> Coordinate:
         """A checked data-dependent coordinate along a dim of `size`."""
-        checked = self.checked_index(index, size, dim, at, wrap)
+        checked = self.checked_index(index, size, dim, at, wrap, subject)
         if isinstance(checked, Literal):
             return exact(int(checked.value), size)
         return exact(Dim.var(checked.name), size)
 
-    def checked_index(self, index: Value, size: Size, dim: int, at: At, wrap: bool) -> Value:
-        """The index, made non-negative if `wrap`, after a Check that it is in [0, size)."""
+    def checked_index(
+        self, index: Value, size: Size, dim: int, at: At, wrap: bool, subject: str = ""
+    ) -> Value:
+        """The index, made non-negative if `wrap`, after a Check that it is in [0, size).
+        `subject`: what the index is to the user, if not an index."""
         writer = self.writer
         key = ("checked", index, size, dim, at.mask, wrap)
         found: Value | None = writer.find(key)
@@ -336,11 +339,10 @@ class Values:
         ok = self.in_range(result, zero_, limit)
         kind = "IndexError" if wrap else "OutOfRange"
         size_text = f" with size {size}" if isinstance(size, int) else ""
-        writer.check(
-            self.unless_masked(ok, at),
-            f"{kind}: index {{value}} is out of bounds for dimension {dim}{size_text}",
-            index,
-        )
+        message = f"{kind}: index {{value}} is out of bounds for dimension {dim}{size_text}"
+        if subject:
+            message = f"IndexError: {subject} {{value}} is out of bounds."
+        writer.check(self.unless_masked(ok, at), message, index)
         writer.remember(key, result)
         return result
 
@@ -368,12 +370,14 @@ class Values:
             c if have == want else exact(coordinate_value(c), want)
             for c, have, want in zip(at.coordinates, self.body.shape(node), shape, strict=True)
         ]
-        place[dim] = self.index_coordinate(index, shape[dim], dim, at, wrap=False)
+        subject = node.attrs.get("subject", "")
+        place[dim] = self.index_coordinate(index, shape[dim], dim, at, False, subject)
         return (yield x, self.at(tuple(place), at.mask))
 
     def _index(self, node: Node, at: At) -> Code:
         x, *indices = node.inputs
         dim: int = node.attrs["dim"]
+        subject = node.attrs.get("subject", "")
         shape = self.body.shape(x)
         rank = len(self.body.shape(node)) - (len(shape) - len(indices))  # of the indices together
         where = at.coordinates[dim : dim + rank]
@@ -381,7 +385,7 @@ class Values:
         for i, index_node in enumerate(indices):
             place = index_maps.broadcast(where, self.body.shape(index_node))
             index = yield index_node, self.at(place, at.mask)
-            found.append(self.index_coordinate(index, shape[dim + i], dim + i, at, wrap=True))
+            found.append(self.index_coordinate(index, shape[dim + i], dim + i, at, True, subject))
         coordinates = (*at.coordinates[:dim], *found, *at.coordinates[dim + rank :])
         return (yield x, self.at(coordinates, at.mask))
 

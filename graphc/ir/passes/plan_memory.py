@@ -236,8 +236,10 @@ class _Planner:
     def _copy(self, source: Storage, destination: Storage, last: bool = False) -> None:
         if source.elements == 0:
             return
-        kernel = copy_kernel(source.dtype)
-        step = Step(None, [source], [destination], lowered=Lowered(kernel, (source.elements,)))
+        # complex numbers are copied as their parts
+        count = source.elements * 2 if source.dtype.is_complex else source.elements
+        kernel = copy_kernel(source.dtype.real)
+        step = Step(None, [source], [destination], lowered=Lowered(kernel, (unwrap(count),)))
         step.visible = step.last = last
         if last:
             # a writer of the input itself keeps its readers in order

@@ -45,6 +45,22 @@ from .conv import (
     conv_transpose3d,
     linear,
 )
+from .ctc import (
+    ctc_loss,
+)
+from .embedding_bag import (
+    embedding_bag,
+)
+from .fold import (
+    channel_shuffle,
+    fold,
+    native_channel_shuffle,
+    unfold,
+)
+from .grid import (
+    affine_grid,
+    grid_sample,
+)
 from .loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -65,6 +81,11 @@ from .loss import (
     soft_margin_loss,
     triplet_margin_loss,
 )
+from .loss_more import (
+    linear_cross_entropy,
+    multilabel_margin_loss,
+    triplet_margin_with_distance_loss,
+)
 from .norm import (
     alpha_dropout,
     batch_norm,
@@ -80,12 +101,10 @@ from .norm import (
 )
 from .padding import (
     cosine_similarity,
-    interpolate,
     pad,
     pairwise_distance,
     pixel_shuffle,
     pixel_unshuffle,
-    unfold,
 )
 from .pooling import (
     adaptive_avg_pool1d,
@@ -101,7 +120,44 @@ from .pooling import (
     max_pool2d,
     max_pool3d,
 )
+from .resize import (
+    interpolate,
+    upsample,
+    upsample_bilinear,
+    upsample_nearest,
+)
 from .sparse import (
     embedding,
     one_hot,
+)
+from .unpooling import (
+    adaptive_max_pool1d_with_indices,
+    adaptive_max_pool2d_with_indices,
+    adaptive_max_pool3d_with_indices,
+    fractional_max_pool2d,
+    fractional_max_pool2d_with_indices,
+    fractional_max_pool3d,
+    fractional_max_pool3d_with_indices,
+    lp_pool1d,
+    lp_pool2d,
+    lp_pool3d,
+    max_pool1d_with_indices,
+    max_pool2d_with_indices,
+    max_pool3d_with_indices,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+)
+from .variants import (
+    celu_,
+    conv_tbc,
+    elu_,
+    feature_alpha_dropout,
+    hardtanh_,
+    leaky_relu_,
+    pdist,
+    rrelu,
+    rrelu_,
+    selu_,
+    threshold_,
 )

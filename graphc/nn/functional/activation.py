@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...frontend import functions as T
+from ...frontend.autocast import lower_precision
 from ...frontend.dispatch import apply
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -68,6 +69,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     return _in_place(lambda x: T.where(x > 0, x, x * negative_slope), input, inplace)
 
 
+@lower_precision
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, else weight * x, weight per channel (dim 1)."""
     if weight.numel() > 1:
@@ -78,6 +80,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 f"{input.shape[1] if input.dim() > 1 else 1}."
             )
         weight = weight.reshape([1, -1] + [1] * (input.dim() - 2))
+    elif input.dim() == 0:
+        weight = weight.reshape([])
     return T.where(input > 0, input, input * weight)
 
 
@@ -205,6 +209,11 @@ def softmax(
     """exp(x) / sum(exp(x)) along dim."""
     if dtype is not None:
         input = input.to(dtype)
+    if input.dim() == 0:
+        _dim(dim, 0)
+        return softmax(input.reshape(1), 0).reshape(())
+    if input.dim() == 0:
+        return softmax(input.reshape(1), _dim(dim, 0)).reshape([])
     return apply(ops.softmax, input, dim=_dim(dim, input.dim()))
 
 
@@ -221,6 +230,11 @@ def log_softmax(
     """log(softmax(x)), stable."""
     if dtype is not None:
         input = input.to(dtype)
+    if input.dim() == 0:
+        _dim(dim, 0)
+        return log_softmax(input.reshape(1), 0).reshape(())
+    if input.dim() == 0:
+        return log_softmax(input.reshape(1), _dim(dim, 0)).reshape([])
     return apply(ops.log_softmax, input, dim=_dim(dim, input.dim()))
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...frontend import functions as T
+from ...frontend.autocast import lower_precision
 from ...frontend.dispatch import apply
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -15,6 +16,7 @@ from .norm import dropout
 from .padding import pad
 
 
+@lower_precision
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
@@ -38,6 +40,7 @@ def scaled_dot_product_attention(
             T.full((), float("-inf"), dtype=query.dtype),
         )
     if dropout_p == 0.0:
+        query, key, value = _one_batch(query, key, value)
         inputs = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
         result: Tensor = apply(ops.attention, *inputs, causal=is_causal, scale=float(factor))
         return result
@@ -48,6 +51,15 @@ def scaled_dot_product_attention(
     if attn_mask is not None:
         scores = scores + attn_mask
     return dropout(scores.softmax(-1), dropout_p) @ value
+
+
+def _one_batch(*tensors: Tensor) -> list[Tensor]:
+    """The tensors with their leading dims broadcast together."""
+    leads = [tuple(t.shape[:-2]) for t in tensors]
+    if all(lead == leads[0] for lead in leads):
+        return list(tensors)
+    lead = T.broadcast_shapes(*leads)
+    return [t.expand(*lead, *t.shape[-2:]) for t in tensors]
 
 
 def _additive(mask: Tensor | None, name: str, dtype: Any) -> Tensor | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...frontend.autocast import lower_precision
 from ...frontend.dispatch import apply
 from ...frontend.functions.arguments import named
 from ...frontend.functions.einsum import einsum
@@ -23,6 +24,7 @@ def tuple_of(value: Any, count: int, name: str = "argument") -> tuple[int, ...]:
     return (value,) * count
 
 
+@lower_precision
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias, weight [out, in]."""
     if input.dim() and weight.dim() == 2 and input.shape[-1] != weight.shape[-1]:
@@ -109,6 +111,7 @@ def _conv(
     return result if batched else result.squeeze(0)
 
 
+@lower_precision
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,
@@ -117,6 +120,7 @@ def conv1d(
     return _conv(1, input, weight, bias, stride, padding, dilation, groups)
 
 
+@lower_precision
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,
@@ -125,6 +129,7 @@ def conv2d(
     return _conv(2, input, weight, bias, stride, padding, dilation, groups)
 
 
+@lower_precision
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,
@@ -150,21 +155,30 @@ def _conv_transpose(
             )
     batched = input.dim() == spatial + 2
     x = input if batched else input.unsqueeze(0)
+    # output_padding crops less at the end; beyond the padding there is nothing to uncover
+    high = tuple(max(p - e, 0) for p, e in zip(padding, extra, strict=True))
     sizes = tuple(
-        (x.shape[2 + i] - 1) * stride[i] - 2 * padding[i]
-        + dilation[i] * (weight.shape[2 + i] - 1) + extra[i] + 1
+        (x.shape[2 + i] - 1) * stride[i] - padding[i] - high[i]
+        + dilation[i] * (weight.shape[2 + i] - 1) + 1
         for i in range(spatial)
     )
     result = apply(
         ops.conv_input_grad, x, weight,
         input_shape=(x.shape[0], weight.shape[1] * groups, *sizes), stride=stride,
-        pad_low=padding, pad_high=padding, dilation=dilation, groups=groups,
+        pad_low=padding, pad_high=high, dilation=dilation, groups=groups,
     )
+    beyond = [max(e - p, 0) for p, e in zip(padding, extra, strict=True)]
+    if any(beyond):
+        result = apply(
+            ops.pad, result, low=(0,) * (spatial + 2), high=(0, 0, *beyond),
+            interior=(0,) * (spatial + 2), value=0.0,
+        )
     if bias is not None:
         result = result + bias.reshape([1, -1] + [1] * spatial)
     return result if batched else result.squeeze(0)
 
 
+@lower_precision
 def conv_transpose1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
@@ -175,6 +189,7 @@ def conv_transpose1d(
     )
 
 
+@lower_precision
 def conv_transpose2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
@@ -185,6 +200,7 @@ def conv_transpose2d(
     )
 
 
+@lower_precision
 def conv_transpose3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     output_padding: Any = 0, groups: int = 1, dilation: Any = 1,

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...frontend import functions as T
+from ...frontend.autocast import full_precision
 from ...frontend.dispatch import apply
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -29,6 +30,7 @@ def _reduce(loss: Tensor, reduction: str) -> Tensor:
     return loss.sum() if reduction == "sum" else loss
 
 
+@full_precision
 def cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
@@ -36,7 +38,22 @@ def cross_entropy(
 ) -> Tensor:
     """input [N, C, *] (or [C]); target class indices [N, *] or probabilities [N, C, *]."""
     reduction = _legacy(size_average, reduce, reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(
+            f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
+        )
+    if target.dtype.is_floating_point and target.dim() < input.dim():
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype}")
+    if tuple(target.shape) == tuple(input.shape) and input.dim() > 1 and (
+        not target.dtype.is_floating_point
+    ):
+        raise RuntimeError(
+            "Expected floating point type for target with class probabilities, got "
+            f"{target.dtype}"
+        )
     if target.dtype.is_floating_point:
+        if ignore_index >= 0:
+            raise RuntimeError("ignore_index is not supported for floating point target")
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     unbatched = input.dim() == 1
     if unbatched:
@@ -82,6 +99,7 @@ def _soft_cross_entropy(
     return _reduce(loss, reduction)
 
 
+@full_precision
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
@@ -99,6 +117,7 @@ def nll_loss(
     return loss.squeeze(0) if unbatched and reduction == "none" else loss
 
 
+@full_precision
 def mse_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -110,6 +129,7 @@ def mse_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
+@full_precision
 def l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean",
@@ -118,6 +138,7 @@ def l1_loss(
     return _reduce(T.abs(input - target), _legacy(size_average, reduce, reduction))
 
 
+@full_precision
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", beta: float = 1.0,
@@ -130,10 +151,13 @@ def smooth_l1_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
+@full_precision
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
 ) -> Tensor:
     """Squared below delta, delta times absolute above."""
+    if not isinstance(delta, (int, float)):
+        raise TypeError(f"delta must be a float or int, got: {type(delta)}")
     distance = T.abs(input - target)
     loss = T.where(
         distance < delta, distance.square() * 0.5, (distance - 0.5 * delta) * delta
@@ -141,6 +165,7 @@ def huber_loss(
     return _reduce(loss, reduction)
 
 
+@full_precision
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -159,6 +184,7 @@ def binary_cross_entropy(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
+@full_precision
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean", pos_weight: Tensor | None = None,
@@ -178,6 +204,7 @@ def binary_cross_entropy_with_logits(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
+@full_precision
 def kl_div(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", log_target: bool = False,
@@ -186,14 +213,15 @@ def kl_div(
     if log_target:
         loss = T.exp(target) * (target - input)
     else:
-        positive = target > 0
-        safe = T.where(positive, target, T.ones_like(target))
-        loss = T.where(positive, target * T.log(safe), T.zeros_like(target)) - target * input
+        zero = target == 0
+        safe = T.where(zero, T.ones_like(target), target)
+        loss = T.where(zero, T.zeros_like(target), target * T.log(safe)) - target * input
     if reduction == "batchmean":
-        return loss.sum() / input.shape[0]
+        return loss.sum() / (input.shape[0] if input.dim() else 1)
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
+@full_precision
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
     size_average: Any = None, eps: float = 1e-8, reduce: Any = None, reduction: str = "mean",
@@ -224,6 +252,7 @@ def gaussian_nll_loss(
     return _reduce(loss, reduction)
 
 
+@full_precision
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -236,6 +265,7 @@ def hinge_embedding_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
+@full_precision
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -245,6 +275,7 @@ def margin_ranking_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
+@full_precision
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean",
@@ -265,6 +296,7 @@ def multilabel_soft_margin_loss(
     return _reduce(loss.mean(-1), _legacy(size_average, reduce, reduction))
 
 
+@full_precision
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -278,6 +310,7 @@ def cosine_embedding_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
+@full_precision
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
     eps: float = 1e-6, swap: bool = False, size_average: Any = None, reduce: Any = None,
@@ -292,11 +325,23 @@ def triplet_margin_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
+@full_precision
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: Any = None, reduce: Any = None, reduction: str = "mean",
 ) -> Tensor:
     """Mean over wrong classes of max(0, margin - x[target] + x)^p."""
+    if input.dim() < 2:
+        shape = list(target.shape) if reduction == "none" else []
+        input, target = input.reshape(1, -1), target.reshape(1)
+        return multi_margin_loss(
+            input, target, p, margin, weight, size_average, reduce, reduction
+        ).reshape(shape)
+    if input.dim() == 2 and tuple(target.shape) != (input.shape[0],):
+        raise RuntimeError(
+            "target tensor should be 1-D with size equal to the batch's. Expected target size "
+            f"[{input.shape[0]}], but got {list(target.shape)}"
+        )
     chosen = input.gather(-1, target.unsqueeze(-1))
     terms = (margin - chosen + input).clamp_min(0)
     if p == 2:

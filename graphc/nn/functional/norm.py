@@ -58,6 +58,8 @@ def batch_norm(
         )
     result, mean, variance = apply(ops.batch_norm, input, *parameters, eps=float(eps))
     with no_grad():
+        if count == 0:
+            return result
         if running_mean is not None:
             _update(running_mean, mean, momentum)
         if running_var is not None:
@@ -163,7 +165,10 @@ def group_norm(
             "Expected number of channels in input to be divisible by num_groups, but got input "
             f"of shape {list(input.shape)} and num_groups={num_groups}"
         )
-    grouped = input.reshape([batch, num_groups, -1])
+    count = channels // num_groups
+    for size in input.shape[2:]:
+        count = count * size
+    grouped = input.reshape([batch, num_groups, count])
     result: Tensor = apply(ops.layer_norm, grouped, normalized_dims=(2,), eps=float(eps))
     result = result.reshape(list(input.shape))
     if weight is not None:
@@ -201,7 +206,12 @@ def _kept(input: Tensor, p: float) -> Tensor:
 
 
 def _masked(input: Tensor, p: float, noise: Tensor | None, inplace: bool) -> Tensor:
-    result = input * 0.0 if noise is None else input * (noise / (1 - p))
+    if noise is None:
+        result = input * 0.0
+    elif input.dtype in (T.float16, T.bfloat16):  # the divisor is not rounded to half precision
+        result = input * (noise.float() / (1 - p)).to(input.dtype)
+    else:
+        result = input * (noise / (1 - p))
     return input.copy_(result) if inplace else result
 
 
@@ -215,11 +225,17 @@ def dropout(
     return _masked(input, p, None if p == 1.0 else _kept(input, p), inplace)
 
 
-def _feature_dropout(input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+def _feature_dropout(
+    input: Tensor, p: float, training: bool, inplace: bool, batched: bool = True
+) -> Tensor:
+    """`batched`: channels are dim 1, else dim 0."""
     _check_probability(p)
-    if not training or p == 0.0:
+    if not training or p == 0.0 or input.numel() == 0:
         return input
-    shape = (*tuple(input.shape)[:2], *(1 for _ in range(input.dim() - 2)))
+    leading = 2 if batched else 1
+    if input.dim() < leading:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+    shape = (*tuple(input.shape)[:leading], *(1 for _ in range(input.dim() - leading)))
     noise = None if p == 1.0 else T.empty(shape, dtype=input.dtype).bernoulli_(1 - p)
     return _masked(input, p, noise, inplace)
 
@@ -227,8 +243,14 @@ def _feature_dropout(input: Tensor, p: float, training: bool, inplace: bool) -> 
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Zero whole channels of [N, C, L]."""
-    return _feature_dropout(input, p, training, inplace)
+    """Zero whole channels of [N, C, L]. Raises RuntimeError unless 2-d or 3-d."""
+    if input.dim() not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that "
+            "dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, "
+            "a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs)."
+        )
+    return _feature_dropout(input, p, training, inplace, input.dim() == 3)
 
 
 def dropout2d(
@@ -242,7 +264,7 @@ def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Zero whole channels of [N, C, D, H, W]."""
-    return _feature_dropout(input, p, training, inplace)
+    return _feature_dropout(input, p, training, inplace, input.dim() == 5)
 
 
 def alpha_dropout(

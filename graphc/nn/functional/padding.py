@@ -1,17 +1,14 @@
-"""Padding, folding, resampling by integer factors."""
+"""Padding, shuffles of pixels, distances."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import numpy as np
 
 import graphc.frontend.functions as T
 
 from ...frontend.dispatch import apply
 from ...frontend.tensor import Tensor
 from ...ir import ops
-from .conv import tuple_of
 
 
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
@@ -55,6 +52,9 @@ def _constant(input: Tensor, pairs: list[tuple[int, int]], value: float) -> Tens
 
 
 def _by_index(input: Tensor, dim: int, low: int, high: int, mode: str) -> Tensor:
+    if mode == "circular" and (low < 0 or high < 0):  # what is cut off is not wrapped around
+        kept = input.shape[dim] + min(low, 0) + min(high, 0)
+        input, low, high = input.narrow(dim, max(-low, 0), kept), max(low, 0), max(high, 0)
     size = input.shape[dim]
     if mode == "reflect" and (low >= size or high >= size):
         raise RuntimeError(
@@ -98,91 +98,9 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return split.permute(order).reshape([*lead, channels * r * r, height // r, width // r])
 
 
-def unfold(
-    input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> Tensor:
-    """Sliding blocks of [N, C, H, W] as columns [N, C*KH*KW, L]."""
-    kernel, step = tuple_of(kernel_size, 2), tuple_of(stride, 2)
-    spread, border = tuple_of(dilation, 2), tuple_of(padding, 2)
-    padded = pad(input, (border[1], border[1], border[0], border[0]))
-    batch, channels, height, width = padded.shape
-    rows = (height - spread[0] * (kernel[0] - 1) - 1) // step[0] + 1
-    columns = (width - spread[1] * (kernel[1] - 1) - 1) // step[1] + 1
-    parts = []
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            top, left = i * spread[0], j * spread[1]
-            parts.append(
-                padded[:, :, top : top + step[0] * (rows - 1) + 1 : step[0],
-                       left : left + step[1] * (columns - 1) + 1 : step[1]]
-            )
-    stacked = T.stack(parts, 2)
-    return stacked.reshape([batch, channels * kernel[0] * kernel[1], rows * columns])
-
-
-def interpolate(
-    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-    align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
-    antialias: bool = False,
-) -> Tensor:
-    """Resize the spatial dims by nearest neighbour or (bi)linear interpolation."""
-    spatial = input.dim() - 2
-    if (size is None) == (scale_factor is None):
-        raise ValueError("only one of size or scale_factor should be defined")
-    if antialias:
-        raise NotImplementedError("interpolate: antialias=True is not supported")
-    sizes = tuple(input.shape)[2:]
-    if size is not None:
-        outputs = tuple_of(size, spatial, "size")
-        scales: tuple[Any, ...] = (None,) * spatial
-    else:
-        scales = tuple_of(scale_factor, spatial, "scale_factor")
-        outputs = tuple(int(s * f) for s, f in zip(sizes, scales, strict=True))
-        if recompute_scale_factor:
-            scales = (None,) * spatial
-    result = input
-    # torch computes positions in the input's dtype, in float32 for narrower ones
-    real: Any = np.float64 if input.dtype is T.float64 else np.float32
-    for i in range(spatial):
-        if mode in ("nearest", "nearest-exact"):
-            offset = 0.0 if mode == "nearest" else 0.5
-            scale = real(sizes[i]) / real(outputs[i]) if scales[i] is None else real(1 / scales[i])
-            positions = (np.arange(outputs[i], dtype=real) + real(offset)) * scale
-            index = np.minimum(positions.astype(np.int64), sizes[i] - 1)
-            result = result.index_select(2 + i, T.tensor(index))
-        elif mode in ("linear", "bilinear", "trilinear"):
-            result = _linear(result, 2 + i, outputs[i], scales[i], bool(align_corners), real)
-        else:
-            raise NotImplementedError(
-                f"interpolate mode {mode!r} is not supported; use nearest, nearest-exact, linear, "
-                "bilinear or trilinear"
-            )
-    return result
-
-
-def _linear(
-    input: Tensor, dim: int, outputs: int, given: float | None, align: bool, real: Any
-) -> Tensor:
-    """One dim resized: each output is a blend of the two inputs around its position."""
-    size = input.shape[dim]
-    steps = np.arange(outputs, dtype=real)
-    if align:
-        scale = real(size - 1) / real(outputs - 1) if outputs > 1 else real(0)
-        position = steps * scale
-    else:
-        scale = real(size) / real(outputs) if given is None else real(1 / given)
-        position = np.maximum(scale * (steps + real(0.5)) - real(0.5), real(0))
-    lower = np.minimum(position.astype(np.int64), size - 1)
-    upper = np.minimum(lower + 1, size - 1)
-    shape = [-1 if d == dim else 1 for d in range(input.dim())]
-    blend = T.tensor(position - lower).to(input.dtype).reshape(shape)
-    first = input.index_select(dim, T.tensor(lower))
-    second = input.index_select(dim, T.tensor(upper))
-    return first * (1 - blend) + second * blend
-
-
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
+    x1, x2 = T.broadcast_tensors(x1, x2)
     first = x1 / x1.norm(2, dim, keepdim=True).clamp_min(eps)
     second = x2 / x2.norm(2, dim, keepdim=True).clamp_min(eps)
     return (first * second).sum(dim)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...frontend import functions as T
+from ...frontend.autocast import full_precision
 from ...frontend.dispatch import apply
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -19,11 +20,16 @@ def _geometry(
     ceil_mode: bool, name: str,
 ) -> dict[str, Any]:
     if input.dim() not in (spatial + 1, spatial + 2):
+        if spatial == 2 and name.startswith("max"):
+            raise RuntimeError(
+                "non-empty 3D or 4D (batch mode) tensor expected for input, but got "
+                f"{input.dim()}D"
+            )
         raise RuntimeError(
             f"{name}: Expected {spatial + 1}D or {spatial + 2}D input, got {input.dim()}D"
         )
     window = tuple_of(kernel_size, spatial, "kernel_size")
-    steps = window if stride is None or stride == [] else tuple_of(stride, spatial, "stride")
+    steps = window if stride is None or stride in ([], ()) else tuple_of(stride, spatial, "stride")
     low = tuple_of(padding, spatial, "padding")
     dilation = tuple_of(dilation, spatial, "dilation")
     high = []
@@ -81,6 +87,7 @@ def max_pool2d(
     )
 
 
+@full_precision
 def max_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
@@ -144,6 +151,7 @@ def avg_pool2d(
     )
 
 
+@full_precision
 def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
@@ -244,6 +252,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg(2, input, output_size)
 
 
+@full_precision
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output size."""
     return _adaptive_avg(3, input, output_size)
@@ -263,6 +272,7 @@ def adaptive_max_pool2d(
     return _adaptive_max(2, input, output_size, return_indices)
 
 
+@full_precision
 def adaptive_max_pool3d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Any:

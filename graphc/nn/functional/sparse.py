@@ -47,8 +47,9 @@ def _not_negative(indices: Tensor, rows: int) -> Tensor:
     if local.trace is not None:
         return T.where(indices < 0, rows, indices)
     array = indices._array
-    if array.size and array.min() < 0:
-        raise IndexError(f"index out of range in self: {array.min()} (embedding of {rows} rows)")
+    if array.size and not 0 <= array.min() <= array.max() < rows:
+        wrong = array.min() if array.min() < 0 else array.max()
+        raise IndexError(f"index out of range in self: {wrong} (embedding of {rows} rows)")
     return indices
 
 

@@ -1,5 +1,23 @@
 """The layers of torch.nn, one file a family."""
 
+from . import (
+    activation,
+    batchnorm,
+    container,
+    conv,
+    distance,
+    dropout,
+    flatten,
+    instancenorm,
+    lazy,
+    linear,
+    loss,
+    normalization,
+    pixelshuffle,
+    pooling,
+    upsampling,
+    utils,
+)
 from .activation import (
     CELU,
     ELU,
@@ -29,8 +47,14 @@ from .activation import (
     Tanhshrink,
     Threshold,
 )
+from .adaptive import (
+    AdaptiveLogSoftmaxWithLoss,
+)
 from .attention import (
     MultiheadAttention,
+)
+from .channelshuffle import (
+    ChannelShuffle,
 )
 from .container import (
     ModuleDict,
@@ -53,6 +77,26 @@ from .dropout import (
     Dropout1d,
     Dropout2d,
     Dropout3d,
+)
+from .fold import (
+    Fold,
+)
+from .lazy_linear import (
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyLinear,
+)
+from .lazy_norm import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
 )
 from .linear import (
     Bilinear,
@@ -80,6 +124,14 @@ from .loss import (
     SmoothL1Loss,
     SoftMarginLoss,
     TripletMarginLoss,
+)
+from .loss_more import (
+    CTCLoss,
+    LinearCrossEntropyLoss,
+    LinearCrossEntropyOptions,
+    MultiLabelMarginLoss,
+    NLLLoss2d,
+    TripletMarginWithDistanceLoss,
 )
 from .module import (
     Module,
@@ -148,6 +200,7 @@ from .rnn import (
 )
 from .sparse import (
     Embedding,
+    EmbeddingBag,
 )
 from .transformer import (
     Transformer,
@@ -155,6 +208,22 @@ from .transformer import (
     TransformerDecoderLayer,
     TransformerEncoder,
     TransformerEncoderLayer,
+)
+from .unpooling import (
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
+)
+from .variants import (
+    Container,
+    CrossMapLRN2d,
+    FeatureAlphaDropout,
+    RReLU,
 )
 
 __all__ = [
@@ -169,8 +238,10 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d", "AdaptiveMaxPool3d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AlphaDropout",
     "AvgPool1d",
     "AvgPool2d",
@@ -181,12 +252,15 @@ __all__ = [
     "BatchNorm2d",
     "BatchNorm3d",
     "Bilinear",
+    "CTCLoss",
+    "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",
     "CircularPad3d",
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
+    "Container",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -196,12 +270,18 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "CrossMapLRN2d",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
     "Dropout3d",
     "Embedding",
+    "EmbeddingBag",
+    "FeatureAlphaDropout",
     "Flatten",
+    "Fold",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
@@ -217,10 +297,28 @@ __all__ = [
     "InstanceNorm3d",
     "KLDivLoss",
     "L1Loss",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
     "LSTMCell",
     "LayerNorm",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
@@ -229,14 +327,19 @@ __all__ = [
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
     "Mish",
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "MultiheadAttention",
     "NLLLoss",
+    "NLLLoss2d",
     "PReLU",
     "PairwiseDistance",
     "ParameterDict",
@@ -248,6 +351,7 @@ __all__ = [
     "RNNBase",
     "RNNCell",
     "RNNCellBase",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "ReflectionPad1d",
@@ -277,6 +381,7 @@ __all__ = [
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
     "Upsample",
@@ -286,3 +391,20 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
 ]
+
+# torch's places of classes that have files of their own here
+for _home, _names in (
+    (activation, (MultiheadAttention, RReLU)),
+    (dropout, (FeatureAlphaDropout,)),
+    (linear, (LazyLinear,)),
+    (normalization, (CrossMapLRN2d,)),
+    (container, (Container,)),
+    (conv, (LazyConv1d, LazyConv2d, LazyConv3d, LazyConvTranspose1d, LazyConvTranspose2d,
+            LazyConvTranspose3d)),
+    (loss, (CTCLoss, LinearCrossEntropyLoss, MultiLabelMarginLoss, NLLLoss2d,
+            TripletMarginWithDistanceLoss)),
+    (pooling, (FractionalMaxPool2d, FractionalMaxPool3d, LPPool1d, LPPool2d, LPPool3d,
+               MaxUnpool1d, MaxUnpool2d, MaxUnpool3d)),
+):
+    for _each in _names:
+        setattr(_home, _each.__name__, _each)

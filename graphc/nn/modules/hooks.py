@@ -48,9 +48,93 @@ class HookHandle:
         self.remove()
 
 
+# hooks of all modules, by kind; "calls" counts those that a call has to look at
+EVERYWHERE: dict[str, Any] = {
+    kind: OrderedDict() for kind in (
+        "forward", "forward_pre", "backward", "backward_pre", "buffer", "module", "parameter",
+        "calls",
+    )
+}
+_kwargs_ids: set[int] = set()
+_always_ids: set[int] = set()
+
+
+class _GlobalHandle(HookHandle):
+    """Of a hook of all modules, which "calls" mentions too."""
+
+    def remove(self) -> None:
+        """Take the hook out; a second call does nothing."""
+        EVERYWHERE["calls"].pop(self.id, None)
+        super().remove()
+
+
+def _everywhere(kind: str, hook: Callable[..., Any]) -> HookHandle:
+    handle = HookHandle.register(EVERYWHERE[kind], hook)
+    EVERYWHERE["calls"][handle.id] = hook
+    return _GlobalHandle(EVERYWHERE[kind], handle.id)
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> HookHandle:
+    """hook(module, args, output) after the forward of every module."""
+    handle = _everywhere("forward", hook)
+    if with_kwargs:
+        _kwargs_ids.add(handle.id)
+    if always_call:
+        _always_ids.add(handle.id)
+    return handle
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> HookHandle:
+    """hook(module, args) before the forward of every module."""
+    return _everywhere("forward_pre", hook)
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> HookHandle:
+    """hook(module, grad_input, grad_output) of every module."""
+    return _everywhere("backward", hook)
+
+
+register_module_backward_hook = register_module_full_backward_hook
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> HookHandle:
+    """hook(module, grad_output) of every module."""
+    return _everywhere("backward_pre", hook)
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> HookHandle:
+    """hook(module, name, buffer) -> None or another buffer, at each registration."""
+    return HookHandle.register(EVERYWHERE["buffer"], hook)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> HookHandle:
+    """hook(module, name, submodule) -> None or another module, at each registration."""
+    return HookHandle.register(EVERYWHERE["module"], hook)
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> HookHandle:
+    """hook(module, name, parameter) -> None or another parameter, at each registration."""
+    return HookHandle.register(EVERYWHERE["parameter"], hook)
+
+
+def run_registration_hooks(kind: str, module: Any, name: str, value: Any) -> Any:
+    """What is registered once the hooks have seen it."""
+    for hook in list(EVERYWHERE[kind].values()):
+        replaced = hook(module, name, value)
+        value = value if replaced is None else replaced
+    return value
+
+
+def _hooks(module: Any, kind: str) -> list[tuple[int, Callable[..., Any]]]:
+    """Those of all modules, then the module's own."""
+    return [*EVERYWHERE[kind].items(), *getattr(module, f"_{kind}_hooks").items()]
+
+
 def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """module.forward between its hooks, in torch's order."""
-    for hook_id, hook in list(module._forward_pre_hooks.items()):
+    for hook_id, hook in _hooks(module, "forward_pre"):
         if hook_id in module._forward_pre_hooks_with_kwargs:
             result = hook(module, args, kwargs)
             if result is not None:
@@ -70,12 +154,13 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     called: set[int] = set()
     try:
         output = module.forward(*args, **kwargs)
-        for hook_id, hook in list(module._forward_hooks.items()):
+        for hook_id, hook in _hooks(module, "forward"):
             called.add(hook_id)
             output = _forward_hook(module, hook_id, hook, args, kwargs, output)
     except Exception:
-        for hook_id, hook in list(module._forward_hooks.items()):
-            if hook_id in module._forward_hooks_always_called and hook_id not in called:
+        for hook_id, hook in _hooks(module, "forward"):
+            always = hook_id in module._forward_hooks_always_called or hook_id in _always_ids
+            if always and hook_id not in called:
                 _forward_hook(module, hook_id, hook, args, kwargs, None)
         raise
     return output if backward is None else backward.watch_outputs(output)
@@ -84,7 +169,7 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def _forward_hook(
     module: Any, hook_id: int, hook: Any, args: Any, kwargs: Any, output: Any
 ) -> Any:
-    if hook_id in module._forward_hooks_with_kwargs:
+    if hook_id in module._forward_hooks_with_kwargs or hook_id in _kwargs_ids:
         result = hook(module, args, kwargs, output)
     else:
         result = hook(module, args, output)
@@ -92,7 +177,7 @@ def _forward_hook(
 
 
 def _has_backward_hooks(module: Any) -> bool:
-    return bool(module._backward_hooks or module._backward_pre_hooks) and is_grad_enabled()
+    return bool(_hooks(module, "backward") or _hooks(module, "backward_pre")) and is_grad_enabled()
 
 
 def _watch(
@@ -146,7 +231,7 @@ class _BackwardHooks:
         if self.grad_output is None:  # a gradient that did not come through the outputs
             return grads
         full = _packed(grads, self.input_places, self.input_count)
-        for hook in list(self.module._backward_hooks.values()):
+        for _, hook in _hooks(self.module, "backward"):
             result = hook(self.module, full, self.grad_output)
             full = _replaced("hook returned an invalid number of grad_input", full, result)
         self.grad_output = None
@@ -161,7 +246,7 @@ class _BackwardHooks:
 
     def _output_grads(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         full = _packed(grads, self.output_places, self.output_count)
-        for hook in list(self.module._backward_pre_hooks.values()):
+        for _, hook in _hooks(self.module, "backward_pre"):
             result = hook(self.module, full)
             full = _replaced("pre hook returned an invalid number of grad_output", full, result)
         self.grad_output = full
@@ -170,7 +255,7 @@ class _BackwardHooks:
         return tuple(full[i] for i in self.output_places)
 
     def _without_input_grads(self, grad_output: tuple[Any, ...]) -> None:
-        hooks = list(self.module._backward_hooks.values())
+        hooks = [hook for _, hook in _hooks(self.module, "backward")]
         if hooks:
             warnings.warn(
                 "Full backward hook is firing when gradients are computed with respect to module "

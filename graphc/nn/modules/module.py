@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ...frontend import functions as T
@@ -12,9 +13,11 @@ from ...frontend import state_version
 from ...frontend.grad_mode import no_grad
 from ...frontend.tensor import Parameter, Tensor
 from ...watched import Watched
+from ..parameter import Buffer
 from .conversion import parse_to
-from .hooks import HookHandle, call_with_hooks
+from .hooks import EVERYWHERE, HookHandle, call_with_hooks, run_registration_hooks
 from .state import StateDictMixin
+from .traversal import TraversalMixin
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 
@@ -31,11 +34,14 @@ def _no_forward(self: Module, *input: Any) -> Any:
     )
 
 
-class Module(StateDictMixin):
+class Module(TraversalMixin, StateDictMixin):
     """Base class of all neural network modules (torch.nn.Module)."""
 
     training: bool
     _version: int = 1
+    call_super_init: bool = False
+    dump_patches: bool = False
+    _compiled_call_impl: Callable[..., Any] | None = None
     forward: Callable[..., Any] = _no_forward
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -93,6 +99,8 @@ class Module(StateDictMixin):
             if modules is None:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, "_modules")
+            if EVERYWHERE["module"]:
+                value = run_registration_hooks("module", self, name, value)
             modules[name] = value
         elif modules is not None and name in modules:
             if value is not None:
@@ -101,6 +109,9 @@ class Module(StateDictMixin):
                     "(torch.nn.Module or None expected)"
                 )
             modules[name] = None
+        elif isinstance(value, Buffer) and buffers is not None:
+            self._forget(name, "_buffers")
+            self.register_buffer(name, value, value.persistent)
         elif buffers is not None and name in buffers:
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(
@@ -159,6 +170,8 @@ class Module(StateDictMixin):
                 f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' "
                 "(torch Tensor or None required)"
             )
+        if EVERYWHERE["buffer"]:
+            tensor = run_registration_hooks("buffer", self, name, tensor)
         self._buffers[name] = tensor
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -179,6 +192,8 @@ class Module(StateDictMixin):
                 "created explicitly. To express '" + name + "' as a function of another Tensor, "
                 "compute the value in the forward() method."
             )
+        if EVERYWHERE["parameter"]:
+            param = run_registration_hooks("parameter", self, name, param)
         self._parameters[name] = param
 
     def add_module(self, name: str, module: Module | None) -> None:
@@ -186,129 +201,44 @@ class Module(StateDictMixin):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{_type_name(module)} is not a Module subclass")
         self._check_name(name, "module", "_modules")
+        if EVERYWHERE["module"]:
+            module = run_registration_hooks("module", self, name, module)
         self._modules[name] = module
 
     register_module = add_module
 
-    # --- traversal ----------------------------------------------------------------------
-
-    def _named_members(
-        self, members: Callable[[Module], Any], prefix: str, recurse: bool, dedup: bool
-    ) -> Iterator[tuple[str, Any]]:
-        seen: set[int] = set()
-        modules = self.named_modules(prefix=prefix, remove_duplicate=dedup) if recurse else [
-            (prefix, self)
-        ]
-        for module_prefix, module in modules:
-            for name, value in members(module):
-                if value is None or id(value) in seen:
-                    continue
-                if dedup:
-                    seen.add(id(value))
-                yield module_prefix + ("." if module_prefix else "") + name, value
-
-    def named_parameters(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Parameter]]:
-        """Pairs (dotted name, Parameter), each parameter once."""
-        yield from self._named_members(
-            lambda module: module._parameters.items(), prefix, recurse, remove_duplicate
-        )
-
-    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Every parameter once."""
-        for _, parameter in self.named_parameters(recurse=recurse):
-            yield parameter
-
-    def named_buffers(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Tensor]]:
-        """Pairs (dotted name, buffer)."""
-        yield from self._named_members(
-            lambda module: module._buffers.items(), prefix, recurse, remove_duplicate
-        )
-
-    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Every buffer once."""
-        for _, buffer in self.named_buffers(recurse=recurse):
-            yield buffer
-
-    def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Pairs (name, direct child), each child once."""
-        seen: set[int] = set()
-        for name, module in self._modules.items():
-            if module is not None and id(module) not in seen:
-                seen.add(id(module))
-                yield name, module
-
-    def children(self) -> Iterator[Module]:
-        """Direct children."""
-        for _, module in self.named_children():
-            yield module
-
-    def named_modules(
-        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Module]]:
-        """Pairs (dotted name, module) in depth-first order, self first."""
-        seen: set[Module] = set() if memo is None else memo
-        if self in seen:
-            return
-        if remove_duplicate:
-            seen.add(self)
-        yield prefix, self
-        for name, module in self._modules.items():
-            if module is not None:
-                child_prefix = prefix + ("." if prefix else "") + name
-                yield from module.named_modules(seen, child_prefix, remove_duplicate)
-
-    def modules(self) -> Iterator[Module]:
-        """Every module once, self first."""
-        for _, module in self.named_modules():
-            yield module
-
-    def get_submodule(self, target: str) -> Module:
-        """The module at a dotted path. Raises AttributeError."""
-        module: Any = self
-        for item in target.split(".") if target else ():
-            if not hasattr(module, item):
-                raise AttributeError(f"{type(module).__name__} has no attribute `{item}`")
-            module = getattr(module, item)
-            if not isinstance(module, Module):
-                raise AttributeError(f"`{item}` is not an nn.Module")
-        return module
-
-    def get_parameter(self, target: str) -> Parameter:
-        """The parameter at a dotted path. Raises AttributeError."""
-        path, _, name = target.rpartition(".")
-        module = self.get_submodule(path)
-        if name not in module._parameters:
-            raise AttributeError(f"{type(module).__name__} has no parameter `{name}`")
-        found = module._parameters[name]
-        if found is None:
-            raise AttributeError(f"`{name}` is not an nn.Parameter")
-        return found
-
-    def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a dotted path. Raises AttributeError."""
-        path, _, name = target.rpartition(".")
-        module = self.get_submodule(path)
-        if name not in module._buffers:
-            raise AttributeError(f"{type(module).__name__} has no buffer `{name}`")
-        found = module._buffers[name]
-        if found is None:
-            raise AttributeError(f"`{name}` is not a buffer")
-        return found
-
     # --- calling ------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        compiled = self._compiled_call_impl
+        if compiled is not None:
+            return compiled(*args, **kwargs)
+        return self._call_impl(*args, **kwargs)
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         fields = self.__dict__
         if not (
             fields["_forward_hooks"] or fields["_forward_pre_hooks"]
-            or fields["_backward_hooks"] or fields["_backward_pre_hooks"]
+            or fields["_backward_hooks"] or fields["_backward_pre_hooks"] or EVERYWHERE["calls"]
         ):
             return self.forward(*args, **kwargs)
         return call_with_hooks(self, args, kwargs)
+
+    _wrapped_call_impl = _call_impl
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """From now on calls run a compiled forward; takes the arguments of graphc.compile."""
+
+        def call(*inputs: Any, **named: Any) -> Any:
+            return self._call_impl(*inputs, **named)
+
+        compiler = importlib.import_module("graphc.compile")  # loaded when first asked for
+        object.__setattr__(
+            self, "_compiled_call_impl", compiler.compile(call, *args, **kwargs)
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_compiled_call_impl"}
 
     def _hook(self, registry: str, hook: Callable[..., Any], prepend: bool = False) -> HookHandle:
         state_version.bump()
@@ -461,6 +391,10 @@ class Module(StateDictMixin):
         """Move state to the CPU."""
         return self._apply(lambda tensor: tensor.cpu())
 
+    def share_memory(self) -> Module:
+        """Put state into memory that processes share."""
+        return self._apply(lambda tensor: tensor.share_memory_())
+
     def cuda(self, device: Any = None) -> Module:
         """Move state to a GPU."""
         return self._apply(lambda tensor: tensor.cuda(device))
@@ -484,6 +418,18 @@ class Module(StateDictMixin):
             return f"{self._get_name()}({extra})"
         body = "\n  ".join(itertools.chain(lines, children))
         return f"{self._get_name()}(\n  {body}\n)"
+
+
+from .hooks import (  # noqa: E402, I001 (torch's place of these)
+    register_module_backward_hook as register_module_backward_hook,
+    register_module_buffer_registration_hook as register_module_buffer_registration_hook,
+    register_module_forward_hook as register_module_forward_hook,
+    register_module_forward_pre_hook as register_module_forward_pre_hook,
+    register_module_full_backward_hook as register_module_full_backward_hook,
+    register_module_full_backward_pre_hook as register_module_full_backward_pre_hook,
+    register_module_module_registration_hook as register_module_module_registration_hook,
+    register_module_parameter_registration_hook as register_module_parameter_registration_hook,
+)
 
 
 def _type_name(value: Any) -> str:

@@ -21,6 +21,11 @@ class _Pad(Module):
         self.value = 0.0
 
     def forward(self, input: Tensor) -> Tensor:
+        if self.mode == "circular" and input.dim() not in (self.spatial + 1, self.spatial + 2):
+            raise ValueError(
+                f"expected {self.spatial + 1}D or {self.spatial + 2}D input (got {input.dim()}D "
+                "input)"
+            )
         return F.pad(input, self.padding, self.mode, self.value)
 
     def extra_repr(self) -> str:

@@ -11,6 +11,7 @@ from ...frontend import functions as T
 from ...frontend.tensor import Parameter, Tensor
 from .. import functional as F
 from .. import init
+from ..utils.rnn import PackedSequence
 from .module import Module
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
@@ -108,7 +109,9 @@ class RNNBase(Module):
         """The weights of each layer and direction."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
-    def _check_input(self, input: Tensor) -> None:
+    def _check_input(self, input: Tensor, packed: bool = False) -> None:
+        if packed and input.dim() != 2:
+            raise RuntimeError(f"input must have 2 dimensions, got {input.dim()}")
         if input.dim() not in (2, 3):
             name = "RNN" if self.mode.startswith("RNN") else self.mode
             raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
@@ -125,13 +128,15 @@ class RNNBase(Module):
                 f"{self.input_size}, got {input.shape[-1]}"
             )
 
-    def _initial(self, input: Tensor, given: State | None, batched: bool) -> State:
+    def _initial(
+        self, batch: Any, dtype: Any, given: State | None, batched: bool = True
+    ) -> State:
         """The initial states, each [layers * directions, N, size]."""
         count = self.num_layers * self._directions
         sizes = [self._output_size, self.hidden_size][: 2 if self.mode == "LSTM" else 1]
-        wanted = [(count, input.shape[1], size) for size in sizes]
+        wanted = [(count, batch, size) for size in sizes]
         if given is None:
-            return tuple(T.zeros(shape, dtype=input.dtype) for shape in wanted)
+            return tuple(T.zeros(shape, dtype=dtype) for shape in wanted)
         if any(state.dim() != (3 if batched else 2) for state in given):
             dims = ", ".join(f"{state.dim()}-D" for state in given)
             hidden = "hx and cx" if len(given) > 1 else "hx"
@@ -149,36 +154,59 @@ class RNNBase(Module):
                 )
         return states
 
-    def _run(self, input: Tensor, given: State | None) -> tuple[Tensor, State]:
+    def _run(self, input: Any, given: State | None) -> tuple[Any, State]:
         """Outputs and last states; input and outputs in the user's layout."""
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, given)
         self._check_input(input)
         batched = input.dim() == 3
         if not batched:
             input = input.unsqueeze(1)
         elif self.batch_first:
             input = input.transpose(0, 1)
-        initial = self._initial(input, given, batched)
+        initial = self._initial(input.shape[1], input.dtype, given, batched)
+        input, states = self._layers(input, initial, None)
+        if not batched:
+            return input.squeeze(1), tuple(state.squeeze(1) for state in states)
+        return (input.transpose(0, 1) if self.batch_first else input), states
+
+    def _run_packed(
+        self, packed: PackedSequence, given: State | None
+    ) -> tuple[PackedSequence, State]:
+        data, sizes, order, back = packed
+        self._check_input(data, packed=True)
+        counts = [int(size) for size in sizes.tolist()]
+        if given is not None and order is not None:
+            given = tuple(state.index_select(1, order) for state in given)
+        initial = self._initial(counts[0], data.dtype, given)
+        output, states = self._layers(data, initial, counts)
+        if back is not None:
+            states = tuple(state.index_select(1, back) for state in states)
+        return PackedSequence(output, sizes, order, back), states
+
+    def _layers(
+        self, input: Tensor, initial: State, counts: list[int] | None
+    ) -> tuple[Tensor, State]:
+        """All layers over [L, N, inputs], or over packed steps of `counts` sequences."""
         last: list[State] = []
         for layer in range(self.num_layers):
             outputs = []
             for direction in range(self._directions):
                 number = layer * self._directions + direction
                 start = tuple(state[number] for state in initial)
-                output, end = self._direction(input, start, number, bool(direction))
+                output, end = self._direction(input, start, number, bool(direction), counts)
                 outputs.append(output)
                 last.append(end)
             input = outputs[0] if len(outputs) == 1 else T.cat(outputs, -1)
             if self.dropout and layer < self.num_layers - 1:
                 input = F.dropout(input, self.dropout, self.training)
-        states = tuple(T.stack(list(parts)) for parts in zip(*last, strict=True))
-        if not batched:
-            return input.squeeze(1), tuple(state.squeeze(1) for state in states)
-        return (input.transpose(0, 1) if self.batch_first else input), states
+        return input, tuple(T.stack(list(parts)) for parts in zip(*last, strict=True))
 
     def _direction(
-        self, input: Tensor, state: State, number: int, backwards: bool
+        self, input: Tensor, state: State, number: int, backwards: bool,
+        counts: list[int] | None,
     ) -> tuple[Tensor, State]:
-        """One layer in one direction over [L, N, inputs]."""
+        """One layer in one direction."""
         weights = {
             name.rsplit("_l", 1)[0]: getattr(self, name) for name in self._all_weights[number]
         }
@@ -186,11 +214,17 @@ class RNNBase(Module):
         if bias is not None and self.mode != "GRU":
             bias, hidden_bias = bias + hidden_bias, None  # GRU's is inside the reset gate
         projected = F.linear(input, weights["weight_ih"], bias)
-        step, recurrent = _STEPS[self.mode], weights["weight_hh"]
+        recurrent, shown = weights["weight_hh"], weights.get("weight_hr")
+
+        def step(projected: Tensor, state: State) -> State:
+            return _STEPS[self.mode](projected, state, recurrent, hidden_bias, shown)
+
+        if counts is not None:
+            return _packed_steps(step, projected, state, counts, backwards)
         outputs = []
         times = range(input.shape[0])
         for time in reversed(times) if backwards else times:
-            state = step(projected[time], state, recurrent, hidden_bias, weights.get("weight_hr"))
+            state = step(projected[time], state)
             outputs.append(state[0])
         return T.stack(outputs[::-1] if backwards else outputs), state
 
@@ -204,6 +238,26 @@ class RNNBase(Module):
             if value != default:
                 text += f", {name}={value}"
         return text
+
+
+def _packed_steps(
+    step: Callable[[Tensor, State], State], projected: Tensor, state: State, counts: list[int],
+    backwards: bool,
+) -> tuple[Tensor, State]:
+    """Steps of which each moves only the first `count` sequences; the others keep their state."""
+    starts = [sum(counts[:time]) for time in range(len(counts))]
+    outputs: list[Tensor] = []
+    times = range(len(counts))
+    for time in reversed(times) if backwards else times:
+        start, count = starts[time], counts[time]
+        now = step(projected[start : start + count], tuple(part[:count] for part in state))
+        outputs.append(now[0])
+        if count < counts[0]:
+            now = tuple(
+                T.cat([new, old[count:]]) for new, old in zip(now, state, strict=True)
+            )
+        state = now
+    return T.cat(outputs[::-1] if backwards else outputs), state
 
 
 def _check_sizes(
@@ -262,7 +316,7 @@ class RNN(RNNBase):
         )
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         output, states = self._run(input, None if hx is None else (hx,))
         return output, states[0]
 
@@ -281,8 +335,8 @@ class LSTM(RNNBase):
         )
 
     def forward(
-        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        self, input: Any, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Any, tuple[Tensor, ...]]:
         return self._run(input, hx)
 
 
@@ -299,7 +353,7 @@ class GRU(RNNBase):
             bidirectional, 0, device, dtype,
         )
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         output, states = self._run(input, None if hx is None else (hx,))
         return output, states[0]
 
@@ -342,10 +396,26 @@ class RNNCellBase(Module):
             raise ValueError(
                 f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead"
             )
-        for state in given or ():
+        if int(input.shape[-1]) != self.input_size:
+            raise RuntimeError(
+                f"input has inconsistent input_size: got {input.shape[-1]} expected "
+                f"{self.input_size}"
+            )
+        for i, state in enumerate(given or ()):
             if state.dim() not in (1, 2):
+                which = "hidden" if count == 1 else f"hx[{i}]"
                 raise ValueError(
-                    f"{name}: Expected hidden to be 1D or 2D, got {state.dim()}D instead"
+                    f"{name}: Expected {which} to be 1D or 2D, got {state.dim()}D instead"
+                )
+            if input.dim() == state.dim() == 2 and input.shape[0] != state.shape[0]:
+                raise RuntimeError(
+                    f"Input batch size {input.shape[0]} doesn't match hidden{i} batch size "
+                    f"{state.shape[0]}"
+                )
+            if int(state.shape[-1]) != self.hidden_size:
+                raise RuntimeError(
+                    f"hidden{i} has inconsistent hidden_size: got {state.shape[-1]}, expected "
+                    f"{self.hidden_size}"
                 )
         batched = input.dim() == 2
         x = input if batched else input.unsqueeze(0)

@@ -4,6 +4,7 @@ from .base import (
     LRScheduler,
 )
 from .combined import (
+    ChainedScheduler,
     ReduceLROnPlateau,
     SequentialLR,
 )
@@ -11,6 +12,9 @@ from .cycles import (
     CosineAnnealingLR,
     CosineAnnealingWarmRestarts,
     OneCycleLR,
+)
+from .cyclic import (
+    CyclicLR,
 )
 from .decay import (
     ConstantLR,
@@ -24,3 +28,10 @@ from .decay import (
 )
 
 _LRScheduler = LRScheduler
+
+__all__ = [
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts",
+    "CyclicLR", "ExponentialLR", "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR",
+    "MultiplicativeLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "SequentialLR",
+    "StepLR",
+]

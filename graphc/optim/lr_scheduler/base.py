@@ -12,6 +12,8 @@ from ..optimizer import Optimizer, stepped
 class LRScheduler:
     """Base class: step() sets each group's lr to get_lr()."""
 
+    _get_lr_called_within_step = False
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
@@ -30,7 +32,9 @@ class LRScheduler:
 
     def _initial_step(self) -> None:
         self._step_count = 0
+        self._is_initial = True
         self.step()
+        self._is_initial = False
 
     def get_lr(self) -> list[float]:
         """The rates of the groups at last_epoch."""
@@ -62,14 +66,27 @@ class LRScheduler:
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:
-        if epoch is None:
-            self.last_epoch += 1
-            values = self.get_lr()
-        else:
-            self.last_epoch = epoch
-            closed = getattr(self, "_get_closed_form_lr", None)
-            values = self.get_lr() if closed is None else closed()
+        self._get_lr_called_within_step = True
+        try:
+            if epoch is None:
+                self.last_epoch += 1
+                values = self.get_lr()
+            else:
+                self.last_epoch = epoch
+                closed = getattr(self, "_get_closed_form_lr", None)
+                values = self.get_lr() if closed is None else closed()
+        finally:
+            self._get_lr_called_within_step = False
         self._set_rates(values)
+
+    def _warn_outside_step(self) -> None:
+        if not self._get_lr_called_within_step:
+            warnings.warn(
+                "To get the last learning rate computed by the scheduler, please use "
+                "`get_last_lr()`.",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _set_rates(self, values: list[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, values, strict=True):
@@ -92,6 +109,19 @@ class LRScheduler:
 
     def _current(self) -> list[float]:
         return [copied(group["lr"]) for group in self.optimizer.param_groups]
+
+
+def for_groups(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
+    """One value for each param group, from a list of them or from one for all."""
+    count = len(optimizer.param_groups)
+    if not isinstance(value, (list, tuple)):
+        return [copied(value) for _ in range(count)]
+    if len(value) != count:
+        raise ValueError(
+            f"{name} must have the same length as optimizer.param_groups. {name} has "
+            f"{len(value)} values, param_groups has {count}."
+        )
+    return [copied(item) for item in value]
 
 
 def copied(rate: Any) -> Any:

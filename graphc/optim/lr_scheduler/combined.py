@@ -69,6 +69,56 @@ class SequentialLR(LRScheduler):
             scheduler.load_state_dict(state)
 
 
+class ChainedScheduler(LRScheduler):
+    """Several schedulers that all step at once, each going on from the other's rate."""
+
+    def __init__(self, schedulers: Any, optimizer: Optimizer | None = None) -> None:
+        if len(schedulers) < 1:
+            raise ValueError(
+                "ChainedScheduler expects at least one scheduler to be chained, but got no "
+                "scheduler."
+            )
+        optimizer = optimizer or schedulers[0].optimizer
+        for i, scheduler in enumerate(schedulers):
+            if not hasattr(scheduler, "optimizer"):
+                raise TypeError(
+                    f"ChainedScheduler at index {i} should have `optimizer` as its attribute."
+                )
+            if isinstance(scheduler, ReduceLROnPlateau):
+                raise ValueError(
+                    "ChainedScheduler does not support `ReduceLROnPlateau` scheduler as it "
+                    "requires additional kwargs to be specified when calling `step`, but got one "
+                    f"at index {i} in the given schedulers sequence."
+                )
+            if scheduler.optimizer is not optimizer:
+                raise ValueError(
+                    "ChainedScheduler expects all schedulers to belong to the same optimizer, "
+                    f"but got scheduler {type(scheduler).__name__} at index {i} has "
+                    f"{scheduler.optimizer}, which is different from {type(optimizer).__name__}."
+                )
+        assert optimizer is not None
+        self._schedulers, self.optimizer = schedulers, optimizer
+        self._last_lr = self._current()
+
+    def step(self) -> None:  # type: ignore[override]
+        """Step every scheduler."""
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = self._current()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer, with the schedulers' own states."""
+        state = super().state_dict()
+        state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back a state_dict."""
+        self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
+        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            scheduler.load_state_dict(state)
+
+
 def _undo(scheduler: LRScheduler) -> None:
     """Take back the first step of schedulers inside a scheduler."""
     inner = getattr(scheduler, "_schedulers", None)
@@ -97,7 +147,9 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown, self.eps, self.last_epoch = cooldown, eps, 0
         count = len(optimizer.param_groups)
         self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * count
-        self.best = math.inf if mode == "min" else -math.inf
+        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
+        self.mode_worse = math.inf if mode == "min" else -math.inf
+        self.best = self.mode_worse
         self.cooldown_counter = self.num_bad_epochs = 0
         self._last_lr = self._current()
 

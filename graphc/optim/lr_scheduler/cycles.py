@@ -77,6 +77,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._set_rates(self.get_lr())
 
 
+def _phase(end: float, *keys: str) -> dict[str, Any]:
+    """One part of a cycle: until which step, and the group's keys at its ends."""
+    names = ("start_lr", "end_lr", "start_momentum", "end_momentum")
+    return {"end_step": end, **dict(zip(names, keys, strict=True))}
+
+
 class OneCycleLR(LRScheduler):
     """Up to max_lr and down again in total_steps steps (Smith and Topin 2017)."""
 
@@ -93,20 +99,39 @@ class OneCycleLR(LRScheduler):
                     "You must define either total_steps OR (epochs AND steps_per_epoch)"
                 )
             total_steps = epochs * steps_per_epoch
-        self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
-        peak, end = float(pct_start * total_steps) - 1, float(total_steps - 1)
-        self._phases = [(peak, "initial_lr", "max_lr", "max_momentum", "base_momentum")]
-        if three_phase:
-            self._phases.append(
-                (2 * peak, "max_lr", "initial_lr", "base_momentum", "max_momentum")
+        if total_steps <= 0 or not isinstance(total_steps, int):
+            raise ValueError(f"Expected positive integer total_steps, but got {total_steps}")
+        if not 0 <= pct_start <= 1:
+            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(
+                "anneal_strategy must be one of 'cos' or 'linear', instead got "
+                f"{anneal_strategy}"
             )
-            self._phases.append((end, "initial_lr", "min_lr", "max_momentum", "max_momentum"))
+        self.total_steps, self._anneal_func_type = total_steps, anneal_strategy
+        peak, end = float(pct_start * total_steps) - 1, total_steps - 1
+        rise = _phase(peak, "initial_lr", "max_lr", "max_momentum", "base_momentum")
+        if three_phase:
+            self._schedule_phases = [
+                rise,
+                _phase(2 * float(pct_start * total_steps) - 2, "max_lr", "initial_lr",
+                       "base_momentum", "max_momentum"),
+                _phase(end, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
+            ]
         else:
-            self._phases.append((end, "max_lr", "min_lr", "base_momentum", "max_momentum"))
+            fall = _phase(end, "max_lr", "min_lr", "base_momentum", "max_momentum")
+            self._schedule_phases = [rise, fall]
         tops = max_lr if isinstance(max_lr, (list, tuple)) else (
             [max_lr] * len(optimizer.param_groups)
         )
         self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            self.use_beta1 = "betas" in optimizer.defaults
+            if not self.use_beta1 and "momentum" not in optimizer.defaults:
+                raise ValueError(
+                    "optimizer must support momentum or beta1 with `cycle_momentum` option "
+                    "enabled"
+                )
         for group, top in zip(optimizer.param_groups, tops, strict=True):
             if last_epoch == -1:
                 group["initial_lr"] = top / div_factor
@@ -118,17 +143,13 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _set_momentum(self, group: Any, value: float) -> None:
-        if "betas" in group:
+        if self.use_beta1:
             group["betas"] = (value, *group["betas"][1:])
-        elif "momentum" in group:
-            group["momentum"] = value
         else:
-            raise ValueError(
-                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
-            )
+            group["momentum"] = value
 
     def _anneal(self, start: float, end: float, share: float) -> float:
-        if self.anneal_strategy == "cos":
+        if self._anneal_func_type == "cos":
             return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
         return (end - start) * share + start
 
@@ -142,12 +163,16 @@ class OneCycleLR(LRScheduler):
         rates = []
         for group in self.optimizer.param_groups:
             start = 0.0
-            for i, (end, lr0, lr1, m0, m1) in enumerate(self._phases):
-                if step <= end or i == len(self._phases) - 1:
+            for i, phase in enumerate(self._schedule_phases):
+                end = phase["end_step"]
+                if step <= end or i == len(self._schedule_phases) - 1:
                     share = (step - start) / (end - start)
-                    rates.append(self._anneal(group[lr0], group[lr1], share))
+                    rates.append(
+                        self._anneal(group[phase["start_lr"]], group[phase["end_lr"]], share)
+                    )
                     if self.cycle_momentum:
-                        self._set_momentum(group, self._anneal(group[m0], group[m1], share))
+                        first, last = phase["start_momentum"], phase["end_momentum"]
+                        self._set_momentum(group, self._anneal(group[first], group[last], share))
                     break
                 start = end
         return rates

@@ -5,6 +5,7 @@ import threading
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 from graphc.backends.llvm.allocator import ALIGNMENT, LARGE, Allocator, address_of
 
@@ -85,3 +86,9 @@ def test_address_of_any_view() -> None:
     x = np.arange(10)
     for view in (x, x[3:], x[::-1], x[:0], x.reshape(2, 5).T):
         assert address_of(view) == view.__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-2, -3), (4, -1)])
+def test_negative_sizes_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="negative dimensions"):
+        Allocator().empty(shape, np.dtype(np.float32))

@@ -34,6 +34,15 @@ def test_loads(dtype: str, index: str) -> None:
         compare(text, [values(300, dtype), zeros(size, dtype)])
 
 
+@pytest.mark.parametrize("unit", (2, 3))
+def test_division_of_negative_numbers_rounds_down(unit: int) -> None:
+    for size in (1, 16, 27):
+        for index in (f"(-v % {unit}) + {unit}*(-v // {unit})", f"-v // {unit}", f"-v % {unit}"):
+            text = f"""kernel k(a: f32[300] in, o: f32[{size}] out) dims () {{
+              stage {{ vector v in [{size}] {{ store o[v] = a[100 + {index}] }} }} }}"""
+            compare(text, [values(300), zeros(size)])
+
+
 @pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize("index", ("v", "3*v", "v + 2", "(v*37) % 100"))
 def test_stores(dtype: str, index: str) -> None:

@@ -34,6 +34,21 @@ def test_the_most_negative_integer_over_minus_one() -> None:
     assert run(get("abs"), [a], {})[0] == INT_MIN
 
 
+def test_a_power_of_one_half_is_that_of_c_whatever_the_exponents_shape() -> None:
+    x = np.array([-np.inf, -0.0, -1.0, 4.0, np.inf])
+    for half in (np.array(0.5), np.array([0.5]), np.full(5, 0.5)):
+        with np.errstate(invalid="ignore"):
+            found = run(get("pow"), [x, half], {})
+        np.testing.assert_array_equal(found, [np.inf, 0.0, np.nan, 2.0, np.inf])
+        assert not np.signbit(found[1])
+
+
+def test_zeta_of_nan() -> None:
+    with np.errstate(all="ignore"):
+        found = run(get("zeta"), [np.full(2, 2.0), np.array([np.nan, 1.0])], {})
+    np.testing.assert_allclose(found, [np.nan, np.pi**2 / 6])
+
+
 def test_shifts_past_the_width() -> None:
     a, by = i32(-7, 7, -7, 7), i32(32, 100, -1, -1)
     assert run(get("shift_left"), [a, by], {}).tolist() == [0, 0, 0, 0]

@@ -1,30 +1,29 @@
-"""Data sets, named as in torchvision.datasets."""
+"""MNIST and the sets in its format."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 import graphc
-from graphc.utils.data import Dataset
 from graphc.vision import idx
 from graphc.vision.embedded import load_digits
 
-Transform = Callable[[Any], Any]
+from .vision import Transform, VisionDataset, as_image
 
 
-class MNIST(Dataset):
+class MNIST(VisionDataset):
     """Handwritten digits, 28x28 grey: `dataset[i]` is (image, int label).
 
     Without `root`: the images embedded in graphc, 4,000 to train on and 1,000 held out (never
     part of the training split). With `root`: the full set (60,000 and 10,000), read from idx files
     in `root/MNIST/raw` as torchvision leaves them, fetched there first by `download=True`.
 
-    The image is a uint8 NumPy array [28, 28] before `transform` (torchvision gives a PIL image).
+    The image before `transform` is a PIL image, of the embedded set a uint8 NumPy array [28, 28].
     `.data` is the uint8 Tensor [N, 28, 28], `.targets` the int64 Tensor [N].
 
     Raises RuntimeError when the files are neither there nor to be downloaded.
@@ -44,6 +43,10 @@ class MNIST(Dataset):
         "9 - nine",
     )
 
+    mirrors: ClassVar[Sequence[str]] = ()  # idx.MIRRORS
+    resources: ClassVar[Sequence[idx.Resource]] = (*idx.TRAIN, *idx.TEST)
+    _alternative = ", or leave root out for the 5,000 images that come with graphc"
+
     def __init__(
         self,
         root: str | os.PathLike[str] | None = None,
@@ -57,10 +60,8 @@ class MNIST(Dataset):
                 "MNIST(download=True) needs a folder to download into: MNIST(root='data', "
                 "download=True); without root the images embedded in graphc are used"
             )
-        self.root = None if root is None else Path(root)
+        super().__init__(root, transform=transform, target_transform=target_transform)
         self.train = train
-        self.transform = transform
-        self.target_transform = target_transform
         images, labels = load_digits(train) if self.root is None else self._read(download)
         self.data = graphc.from_numpy(images)
         self.targets = graphc.from_numpy(labels)
@@ -76,19 +77,19 @@ class MNIST(Dataset):
 
     def _read(self, download: bool) -> tuple[np.ndarray, np.ndarray]:
         folder, arrays = self.raw_folder, []
-        for resource in idx.TRAIN if self.train else idx.TEST:
+        for resource in self.resources[:2] if self.train else self.resources[2:]:
             path = idx.find(folder, resource)
             if path is None and not download:
                 raise RuntimeError(
-                    f"MNIST: {resource.name} is not in {folder}. Use download=True to download it, "
-                    "or leave root out for the 5,000 images that come with graphc"
+                    f"{type(self).__name__}: {resource.name} is not in {folder}. Use "
+                    f"download=True to download it{self._alternative}"
                 )
-            arrays.append(idx.read(path or idx.fetch(folder, resource)))
+            arrays.append(idx.read(path or idx.fetch(folder, resource, self.mirrors)))
         images, labels = arrays
         if images.ndim != 3 or labels.shape != images.shape[:1]:
             raise ValueError(
-                f"MNIST: {folder} holds images of shape {images.shape} and labels of shape "
-                f"{labels.shape}, not [N, height, width] and [N]"
+                f"{type(self).__name__}: {folder} holds images of shape {images.shape} and "
+                f"labels of shape {labels.shape}, not [N, height, width] and [N]"
             )
         return images, labels.astype(np.int64)
 
@@ -98,16 +99,48 @@ class MNIST(Dataset):
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         image: Any = self._images[index]
         label: Any = int(self._labels[index])
-        if self.transform is not None:
-            image = self.transform(image)
-        if self.target_transform is not None:
-            label = self.target_transform(label)
-        return image, label
+        return self.prepared(image if self.root is None else as_image(image), label)
 
-    def __repr__(self) -> str:
-        lines = (
-            f"Number of datapoints: {len(self)}",
-            f"Root location: {self.root or 'embedded in graphc'}",
-            f"Split: {'Train' if self.train else 'Test'}",
-        )
-        return "\n    ".join((f"Dataset {type(self).__name__}", *lines))
+    def extra_repr(self) -> str:
+        """The split."""
+        return f"Split: {'Train' if self.train else 'Test'}"
+
+
+def _named(*digests: str) -> tuple[idx.Resource, ...]:
+    """The four files, which have the same names in every set of this format."""
+    names = [resource.name for resource in (*idx.TRAIN, *idx.TEST)]
+    return tuple(idx.Resource(*each) for each in zip(names, digests, strict=True))
+
+
+class _FromFiles(MNIST):
+    """A set in MNIST's format that is not embedded."""
+
+    _alternative = ""
+
+    def __init__(self, root: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(root, *args, **kwargs)
+
+
+class FashionMNIST(_FromFiles):
+    """Articles of clothing, 28x28 grey (github.com/zalandoresearch/fashion-mnist)."""
+
+    mirrors = ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",)
+    resources = _named(
+        "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe",
+        "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310",
+    )
+    classes = (
+        "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker",
+        "Bag", "Ankle boot",
+    )  # fmt: skip
+
+
+class KMNIST(_FromFiles):
+    """Cursive Japanese characters, 28x28 grey (codh.rois.ac.jp/kmnist)."""
+
+    mirrors = ("http://codh.rois.ac.jp/kmnist/dataset/kmnist/",)
+    resources = _named(
+        "bdb82020997e1d708af4cf47b453dcf7", "e144d726b3acfaa3e44228e80efcd344",
+        "5c965bf0a639b31b8f53240b1b52f4d7", "7320c461ea6c1c855c0b718fb2a4b134",
+    )
+    classes = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")

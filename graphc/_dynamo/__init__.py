@@ -1,0 +1,37 @@
+"""torch._dynamo: the few names that scripts touch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compiler import allow_in_graph as allow_in_graph
+from ..compiler import assume_constant_result as assume_constant_result
+from ..compiler import disable as disable
+from ..compiler import reset as reset
+from . import config as config
+from . import utils as utils
+
+
+def is_compiling() -> bool:
+    """Whether the code runs in a trace."""
+    return utils.is_compiling()
+
+
+def mark_static_address(t: Any, guard: bool = False) -> None:
+    """Nothing to do: captured tensors are read where they are."""
+
+
+def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
+    """Nothing to do: a size that varies becomes symbolic at its second value."""
+
+
+maybe_mark_dynamic = mark_static = mark_dynamic
+
+
+def graph_break(msg: str = "") -> None:
+    """Nothing to do."""
+
+
+def optimize(*args: Any, **kwargs: Any) -> Any:
+    """A decorator: torch.compile."""
+    return lambda model: utils.compiled(model)

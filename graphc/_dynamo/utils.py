@@ -1,0 +1,18 @@
+"""torch._dynamo.utils."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ..compiler import is_compiling as is_compiling
+
+
+def is_compile_supported(device_type: str) -> bool:
+    """Whether compiled code can run there: on the CPU."""
+    return device_type == "cpu"
+
+
+def compiled(model: Any) -> Any:
+    """torch.compile(model)."""
+    return importlib.import_module("graphc.compile").compile(model)

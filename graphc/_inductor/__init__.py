@@ -1,0 +1,3 @@
+"""torch._inductor: flags alone."""
+
+from . import config as config

@@ -1,0 +1,27 @@
+"""torch._utils: flat tensors of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .frontend import functions as T
+from .frontend.tensor import Tensor
+
+
+def _flatten_dense_tensors(tensors: Iterable[Tensor]) -> Tensor:
+    """One 1-d tensor of all elements."""
+    return T.cat([tensor.contiguous().view(-1) for tensor in tensors])
+
+
+def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Parts of a flat tensor in the shapes of `tensors`."""
+    parts = T.split(flat, [tensor.numel() for tensor in tensors])
+    return tuple(part.view_as(like) for part, like in zip(parts, tensors, strict=True))
+
+
+def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    """-1: the CPU, where `allow_cpu`. Raises ValueError."""
+    if not allow_cpu:
+        raise ValueError(f"Expected a torch.device with a specified index, got {device}")
+    return -1

@@ -1,0 +1,46 @@
+"""torch.autograd.grad, with gradients batched, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frontend import autograd as _autograd
+from ..frontend.nodes import GradientEdge
+from ..frontend.tensor import Tensor
+from ..frontend.vmap import vmap
+
+
+def grad(
+    outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
+    create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None,
+    is_grads_batched: bool = False, materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of `outputs` with regard to `inputs`, not accumulated in `.grad`.
+
+    `grad_outputs`: what each output is multiplied by (a scalar's may be None); with
+    `is_grads_batched` these have one more dimension in front, and so have the results.
+    Raises RuntimeError for an input that the outputs do not depend on, unless `allow_unused`
+    (None then) or `materialize_grads` (zeros).
+    """
+    if not is_grads_batched:
+        return _autograd.grad(
+            outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused,
+            False, materialize_grads,
+        )
+    single = isinstance(grad_outputs, Tensor)
+    given = (grad_outputs,) if single else tuple(grad_outputs)
+    keep = create_graph if retain_graph is None else retain_graph
+    wanted = (inputs,) if isinstance(inputs, (Tensor, GradientEdge)) else tuple(inputs)
+    unused: list[int] = []
+
+    def one(*rows: Any) -> tuple[Any, ...]:
+        found = _autograd.grad(
+            outputs, wanted, rows, keep, create_graph, only_inputs, allow_unused, False,
+            materialize_grads,
+        )
+        unused.extend(i for i, g in enumerate(found) if g is None)
+        return tuple(g for g in found if g is not None)
+
+    dims = tuple(None if g is None else 0 for g in given)
+    results = list(vmap(one, in_dims=dims, randomness="different")(*given))
+    return tuple(None if i in unused else results.pop(0) for i in range(len(wanted)))

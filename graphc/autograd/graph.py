@@ -1,0 +1,119 @@
+"""torch.autograd.graph: nodes of the backward graph, hooks on them and on what they save."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..frontend.hooks import RemovableHandle
+from ..frontend.nodes import GradientEdge as GradientEdge
+from ..frontend.nodes import Node as Node
+from ..frontend.saved_hooks import hooks
+from ..frontend.tensor import Tensor, current, edge, requires_grad
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """The edge of a tensor that requires a gradient; grad() and backward() take it as an input."""
+    state = current(tensor)
+    if not requires_grad(state):
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does "
+                           "not require gradients")
+    return GradientEdge(*edge(state))
+
+
+def increment_version(tensor: Any) -> None:
+    """Say that a tensor, or each of several, was written to in a way that autograd cannot see."""
+    for each in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        current(each)._storage.version += 1
+
+
+class saved_tensors_hooks:
+    """Within the block, `pack_hook(tensor)` is kept for backward in the place of every saved
+    tensor, and `unpack_hook` of it is what backward reads."""
+
+    def __init__(
+        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
+    ) -> None:
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def __enter__(self) -> None:
+        if hooks.disabled is not None:
+            raise RuntimeError(hooks.disabled)
+        hooks.stack.append((self.pack_hook, self.unpack_hook))
+
+    def __exit__(self, *exc: object) -> None:
+        hooks.stack.pop()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Keep saved tensors in the CPU's memory, where they are already."""
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        super().__init__(lambda tensor: tensor.clone(), lambda packed: packed)
+
+
+@contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Within the block, saved_tensors_hooks raises RuntimeError with this message."""
+    before = hooks.disabled
+    hooks.disabled = error_message
+    try:
+        yield
+    finally:
+        hooks.disabled = before
+
+
+@contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[None]:
+    """Within the block, saved tensors are kept as copies: writes after that do not matter."""
+    with saved_tensors_hooks(lambda tensor: tensor.clone(), lambda packed: packed):
+        yield
+
+
+class _MultiHandle:
+    def __init__(self, handles: Sequence[RemovableHandle]) -> None:
+        self.handles = handles
+
+    def remove(self) -> None:
+        """Forget the hooks."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self) -> _MultiHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable[..., None], *, mode: str = "all"
+) -> _MultiHandle:
+    """Call fn(gradients) when those of all `tensors` are known ("all"; None for one that gets
+    none), or fn(gradient) for the first of them ("any")."""
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    lock = threading.Lock()
+    found: dict[int, Tensor] = {}
+    done = [False]
+
+    def hook_of(i: int) -> Callable[[Tensor], None]:
+        def hook(gradient: Tensor) -> None:
+            with lock:
+                if mode == "any":
+                    if not done[0]:
+                        done[0] = True
+                        fn(gradient)
+                    return
+                found[i] = gradient
+                if len(found) == len(tensors):
+                    given = [found.get(k) for k in range(len(tensors))]
+                    found.clear()
+                    fn(given)
+
+        return hook
+
+    return _MultiHandle([t.register_hook(hook_of(i)) for i, t in enumerate(tensors)])

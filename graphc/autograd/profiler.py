@@ -1,0 +1,59 @@
+"""torch.autograd.profiler: the older profiler, whose profile() has the table itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import profiler
+from ..profiler import record_function as record_function
+from ..profiler.events import EventList
+
+
+class profile(profiler.profile):  # torch spells this class in lower case
+    """A context that records; `table()` and `key_averages()` show."""
+
+    def __init__(self, enabled: bool = True, **options: Any) -> None:
+        super().__init__()
+        self.enabled = enabled
+
+    def start(self) -> None:
+        """Begin, where enabled."""
+        if self.enabled:
+            super().start()
+
+    @property
+    def function_events(self) -> EventList:
+        """Every recorded event."""
+        return self.events()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds of all together."""
+        return self.events().self_cpu_time_total
+
+    def total_average(self) -> Any:
+        """The sum of all."""
+        return self.events().total_average()
+
+    def table(self, *args: Any, **options: Any) -> str:
+        """The times as text, event by event."""
+        return self.events().table(*args, **options)
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+class emit_nvtx:  # torch spells this class in lower case
+    """A context that does nothing: there is no NVIDIA profiler to talk to."""
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        self.enabled = enabled
+
+    def __enter__(self) -> emit_nvtx:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        return None
+
+
+emit_itt = emit_nvtx

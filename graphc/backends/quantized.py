@@ -1,0 +1,4 @@
+"""torch.backends.quantized: no quantised kernels."""
+
+engine = "none"
+supported_engines: list[str] = ["none"]

@@ -1,0 +1,35 @@
+"""What `importlib.metadata` says about torch and torchvision while graphc stands in for them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from importlib.metadata import Distribution
+from typing import Any
+
+
+class MirrorDistribution(Distribution):
+    """Metadata without files: a name and a version."""
+
+    def __init__(self, name: str, version: str) -> None:
+        self._texts = {
+            "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+                        "Summary: graphc, answering to this name\n",
+            "top_level.txt": f"{name}\n",
+        }
+
+    def read_text(self, filename: str | os.PathLike[str]) -> str | None:
+        """One of the metadata files."""
+        return self._texts.get(str(filename))
+
+    def locate_file(self, path: str | os.PathLike[str]) -> Any:
+        """There are no files. Raises FileNotFoundError."""
+        raise FileNotFoundError(f"{path}: graphc stands in for this distribution")
+
+
+def distributions(versions: Mapping[str, str], wanted: str | None) -> Iterator[Distribution]:
+    """Those called `wanted` as PEP 503 compares names, or all for None."""
+    for name, version in versions.items():
+        if wanted is None or re.sub(r"[-_.]+", "-", wanted).lower() == name:
+            yield MirrorDistribution(name, version)

@@ -1,0 +1,202 @@
+"""The import hook: `torch.x` is the module `graphc.x`, under both names.
+
+Nothing falls through to an installed PyTorch: while the hook is in place it answers for every
+name under `torch` and `torchvision`, and what graphc lacks is an error with torch's name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import multiprocessing.spawn
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.metadata import Distribution, DistributionFinder
+from types import ModuleType
+from typing import Any
+
+import graphc
+
+from ..version import __version__ as TORCH_VERSION
+from .distribution import distributions
+from .missing import explain_missing, explain_no_more
+
+# the mirrored packages: torch's name -> graphc's
+ROOTS = {"torch": "graphc", "torchvision": "graphc.vision"}
+VISION_VERSION = "0.28.0+graphc"
+# modules with another name or place in graphc
+PLACES = {
+    "torch.random": "graphc.frontend.random_state",
+    "torch.return_types": "graphc.frontend.functions.return_types",
+}
+# parts of graphc that have no counterpart, and so no torch name
+OWN = frozenset(
+    f"torch.{name}" for name in """
+        compat compile config demo engine frontend inspect ir joint late_names pipeline predict
+        progress recording replay results roots segment_backward segment_template segments
+        serialization_legacy serialization_safe sources specialisation unpickle unsupported vision
+        watched
+    """.split()
+)
+
+
+def counterpart(name: str) -> str | None:
+    """The name of the graphc module that answers to a torch name; None if there is none."""
+    root, _, rest = name.partition(".")
+    if name in OWN or root not in ROOTS:
+        return None
+    if name in PLACES:
+        return PLACES[name]
+    if not rest:
+        return ROOTS[root]
+    parent = sys.modules.get(name.rpartition(".")[0])
+    if parent is None:
+        return None
+    leaf = name.rpartition(".")[2]
+    attribute = vars(parent).get(leaf)
+    if isinstance(attribute, ModuleType) and attribute.__name__.split(".")[0] == "graphc":
+        return attribute.__name__
+    full = f"{parent.__name__}.{leaf}"
+    if full in sys.modules:
+        return full
+    # a name that a package makes at run time is no module: `find_spec` only reads folders
+    is_package = hasattr(parent, "__path__")
+    return full if is_package and importlib.util.find_spec(full) is not None else None
+
+
+class MirrorLoader(importlib.machinery.SourceFileLoader):
+    """Gives the existing graphc module for a torch name."""
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """The graphc module; its own __spec__ is kept for `exec_module` to put back."""
+        module = importlib.import_module(spec.loader_state)
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing runs again: the module is already there."""
+        mine = module.__spec__
+        assert mine is not None
+        module.__spec__ = mine.loader_state
+        _mirror(module, mine.name)
+
+
+def _mirror(module: ModuleType, torch_name: str) -> None:
+    """Put a module and the graphc modules among its attributes under their torch names."""
+    work = [(module, torch_name)]
+    while work:
+        module, name = work.pop()
+        if name in _undo:
+            continue
+        _undo[name] = None
+        sys.modules[name] = module
+        explain_missing(module, name)
+        for leaf, value in list(vars(module).items()):
+            # true children alone: modules also name each other, in circles
+            full = f"{name}.{leaf}"
+            if isinstance(value, ModuleType) and full not in OWN and (
+                value.__name__ == f"{module.__name__}.{leaf}" and sys.modules.get(value.__name__)
+                is value
+            ):
+                work.append((value, full))
+
+
+class MirrorFinder(DistributionFinder):
+    """The meta-path finder, and the answer to `importlib.metadata.version("torch")`."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """A spec for a torch name; raises ModuleNotFoundError on importing what is missing."""
+        if fullname.partition(".")[0] not in ROOTS:
+            return None
+        name = counterpart(fullname)
+        if name is None:
+            self._missing(fullname)
+            return None
+        origin = importlib.util.find_spec(name)
+        assert origin is not None
+        loader = MirrorLoader(fullname, origin.origin or "")
+        spec = importlib.machinery.ModuleSpec(
+            fullname, loader, origin=origin.origin, loader_state=name,
+            is_package=origin.submodule_search_locations is not None,
+        )
+        spec.submodule_search_locations = origin.submodule_search_locations
+        return spec
+
+    def _missing(self, fullname: str) -> None:
+        # `importlib.util.find_spec` asks, and wants None; `import` needs the error. The import
+        # system's own function is two frames up, above its `_find_spec`.
+        if sys._getframe(3).f_code.co_name == "_find_and_load_unlocked":
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r}: graphc does not have {fullname}", name=fullname
+            )
+
+    def find_distributions(
+        self, context: DistributionFinder.Context | None = None
+    ) -> Iterable[Distribution]:
+        """torch and torchvision, with the versions that graphc follows."""
+        versions = {"torch": str(TORCH_VERSION), "torchvision": VISION_VERSION}
+        return distributions(versions, None if context is None else context.name)
+
+
+_finder: MirrorFinder | None = None
+_undo: dict[str, None] = {}  # the torch names in sys.modules, in order of import
+_before: dict[str, Any] = {}
+
+
+def installed() -> bool:
+    """Whether `import torch` finds graphc."""
+    return _finder is not None
+
+
+def install() -> None:
+    """Let `import torch` and `import torchvision` find graphc. Twice is once.
+
+    Raises ImportError where another torch is imported already: its classes are in use.
+    """
+    global _finder
+    if _finder is not None:
+        return
+    for root in ROOTS:
+        if root in sys.modules:
+            raise ImportError(
+                f"{root} is already imported from {getattr(sys.modules[root], '__file__', '?')}. "
+                "Cure: call graphc.compat.install() before anything imports it"
+            )
+    _finder = MirrorFinder()
+    sys.meta_path.insert(0, _finder)
+    _before["version"] = graphc.__version__
+    graphc.__version__ = TORCH_VERSION
+    _before["spawn"] = multiprocessing.spawn.get_preparation_data
+    multiprocessing.spawn.get_preparation_data = _preparation
+
+
+def uninstall() -> None:
+    """Take the hook away again; modules that were imported through it keep working."""
+    global _finder
+    if _finder is None:
+        return
+    sys.meta_path.remove(_finder)
+    _finder = None
+    for name in _undo:
+        module = sys.modules.pop(name, None)
+        if module is not None:
+            explain_no_more(module)
+    _undo.clear()
+    graphc.__version__ = _before.pop("version")
+    multiprocessing.spawn.get_preparation_data = _before.pop("spawn")
+
+
+class _Installed:
+    """Pickles to a call of `install`."""
+
+    def __reduce__(self) -> Any:
+        return install, ()
+
+
+def _preparation(name: str) -> dict[str, Any]:
+    # A spawned process unpickles this before it imports the main module again, which imports
+    # torch. Under fork the hook is there already.
+    return {"graphc": _Installed(), **_before["spawn"](name)}

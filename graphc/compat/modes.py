@@ -1,0 +1,102 @@
+"""What `python -m graphc run --eager` and `--compile` change."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import graphc
+
+from ..frontend.context import local
+from ..frontend.errors import user_location
+from ..nn.modules.module import Module
+
+# Compiled Modules are kept alive, and so are their parameters: a script that makes a new model per
+# fold or trial must not keep them all.
+_KEPT = 64
+MODES = ("as_written", "eager", "compile")
+
+
+def enter(mode: str) -> None:
+    """Put a mode into force, for the rest of the process. Raises ValueError."""
+    if mode not in MODES:
+        raise ValueError(f"no mode {mode!r}; there are {', '.join(MODES)}")
+    # imported first: the import itself binds graphc.compile
+    module = importlib.import_module("graphc.compile")
+    if mode == "eager":
+        vars(graphc)["compile"] = _uncompiled
+    elif mode == "compile":
+        compile_calls(module.compile_module)
+
+
+def _uncompiled(model: Any = None, **options: Any) -> Any:
+    """torch.compile under --eager: the function or Module itself."""
+    return model if model is not None else lambda function: function
+
+
+class _Inside(threading.local):
+    """Whether the thread is in a Module's call."""
+
+    value = False
+
+
+def compile_calls(compile_module: Callable[..., Any]) -> None:
+    """From now on a call of a Module with parameters, outside any other's, runs compiled.
+
+    A Module that cannot be compiled runs as in eager mode from then on, and one line on stderr
+    says which and why.
+    """
+    eager = Module.__call__
+    inside = _Inside()
+    # by id; the entry keeps the module, so the id stays its own
+    known: OrderedDict[int, tuple[Module, Callable[..., Any] | None]] = OrderedDict()
+
+    def prepare(module: Module) -> Callable[..., Any] | None:
+        run: Callable[..., Any] | None = None
+        if next(module.parameters(), None) is not None and not _compiles_itself(module):
+            run = compile_module(module, dynamic=None, backend="llvm")
+        known[id(module)] = module, run
+        if len(known) > _KEPT:
+            known.popitem(last=False)
+        return run
+
+    def call(self: Module, *args: Any, **kwargs: Any) -> Any:
+        if inside.value or local.trace is not None:
+            return eager(self, *args, **kwargs)
+        entry = known.get(id(self))
+        run = entry[1] if entry is not None else prepare(self)
+        inside.value = True
+        try:
+            if run is None:
+                return eager(self, *args, **kwargs)
+            try:
+                return run(*args, **kwargs)
+            except Exception as error:
+                reason = error
+            # the call changed nothing; the script's own mistake is raised here once more
+            result = eager(self, *args, **kwargs)
+            known[id(self)] = self, None
+            _warn(self, reason)
+            return result
+        finally:
+            inside.value = False
+
+    Module.__call__ = call  # type: ignore[method-assign]
+
+
+def _compiles_itself(module: Module) -> bool:
+    """Whether it is the result of torch.compile()."""
+    return "_compiled_function" in vars(type(module))
+
+
+def _warn(module: Module, reason: Exception) -> None:
+    text = " ".join(str(reason).split()) or type(reason).__name__
+    print(
+        f"graphc: {type(module).__name__}, called at {user_location()}, runs eager: "
+        f"{type(reason).__name__}: {text[:400]}",
+        file=sys.stderr,
+    )

@@ -1,0 +1,77 @@
+"""`python -m graphc run`: a script, as `python script.py` runs it, with torch answered by graphc.
+
+sys.argv, sys.path[0], `__main__` and the exit status are as without graphc; tracebacks begin at
+the script.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import io
+import os
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType, TracebackType
+from typing import Any
+
+from . import modes
+from .finder import install
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_HOSTS = (_HERE, os.path.join(os.path.dirname(_HERE), "__main__.py"), "<frozen runpy>")
+
+
+def main(mode: str, module: bool, target: str, arguments: Sequence[str]) -> int:
+    """Run a script file (or a module, by name) with its arguments.
+
+    mode: "as_written", "eager" (torch.compile does nothing) or "compile" (Modules' calls are
+    compiled). What the script raises is raised, SystemExit too. Returns 0.
+    """
+    if not module and not os.path.exists(target):
+        print(f"graphc run: can't open file {os.path.abspath(target)!r}", file=sys.stderr)
+        return 2
+    install()
+    modes.enter(mode)
+    sys.excepthook = _shortened(sys.excepthook)
+    sys.argv = [target, *arguments]
+    if module:
+        runpy.run_module(target, run_name="__main__", alter_sys=True)
+    elif os.path.isdir(target) or not _is_source(target):
+        runpy.run_path(target, run_name="__main__")
+    else:
+        _run_file(target)
+    return 0
+
+
+def _is_source(path: str) -> bool:
+    with open(path, "rb") as file:
+        return not file.read(4).startswith(b"PK\x03\x04")  # a zip archive with a __main__.py
+
+
+def _run_file(path: str) -> None:
+    absolute = os.path.abspath(path)
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    loader = importlib.machinery.SourceFileLoader("__main__", absolute)
+    main = ModuleType("__main__")
+    main.__file__ = absolute
+    main.__loader__ = loader
+    main.__spec__ = None  # as for a script: multiprocessing then imports it by its file
+    main.__dict__["__builtins__"] = __builtins__
+    main.__dict__["__cached__"] = None
+    sys.modules["__main__"] = main  # for good: atexit functions and pickles look there
+    with io.open_code(absolute) as file:
+        code = compile(file.read(), absolute, "exec", dont_inherit=True)
+    exec(code, main.__dict__)
+
+
+def _shortened(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """An excepthook without the frames above the script."""
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        first = trace
+        while first is not None and first.tb_frame.f_code.co_filename.startswith(_HOSTS):
+            first = first.tb_next
+        hook(kind, error.with_traceback(first), first)
+
+    return show

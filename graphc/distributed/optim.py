@@ -1,0 +1,11 @@
+"""torch.distributed.optim: optimizers over several processes."""
+
+from __future__ import annotations
+
+from .. import unsupported
+
+_CURE = "run in one process: drop the wrapper, or choose it by torch.distributed.is_available()"
+
+globals().update(unsupported.table("torch.distributed.optim", _CURE, kinds="""
+    DistributedOptimizer ZeroRedundancyOptimizer PostLocalSGDOptimizer
+"""))

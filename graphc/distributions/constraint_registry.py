@@ -1,0 +1,100 @@
+"""biject_to and transform_to: from unconstrained numbers to those that satisfy a constraint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import constraints, transforms
+
+Factory = Callable[[Any], transforms.Transform]
+
+
+class ConstraintRegistry:
+    """Factories of transforms by the class (or the object) of a constraint."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Any, Factory] = {}
+
+    def register(self, constraint: Any, factory: Factory | None = None) -> Any:
+        """Add a factory; also a decorator."""
+        if factory is None:
+            return lambda made: self.register(constraint, made)
+        self._by_key[_key(constraint)] = factory
+        return factory
+
+    def __call__(self, constraint: Any) -> transforms.Transform:
+        factory = self._by_key.get(_key(constraint))
+        if factory is None:
+            raise NotImplementedError(
+                f"Cannot transform {type(constraint).__name__} constraints"
+            )
+        return factory(constraint)
+
+
+def _key(constraint: Any) -> Any:
+    """The class; a constraint that is told by its test stands for itself."""
+    if isinstance(constraint, constraints._Test):
+        return constraint.name
+    return constraint if isinstance(constraint, type) else type(constraint)
+
+
+biject_to = ConstraintRegistry()
+transform_to = ConstraintRegistry()
+
+
+def _interval(constraint: Any) -> transforms.Transform:
+    low, high = constraint.lower_bound, constraint.upper_bound
+    if _is(low, 0) and _is(high, 1):
+        return transforms.SigmoidTransform()
+    return transforms.ComposeTransform(
+        [transforms.SigmoidTransform(), transforms.AffineTransform(low, high - low)]
+    )
+
+
+def _is(value: Any, number: int) -> bool:
+    return isinstance(value, (int, float)) and value == number
+
+
+def _above(constraint: Any) -> transforms.Transform:
+    if _is(constraint.lower_bound, 0):
+        return transforms.ExpTransform()
+    return transforms.ComposeTransform(
+        [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)]
+    )
+
+
+for _registry in (biject_to, transform_to):
+    _registry.register(constraints.real, lambda c: transforms.identity_transform)
+    _registry.register(constraints.greater_than, _above)
+    _registry.register(constraints.greater_than_eq, _above)
+    _registry.register(
+        constraints.less_than,
+        lambda c: transforms.ComposeTransform(
+            [transforms.ExpTransform(), transforms.AffineTransform(c.upper_bound, -1)]
+        ),
+    )
+    _registry.register(constraints.interval, _interval)
+    _registry.register(constraints.half_open_interval, _interval)
+    _registry.register(
+        constraints.corr_cholesky, lambda c: transforms.CorrCholeskyTransform()
+    )
+biject_to.register(
+    constraints.independent,
+    lambda c: transforms.IndependentTransform(
+        biject_to(c.base_constraint), c.reinterpreted_batch_ndims
+    ),
+)
+transform_to.register(
+    constraints.independent,
+    lambda c: transforms.IndependentTransform(
+        transform_to(c.base_constraint), c.reinterpreted_batch_ndims
+    ),
+)
+biject_to.register(constraints.simplex, lambda c: transforms.StickBreakingTransform())
+transform_to.register(constraints.simplex, lambda c: transforms.SoftmaxTransform())
+transform_to.register(
+    constraints.lower_cholesky, lambda c: transforms.LowerCholeskyTransform()
+)
+for _definite in (constraints.positive_definite, constraints.positive_semidefinite):
+    transform_to.register(_definite, lambda c: transforms.PositiveDefiniteTransform())

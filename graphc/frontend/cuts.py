@@ -1,0 +1,63 @@
+"""Where a trace may be cut into segments, as a trace that is never cut sees it.
+
+segment_trace.py has the other answers.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .errors import TraceError, unsupported_in_trace
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .nodes import Node
+    from .tensor import Tensor
+
+
+class Uncut:
+    """A trace of the whole function: a value that Python needs is an error."""
+
+    whole = True  # False once it runs in segments
+    refused: TraceError | None = None  # the demand that was an error
+
+    def demand(self, tensor: Tensor, what: str, cure: str) -> np.ndarray:
+        """The array of a tensor whose value Python needs now. Raises TraceError."""
+        self.refuse(what, cure)
+
+    def pending_item(self, tensor: Tensor) -> Any:
+        """What stands for `tensor.item()` where it is only returned; None elsewhere."""
+        return None
+
+    def refuse(self, what: str, cure: str) -> NoReturn:
+        """Raise TraceError; the trace remembers it, should the user's code catch it."""
+        self.refused = unsupported_in_trace(what, cure)
+        raise self.refused
+
+    def flush(self) -> None:
+        """Run what was recorded (in segments)."""
+
+    def adopt(self, tensor: Tensor) -> None:
+        """Note a traced tensor that may be handed out."""
+
+    def leaves(self, what: str) -> bool:
+        """Whether `what` (a hook, a custom Function) is to be run eagerly, in `eager()`."""
+        return False
+
+    def crosses(self, roots: list[Node], wanted: set[Node]) -> bool:
+        """Whether a backward pass from `roots` is to be run eagerly, in `eager()`."""
+        return False
+
+    def writes_outside(self, target: Tensor) -> bool:
+        """Whether an in-place write with a history is to be done eagerly, in `eager()`."""
+        return False
+
+    def optimizer_step(self) -> AbstractContextManager[None]:
+        """Inside, an optimizer reads the numbers of its param groups."""
+        return nullcontext()
+
+    def eager(self, what: str) -> AbstractContextManager[None]:
+        """Run what is inside without recording, after everything that was recorded."""
+        return nullcontext()

@@ -1,0 +1,98 @@
+"""Hooks on what the tape saves: pack when an operation is recorded, unpack when backward reads it.
+
+Eager nodes keep arrays, traced ones graph nodes; hooks see Tensors. `Unpacking.gradient` is the
+gradient for which a value is being unpacked, which a recomputation under a trace must wait for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .context import local
+from .functionalize import saved_place
+
+if TYPE_CHECKING:
+    from .nodes import OpNode
+    from .tensor import Tensor
+    from .trace import Trace
+
+Pack = Callable[[Any], Any]
+
+
+class _Hooks(threading.local):
+    """The pairs (pack, unpack) in force, innermost last; `disabled`: the message why not."""
+
+    def __init__(self) -> None:
+        self.stack: list[tuple[Pack, Pack]] = []
+        self.disabled: str | None = None
+        self.busy = False  # inside a hook: what it saves itself is not packed
+
+
+hooks = _Hooks()
+
+
+class Unpacking(threading.local):
+    """The gradient that the value being unpacked is for, as a Tensor; and whether the running
+    backward pass gives gradients to chosen tensors only."""
+
+    gradient: Any = None
+    limited: bool = False
+
+
+unpacking = Unpacking()
+
+
+class Packed:
+    """What a pack hook returned, in the place of a saved value."""
+
+    __slots__ = ("held", "unpack")
+
+    def __init__(self, held: Any, unpack: Pack) -> None:
+        self.held = held
+        self.unpack = unpack
+
+
+def pack(tensor: Tensor) -> Packed:
+    """Hand a tensor to the innermost pack hook."""
+    function, unpack = hooks.stack[-1]
+    saved_grad, local.grad = local.grad, False
+    hooks.busy = True
+    try:
+        return Packed(function(tensor), unpack)
+    finally:
+        hooks.busy = False
+        local.grad = saved_grad
+
+
+def unpack(packed: Packed) -> Tensor:
+    """The tensor again. Raises TypeError where the hook gives anything else."""
+    from_hook: Any = packed.unpack(packed.held)
+    if not hasattr(from_hook, "_storage"):
+        raise TypeError(
+            "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+            f"{type(from_hook).__name__}"
+        )
+    tensor: Tensor = from_hook
+    return tensor
+
+
+def pack_node(node: OpNode, wrap: Callable[[Any], Tensor]) -> None:
+    """Replace what a node has saved by what the pack hook makes of it; `wrap` makes Tensors."""
+    assert node.saved_in is not None and node.saved_out is not None
+    node.saved_in = tuple([None if v is None else pack(wrap(v)) for v in node.saved_in])
+    node.saved_out = tuple([None if v is None else pack(wrap(v)) for v in node.saved_out])
+    node.stamps = ()
+    node.packed = True
+
+
+def unpacked(value: Any, trace: Trace | None) -> Any:
+    """A saved value as the tape of `trace` (None: eager) keeps it."""
+    if not isinstance(value, Packed):
+        return value
+    tensor = unpack(value)
+    if trace is None:
+        return tensor._array
+    state = tensor if tensor._trace is trace else trace.shadow(tensor)
+    return saved_place(trace.read(state), state)

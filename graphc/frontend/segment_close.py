@@ -1,0 +1,274 @@
+"""The end of a segment: which values leave a recording, and their way back to the user's tensors.
+
+`Segment(trace)` says what the graph's outputs are:
+
+    one per memory made in the trace on which a living tensor lies (`made`),
+    one per captured memory that was written to (`mutations`: output -> input),
+
+and which of these can be differentiated (`roots`) with regard to what (`entries`). `fill` then
+makes every living traced tensor concrete, the same object, on the arrays of the results: views
+stay views of their bases, and follow the bases' history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphc.ir.graph import Node
+
+from . import views
+from .autograd import Pass
+from .captured import UNREAD, TensorInput
+from .functionalize import TracedStorage, dense_order
+from .nodes import AsStridedBackward, BrokenNode, Edge, SpentNode
+from .nodes import Node as GradNode
+from .segment_tape import broken_nodes, spent_nodes
+from .segment_trace import SegmentTrace
+from .storage import Storage
+from .tensor import Tensor, edge, requires_grad
+
+
+class Segment:
+    """What one stretch of recording came to."""
+
+    def __init__(self, trace: SegmentTrace) -> None:
+        self.trace = trace
+        self.living = trace.living()
+        for tensor in self.living:
+            requires_grad(tensor)  # a view whose base was written to takes over its history
+        self.inputs = list(trace.inputs)
+        self.outputs: list[Node] = []
+        self.orders: dict[int, tuple[int, ...] | None] = {}  # of an output: back from memory order
+        self.made: dict[TracedStorage, int] = {}
+        self.mutations: list[tuple[int, TensorInput, int]] = []  # output, input, versions
+        shadows = [(tensor, shadow) for tensor, shadow in trace.shadows.values()]
+        self.rebound = [(t, trace.shadows[id(t)][1]) for t, _ in trace.rebound.values()
+                        if id(t) in trace.shadows]
+        for tensor in [*self.living, *[shadow for _, shadow in self.rebound]]:
+            root, _ = tensor._storage.resolve(tensor._traced.path)
+            if root.source is None and root not in self.made:
+                self.made[root] = self._output(root)
+        for source, root in trace.sources:
+            if root.parent is None and root.node is not source.node:
+                self.mutations.append((len(self.outputs), source, max(root.version, 1)))
+                self.outputs.append(root.node)
+        self.changed = [(t, s) for t, s in shadows if self._changed(t, s)]
+        traced = [*self.living, *[shadow for _, shadow in self.changed]]
+        candidates = [t for t in traced if t._node is not None and not _follows(t)]
+        self.spent = spent_nodes([t._node for t in candidates if t._node is not None])
+        whole = [t._node for t in candidates if t._node is not None and t._node not in self.spent]
+        self.broken = broken_nodes(whole)
+        self.roots = [
+            t for t in candidates if t._node not in self.spent and t._node not in self.broken
+        ]
+        leaves = [t for t in self.living if t._requires_grad and t._node is None]
+        self.entries: list[tuple[Tensor, Edge]] = [
+            *trace.entries, *((t, edge(t)) for t in leaves)
+        ]
+
+    def _changed(self, tensor: Tensor, shadow: Tensor) -> bool:
+        """Whether writes gave a captured tensor another history."""
+        requires_grad(shadow)
+        if shadow._node is None:
+            return tensor._node is not None
+        return shadow._node not in self.trace.outside
+
+    def _output(self, root: TracedStorage) -> int:
+        node, index = root.node, len(self.outputs)
+        self.orders[index] = None
+        if root.layout is not None:
+            physical = dense_order(node.shape, root.layout, self.trace.env)
+            if physical is not None and physical != tuple(range(len(physical))):
+                node = self.trace.emit("permute", node, dims=physical)
+                self.orders[index] = tuple(physical.index(i) for i in range(len(physical)))
+        self.outputs.append(node)
+        return index
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to compute."""
+        return not self.outputs
+
+    # --- backward ----------------------------------------------------------------------------
+
+    def record_backward(self) -> tuple[list[Node], list[Node | None]]:
+        """Record the gradients: the tangents' inputs, and the gradient of each entry."""
+        trace = self.trace
+        if not self.roots:
+            return [], [None] * len(self.entries)
+        tangents: list[Node] = []
+        seeds: list[Tensor] = []
+        for root in self.roots:
+            tangents.append(trace.builder.input(root._traced.type, f"tangent{len(tangents)}"))
+            seeds.append(trace.wrap(tangents[-1]))
+        tensors = [node.variable for _, (node, _) in self.entries if hasattr(node, "variable")]
+        hooks = [(t, t._hooks) for t in tensors]
+        for tensor in tensors:
+            tensor._hooks = None  # they run when the gradient arrives
+        try:
+            edges = [place for _, place in self.entries]
+            found = Pass(self.roots, seeds, True, False).execute(edges, accumulate=False)
+        finally:
+            for tensor, kept in hooks:
+                tensor._hooks = kept
+        return tangents, [None if g is None else trace.read(g) for g in found]
+
+    def owner(self, number: int) -> Tensor:
+        """The concrete tensor on the memory of an input."""
+        source = self.inputs[number]
+        assert isinstance(source, TensorInput)
+        return owner_of(source)
+
+    def memory(self, number: int) -> np.ndarray:
+        """The memory of an input that is written to."""
+        source = self.inputs[number]
+        assert isinstance(source, TensorInput)
+        return _array(source)
+
+    # --- filling -----------------------------------------------------------------------------
+
+    def arrays(self) -> list[np.ndarray]:
+        """The arrays of the inputs as they are now."""
+        found: list[np.ndarray] = []
+        for source in self.inputs:
+            snapshot = self.trace.snapshots.get(source.number)
+            if not isinstance(source, TensorInput):
+                found.append(np.asarray(source.value, source.type.dtype.numpy))
+            elif snapshot is not None:
+                found.append(snapshot)
+            else:
+                found.append(_array(source))
+        return found
+
+    def fill(self, results: Sequence[np.ndarray], node: GradNode | None) -> None:
+        """Make what lives concrete. `node`: the history of the roots."""
+        filler = _Fill(self, results)
+        for tensor in self.living:
+            filler.tensor(tensor)
+        numbers = {id(root): i for i, root in enumerate(self.roots)}
+        for tensor, shadow in self.changed:
+            if shadow._node is None:
+                tensor._node, tensor._output = None, 0
+            else:
+                self._history(tensor, shadow, node, numbers)
+        for tensor in sorted(self.living, key=lambda t: t._base is not None):
+            self._history(tensor, tensor, node, numbers)
+        for tensor, shadow in self.trace.shadows.values():
+            _take_over_hooks(tensor, shadow)
+            if shadow._grad is not UNREAD and shadow._grad is not tensor._grad:
+                tensor._grad = shadow._grad
+            if tensor._node is None and shadow._requires_grad != tensor._requires_grad:
+                tensor._requires_grad = shadow._requires_grad
+        for tensor, shadow in self.rebound:
+            filler.rebind(tensor, shadow)
+        for tensor, shadow in self.trace.shadows.values():
+            # graphc's own code may hold it a little longer
+            shadow.__dict__.clear()
+            shadow.__dict__.update(tensor.__dict__)
+
+    def _history(
+        self, tensor: Tensor, traced: Tensor, node: GradNode | None, numbers: dict[int, int]
+    ) -> None:
+        old = traced._node
+        if old is None:
+            return
+        base = tensor._base
+        if old in self.spent:
+            tensor._node, tensor._output = SpentNode((), (tensor._type,)), 0
+        elif old in self.broken:
+            edges = tuple([edge(t) for t, _ in self.entries])
+            tensor._node = BrokenNode(self.broken[old], edges, (tensor._type,))
+            tensor._output = 0
+        elif id(traced) in numbers:
+            assert node is not None
+            tensor._node, tensor._output = node, numbers[id(traced)]
+        else:
+            assert base is not None
+            tensor._node = AsStridedBackward(tensor._chain, edge(base), base._type, tensor._type)
+            tensor._output = 0
+
+
+def _follows(tensor: Tensor) -> bool:
+    """Whether a traced tensor's history is that of the tensor which it is a view of."""
+    return tensor._base is not None and requires_grad(tensor._base)
+
+
+def _take_over_hooks(tensor: Tensor, shadow: Tensor) -> None:
+    """What was registered on, or removed from, a captured leaf."""
+    for name in ("_hooks", "_post_hooks"):
+        before, now = getattr(tensor, name), getattr(shadow, name)
+        if before is now or now is None:
+            continue
+        if before is None:
+            setattr(tensor, name, now)
+            continue
+        for key in before.keys() - now.keys():
+            del before[key]
+        before.update(now)
+
+
+class _Fill:
+    """Arrays and storages for traced tensors."""
+
+    def __init__(self, segment: Segment, results: Sequence[np.ndarray]) -> None:
+        self.trace = segment.trace
+        self.bases: dict[TracedStorage, tuple[np.ndarray, Storage]] = {}
+        for root, index in segment.made.items():
+            array, order = results[index], segment.orders[index]
+            if order is not None:
+                array = array.transpose(order)
+            self.bases[root] = array, Storage(results[index])
+
+    def place(self, traced: Tensor) -> tuple[np.ndarray, Storage]:
+        """The array and the storage of a traced tensor."""
+        own: TracedStorage = traced._storage
+        root, path = own.resolve(traced._traced.path)
+        if root.source is None:
+            array, storage = self.bases[root]
+        else:
+            array = _array(root.source)
+            nearest = own.source if own.source is not None else root.source
+            storage = owner_of(nearest)._storage
+        for op, attrs in path:
+            view = views.ARRAYS[op.name](array, attrs)
+            array = np.array(array).reshape(attrs["shape"]) if view is None else view
+        return array, storage if traced._traced.tracked else storage.sibling()
+
+    def tensor(self, tensor: Tensor) -> None:
+        """Make a traced tensor concrete."""
+        array, storage = self.place(tensor)
+        state = tensor.__dict__
+        for name in ("_trace", "_traced", "_face", "_node", "_output"):
+            # _node stays readable for _history
+            if name not in ("_node", "_output"):
+                state.pop(name, None)
+        tensor._array, tensor._storage = array, storage
+        base = tensor._base
+        if base is not None:
+            tensor._base = self.trace.face(base)
+            tensor._seen = storage.version
+
+    def rebind(self, tensor: Tensor, shadow: Tensor) -> None:
+        """`tensor.data` was set."""
+        array, storage = self.place(shadow)
+        tensor._array, tensor._storage = array, storage.sibling()
+        tensor._base, tensor._chain = None, ()
+
+
+def owner_of(source: TensorInput) -> Tensor:
+    """The concrete tensor on an input's memory."""
+    assert source.tensor is not None
+    if source.kind == "grad":
+        gradient: Tensor = source.tensor._grad
+        return gradient
+    return source.tensor
+
+
+def _array(source: TensorInput) -> np.ndarray:
+    owner = owner_of(source)
+    array: np.ndarray = (
+        owner._storage.root.flat() if source.kind == "storage" else owner._array
+    )
+    return array

@@ -1,0 +1,187 @@
+"""What identifies a recording: its graph and its tape as one hashable key, with values apart.
+
+Two recordings with equal keys are the same operators on the same operands. `numbers` are what
+may differ: sizes and positions (ints), and one-element constants (bytes). Constants of more
+elements are inputs of what is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.autodiff import saved_values
+from graphc.ir.graph import Graph, Node, attr_key, toposort
+from graphc.ir.types import TensorType
+
+from .autograd import _order
+from .nodes import AccumulateGrad, AsStridedBackward, CopyBackwards, CopySlices, Edge, OpNode
+from .nodes import Node as GradNode
+from .views import Chain
+
+_STEPS = (AsStridedBackward, CopySlices)
+
+
+def spent_nodes(roots: list[GradNode]) -> set[GradNode]:
+    """The nodes from which a backward pass would meet what an earlier one has freed."""
+    spent: set[GradNode] = set()
+    for node in reversed(_order(roots)):
+        if node.released or any(e is not None and e[0] in spent for e in node.edges):
+            spent.add(node)
+    return spent
+
+
+def broken_nodes(roots: list[GradNode]) -> dict[GradNode, str]:
+    """The nodes from which a backward pass would meet a value that was overwritten since, with
+    what it would say."""
+    found: dict[GradNode, str] = {}
+    for node in reversed(_order(roots)):
+        if isinstance(node, OpNode):
+            try:
+                node.check_saved()
+            except RuntimeError as error:
+                found[node] = str(error)
+                continue
+        for place in node.edges:
+            if place is not None and place[0] in found:
+                found[node] = found[place[0]]
+    return found
+
+
+def inner_roots(roots: list[Edge]) -> frozenset[int]:
+    """Those of the roots that others of them were computed from."""
+    below: set[Edge] = set()
+    for node in _order([node for node, _ in roots]):
+        below.update(e for e in node.edges if e is not None)
+    return frozenset(i for i, root in enumerate(roots) if root in below)
+
+
+def nodes_read(roots: list[GradNode]) -> set[Node]:
+    """The values that the gradient rules of a recorded tape read."""
+    found: set[Node] = set()
+    for entry in _order(roots):
+        if isinstance(entry, OpNode) and entry.saved_in is not None and not entry.packed:
+            assert entry.saved_out is not None
+            needs = [e is not None for e in entry.edges]
+            inputs, outs = saved_values(entry.op, entry.in_types, entry.attrs, needs)
+            found.update(entry.saved_in[i][0] for i in inputs)
+            found.update(entry.saved_out[i][0] for i in outs)
+    return found
+
+
+class Fingerprint:
+    """The key of a graph with these inputs and outputs, and of the tape under `roots`."""
+
+    def __init__(
+        self, inputs: Sequence[Node], outputs: Sequence[Node], roots: Sequence[Edge],
+        leaves: dict[Edge, int], within: Fingerprint | None = None,
+    ) -> None:
+        """`within`: only its constants are set apart; others are part of the key."""
+        self.numbers: list[Any] = []
+        # where the shape of an input, or of a constant of several elements, is in `numbers`
+        self.shapes: dict[Node, int] = {}
+        self.scalars: dict[int, Node] = {}  # by place in `numbers`
+        # a custom Function, packed values: what the backward records is known when it runs
+        self.opaque = False
+        self._parts: list[Any] = []
+        self._places: dict[GradNode, int] = {}
+        tape = list(reversed(_order([node for node, _ in roots]))) if roots else []
+        nodes = toposort([*outputs, *self._saved(tape)], inputs)
+        self.nodes = nodes
+        self.index = {node: i for i, node in enumerate(nodes)}
+        self._within = within
+        for node in nodes:
+            self._node(node)
+        self._parts.append(tuple([self.index[node] for node in outputs]))
+        for entry in tape:
+            self._entry(entry, leaves)
+        self._parts.append(tuple([(self._places[node], output) for node, output in roots]))
+        self.key = tuple(self._parts)
+
+    def _saved(self, tape: Sequence[GradNode]) -> list[Node]:
+        found: list[Node] = []
+        for entry in tape:
+            if isinstance(entry, OpNode) and entry.saved_in is not None and not entry.packed:
+                assert entry.saved_out is not None
+                found += [s[0] for s in (*entry.saved_in, *entry.saved_out) if s is not None]
+        return found
+
+    def _node(self, node: Node) -> None:
+        name = node.op.name
+        if name == "input":
+            self._shape(node)
+            self._parts.append(("input", node.dtype.name, len(node.shape)))
+        elif name == "const":
+            array: np.ndarray = node.attrs["value"].array
+            if self._within is not None and node not in self._within.index:
+                self._parts.append(("const", node.dtype.name, array.shape, array.tobytes()))
+            elif array.size == 1:
+                self.scalars[len(self.numbers)] = node
+                self.numbers.append(array.tobytes())
+                self._parts.append(("scalar", node.dtype.name, array.shape))
+            else:
+                self._shape(node)
+                self._parts.append(("data", node.dtype.name, array.ndim))
+        else:
+            attrs = tuple([(k, self._attribute(v)) for k, v in node.attrs.items()])
+            inputs = tuple([self.index[n] for n in node.inputs])
+            graphs = tuple([_text(g) for g in node.graphs])
+            self._parts.append((name, inputs, attrs, graphs))
+
+    def _shape(self, node: Node) -> None:
+        self.shapes[node] = len(self.numbers)
+        self.numbers.extend(node.shape)
+
+    def _attribute(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is int:
+            self.numbers.append(value)
+            return None
+        if kind is tuple:
+            return tuple([self._attribute(v) for v in value])
+        if isinstance(value, TensorType):
+            self.numbers.extend(value.shape)
+            return value.dtype.name, len(value.shape)
+        return attr_key(value)
+
+    def _entry(self, entry: GradNode, leaves: dict[Edge, int]) -> None:
+        """A node of the tape after those that it has edges to; the caller numbers `leaves`."""
+        self._places[entry] = len(self._places)
+        edges = tuple([
+            None if e is None else (self._places[e[0]], e[1]) for e in entry.edges
+        ])  # fmt: skip
+        if (entry, 0) in leaves:
+            self._parts.append(("leaf", leaves[entry, 0]))
+        elif isinstance(entry, OpNode) and not entry.packed:
+            assert entry.saved_in is not None and entry.saved_out is not None
+            saved = tuple([
+                None if s is None else self.index[s[0]]
+                for s in (*entry.saved_in, *entry.saved_out)
+            ])
+            if any(
+                s is not None and len(s) > 1 and s[1].writes != s[2]
+                for s in (*entry.saved_in, *entry.saved_out)
+            ):
+                self.opaque = True  # `.data` was written to
+            self._parts.append((entry.op.name, saved, edges, self._types(entry)))
+        elif isinstance(entry, _STEPS):
+            self._parts.append((type(entry).__name__, edges, self._chain(entry.chain)))
+        elif isinstance(entry, CopyBackwards):
+            self._parts.append(("copy", edges))
+        elif not isinstance(entry, AccumulateGrad):
+            self.opaque = True
+
+    def _types(self, entry: OpNode) -> Any:
+        return tuple([(k, self._attribute(v)) for k, v in entry.attrs.items() if k != "graphs"])
+
+    def _chain(self, chain: Chain) -> Any:
+        return tuple([
+            (op.name, tuple([(k, self._attribute(v)) for k, v in attrs.items()]))
+            for op, attrs in chain
+        ])
+
+
+def _text(graph: Graph) -> str:
+    return str(graph)

@@ -1,0 +1,218 @@
+"""A trace in segments: where Python demands a value, what was recorded so far is compiled and run.
+
+A SegmentTrace starts as an ordinary Trace of a whole function (`whole`). At the first demand
+(`.item()`, `bool(t)`, `print(t)`) it turns into segments: what was recorded is *flushed*, that is
+run, every traced tensor that somebody still holds becomes a concrete one (the same object), and
+recording starts anew. Python then goes on with the real value. What a demand cannot undo (a
+lifted number that user code holds) is noted in `tainted`: such a trace raises, and the function
+is called again, in segments from its first line.
+
+Python decides everything again at each call, so a segmented trace lifts no numbers, makes no
+size symbolic and leaves no guards. The flush itself is injected: `flush(trace)`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphc.ir.graph import Loc, Node
+from graphc.ir.op import Attrs, Op
+
+from .errors import user_location
+from .functionalize import TracedStorage
+from .nodes import AccumulateGrad, OutsideHistory
+from .nodes import Node as GradNode
+from .pending import PendingItem, only_returned
+from .tensor import Tensor
+from .trace import Trace
+
+
+class SegmentEnd(NamedTuple):
+    """Why and where a segment ended."""
+
+    reason: str
+    loc: Loc | None
+
+
+class SegmentTrace(Trace):
+    """A recording that can be run in parts. `flush` runs what was recorded and fills tensors."""
+
+    def __init__(self, name: str, flush: Callable[[SegmentTrace], None], whole: bool) -> None:
+        super().__init__(name)
+        self.whole = whole
+        self.tainted = ""
+        self.handles: list[weakref.ref[Tensor]] = []
+        self.ends: list[SegmentEnd] = []
+        self.entry: CodeType | None = None  # the code that calls the user's function
+        self.stepping = 0  # optimizer steps that are running
+        # memory that NumPy code may write to as well: its values when it was captured
+        self.snapshots: dict[int, np.ndarray] = {}
+        self._flush = flush
+        self._flushing = False
+
+    # --- the end of a segment ----------------------------------------------------------------
+
+    def demand(self, tensor: Tensor, what: str, cure: str) -> np.ndarray:
+        """The array of a tensor whose value Python needs now."""
+        self.end_segment(what, cure)
+        found: np.ndarray = tensor._array
+        return found
+
+    def pending_item(self, tensor: Tensor) -> Any:
+        if not self.whole or not only_returned(self.entry):
+            return None
+        state = tensor if tensor._trace is self else self.shadow(tensor)
+        return PendingItem(self.wrap(self.read(state)))
+
+    def end_segment(self, what: str, cure: str = "") -> None:
+        """Run what was recorded. Raises TraceError where that cannot be done seamlessly."""
+        if self._flushing or (self.whole and self.tainted):
+            self.refuse(what, cure)
+        self.whole = False
+        self.ends.append(SegmentEnd(what, user_location()))
+        self.flush()
+
+    def flush(self) -> None:
+        """Run what was recorded; traced tensors become concrete; record anew."""
+        self.whole = False
+        self._flushing = True
+        try:
+            self._flush(self)
+        finally:
+            self._flushing = False
+            self.handles.clear()
+            self.snapshots.clear()
+            self._undo.clear()
+            self.start()
+
+    def living(self) -> list[Tensor]:
+        """The traced tensors that somebody holds, oldest first."""
+        found = [reference() for reference in self.handles]
+        return [t for t in found if t is not None and t._trace is self]
+
+    @contextmanager
+    def eager(self, what: str) -> Iterator[None]:
+        """Run what was recorded, and what is inside without recording."""
+        self.end_segment(what)
+        with self.suspended():
+            yield
+
+    @contextmanager
+    def optimizer_step(self) -> Iterator[None]:
+        self.stepping += 1
+        try:
+            yield
+        finally:
+            self.stepping -= 1
+
+    def leaves(self, what: str) -> bool:
+        """Whether `what` is to be done eagerly; if not, the trace can no longer be cut."""
+        if self._flushing:
+            return False
+        if self.whole:
+            self.tainted = self.tainted or what
+        return not self.whole
+
+    # --- recording ---------------------------------------------------------------------------
+
+    def adopt(self, tensor: Tensor) -> None:
+        """Note a traced tensor that may be handed out."""
+        self.handles.append(weakref.ref(tensor))
+
+    def wrap(self, node: Node, strides: Any = None) -> Tensor:
+        result = Trace.wrap(self, node, strides)
+        result._storage.layout = strides
+        self.handles.append(weakref.ref(result))
+        return result
+
+    def _view(self, op: Op, source: Tensor, node: Node) -> Tensor:
+        result = Trace._view(self, op, source, node)
+        self.handles.append(weakref.ref(result))
+        return result
+
+    def lift_number(self, value: float | int, source: Any) -> Any:
+        if self.stepping == 0:
+            if not self.whole:
+                return value
+            self.tainted = self.tainted or "a number that is a run-time input"
+        return Trace.lift_number(self, value, source)
+
+    def check_open(self, what: str) -> None:
+        if self.whole:
+            Trace.check_open(self, what)
+
+    def apply(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
+        if self.snapshots and not self._flushing and any(self._is_stale(t) for t in inputs):
+            self.end_segment("a write by NumPy to a tensor's memory")
+        return Trace.apply(self, op, inputs, attrs)
+
+    def _is_stale(self, tensor: Tensor) -> bool:
+        """Whether NumPy code has written to a captured tensor's memory since."""
+        found = self.shadows.get(id(tensor))
+        if found is None:
+            return False
+        source = found[1]._storage.source
+        snapshot = None if source is None else self.snapshots.get(source.number)
+        return snapshot is not None and snapshot.tobytes() != tensor._array.tobytes()
+
+    def new_input(self, tensor: Tensor) -> TracedStorage:
+        storage = Trace.new_input(self, tensor)
+        if tensor._storage.root.exposed:
+            self.snapshots[len(self.inputs) - 1] = tensor._array.copy()
+        return storage
+
+    def shadow(self, tensor: Tensor) -> Tensor:
+        fresh = id(tensor) not in self.shadows
+        shadow = Trace.shadow(self, tensor)
+        if fresh and not self.whole:  # a hook is registered at once
+            if tensor._hooks is not None:
+                shadow._hooks = tensor._hooks
+            if tensor._post_hooks is not None:
+                shadow._post_hooks = tensor._post_hooks
+        return shadow
+
+    def write(self, target: Tensor, value: Tensor) -> None:
+        Trace.write(self, target, value)
+        source = target._storage.root.source
+        if source is None or self.whole:
+            return
+        if source.tensor is not None and source.tensor._storage.root.exposed:
+            self.end_segment("a write to memory that NumPy sees")
+
+    def writes_outside(self, target: Tensor) -> bool:
+        """Whether an in-place write with a history is to captured memory that others may see."""
+        face = target._face
+        if self.whole or face is None:
+            base = target._base
+            face = None if base is None or self.whole else base._face
+        return face is not None
+
+    # --- backward ----------------------------------------------------------------------------
+
+    def crosses(self, roots: list[GradNode], wanted: set[GradNode]) -> bool:
+        """Whether a backward pass leaves what was recorded, or runs hooks."""
+        if self.whole or self._flushing:
+            return False
+        seen: set[GradNode] = set(roots)
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node.tensor_hooks or node.pre_hooks or node.post_hooks or node.retained:
+                return True
+            if isinstance(node, OutsideHistory) and node not in wanted:
+                return True
+            if isinstance(node, AccumulateGrad):
+                variable = node.variable
+                if variable._hooks or variable._post_hooks:
+                    return True
+            for place in node.edges:
+                if place is not None and place[0] not in seen:
+                    seen.add(place[0])
+                    stack.append(place[0])
+        return False

@@ -1,0 +1,155 @@
+"""A trace of a part of a program: the body of vmap, or a branch or loop body of control flow.
+
+A SubTrace may run in eager mode or inside another trace. Tensors from outside become its inputs,
+one each (`captured`), and keep their place on the outside tape: autograd.grad() inside may go on
+through the history that outside tensors have, whose saved values become inputs, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.graph import Graph, Node
+from graphc.ir.types import TensorType
+
+from .captured import UNREAD
+from .context import local
+from .errors import located
+from .functionalize import TracedState, TracedStorage
+from .nodes import Edge
+from .tensor import Tensor, alias, current, edge, from_array, requires_grad
+from .trace import Trace
+from .views import Chain
+
+
+class SubTrace(Trace):
+    """A trace whose outside is eager mode, or another trace (`parent`)."""
+
+    accumulates = False  # backward() would add to `.grad` of tensors outside
+
+    def __init__(self, name: str) -> None:
+        parent = local.trace
+        super().__init__(name, None if parent is None else parent.env)
+        self.parent = parent
+        if parent is not None:
+            self.builder.loc = parent.builder.loc
+        # outside tensors that were read, and the graph input and shadow of each
+        self.captured: list[tuple[Tensor, Node, Tensor]] = []
+        self.tapes: list[Edge] = []  # keeps accumulators alive
+        self._recalled: dict[Any, tuple[Any, Tensor]] = {}
+
+    def __enter__(self) -> SubTrace:
+        super().__enter__()
+        return self
+
+    @contextmanager
+    def enclosing(self) -> Iterator[None]:
+        """Compute where the SubTrace was started."""
+        saved = local.trace
+        local.trace = self.parent
+        try:
+            yield
+        finally:
+            local.trace = saved
+
+    def own_input(self, type_: TensorType, name: str) -> Tensor:
+        """A traced tensor that is a graph input of its own."""
+        return self.wrap(self.builder.input(type_, name))
+
+    def shadow(self, tensor: Tensor) -> Tensor:
+        """The traced Tensor that stands for one from outside."""
+        found = self.shadows.get(id(tensor))
+        if found is not None:
+            return found[1]
+        with self.enclosing():
+            state = current(tensor)
+            type_ = state._type
+            place = edge(state) if requires_grad(state) else None
+            strides: Any = (
+                state._traced.strides if state._trace is not None
+                else tuple(s // state._array.itemsize for s in state._array.strides)
+            )  # fmt: skip
+            leaf = state._node is None
+        node = self.builder.input(type_, f"outside{len(self.captured)}")
+        shadow: Tensor = object.__new__(Tensor)
+        shadow._trace = self
+        shadow._face = tensor
+        shadow._storage = TracedStorage(node)
+        path: Chain = ()
+        shadow._traced = TracedState(type_, node, 0, self, path, strides)
+        if place is not None:
+            self.tapes.append(place)
+            if leaf:
+                shadow._requires_grad = True
+                shadow._accumulator = state._accumulator
+            else:
+                shadow._node, shadow._output = place
+        shadow._grad = UNREAD
+        self.shadows[id(tensor)] = (tensor, shadow)
+        self.captured.append((tensor, node, shadow))
+        return shadow
+
+    def recall(self, value: Any, owner: Trace | None, place: Edge | None) -> Tensor:
+        """A value that a tape node of `owner` saved, with its place on the tape."""
+        identity = value if isinstance(value, np.ndarray) else value[0]
+        key = (id(identity), None if place is None else (id(place[0]), place[1]))
+        found = self._recalled.get(key)
+        if found is None:
+            with self.enclosing():
+                if owner is None:
+                    tensor = from_array(value)
+                elif isinstance(self.parent, SubTrace) and owner is not self.parent:
+                    tensor = alias(self.parent.recall(value, owner, None))
+                else:
+                    tensor = owner.wrap(owner.saved_node(value))
+                if place is not None:
+                    tensor._node, tensor._output = place
+            found = self._recalled[key] = (value, tensor)
+        return self.shadow(found[1])
+
+    def get_grad(self, state: Tensor) -> Any:
+        """`.grad` of an outside tensor is the outside's."""
+        if state._grad is UNREAD:
+            with self.enclosing():
+                return self.face(state).grad
+        return state._grad
+
+    def writes(self) -> list[tuple[Tensor, Node]]:
+        """Outside tensors that were written to, with their new values."""
+        found: list[tuple[Tensor, Node]] = []
+        for tensor, node, shadow in self.captured:
+            root = shadow._storage.root
+            if shadow._grad is not UNREAD:
+                raise RuntimeError(located(
+                    "setting .grad of an outside tensor inside vmap or control flow is not "
+                    "supported. Cure: return the gradient"
+                ))  # fmt: skip
+            if root.node is not node:
+                found.append((tensor, root.node))
+        self._check_shared([tensor for tensor, _ in found])
+        return found
+
+    def _check_shared(self, written: list[Tensor]) -> None:
+        """A write must not be missed by another captured tensor on the same memory."""
+        for tensor in written:
+            for other, _, _ in self.captured:
+                if other is not tensor and self._one_memory(other, tensor):
+                    raise RuntimeError(located(
+                        "an in-place write inside vmap or control flow reaches memory that "
+                        "another tensor used there shares. Cure: clone() one of them first"
+                    ))  # fmt: skip
+
+    def _one_memory(self, a: Tensor, b: Tensor) -> bool:
+        with self.enclosing():
+            first, second = current(a), current(b)
+            if first._trace is not None or second._trace is not None:
+                return first._storage is second._storage
+            return bool(np.may_share_memory(first._array, second._array))
+
+    def graph(self, outputs: list[Node]) -> Graph:
+        """What was recorded, with these outputs."""
+        return self.builder.build(outputs, self.name)

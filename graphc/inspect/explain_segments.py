@@ -1,0 +1,55 @@
+"""`explain` for a function that runs in segments: how many, their ends, the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from graphc.inspect.report import short_path
+
+if TYPE_CHECKING:
+    from graphc.segments import Segments
+
+
+class SegmentsExplanation:
+    """What is known of a function's segments. str() is the report."""
+
+    def __init__(self, name: str, builts: list[Any], lines: list[str]) -> None:
+        self.name = name
+        self.builts = builts  # the compiled forward graph of each segment
+        self.lines = lines
+
+    def __repr__(self) -> str:
+        return "\n".join([f"{self.name}: in segments", *self.lines]) + "\n"
+
+
+def explain_segments(segments: Segments) -> SegmentsExplanation:
+    """What the calls of a function so far came to."""
+    versions = [v for known in segments.versions.values() for v in known]
+    return SegmentsExplanation(
+        segments.name, [v.engine.built for v in versions], list(_lines(segments, versions))
+    )
+
+
+def _lines(segments: Segments, versions: list[Any]) -> Iterator[str]:
+    calls = max(segments.calls, 1)
+    runs = sum(version.calls for version in versions)
+    yield (
+        f"{len(versions)} compiled segments, {segments.compile_count} graphs compiled; "
+        f"{segments.calls} calls ran {runs} segments, {runs / calls:.1f} a call"
+    )
+    yield (
+        "its Python runs at each call and is recorded anew: "
+        f"{1e3 * segments.seconds / calls:.2f} ms a call besides the compiled code"
+    )
+    for end, count in sorted(segments.ends.items(), key=lambda item: -item[1]):
+        where = "" if end.loc is None else f" at {short_path(str(end.loc))}"
+        yield f"  {end.reason}{where} ended a segment {count} times"
+    for version in versions:
+        graph = version.engine.built.graph
+        sizes = f" for any {', '.join(graph.env.hints)}" if graph.env.hints else ""
+        yield (
+            f"  segment of {len(graph.nodes)} nodes{sizes}: ran {version.calls} times, "
+            f"compiled in {1e3 * version.seconds:.1f} ms"
+        )
+    yield "Cure: keep values as tensors (torch.where, ...); fullgraph=True makes each an error"

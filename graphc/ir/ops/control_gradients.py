@@ -1,0 +1,237 @@
+"""Gradient rules of operators with sub-graphs, made of such operators themselves.
+
+cond: the branch that ran is the branch whose gradient runs. scan: a scan over the reversed rows,
+whose carried values are the gradients of the carried values. What each step began with is needed:
+where the body hands a carried input out as a stacked result (the frontend asks for that when
+gradients are recorded), it is read from there; else the forward runs once more. while_loop: how
+many steps there are is known only at run time, so there is no memory to keep what each began
+with: it is computed again from the start for every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import autodiff, batching, dtypes
+from ..graph import Builder, Expr, Graph, Node
+from ..types import TensorType
+from ._rules import filled, ops
+
+
+def copied(builder: Builder, graph: Graph, inputs: Sequence[Node]) -> list[Node]:
+    """A graph's nodes again, in another Builder, on these inputs: its outputs."""
+    like = Expr(builder, builder.const(0.0))
+    outputs = batching.run_graph(graph, [Expr(builder, x) for x in inputs], like)
+    return [x.node for x in outputs]
+
+
+def packed(values: Any) -> tuple[Any, ...]:
+    """The results of an operator with one or several as a tuple."""
+    return values if isinstance(values, tuple) else (values,)
+
+
+def _zero(builder: Builder, type_: TensorType) -> Node:
+    return builder.emit(
+        ops.full, shape=type_.shape, value=0.0 if type_.dtype.is_float else 0, dtype=type_.dtype
+    )
+
+
+def _gradients(
+    builder: Builder, graph: Graph, inputs: Sequence[Node], given: Sequence[int],
+    cotangents: Sequence[Node], wanted: Sequence[int],
+) -> list[Node]:
+    """The gradients of outputs `given` of a copy of `graph` with regard to inputs `wanted`."""
+    outputs = copied(builder, graph, inputs)
+    found = autodiff.backward(
+        builder, [outputs[i] for i in given], list(cotangents), [inputs[i] for i in wanted]
+    )
+    return [
+        _zero(builder, inputs[i].tensor_type) if g is None else g
+        for i, g in zip(wanted, found, strict=True)
+    ]
+
+
+def _restricted(graph: Graph, kept: Sequence[int]) -> Graph:
+    """The graph with only some of its inputs; the others must be unused."""
+    builder = Builder(graph.env)
+    inputs: list[Any] = [None] * len(graph.inputs)
+    for i in kept:
+        inputs[i] = builder.input(graph.inputs[i].tensor_type)
+    used = [node for node, x in zip(graph.inputs, inputs, strict=True) if x is not None]
+    small = Graph(graph.name, tuple(used), graph.outputs, graph.env)
+    return builder.build(copied(builder, small, [x for x in inputs if x is not None]), graph.name)
+
+
+def _reads(graph: Graph) -> set[int]:
+    read = set(graph.outputs)
+    for node in graph.nodes:
+        read.update(node.inputs)
+    return {i for i, node in enumerate(graph.inputs) if node in read}
+
+
+# --- cond --------------------------------------------------------------------------------------
+
+
+def cond_vjp(
+    grads: Any, inputs: Any, outs: Any, needs: Any, *, graphs: tuple[Graph, ...]
+) -> list[Any]:
+    """The gradient of the branch that was taken."""
+    operands = inputs[1:]
+    given = [i for i, g in enumerate(grads) if g is not None]
+    wanted = [i for i, need in enumerate(needs[1:]) if need]
+    branches: list[Graph] = []
+    for graph in graphs:
+        builder = Builder(graph.env)
+        xs = [builder.input(node.tensor_type) for node in graph.inputs]
+        cotangents = [builder.input(graph.outputs[i].tensor_type) for i in given]
+        branches.append(builder.build(
+            _gradients(builder, graph, xs, given, cotangents, wanted), f"{graph.name}_vjp"
+        ))  # fmt: skip
+    values = [*operands, *(grads[i] for i in given)]
+    kept = sorted(_reads(branches[0]) | _reads(branches[1]))
+    small = tuple(_restricted(graph, kept) for graph in branches)
+    found = packed(ops.cond(inputs[0], *[values[i] for i in kept], graphs=small))
+    results: list[Any] = [None] * len(inputs)
+    for i, gradient in zip(wanted, found, strict=True):
+        results[i + 1] = gradient
+    return results
+
+
+# --- while_loop --------------------------------------------------------------------------------
+
+_COUNTER = TensorType(dtypes.i64, ())
+
+
+def _counted(condition: Graph, body: Graph, limited: bool) -> tuple[Graph, Graph]:
+    """The loop with a counter of its steps first; `limited`: then a number of steps to run,
+    which then decides instead of the condition."""
+    extra = 2 if limited else 1
+    graphs: list[Graph] = []
+    for part in (condition, body):
+        builder = Builder(part.env)
+        heads = [builder.input(_COUNTER) for _ in range(extra)]
+        inputs = [builder.input(node.tensor_type) for node in part.inputs]
+        outputs: list[Node]
+        if part is body:
+            more = Expr(builder, heads[0]) + 1
+            outputs = [more.node, *heads[1:], *copied(builder, part, inputs)]
+        elif limited:
+            outputs = [ops.lt(Expr(builder, heads[0]), Expr(builder, heads[1])).node]
+        else:
+            outputs = copied(builder, part, inputs)
+        graphs.append(builder.build(outputs, part.name))
+    return graphs[0], graphs[1]
+
+
+def while_vjp(
+    grads: Any, inputs: Any, outs: Any, needs: Any, *, graphs: tuple[Graph, ...]
+) -> list[Any]:
+    """A loop back over the steps; quadratic in their number."""
+    condition, body = graphs
+    zero = filled(inputs[0], (), 0, dtypes.i64)
+    steps = packed(ops.while_loop(zero, *inputs, graphs=_counted(condition, body, False)))[0]
+    slopes = [i for i, x in enumerate(inputs) if x.type.dtype.is_float]
+
+    builder = Builder(body.env)
+    left = Expr(builder, builder.input(_COUNTER))
+    carried = [builder.input(inputs[i].type) for i in slopes]
+    starts = [builder.input(x.type) for x in inputs]
+    before = left - 1
+    began = packed(ops.while_loop(
+        filled(left, (), 0, dtypes.i64), before, *[Expr(builder, x) for x in starts],
+        graphs=_counted(condition, body, True),
+    ))[2:]  # fmt: skip
+    found = _gradients(builder, body, [x.node for x in began], slopes, carried, slopes)
+    step = builder.build([before.node, *found, *starts], f"{body.name}_vjp")
+
+    builder = Builder(body.env)
+    left = Expr(builder, builder.input(_COUNTER))
+    for node in step.inputs[1:]:
+        builder.input(node.tensor_type)
+    test = builder.build([ops.gt(left, 0).node], f"{condition.name}_vjp")
+    ends = [
+        grads[i] if grads[i] is not None
+        else filled(inputs[i], inputs[i].type.shape, 0.0, inputs[i].type.dtype)
+        for i in slopes
+    ]  # fmt: skip
+    values = packed(ops.while_loop(steps, *ends, *inputs, graphs=(test, step)))
+    results: list[Any] = [None] * len(inputs)
+    for i, gradient in zip(slopes, values[1:], strict=False):
+        results[i] = gradient if needs[i] else None
+    return results
+
+
+# --- scan --------------------------------------------------------------------------------------
+
+
+def unchanged(body: Graph, n_carried: int) -> list[bool]:
+    """Which carried values every step hands on as they are."""
+    return [body.outputs[i] is body.inputs[i] for i in range(n_carried)]
+
+
+def _stacks(
+    inputs: Any, outs: Any, body: Graph, n: int, variant: Sequence[int]
+) -> list[Any]:
+    """What each step began with, for the carried values in `variant`."""
+    places = {node: j for j, node in enumerate(body.outputs) if j >= n}
+    if all(body.inputs[i] in places for i in variant):
+        return [outs[places[body.inputs[i]]] for i in variant]
+    builder = Builder(body.env)
+    xs = [builder.input(node.tensor_type) for node in body.inputs]
+    outputs = copied(builder, body, xs)
+    wider = builder.build([*outputs[:n], *[xs[i] for i in variant]], body.name)
+    return list(packed(ops.scan(*inputs, n_carried=n, graphs=(wider,))))[n:]
+
+
+def scan_vjp(
+    grads: Any, inputs: Any, outs: Any, needs: Any, *, n_carried: int, graphs: tuple[Graph, ...]
+) -> list[Any]:
+    """A scan over the reversed rows; see the module's docstring."""
+    (body,) = graphs
+    n = n_carried
+    same = unchanged(body, n)
+    variant = [i for i in range(n) if not same[i]]
+    # an unchanged value that needs no gradient passes none on either
+    slopes = [
+        i for i in range(n)
+        if inputs[i].type.dtype.is_float and (needs[i] or not same[i])
+    ]  # fmt: skip
+    rows = list(range(n, len(inputs)))
+    wanted_rows = [i for i in rows if needs[i]]
+    given = [j for j in range(n, len(body.outputs)) if grads[j] is not None]
+
+    builder = Builder(body.env)
+    carried_g = [builder.input(body.inputs[i].tensor_type) for i in slopes]
+    constants = {i: builder.input(body.inputs[i].tensor_type) for i in range(n) if same[i]}
+    began = {i: builder.input(body.inputs[i].tensor_type) for i in variant}
+    row_nodes = {i: builder.input(body.inputs[i].tensor_type) for i in rows}
+    given_g = [builder.input(body.outputs[j].tensor_type) for j in given]
+    at = {**constants, **began, **row_nodes}
+    found = _gradients(
+        builder, body, [at[i] for i in range(len(body.inputs))], [*slopes, *given],
+        [*carried_g, *given_g], [*slopes, *wanted_rows],
+    )  # fmt: skip
+    count = len(slopes)
+    step = builder.build(
+        [*found[:count], *constants.values(), *found[count:]], f"{body.name}_vjp"
+    )
+    ends = [
+        grads[i] if grads[i] is not None
+        else filled(inputs[i], inputs[i].type.shape, 0.0, inputs[i].type.dtype)
+        for i in slopes
+    ]  # fmt: skip
+    sequences = [
+        *_stacks(inputs, outs, body, n, variant), *[inputs[i] for i in rows],
+        *[grads[j] for j in given],
+    ]  # fmt: skip
+    values = packed(ops.scan(
+        *ends, *[inputs[i] for i in constants], *[ops.flip(s, dims=(0,)) for s in sequences],
+        n_carried=count + len(constants), graphs=(step,),
+    ))  # fmt: skip
+    results: list[Any] = [None] * len(inputs)
+    for i, gradient in zip(slopes, values[:count], strict=True):
+        results[i] = gradient if needs[i] else None
+    for i, gradient in zip(wanted_rows, values[count + len(constants) :], strict=True):
+        results[i] = ops.flip(gradient, dims=(0,))
+    return results

@@ -1,0 +1,103 @@
+"""Connectionist temporal classification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...frontend import functions as T
+from ...frontend.autocast import full_precision
+from ...frontend.tensor import Tensor
+
+# log of an impossible path: finite, so that gradients are too
+_NEVER = -1e30
+
+
+@full_precision
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+    reduction: str = "mean", zero_infinity: bool = False,
+) -> Tensor:
+    """Minus the log-probability of the labels under all alignments (Graves et al. 2006).
+
+    log_probs [T, N, C] (or [T, C]); targets [N, S] or all in one row; lengths [N].
+    """
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    batched = log_probs.dim() == 3
+    x = log_probs if batched else log_probs.unsqueeze(1)
+    batch, classes = int(x.shape[1]), int(x.shape[2])
+    if not 0 <= blank < classes:
+        raise RuntimeError("blank must be in label range")
+    given, lengths = _numbers(input_lengths), _numbers(target_lengths)
+    for name, each in (("input", given), ("target", lengths)):
+        if int(each.shape[0]) != batch:
+            raise RuntimeError(f"{name}_lengths must be of size batch_size")
+    losses = _losses(x, _rows(targets.long(), lengths, batch), given, lengths, blank)
+    impossible = losses.detach() > -_NEVER / 2
+    empty = 0.0 if zero_infinity else float("inf")
+    losses = T.where(impossible, T.full_like(losses, empty), losses)
+    if reduction == "sum":
+        return losses.sum()
+    if reduction == "mean":
+        return (losses / lengths.clamp_min(1).to(losses.dtype)).mean()
+    return losses if batched else losses.squeeze(0)
+
+
+def _numbers(lengths: Any) -> Tensor:
+    """Lengths given as a tensor, a number or several."""
+    if not isinstance(lengths, Tensor):
+        several = lengths if isinstance(lengths, (tuple, list)) else [lengths]
+        lengths = T.tensor([int(length) for length in several])
+    return lengths.reshape(-1).long()
+
+
+def _rows(targets: Tensor, lengths: Tensor, batch: int) -> Tensor:
+    """Targets as [N, S]; what is beyond a row's length is some label."""
+    if targets.dim() == 2:
+        return targets
+    count = int(targets.shape[0])
+    if batch == 1 or count == 0:
+        return targets.reshape(1, -1).expand(batch, count)
+    starts = (lengths.cumsum(0) - lengths).unsqueeze(1)
+    return targets[(starts + T.arange(count)).clamp(0, count - 1)]
+
+
+def _logsumexp(parts: list[Tensor]) -> Tensor:
+    return T.logsumexp(T.stack(parts), 0)
+
+
+def _losses(
+    x: Tensor, labels: Tensor, given: Tensor, lengths: Tensor, blank: int
+) -> Tensor:
+    steps, batch, _ = (int(s) for s in x.shape)
+    count = int(labels.shape[1])
+    # blank, label, blank, ..., label, blank
+    blanks = T.full([batch, count + 1], blank, dtype=T.int64)
+    paths = T.stack([blanks[:, :count], labels], 2).reshape(batch, 2 * count)
+    paths = T.cat([paths, blanks[:, count:]], 1)
+    width = 2 * count + 1
+    before = T.cat([T.full([batch, min(2, width)], blank, dtype=T.int64), paths], 1)[:, :width]
+    may_skip = (paths != blank) & (paths != before)
+    scores = x.gather(2, paths.unsqueeze(0).expand(steps, batch, width)).clamp_min(_NEVER)
+    never = T.full([batch, 2], _NEVER, dtype=x.dtype)
+    first = T.arange(width) < min(2, width)
+    reached = T.where(first, scores[0], T.full_like(scores[0], _NEVER))
+    for time in range(1, steps):
+        moved = T.cat([never[:, :1], reached], 1)[:, :width]
+        skipped = T.cat([never, reached], 1)[:, :width]
+        skipped = T.where(may_skip, skipped, T.full_like(skipped, _NEVER))
+        on = (_logsumexp([reached, moved, skipped]) + scores[time]).clamp_min(_NEVER)
+        reached = T.where((given > time).unsqueeze(1), on, reached)
+    last = (2 * lengths).unsqueeze(1)
+    end = reached.gather(1, last).squeeze(1)
+    other = reached.gather(1, (last - 1).clamp_min(0)).squeeze(1)
+    other = T.where(lengths > 0, other, T.full_like(other, _NEVER))
+    return -_logsumexp([end, other]) + _normalizer(x, given)
+
+
+def _normalizer(x: Tensor, given: Tensor) -> Tensor:
+    """0, with exp(x) as its gradient: torch's gradient is that of unnormalised log_probs."""
+    used = T.arange(int(x.shape[0])).unsqueeze(1) < given
+    mass = T.exp(x)
+    shown = T.where(used.unsqueeze(2), mass - mass.detach(), T.zeros_like(mass))
+    return shown.sum((0, 2))

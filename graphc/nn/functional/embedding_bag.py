@@ -1,0 +1,87 @@
+"""Sums, means and maxima of rows of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...frontend import functions as T
+from ...frontend.tensor import Tensor
+from .sparse import embedding
+
+
+def embedding_bag(
+    input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
+    norm_type: float = 2, scale_grad_by_freq: bool = False, mode: str = "mean",
+    sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int | None = None,
+) -> Tensor:
+    """One row [bags, D] of each bag of indices: [bags, n], or one row of them with offsets."""
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError("mode has to be one of sum, mean or max")
+    _check(input, offsets, per_sample_weights, mode)
+    count = int(input.numel())
+    if input.dim() == 2:
+        bags = int(input.shape[0])
+        offsets = T.arange(bags) * int(input.shape[1])
+        input = input.reshape(-1)
+        if per_sample_weights is not None:
+            per_sample_weights = per_sample_weights.reshape(-1)
+    assert offsets is not None
+    if include_last_offset:
+        offsets = offsets[:-1]
+    bags = int(offsets.shape[0])
+    rows = embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+    kept = T.ones([count], dtype=T.bool)
+    if padding_idx is not None:
+        kept = input != padding_idx % weight.shape[0]
+    bag = (T.arange(count).unsqueeze(1) >= offsets.unsqueeze(0)).sum(1) - 1
+    if mode == "max":
+        return _largest(rows, bag, kept, bags)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    rows = T.where(kept.unsqueeze(1), rows, T.zeros_like(rows))
+    total = T.zeros([bags, weight.shape[1]], dtype=weight.dtype).index_add(0, bag, rows)
+    if mode == "sum":
+        return total
+    sizes = T.zeros([bags], dtype=weight.dtype).index_add(0, bag, kept.to(weight.dtype))
+    return total / sizes.clamp_min(1).unsqueeze(1)
+
+
+def _check(
+    input: Tensor, offsets: Tensor | None, weights: Tensor | None, mode: str
+) -> None:
+    if weights is not None:
+        if tuple(weights.shape) != tuple(input.shape):
+            raise ValueError(
+                f"embedding_bag: If per_sample_weights ({weights.shape}) is not None, then it "
+                f"must have the same shape as the input ({input.shape})"
+            )
+        if mode != "sum":
+            raise NotImplementedError(
+                "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
+                f"supported for mode='sum' (got mode='{mode}'). Please open a feature request "
+                "on GitHub."
+            )
+    if input.dim() == 2 and offsets is not None:
+        raise ValueError(
+            "if input is 2D, then offsets has to be None, as input is treated is a mini-batch "
+            f"of fixed length sequences. However, found offsets of type {type(offsets)}"
+        )
+    if input.dim() == 1 and offsets is None:
+        raise ValueError("offsets has to be a 1D Tensor but got None")
+    if input.dim() == 1 and offsets is not None and offsets.dim() != 1:
+        raise ValueError("offsets has to be a 1D Tensor")
+    if input.dim() not in (1, 2):
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension "
+                         f"{input.dim()}")
+
+
+def _largest(rows: Tensor, bag: Tensor, kept: Tensor, bags: int) -> Tensor:
+    """The maximum of each bag; 0 of an empty one."""
+    low = T.full_like(rows, float("-inf"))
+    rows = T.where(kept.unsqueeze(1), rows, low)
+    start = T.full([bags, int(rows.shape[1])], float("-inf"), dtype=rows.dtype)
+    index = bag.unsqueeze(1).expand(int(rows.shape[0]), int(rows.shape[1]))
+    best: Any = start.scatter_reduce(0, index, rows, "amax")
+    filled = T.zeros([bags], dtype=T.int64).index_add(0, bag, kept.long()) > 0
+    return T.where(filled.unsqueeze(1), best, T.zeros_like(best))

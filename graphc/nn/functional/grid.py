@@ -1,0 +1,193 @@
+"""Sampling at positions of a grid."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from typing import Any
+
+from ...frontend import functions as T
+from ...frontend.autocast import full_precision
+from ...frontend.tensor import Tensor
+from .resize import cubic_weights
+
+MODES = ("bilinear", "nearest", "bicubic")
+PADDING = ("zeros", "border", "reflection")
+
+
+def _default_corners(name: str, align: bool | None) -> bool:
+    if align is None:
+        warnings.warn(
+            f"Default {name} and align_corners=False behavior; specify align_corners explicitly "
+            "if the behavior of releases before 1.3.0, align_corners=True, is desired.",
+            stacklevel=3,
+        )
+    return bool(align)
+
+
+def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
+    """Positions [N, (D,) H, W, 2 or 3] that affine maps theta [N, 2, 3] or [N, 3, 4] give."""
+    align = _default_corners("affine_grid", align_corners)
+    if not theta.is_floating_point():
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    spatial = len(size) - 2
+    if spatial not in (2, 3):
+        raise NotImplementedError(
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, "
+            f"respectively. Got size {size}"
+        )
+    if theta.dim() != 3 or tuple(theta.shape)[1:] != (spatial, spatial + 1):
+        raise ValueError(
+            f"Expected a batch of {spatial}D affine matrices of shape Nx{spatial}x{spatial + 1} "
+            f"for size {size}. Got {theta.shape}."
+        )
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    sizes = [int(s) for s in size[2:]]
+    axes: list[Tensor] = []
+    for dim, count in enumerate(sizes):
+        line = T.linspace(-1, 1, count, dtype=theta.dtype) if count > 1 else (
+            T.zeros(1, dtype=theta.dtype)
+        )
+        if not align:
+            line = line * ((count - 1) / count)
+        shape = [-1 if d == dim else 1 for d in range(spatial)]
+        axes.append(line.reshape(shape).expand(sizes))
+    base = T.stack([*reversed(axes), T.ones(sizes, dtype=theta.dtype)], -1)
+    flat = base.reshape(1, -1, spatial + 1).expand(size[0], -1, -1)
+    return T.bmm(flat, theta.transpose(1, 2)).reshape([size[0], *sizes, spatial])
+
+
+@full_precision
+def grid_sample(
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Values of [N, C, (D,) H, W] at positions [N, *, 2 or 3] in [-1, 1], x first."""
+    align = _default_corners("grid_sample", align_corners)
+    _check(input, grid, mode, padding_mode)
+    sizes = [int(s) for s in tuple(input.shape)[2:]]
+    # positions in elements, in the order of the input's dims
+    places = [
+        _unnormalized(grid[..., i], size, align)
+        for i, size in zip(reversed(range(len(sizes))), sizes, strict=True)
+    ]
+    if mode == "bicubic":
+        return _bicubic(input, places, sizes, padding_mode, align)
+    places = [
+        _padded(place, size, padding_mode, align)
+        for place, size in zip(places, sizes, strict=True)
+    ]
+    if mode == "nearest":
+        return _take(input, [place.round() for place in places], sizes)
+    floors = [place.floor() for place in places]
+    result: Any = None
+    for corner in itertools.product((0, 1), repeat=len(sizes)):
+        weight: Any = None
+        for up, place, floor in zip(corner, places, floors, strict=True):
+            share = place - floor if up else floor + 1 - place
+            weight = share if weight is None else weight * share
+        picked = [floor + up for up, floor in zip(corner, floors, strict=True)]
+        term = _take(input, picked, sizes) * weight.unsqueeze(1)
+        result = term if result is None else result + term
+    return result
+
+
+def _check(input: Tensor, grid: Tensor, mode: str, padding_mode: str) -> None:
+    if mode not in MODES:
+        raise ValueError(
+            "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or "
+            f"'bicubic', but got: '{mode}'"
+        )
+    if padding_mode not in PADDING:
+        raise ValueError(
+            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
+            f"'reflection', but got: '{padding_mode}'"
+        )
+    spatial = input.dim() - 2
+    if spatial not in (2, 3) or grid.dim() != input.dim():
+        raise RuntimeError(
+            "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, "
+            f"but got input with sizes {list(input.shape)} and grid with sizes "
+            f"{list(grid.shape)}"
+        )
+    if input.shape[0] != grid.shape[0]:
+        raise RuntimeError(
+            "grid_sampler(): expected grid and input to have same batch size, but got input "
+            f"with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if grid.shape[-1] != spatial:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid to have size {spatial} in last dimension, but got "
+            f"grid with sizes {list(grid.shape)}"
+        )
+    if any(size <= 0 for size in tuple(input.shape)[2:]):
+        raise RuntimeError(
+            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has "
+            f"sizes {list(input.shape)}"
+        )
+    if mode == "bicubic" and spatial != 2:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+
+
+def _unnormalized(place: Tensor, size: int, align: bool) -> Tensor:
+    return (place + 1) / 2 * (size - 1) if align else ((place + 1) * size - 1) / 2
+
+
+def _padded(place: Tensor, size: int, mode: str, align: bool) -> Tensor:
+    """The position, moved inside where the padding says so."""
+    if mode == "zeros":
+        return place
+    if mode == "reflection":
+        low, high = (0, 2 * (size - 1)) if align else (-1, 2 * size - 1)
+        place = _reflected(place, low, high)
+    return place.clamp(0, size - 1)
+
+
+def _reflected(place: Tensor, twice_low: int, twice_high: int) -> Tensor:
+    if twice_low == twice_high:
+        return T.zeros_like(place)
+    least, span = twice_low / 2, (twice_high - twice_low) / 2
+    away = (place - least).abs()
+    extra, turns = T.fmod(away, span), T.floor(away / span)
+    return T.where(T.fmod(turns, 2) == 0, extra + least, span - extra + least)
+
+
+def _take(input: Tensor, places: list[Tensor], sizes: list[int]) -> Tensor:
+    """Elements at whole positions; 0 outside."""
+    batch, channels = input.shape[0], input.shape[1]
+    inside: Any = None
+    flat: Any = None
+    for place, size in zip(places, sizes, strict=True):
+        here = (place >= 0) & (place <= size - 1)
+        inside = here if inside is None else inside & here
+        index = T.where(here, place.detach(), T.zeros_like(place)).long()
+        flat = index if flat is None else flat * size + index
+    shape = tuple(flat.shape)
+    index = flat.reshape(batch, 1, -1).expand(batch, channels, math.prod(shape[1:]))
+    values = input.reshape(batch, channels, -1).gather(2, index)
+    values = values.reshape([batch, channels, *shape[1:]])
+    return T.where(inside.unsqueeze(1), values, T.zeros((), dtype=input.dtype))
+
+
+def _bicubic(
+    input: Tensor, places: list[Tensor], sizes: list[int], mode: str, align: bool
+) -> Tensor:
+    floors = [place.floor() for place in places]
+    rows, columns = (
+        cubic_weights(place - floor) for place, floor in zip(places, floors, strict=True)
+    )
+    result: Any = None
+    for i, row in enumerate(rows):
+        line: Any = None
+        for j, column in enumerate(columns):
+            picked = [
+                _padded(floor + step - 1, size, mode, align)
+                for floor, step, size in zip(floors, (i, j), sizes, strict=True)
+            ]
+            term = _take(input, picked, sizes) * column.unsqueeze(1)
+            line = term if line is None else line + term
+        line = line * row.unsqueeze(1)
+        result = line if result is None else result + line
+    return result

@@ -1,0 +1,229 @@
+"""Resizing of the spatial dims: interpolate and the old spellings of it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ...frontend import functions as T
+from ...frontend.tensor import Tensor
+from .conv import tuple_of
+from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+
+_LINEAR = {"linear": 3, "bilinear": 4, "trilinear": 5}
+_AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
+_MODES = "nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact"
+
+
+def interpolate(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Resize the spatial dims of [N, C, *] to `size` or by `scale_factor`."""
+    _check_mode(input, mode, align_corners, antialias)
+    sizes, scales = _sizes(input, size, scale_factor, recompute_scale_factor)
+    if mode == "area":
+        return _AREA[input.dim()](input, sizes)
+    # torch computes positions in the input's dtype, in float32 for narrower ones
+    real: Any = np.float64 if input.dtype is T.float64 else np.float32
+    align, result = bool(align_corners), input
+    for i, (count, given) in enumerate(zip(sizes, scales, strict=True)):
+        dim, length = 2 + i, int(input.shape[2 + i])
+        if mode in ("nearest", "nearest-exact"):
+            result = _nearest(result, dim, count, given, mode == "nearest-exact", real)
+        elif antialias:
+            scale = _scale(length, count, given, align, real)
+            matrix = _smooth_weights(length, count, scale, align, mode == "bicubic", real)
+            result = _along(result, dim, matrix)
+        elif mode == "bicubic":
+            result = _cubic(result, dim, count, given, align, real)
+        else:
+            result = _linear(result, dim, count, given, align, real)
+    return result
+
+
+def _check_mode(input: Tensor, mode: str, align: bool | None, antialias: bool) -> None:
+    if mode in ("nearest", "area", "nearest-exact"):
+        if align is not None:
+            raise ValueError(
+                "align_corners option can only be set with the interpolating modes: linear | "
+                "bilinear | bicubic | trilinear"
+            )
+    elif mode not in (*_LINEAR, "bicubic"):
+        raise NotImplementedError(f"Unrecognised interpolation mode {mode!r}; one of {_MODES}")
+    rank = input.dim()
+    if rank not in (3, 4, 5):
+        raise NotImplementedError(
+            "Input Error: Only 3D, 4D and 5D input Tensors supported (got "
+            f"{rank}D) for the modes: {_MODES} (got {mode})"
+        )
+    wanted = _LINEAR.get(mode, 4 if mode == "bicubic" else rank)
+    if wanted != rank:
+        raise NotImplementedError(f"Got {rank}D input, but {mode} mode needs {wanted}D input")
+    if antialias and not (mode in ("bilinear", "bicubic") and rank == 4):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
+            "tensor as input"
+        )
+
+
+def _sizes(
+    input: Tensor, size: Any, scale_factor: Any, recompute: bool | None
+) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    """The sizes wanted, and the factors that positions are computed from (None: from sizes)."""
+    spatial = input.dim() - 2
+    if size is not None and scale_factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is None and scale_factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    for name, given in (("size", size), ("scale_factor", scale_factor)):
+        if isinstance(given, (list, tuple)) and len(given) != spatial:
+            raise ValueError(
+                f"Input and output must have the same number of spatial dimensions, but got "
+                f"input with spatial dimensions of {list(input.shape)[2:]} and {name} of {given}."
+            )
+    if size is not None:
+        if recompute:
+            raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+        return tuple_of(size, spatial, "size"), (None,) * spatial
+    scales = tuple(
+        float(factor) for factor in (
+            scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * spatial
+        )
+    )
+    sizes = tuple(int(s * f) for s, f in zip(tuple(input.shape)[2:], scales, strict=True))
+    if any(count <= 0 for count in sizes):
+        raise RuntimeError(
+            "Input and output sizes should be greater than 0, but got input "
+            f"{list(input.shape)[2:]} and output {list(sizes)}"
+        )
+    return sizes, (None,) * spatial if recompute else scales
+
+
+def _scale(size: int, count: int, given: float | None, align: bool, real: Any) -> Any:
+    """Input positions per output position."""
+    if align:
+        return real(size - 1) / real(count - 1) if count > 1 else real(0)
+    return real(size) / real(count) if given is None or given <= 0 else real(1 / given)
+
+
+def _nearest(
+    input: Tensor, dim: int, count: int, given: float | None, exact: bool, real: Any
+) -> Tensor:
+    size = int(input.shape[dim])
+    scale = _scale(size, count, given, False, real)
+    positions = (np.arange(count, dtype=real) + real(0.5 if exact else 0.0)) * scale
+    index = np.minimum(positions.astype(np.int64), size - 1)
+    return input.index_select(dim, T.tensor(index))
+
+
+def _column(values: np.ndarray, like: Tensor, dim: int) -> Tensor:
+    shape = [-1 if d == dim else 1 for d in range(like.dim())]
+    return T.tensor(values).to(like.dtype).reshape(shape)
+
+
+def _linear(
+    input: Tensor, dim: int, count: int, given: float | None, align: bool, real: Any
+) -> Tensor:
+    """Each output is a blend of the two inputs around its position."""
+    size = int(input.shape[dim])
+    steps, scale = np.arange(count, dtype=real), _scale(size, count, given, align, real)
+    if align:
+        position = steps * scale
+    else:
+        position = np.maximum(scale * (steps + real(0.5)) - real(0.5), real(0))
+    lower = np.minimum(position.astype(np.int64), size - 1)
+    upper = np.minimum(lower + 1, size - 1)
+    blend = _column(position - lower, input, dim)
+    first = input.index_select(dim, T.tensor(lower))
+    second = input.index_select(dim, T.tensor(upper))
+    return first * (1 - blend) + second * blend
+
+
+def cubic_weights(t: Any, a: float = -0.75) -> tuple[Any, ...]:
+    """Keys' kernel at distances t+1, t, 1-t, 2-t; works on arrays and tensors."""
+    u = 1 - t
+
+    def far(x: Any) -> Any:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    def near(x: Any) -> Any:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    return far(t + 1), near(t), near(u), far(u + 1)
+
+
+def _cubic(
+    input: Tensor, dim: int, count: int, given: float | None, align: bool, real: Any
+) -> Tensor:
+    size = int(input.shape[dim])
+    steps, scale = np.arange(count, dtype=real), _scale(size, count, given, align, real)
+    position = steps * scale if align else scale * (steps + real(0.5)) - real(0.5)
+    base = np.floor(position)
+    result: Any = None
+    for offset, weight in zip(range(-1, 3), cubic_weights(position - base), strict=True):
+        index = np.clip(base.astype(np.int64) + offset, 0, size - 1)
+        term = input.index_select(dim, T.tensor(index)) * _column(weight, input, dim)
+        result = term if result is None else result + term
+    return result
+
+
+def _smooth_weights(
+    size: int, count: int, scale: Any, align: bool, cubic: bool, real: Any
+) -> np.ndarray:
+    """Weights [count, size] of a filter as wide as what one output covers."""
+    reach = (2.0 if cubic else 1.0) * max(float(scale), 1.0)
+    shrink = 1.0 / scale if scale >= 1.0 else 1.0
+    matrix = np.zeros((count, size), real)
+    for i in range(count):
+        centre = scale * (i + 0.5)
+        first = max(int(centre - reach + 0.5), 0)
+        last = min(int(centre + reach + 0.5), size)
+        x = np.abs((np.arange(first, last) - centre + 0.5) * shrink).astype(real)
+        weights = _smooth_cubic(x) if cubic else np.maximum(1 - x, 0)
+        total = weights.sum()
+        matrix[i, first:last] = weights / total if total else weights
+    return matrix
+
+
+def _smooth_cubic(x: np.ndarray, a: float = -0.5) -> np.ndarray:
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((x - 5) * x + 8) * x * a - 4 * a
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
+
+
+def _along(input: Tensor, dim: int, matrix: np.ndarray) -> Tensor:
+    """A matrix applied to one dim."""
+    weights = T.tensor(matrix).to(input.dtype)
+    return (input.transpose(dim, -1) @ weights.T).transpose(dim, -1)
+
+
+def _old(name: str, cure: str) -> None:
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.{cure}` instead.",
+        stacklevel=3,
+    )
+
+
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """interpolate, by its old name."""
+    _old("upsample", "interpolate")
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """interpolate to the nearest neighbour, by its old name."""
+    _old("upsample_nearest", "interpolate")
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """Bilinear interpolate with aligned corners, by its old name."""
+    _old("upsample_bilinear", "interpolate")
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

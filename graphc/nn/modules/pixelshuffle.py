@@ -1,0 +1,4 @@
+"""torch.nn.modules.pixelshuffle."""
+
+from .padding import PixelShuffle as PixelShuffle
+from .padding import PixelUnshuffle as PixelUnshuffle

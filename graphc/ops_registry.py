@@ -1,0 +1,72 @@
+"""torch.ops: operators by "namespace::name"; and torch.classes, which is empty.
+
+`torch.ops.aten.add` is torch.add, with `.default`, `.Tensor`, ... for itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+REGISTERED: dict[str, Any] = {}  # "namespace::name" -> what to call
+
+
+class OpPacket:
+    """An operator of torch.ops; every overload is the operator itself."""
+
+    def __init__(self, name: str, function: Any) -> None:
+        self.__name__ = name
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __getattr__(self, overload: str) -> Any:
+        if overload.startswith("_"):
+            raise AttributeError(overload)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self.__name__.replace('::', '.')}')>"
+
+
+class OpNamespace(ModuleType):
+    """torch.ops.namespace."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"torch.ops.{name}")
+        self._namespace = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        full = f"{self._namespace}::{name}"
+        function = REGISTERED.get(full)
+        if function is None and self._namespace in ("aten", "prims"):
+            function = getattr(importlib.import_module("graphc"), name, None)
+        if function is None:
+            raise AttributeError(
+                f"'_OpNamespace' '{self._namespace}' object has no attribute '{name}': graphc does "
+                f"not have torch.ops.{self._namespace}.{name}"
+            )
+        return OpPacket(full, function)
+
+
+class Ops(ModuleType):
+    """torch.ops, and torch.classes."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = OpNamespace(name)
+        setattr(self, name, made)
+        return made
+
+    def load_library(self, path: str) -> None:
+        """Raises OSError: libraries of PyTorch operators are built for PyTorch."""
+        raise OSError(f"{path}: graphc cannot load libraries of PyTorch operators")
+
+
+ops = Ops("torch.ops")
+classes = Ops("torch.classes")

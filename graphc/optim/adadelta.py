@@ -1,0 +1,52 @@
+"""Adadelta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frontend import functions as T
+from ..frontend.tensor import Tensor
+from .optimizer import Optimizer, check, run_closure, with_grad
+
+
+class Adadelta(Optimizer):
+    """Adadelta (Zeiler 2012): steps scaled by the ratio of two running mean squares."""
+
+    def __init__(
+        self, params: Any, lr: Any = 1.0, rho: float = 0.9, eps: float = 1e-6,
+        weight_decay: float = 0, foreach: bool | None = None, *, capturable: bool = False,
+        maximize: bool = False, differentiable: bool = False,
+    ) -> None:
+        check(lr)
+        if not 0.0 <= rho <= 1.0:
+            raise ValueError(f"Invalid rho value: {rho}")
+        check(lr, eps, weight_decay)
+        super().__init__(params, {
+            "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+            "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
+        })
+
+    def step(self, closure: Any = None) -> Any:
+        """One update of every parameter that has a gradient."""
+        loss = run_closure(closure)
+        for group in self.param_groups:
+            for param, grad in with_grad(group):
+                self._update(group, param, grad)
+        return loss
+
+    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self.new_state(
+            param, step=lambda: T.zeros((), dtype=T.float32),
+            square_avg=lambda: T.zeros_like(param), acc_delta=lambda: T.zeros_like(param),
+        )
+        state["step"].add_(1)
+        rho, eps = group["rho"], group["eps"]
+        if group["maximize"]:
+            grad = -grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        square, moved = state["square_avg"], state["acc_delta"]
+        square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
+        delta = moved.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
+        moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+        param.add_(delta, alpha=-group["lr"])

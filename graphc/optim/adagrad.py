@@ -1,0 +1,52 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frontend import functions as T
+from .optimizer import Optimizer, check, run_closure, step_number, with_grad
+
+
+class Adagrad(Optimizer):
+    """Adagrad (Duchi et al. 2011)."""
+
+    def __init__(
+        self, params: Any, lr: Any = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
+        initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None,
+        *, maximize: bool = False, differentiable: bool = False, fused: bool | None = None,
+    ) -> None:
+        check(lr, eps, weight_decay)
+        for name, value in (
+            ("lr_decay", lr_decay), ("initial_accumulator_value", initial_accumulator_value)
+        ):
+            if not value >= 0.0:
+                raise ValueError(f"Invalid {name} value: {value}")
+        super().__init__(params, {
+            "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value, "foreach": foreach,
+            "maximize": maximize, "differentiable": differentiable, "fused": fused,
+        })
+        for group in self.param_groups:
+            for param in group["params"]:
+                self.state[param] = {
+                    "step": T.zeros((), dtype=T.float32),
+                    "sum": T.full_like(param, initial_accumulator_value),
+                }
+
+    def step(self, closure: Any = None) -> Any:
+        """One update of every parameter that has a gradient."""
+        loss = run_closure(closure)
+        for group in self.param_groups:
+            for param, grad in with_grad(group):
+                state = self.state[param]
+                state["step"].add_(1)
+                if group["maximize"]:
+                    grad = -grad
+                if group["weight_decay"] != 0:
+                    grad = grad.add(param, alpha=group["weight_decay"])
+                rate = group["lr"] / (1 + (step_number(state["step"]) - 1) * group["lr_decay"])
+                total = state["sum"]
+                total.addcmul_(grad, grad, value=1)
+                param.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)
+        return loss

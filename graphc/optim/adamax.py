@@ -1,0 +1,50 @@
+"""Adamax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frontend import functions as T
+from ..frontend.tensor import Tensor
+from .optimizer import Optimizer, check, run_closure, scalar_like, step_number, with_grad
+
+
+class Adamax(Optimizer):
+    """Adam with the infinity norm (Kingma and Ba 2014, section 7)."""
+
+    def __init__(
+        self, params: Any, lr: Any = 2e-3, betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8, weight_decay: float = 0, foreach: bool | None = None, *,
+        maximize: bool = False, differentiable: bool = False, capturable: bool = False,
+    ) -> None:
+        check(lr, eps, weight_decay, betas)
+        super().__init__(params, {
+            "lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+            "foreach": foreach, "maximize": maximize, "differentiable": differentiable,
+            "capturable": capturable,
+        })
+
+    def step(self, closure: Any = None) -> Any:
+        """One update of every parameter that has a gradient."""
+        loss = run_closure(closure)
+        for group in self.param_groups:
+            for param, grad in with_grad(group):
+                self._update(group, param, grad)
+        return loss
+
+    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self.new_state(
+            param, step=lambda: T.zeros((), dtype=T.float32),
+            exp_avg=lambda: T.zeros_like(param), exp_inf=lambda: T.zeros_like(param),
+        )
+        step, average, largest = state["step"], state["exp_avg"], state["exp_inf"]
+        step.add_(1)
+        beta1, beta2 = group["betas"]
+        if group["maximize"]:
+            grad = -grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        average.lerp_(grad, 1 - beta1)
+        largest.copy_(T.maximum(largest.mul(beta2), grad.abs().add_(group["eps"])))
+        rate = group["lr"] / (1 - beta1 ** step_number(step))
+        param.addcdiv_(average, largest, value=scalar_like(-rate, param))

@@ -1,0 +1,3 @@
+"""torch.optim.adamw."""
+
+from .adam import AdamW as AdamW

@@ -1,0 +1,56 @@
+"""ASGD."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frontend import functions as T
+from ..frontend.tensor import Tensor
+from .optimizer import Optimizer, check, run_closure, scalar_like, step_number, with_grad
+
+
+class ASGD(Optimizer):
+    """Averaged stochastic gradient descent (Polyak and Juditsky 1992)."""
+
+    def __init__(
+        self, params: Any, lr: Any = 1e-2, lambd: float = 1e-4, alpha: float = 0.75,
+        t0: float = 1e6, weight_decay: float = 0, foreach: bool | None = None,
+        maximize: bool = False, differentiable: bool = False, capturable: bool = False,
+    ) -> None:
+        check(lr, 0.0, weight_decay)
+        super().__init__(params, {
+            "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay,
+            "foreach": foreach, "maximize": maximize, "differentiable": differentiable,
+            "capturable": capturable,
+        })
+
+    def step(self, closure: Any = None) -> Any:
+        """One update of every parameter that has a gradient."""
+        loss = run_closure(closure)
+        for group in self.param_groups:
+            for param, grad in with_grad(group):
+                self._update(group, param, grad)
+        return loss
+
+    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self.new_state(
+            param, step=lambda: T.zeros((), dtype=T.float32),
+            eta=lambda: T.full((), float(group["lr"]), dtype=T.float32),
+            mu=lambda: T.ones((), dtype=T.float32), ax=lambda: T.zeros_like(param),
+        )
+        step, eta, mu, mean = state["step"], state["eta"], state["mu"], state["ax"]
+        step.add_(1)
+        if group["maximize"]:
+            grad = -grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        steps, rate = step_number(step), step_number(eta)
+        lambd, lr = group["lambd"], group["lr"]
+        param.mul_(scalar_like(1 - lambd * rate, param))
+        param.add_(grad, alpha=scalar_like(-rate, param))
+        share = mu.to(param.dtype)
+        mean.copy_(T.where(share == 1, param, mean + (param - mean) * share))
+        eta.copy_(T.as_tensor(lr / (1 + lambd * lr * steps) ** group["alpha"]))
+        passed = steps - group["t0"]
+        bounded = passed.clamp_min(1.0) if isinstance(passed, Tensor) else max(1, passed)
+        mu.copy_(T.as_tensor(1 / bounded))

@@ -1,0 +1,175 @@
+"""L-BFGS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frontend import functions as T
+from ..frontend.context import local
+from ..frontend.grad_mode import enable_grad
+from ..frontend.tensor import Tensor
+from .optimizer import Optimizer, one_element
+from .strong_wolfe import strong_wolfe
+
+
+class LBFGS(Optimizer):
+    """Limited-memory BFGS (Liu and Nocedal 1989), optionally with a strong Wolfe line search."""
+
+    def __init__(
+        self, params: Any, lr: Any = 1, max_iter: int = 20, max_eval: int | None = None,
+        tolerance_grad: float = 1e-7, tolerance_change: float = 1e-9, history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        one_element(lr)
+        if not lr >= 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        super().__init__(params, {
+            "lr": lr, "max_iter": max_iter,
+            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change,
+            "history_size": history_size, "line_search_fn": line_search_fn,
+        })
+        if len(self.param_groups) != 1:
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        self._params: list[Tensor] = self.param_groups[0]["params"]
+
+    def _flat_grad(self) -> Tensor:
+        return T.cat([
+            T.zeros(p.numel(), dtype=p.dtype) if p.grad is None else p.grad.reshape(-1)
+            for p in self._params
+        ])
+
+    def _move(self, length: Any, direction: Tensor) -> None:
+        place = 0
+        for param in self._params:
+            count = param.numel()
+            param.add_(direction[place : place + count].view_as(param), alpha=length)
+            place += count
+
+    def step(self, closure: Any = None) -> Any:
+        """Several iterations, each of which calls the closure for the loss and gradients."""
+        if local.trace is not None:
+            raise RuntimeError(
+                "LBFGS cannot be compiled: how often it calls the closure depends on the losses. "
+                "Leave optimizer.step(closure) outside and compile the model or the closure"
+            )
+        if closure is None:
+            raise TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")
+        group, state = self.param_groups[0], self.state[self._params[0]]
+        state.setdefault("func_evals", 0)
+        state.setdefault("n_iter", 0)
+        with enable_grad():
+            first = closure()
+        loss, evaluations = float(first), 1
+        state["func_evals"] += 1
+        grad = self._flat_grad()
+        if grad.abs().max() <= group["tolerance_grad"]:
+            return first
+        for number in range(1, group["max_iter"] + 1):
+            state["n_iter"] += 1
+            previous = self._next_direction(state, grad, loss)
+            used, loss, grad = self._search(closure, state, number, grad, loss, evaluations)
+            if used < 0:  # the slope is flat
+                break
+            evaluations += used
+            state["func_evals"] += used
+            if self._finished(state, number, evaluations, grad, loss, previous):
+                break
+        return first
+
+    def _finished(
+        self, state: Any, number: int, evaluations: int, grad: Tensor, loss: float,
+        previous: float,
+    ) -> bool:
+        group = self.param_groups[0]
+        least = group["tolerance_change"]
+        return bool(
+            number == group["max_iter"] or evaluations >= group["max_eval"]
+            or grad.abs().max() <= group["tolerance_grad"]
+            or state["d"].mul(state["t"]).abs().max() <= least
+            or abs(loss - previous) < least
+        )
+
+    def _next_direction(self, state: Any, grad: Tensor, loss: float) -> float:
+        """Put the next direction into the state; the loss, which becomes the previous one."""
+        if state["n_iter"] == 1:
+            state["d"] = grad.neg()
+            state["old_dirs"], state["old_stps"], state["ro"] = [], [], []
+            state["H_diag"] = 1
+            state["prev_flat_grad"] = grad.clone()
+        else:
+            _remember(state, grad, self.param_groups[0]["history_size"])
+            state["d"] = _two_loops(state, grad, self.param_groups[0]["history_size"])
+            state["prev_flat_grad"].copy_(grad)
+        state["prev_loss"] = loss
+        return loss
+
+    def _search(
+        self, closure: Any, state: Any, number: int, grad: Tensor, loss: float, evaluations: int
+    ) -> tuple[int, float, Tensor]:
+        """Move along the direction: evaluations (-1 for a flat slope), new loss and gradient."""
+        group = self.param_groups[0]
+        direction, lr = state["d"], _number(group["lr"])
+        length = min(1.0, 1.0 / grad.abs().sum()) * lr if state["n_iter"] == 1 else lr
+        state["t"] = length
+        slope = grad.dot(direction)
+        if slope > -group["tolerance_change"]:
+            return -1, loss, grad
+        if group["line_search_fn"] is None:
+            self._move(length, direction)
+            if number == group["max_iter"]:
+                return 0, loss, grad
+            with enable_grad():
+                loss = float(closure())
+            return 1, loss, self._flat_grad()
+        if group["line_search_fn"] != "strong_wolfe":
+            raise RuntimeError("only 'strong_wolfe' is supported")
+        origin = [param.clone() for param in self._params]
+
+        def evaluate(t: Any) -> tuple[float, Tensor]:
+            self._move(t, direction)
+            with enable_grad():
+                value = float(closure())
+            found = self._flat_grad()
+            for param, start in zip(self._params, origin, strict=True):
+                param.copy_(start)
+            return value, found
+
+        point, used = strong_wolfe(
+            evaluate, length, direction, loss, grad, slope, group["max_eval"] - evaluations
+        )
+        state["t"] = point.t
+        self._move(point.t, direction)
+        return used, point.loss, point.grad
+
+
+def _number(rate: Any) -> Any:
+    return rate.item() if isinstance(rate, Tensor) else rate
+
+
+def _remember(state: Any, grad: Tensor, history: int) -> None:
+    """Note the last step and change of gradient, if the curvature along them is positive."""
+    change, step = grad.sub(state["prev_flat_grad"]), state["d"].mul(state["t"])
+    curvature = change.dot(step)
+    if not curvature > 1e-10:
+        return
+    kept = state["old_dirs"], state["old_stps"], state["ro"]
+    for entries, new in zip(kept, (change, step, 1.0 / curvature), strict=True):
+        if len(entries) == history:
+            entries.pop(0)
+        entries.append(new)
+    state["H_diag"] = curvature / change.dot(change)
+
+
+def _two_loops(state: Any, grad: Tensor, history: int) -> Tensor:
+    """Minus the gradient times the approximate inverse Hessian."""
+    changes, steps, inverse = state["old_dirs"], state["old_stps"], state["ro"]
+    weights = state.setdefault("al", [None] * history)
+    result = grad.neg()
+    for i in reversed(range(len(changes))):
+        weights[i] = steps[i].dot(result) * inverse[i]
+        result.add_(changes[i], alpha=-weights[i])
+    result = result.mul(state["H_diag"])
+    for i, (change, step) in enumerate(zip(changes, steps, strict=True)):
+        result.add_(step, alpha=weights[i] - change.dot(result) * inverse[i])
+    return result

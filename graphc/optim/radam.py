@@ -1,0 +1,73 @@
+"""RAdam."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frontend import functions as T
+from ..frontend.tensor import Tensor
+from .optimizer import Optimizer, check, run_closure, scalar_like, step_number, with_grad
+
+
+class RAdam(Optimizer):
+    """Adam with a rectified variance (Liu et al. 2019)."""
+
+    def __init__(
+        self, params: Any, lr: Any = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8, weight_decay: float = 0, decoupled_weight_decay: bool = False, *,
+        foreach: bool | None = None, maximize: bool = False, capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check(lr, eps, weight_decay, betas)
+        super().__init__(params, {
+            "lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+            "maximize": maximize, "foreach": foreach, "capturable": capturable,
+            "decoupled_weight_decay": decoupled_weight_decay, "differentiable": differentiable,
+        })
+
+    def step(self, closure: Any = None) -> Any:
+        """One update of every parameter that has a gradient."""
+        loss = run_closure(closure)
+        for group in self.param_groups:
+            for param, grad in with_grad(group):
+                self._update(group, param, grad)
+        return loss
+
+    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self.new_state(
+            param, step=lambda: T.zeros((), dtype=T.float32),
+            exp_avg=lambda: T.zeros_like(param), exp_avg_sq=lambda: T.zeros_like(param),
+        )
+        step, average, square = state["step"], state["exp_avg"], state["exp_avg_sq"]
+        step.add_(1)
+        (beta1, beta2), lr = group["betas"], group["lr"]
+        if group["maximize"]:
+            grad = -grad
+        if group["weight_decay"] != 0:
+            if group["decoupled_weight_decay"]:
+                param.mul_(1 - lr * group["weight_decay"])
+            else:
+                grad = grad.add(param, alpha=group["weight_decay"])
+        average.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        steps = step_number(step)
+        update = average / scalar_like(1 - beta1**steps, average) * lr
+        for factor in _scales(steps, beta2, square, group["eps"]):
+            update = update * factor
+        param.add_(update, alpha=-1.0)
+
+
+def _scales(steps: Any, beta2: Any, square: Tensor, eps: Any) -> tuple[Any, ...]:
+    """Adam's scale and its rectification; none while the variance has too few terms."""
+    correction = 1 - beta2**steps
+    most = 2 / (1 - beta2) - 1
+    terms = most - 2 * steps * beta2**steps / correction
+    few = terms <= 5.0
+    if not isinstance(few, Tensor) and few:
+        return ()
+    ratio = (terms - 4) * (terms - 2) * most / ((most - 4) * (most - 2) * terms)
+    root = scalar_like(correction**0.5, square) / square.sqrt().add_(eps)
+    if not isinstance(few, Tensor):
+        return root, ratio**0.5
+    rectified = scalar_like(ratio.clamp_min(0.0) ** 0.5, square)
+    return T.where(few, 1.0, root), T.where(few, 1.0, rectified)

@@ -1,0 +1,55 @@
+"""Rprop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frontend import functions as T
+from ..frontend.tensor import Tensor
+from .optimizer import Optimizer, check, run_closure, with_grad
+
+
+class Rprop(Optimizer):
+    """Resilient backpropagation (Riedmiller and Braun 1993): step sizes by the signs alone."""
+
+    def __init__(
+        self, params: Any, lr: Any = 1e-2, etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50), *, capturable: bool = False,
+        foreach: bool | None = None, maximize: bool = False, differentiable: bool = False,
+    ) -> None:
+        check(lr)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        super().__init__(params, {
+            "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach,
+            "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
+        })
+
+    def step(self, closure: Any = None) -> Any:
+        """One update of every parameter that has a gradient."""
+        loss = run_closure(closure)
+        for group in self.param_groups:
+            for param, grad in with_grad(group):
+                self._update(group, param, grad)
+        return loss
+
+    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self.new_state(
+            param, step=lambda: T.zeros((), dtype=T.float32),
+            prev=lambda: T.zeros_like(param),
+            step_size=lambda: T.full_like(param, float(group["lr"])),
+        )
+        state["step"].add_(1)
+        before, size = state["prev"], state["step_size"]
+        (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
+        if group["maximize"]:
+            grad = -grad
+        same = grad * before
+        turned = same < 0
+        one = T.ones_like(size)
+        factor = T.where(same > 0, one * grow, T.where(turned, one * shrink, one))
+        size.mul_(factor).clamp_(least, most)
+        # where the sign turned, this step is left out and the next sees no sign before
+        grad = T.where(turned, T.zeros_like(grad), grad)
+        param.addcmul_(grad.sign(), size, value=-1)
+        before.copy_(grad)

@@ -1,0 +1,209 @@
+"""Recording of named blocks and eager operators, and the table of their times."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from ..frontend import dispatch
+from ..frontend.values import Eager
+
+
+@dataclass
+class Event:
+    """One run of an operator or block, or the sum of several. Times are seconds."""
+
+    key: str
+    start: float = 0.0
+    total: float = 0.0
+    self_total: float = 0.0  # without what ran inside
+    count: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name of the operator or block."""
+        return self.key
+
+    @property
+    def cpu_time_total(self) -> float:
+        """Microseconds."""
+        return self.total * 1e6
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds without what ran inside."""
+        return self.self_total * 1e6
+
+    @property
+    def cpu_time(self) -> float:
+        """Microseconds of one run."""
+        return self.cpu_time_total / self.count
+
+    # the GPU's share, by its old and its new name
+    cuda_time_total = self_cuda_time_total = device_time_total = self_device_time_total = 0.0
+
+
+class EventList(list[Event]):
+    """Events, and their table."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        super().__init__(events)
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds of all together."""
+        return sum(event.self_cpu_time_total for event in self)
+
+    def key_averages(self, *args: Any, **options: Any) -> EventList:
+        """One entry per name."""
+        sums: dict[str, Event] = {}
+        for event in self:
+            into = sums.setdefault(event.key, Event(event.key, event.start, count=0))
+            into.total += event.total
+            into.self_total += event.self_total
+            into.count += event.count
+        return EventList(sums.values())
+
+    def total_average(self) -> Event:
+        """The sum of all."""
+        total = sum(event.self_total for event in self)
+        return Event("Total", total=total, self_total=total, count=sum(e.count for e in self))
+
+    def table(
+        self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int = 75,
+        max_name_column_width: int = 55, max_shapes_column_width: int = 80,
+        header: str | None = None, top_level_events_only: bool = False, **options: Any,
+    ) -> str:
+        """The times as text, longest first where `sort_by` names one."""
+        rows = list(self)
+        if sort_by is not None:
+            rows.sort(key=lambda event: -float(getattr(event, sort_by, 0.0)))
+        rows = rows[:row_limit] if row_limit >= 0 else rows
+        whole = sum(event.self_total for event in self) or 1.0
+        titles = ("Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg",
+                  "# of Calls")  # fmt: skip
+        cells = [
+            (event.key[:max_name_column_width], f"{event.self_total / whole:.2%}",
+             _text(event.self_total), f"{event.total / whole:.2%}", _text(event.total),
+             _text(event.total / event.count), str(event.count))
+            for event in rows
+        ]  # fmt: skip
+        widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+        rule = "  ".join("-" * width for width in widths)
+        lines = [header] if header else []
+        lines += [rule, _row(titles, widths), rule, *(_row(cell, widths) for cell in cells), rule]
+        own = sum(event.self_total for event in self)
+        return "\n".join([*lines, f"Self CPU time total: {_text(own)}", ""])
+
+    __str__ = table
+
+
+def _row(cells: Iterable[str], widths: list[int]) -> str:
+    return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+
+
+def _text(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.3f}s"
+    return f"{seconds * 1e3:.3f}ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3f}us"
+
+
+class _Open(threading.local):
+    """The time spent inside the blocks that are open, innermost last."""
+
+    def __init__(self) -> None:
+        self.inside: list[float] = []
+
+
+_open = _Open()
+_recorders: list[Recorder] = []
+
+
+class Recorder:
+    """Collects events while it runs."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.running = False
+        self._runner: Any = None
+
+    def start(self) -> None:
+        """From here on every eager operator and named block is an event."""
+        if self.running:
+            return
+        self.running = True
+        if not _recorders:
+            self._runner = Eager.run
+            dispatch.set_runner(_timed(self._runner))
+        elif self._runner is None:
+            self._runner = _recorders[-1]._runner
+        _recorders.append(self)
+
+    def stop(self) -> None:
+        """Stop collecting."""
+        if not self.running:
+            return
+        self.running = False
+        _recorders.remove(self)
+        if not _recorders:
+            dispatch.set_runner(self._runner)
+
+
+def _timed(run: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(run)
+    def timed(op: Any, *args: Any) -> Any:
+        with _Block(f"aten::{getattr(op, 'name', op)}"):
+            return run(op, *args)
+
+    return timed
+
+
+class _Block:
+    """A span of time that becomes an event of every running recorder."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __enter__(self) -> _Block:
+        _open.inside.append(0.0)
+        self.started = time.perf_counter()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        total = time.perf_counter() - self.started
+        inside = _open.inside.pop()
+        if _open.inside:
+            _open.inside[-1] += total
+        for recorder in _recorders:
+            recorder.events.append(Event(self.key, self.started, total, total - inside))
+
+
+class record_function:  # torch spells this class in lower case
+    """A named block in a profile: a context manager, and a decorator."""
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name, self.args = name, args
+        self._blocks: list[_Block] = []
+
+    def __enter__(self) -> record_function:
+        self._blocks.append(_Block(self.name).__enter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._blocks.pop().__exit__()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with record_function(self.name):
+                return function(*args, **kwargs)
+
+        return wrapped

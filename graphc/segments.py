@@ -1,0 +1,300 @@
+"""Functions that run in segments: where Python needs a value, what was recorded is run.
+
+Each stretch between two demands is recorded anew at every call. Its executable is found by the
+fingerprint of the recording (frontend/segment_tape.py): the same operators on the same operands,
+with the same tape. Sizes and one-element constants are compiled as they are the first time; where
+they differ later, what differs becomes symbolic or an input (segment_template.py). As every call
+records concrete values, a version is used only where it says exactly what was recorded: there is
+nothing to guard and nothing to be stale.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from . import config as configuration
+from . import pipeline
+from .backends.llvm import allocator
+from .engine import CompileCounter, Engine
+from .frontend.captured import TensorInput
+from .frontend.context import local
+from .frontend.nodes import Edge, Node
+from .frontend.segment_close import Segment
+from .frontend.segment_tape import Fingerprint, inner_roots, nodes_read
+from .frontend.segment_trace import SegmentEnd, SegmentTrace
+from .frontend.tensor import edge
+from .frontend.trace import Trace
+from .ir.graph import Graph
+from .ir.graph import Node as IrNode
+from .ir.op import OpError
+from .segment_backward import BackwardPlan, SegmentBackward
+from .segment_template import NoTemplate, Template
+from .specialisation import concrete_shape
+
+_LIMIT = 10_000
+# what a Template is made of: its name, the fingerprints, inputs, cotangents, outputs
+Parts: TypeAlias = tuple[
+    str, Fingerprint, Fingerprint, list[IrNode], list[IrNode], list[IrNode]
+]
+
+
+@dataclass(eq=False)
+class Version:
+    """One compiled segment."""
+
+    template: Template
+    engine: Engine
+    mutated: dict[int, int]  # graph output -> input
+    outputs: int  # of the segment; saved values follow
+    plan: BackwardPlan | None
+    seconds: float
+    calls: int = 0
+
+
+class _Native(threading.local):
+    """Seconds of this thread in compiled code and in compiling."""
+
+    seconds = 0.0
+
+
+class Segments:
+    """The compiled segments of one function."""
+
+    def __init__(self, name: str, backend: str) -> None:
+        self.name, self.backend = name, backend
+        self.versions: dict[Any, list[Version]] = {}
+        self.compile_count = 0
+        # versions that are known to fit, by key and numbers; constants that need not be compared
+        self.exact: dict[Any, tuple[Version, dict[str, int]]] = {}
+        self.free: dict[Any, set[int]] = {}
+        self.ends: dict[SegmentEnd, int] = {}  # how often each demand ended a segment
+        self.calls = 0
+        self.seconds = 0.0  # recording and finding, without the native code
+        self._native = _Native()
+        self._lock = threading.RLock()
+
+    def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run a function's Python, in segments."""
+        trace = self.trace(whole=False)
+        return self.go_on(trace, lambda: function(*args, **kwargs))
+
+    def trace(self, whole: bool) -> SegmentTrace:
+        """A recording whose segments are kept here."""
+        return SegmentTrace(self.name, self.flush, whole)
+
+    def go_on(self, trace: SegmentTrace, rest: Callable[[], Any]) -> Any:
+        """Run Python under a segmented trace to its end."""
+        outer, local.trace = local.trace, trace
+        started, native = time.perf_counter(), self._native.seconds
+        try:
+            try:
+                result = rest()
+            except BaseException:
+                trace.flush()  # what eager mode would have done by now is done
+                raise
+            trace.flush()
+        finally:
+            local.trace = outer
+            self.note(trace)
+            self.seconds += time.perf_counter() - started - (self._native.seconds - native)
+        return result
+
+    def note(self, trace: Trace) -> None:
+        """Remember where a call's segments ended."""
+        assert isinstance(trace, SegmentTrace)
+        with self._lock:
+            self.calls += 1
+            for end in trace.ends:
+                self.ends[end] = self.ends.get(end, 0) + 1
+
+    # --- one segment -------------------------------------------------------------------------
+
+    def flush(self, trace: SegmentTrace) -> None:
+        """Run what a trace recorded, and make its tensors concrete."""
+        segment = Segment(trace)
+        if segment.empty:
+            with trace.suspended():
+                segment.fill([], Node((), ()))
+            return
+        leaves: dict[Edge, int] = {place: i for i, (_, place) in enumerate(segment.entries)}
+        forward = Fingerprint(
+            [i.node for i in segment.inputs], segment.outputs,
+            [edge(t) for t in segment.roots], leaves,
+        )
+        mutations = tuple([(output, source.number) for output, source, _ in segment.mutations])
+        key = (forward.key, mutations, tuple(trace.overlaps))
+        version, dims = self._find(segment, key, forward)
+        with trace.suspended():
+            self._run(segment, version, dims, version.template.arrays(forward))
+
+    def _find(
+        self, segment: Segment, key: Any, forward: Fingerprint
+    ) -> tuple[Version, dict[str, int]]:
+        if not forward.opaque:
+            # without the constants that are inputs
+            numbers = tuple([
+                None if i in self.free.get(key, ()) else n for i, n in enumerate(forward.numbers)
+            ])
+            found = self.exact.get((key, numbers))
+            if found is not None:
+                return found
+        tangents, gradients = segment.record_backward()
+        inputs = [i.node for i in segment.inputs]
+        entries = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        outputs = [*segment.outputs, *(g for g in gradients if g is not None)]
+        whole = Fingerprint([*inputs, *tangents], outputs, (), {}, forward)
+        with self._lock, segment.trace.suspended():
+            for version in self.versions.get(key, ()):
+                dims = version.template.match(whole)
+                if dims is not None:
+                    break
+            else:
+                version = self._build(segment, key, entries, (
+                    segment.trace.name, forward, whole, inputs, tangents, outputs
+                ))  # fmt: skip
+                dims = version.template.match(whole)
+                assert dims is not None
+            free = self.free.setdefault(key, set())
+            free |= version.template.free(whole, forward)
+            numbers = tuple([None if i in free else n for i, n in enumerate(forward.numbers)])
+            if len(self.exact) > _LIMIT:
+                self.exact.clear()
+            self.exact[key, numbers] = version, dims
+        return version, dims
+
+    def _build(self, segment: Segment, key: Any, entries: list[int], parts: Parts) -> Version:
+        mutated = {output: source.number for output, source, _ in segment.mutations}
+        started = time.perf_counter()
+        known = self.versions.setdefault(key, [])
+        version: Version | None = None
+        if known:
+            try:
+                template = Template(*parts, known[0].template)
+                version = self._compiled(template, segment, entries, mutated)
+            except (NoTemplate, OpError, TypeError, ValueError, AttributeError, RuntimeError):
+                version = None  # these sizes alone
+        if version is None:
+            version = self._compiled(Template(*parts, None), segment, entries, mutated)
+        known.insert(0, version)
+        self._native.seconds += time.perf_counter() - started
+        self.compile_count += 1
+        CompileCounter.count += 1
+        return version
+
+    def _compiled(
+        self, template: Template, segment: Segment, entries: list[int], mutated: dict[int, int]
+    ) -> Version:
+        started = time.perf_counter()
+        graph = template.graph
+        settings = configuration.current()
+        dims = tuple(graph.env.hints)
+        options: dict[str, Any] = {
+            "config": settings, "mutated": mutated, "name": self.name, "backend": self.backend,
+        }
+        count = len(segment.outputs)
+        plan = None
+        inputs = len(graph.inputs) - len(segment.roots)
+        if entries:
+            forward, split = pipeline.build_forward(graph, inputs, count, **options)
+            engine = Engine(forward, [n.tensor_type for n in split.forward.outputs], dims)
+            roots = [edge(t) for t in segment.roots]
+            read = nodes_read([node for node, _ in roots])
+            strict = {
+                place for place, (kind, i) in enumerate(split.saved)
+                if (kind == "input" and i < len(segment.inputs) and segment.inputs[i].node in read)
+                or (kind == "output" and i < count and segment.outputs[i] in read)
+            }
+            plan = BackwardPlan(
+                split.backward, split.saved, entries, strict, allocator.empty, self._late
+            )
+            plan.inner = inner_roots(roots)
+        else:
+            graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
+            built = pipeline.build(graph, **options)
+            engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
+        return Version(template, engine, mutated, count, plan, time.perf_counter() - started)
+
+    def _late(self, graph: Graph) -> Any:
+        """A backward, built when it first runs."""
+        self.compile_count += 1
+        CompileCounter.count += 1
+        name = f"{self.name}_backward"
+        settings = configuration.current()
+        return pipeline.build(graph, config=settings, name=name, backend=self.backend)
+
+    # --- the native call ---------------------------------------------------------------------
+
+    def _run(
+        self, segment: Segment, version: Version, dims: dict[str, int], extra: list[np.ndarray]
+    ) -> None:
+        version.calls += 1
+        arrays = segment.arrays()
+        given = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+        for i in {part for part, _ in segment.trace.overlaps}:
+            given[i] = arrays[i].copy()
+        given += extra
+        plan = version.plan
+        edges: tuple[Edge, ...] = ()
+        before: dict[int, np.ndarray] = {}  # what the backward reads and the call overwrites
+        if plan is not None:
+            edges = tuple([edge(segment.entries[i][0]) for i in plan.entries])
+            written = set(version.mutated.values())
+            before = {
+                i: given[i].copy() for kind, i in plan.saved if kind == "input" and i in written
+            }
+        for number in version.mutated.values():
+            segment.owner(number)._storage.before_write()
+        results: list[np.ndarray] = []
+        scattered: list[tuple[np.ndarray, np.ndarray]] = []
+        for index, type_ in enumerate(version.engine.output_types):
+            target = version.mutated.get(index)
+            if target is None:
+                results.append(allocator.empty(concrete_shape(type_, dims), type_.dtype.numpy))
+                continue
+            real = segment.memory(target)
+            if given[target] is not real:
+                scattered.append((real, given[target]))
+            results.append(given[target])
+        order = version.engine.dims
+        started = time.perf_counter()
+        version.engine.run(given, results, tuple([dims[name] for name in order]))
+        self._native.seconds += time.perf_counter() - started
+        for real, value in scattered:
+            np.copyto(real, value)
+        for _, source, versions in segment.mutations:
+            segment.owner(source.number)._storage.version += versions
+        types = tuple([t._traced.type for t in segment.roots])
+        if plan is None:
+            segment.fill(results, Node((), types))
+            return
+        saved = [
+            before.get(i, given[i]) if kind == "input" else results[i] for kind, i in plan.saved
+        ]
+        node = SegmentBackward(plan, edges, types, saved, dims)
+        segment.fill(results, node)
+        node.watch(_watched(segment, version, plan, results))
+
+
+def _watched(
+    segment: Segment, version: Version, plan: BackwardPlan, results: list[np.ndarray]
+) -> dict[int, Any]:
+    """Saved values in memory that the user can write to, and its storage."""
+    held = {id(t._storage.array): t._storage for t in segment.living}
+    found: dict[int, Any] = {}
+    for place, (kind, i) in enumerate(plan.saved):
+        if kind == "output":
+            if i in version.mutated:
+                found[place] = segment.owner(version.mutated[i])._storage
+            elif id(results[i]) in held:
+                found[place] = held[id(results[i])]
+        elif i < len(segment.inputs) and i not in version.mutated.values() and isinstance(
+            segment.inputs[i], TensorInput
+        ):
+            found[place] = segment.owner(i)._storage
+    return found

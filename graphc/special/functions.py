@@ -1,0 +1,129 @@
+"""Special functions, elementwise; pytorch.org/docs/stable/special.html. Integers become floats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import graphc
+from graphc.frontend import promote
+from graphc.frontend.dispatch import apply
+from graphc.frontend.errors import located
+from graphc.frontend.functions.arguments import with_out
+from graphc.frontend.tensor import Tensor
+from graphc.ir import ops
+
+_SQRT_HALF = math.sqrt(0.5)
+
+
+def _unary(name: str) -> Callable[..., Tensor]:
+    record = getattr(ops, name)
+
+    def function(input: Tensor) -> Tensor:
+        result: Tensor = promote.unary(record, input)
+        return result
+
+    function.__name__ = name
+    function.__doc__ = record.doc
+    return with_out(function)
+
+
+def _binary(name: str) -> Callable[..., Tensor]:
+    record = getattr(ops, name)
+
+    def function(input: Any, other: Any) -> Tensor:
+        result: Tensor = promote.binary(record, input, other, to_float=True)
+        return result
+
+    function.__name__ = name
+    function.__doc__ = record.doc
+    return with_out(function)
+
+
+i0, i0e, i1, i1e = (_unary(name) for name in ("i0", "i0e", "i1", "i1e"))
+erfcx, ndtri, log_ndtr = (_unary(name) for name in ("erfcx", "ndtri", "log_ndtr"))
+bessel_j0, bessel_j1 = _unary("bessel_j0"), _unary("bessel_j1")
+bessel_y0, bessel_y1 = _unary("bessel_y0"), _unary("bessel_y1")
+modified_bessel_i0, modified_bessel_i1 = i0, i1
+modified_bessel_k0, modified_bessel_k1 = _unary("modified_bessel_k0"), _unary("modified_bessel_k1")
+scaled_modified_bessel_k0 = _unary("scaled_modified_bessel_k0")
+scaled_modified_bessel_k1 = _unary("scaled_modified_bessel_k1")
+airy_ai = _unary("airy_ai")
+zeta, gammainc, gammaincc = _binary("zeta"), _binary("gammainc"), _binary("gammaincc")
+
+
+def _float(x: Any) -> Tensor:
+    if x.dtype.is_float:
+        return x
+    return promote.cast(x, promote.get_default_dtype())
+
+
+@with_out
+def spherical_bessel_j0(input: Tensor) -> Tensor:
+    """sin(x) / x, 1 at 0."""
+    x = _float(input)
+    zero = x == 0
+    safe = graphc.where(zero, 1.0, x)
+    return graphc.where(zero, 1.0, safe.sin() / safe)
+
+
+@with_out
+def ndtr(input: Tensor) -> Tensor:
+    """The standard normal distribution function."""
+    return graphc.erfc(_float(input) * -_SQRT_HALF) * 0.5
+
+
+@with_out
+def entr(input: Tensor) -> Tensor:
+    """-x log(x); 0 at 0, -inf below."""
+    x = _float(input)
+    inside = graphc.where(x > 0, x, 1.0)
+    found = graphc.where(x > 0, -x * inside.log(), graphc.where(x == 0, x, -math.inf))
+    return graphc.where(x.isnan(), x, found)
+
+
+@with_out
+def xlog1py(input: Any, other: Any) -> Tensor:
+    """x log(1 + y), 0 where x is 0 (unless y is NaN)."""
+    x, y = promote.operands(input, other)
+    x, y = _float(x), _float(y)
+    zero = (x == 0) & ~y.isnan()
+    found: Tensor = graphc.where(zero, 0.0, x * graphc.where(zero, 1.0, y).log1p())
+    return found
+
+
+@with_out
+def multigammaln(input: Tensor, p: int) -> Tensor:
+    """The logarithm of the multivariate gamma function of dimension p."""
+    if p < 1:
+        raise RuntimeError(located("p has to be greater than or equal to 1"))
+    x = _float(input)
+    shifts = graphc.arange(p, dtype=x.dtype) * -0.5
+    constant = p * (p - 1) / 4 * math.log(math.pi)
+    return (x.unsqueeze(-1) + shifts).lgamma().sum(-1) + constant
+
+
+@with_out
+def polygamma(n: Any, input: Any) -> Tensor:
+    """The n-th derivative of digamma."""
+    if isinstance(n, Tensor):  # the Tensor method has them the other way round
+        n, input = input, n
+    if n < 0:
+        raise RuntimeError(located("polygamma(n, x) does not support negative n."))
+    if n == 0:
+        return graphc.digamma(input)
+    found: Tensor = apply(ops.polygamma, _float(input), order=int(n))
+    return found
+
+
+@with_out
+def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """torch.softmax."""
+    return graphc.softmax(input, dim, dtype=dtype)
+
+
+@with_out
+def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """torch.log_softmax."""
+    return graphc.log_softmax(input, dim, dtype=dtype)

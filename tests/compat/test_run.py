@@ -1,0 +1,148 @@
+"""`python -m graphc run`: like plain python, and the same losses as with PyTorch.
+
+Tolerance on printed numbers: 2e-4 relative or 2e-5 absolute, since compiled code adds float32 in
+another order; what is not a number must be the same text.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.py"))
+# the shortest by default; the others are slow tests
+QUICK = {("vae", "--compile")}
+RTOL, ATOL = 2e-4, 2e-5
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+
+
+def python(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())},
+    )  # fmt: skip
+
+
+def same(have: str, want: str) -> None:
+    """The same lines, up to the last digits of numbers."""
+    assert _NUMBER.sub("#", have) == _NUMBER.sub("#", want)
+    for h, w in zip(_NUMBER.findall(have), _NUMBER.findall(want), strict=True):
+        assert abs(float(h) - float(w)) <= ATOL + RTOL * abs(float(w)), (have, want)
+
+
+@pytest.mark.parametrize(
+    ("script", "mode"),
+    [
+        pytest.param(
+            path, mode, id=f"{path.stem}{mode}",
+            marks=() if (path.stem, mode) in QUICK else pytest.mark.slow,
+        )
+        for path in SCRIPTS for mode in ("--eager", "--compile")
+    ],
+)  # fmt: skip
+def test_scripts_print_what_they_print_with_torch(script: Path, mode: str) -> None:
+    want = python(str(script))
+    have = python("-m", "graphc", "run", mode, str(script))
+    assert (want.returncode, have.returncode) == (0, 0), want.stderr + have.stderr
+    same(have.stdout, want.stdout)
+    assert have.stderr == "", "nothing fell back to eager"
+
+
+PROGRAM = """
+import sys
+print(sys.argv, __name__, __file__, sys.path[0], __spec__ is None)
+print(sys.modules["__main__"].__dict__ is globals())
+def fail():
+    raise ValueError("mine")
+if "--raise" in sys.argv: fail()
+if "--exit" in sys.argv: sys.exit(7)
+"""
+
+
+def test_a_script_sees_what_plain_python_shows(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    file = tmp_path / "inner" / "program.py"
+    file.write_text(PROGRAM)
+    for arguments in (["--exit", "--epochs", "3"], ["--raise", "-m", "--compile"]):
+        want = python("inner/program.py", *arguments, cwd=tmp_path)
+        have = python("-m", "graphc", "run", "inner/program.py", *arguments, cwd=tmp_path)
+        assert have.returncode == want.returncode
+        assert have.stderr == want.stderr
+        assert have.stdout == want.stdout
+
+
+def test_a_module_by_name(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    have = python("-m", "graphc", "run", "-m", "program", "a", "--exit", cwd=tmp_path)
+    assert have.returncode == 7
+    assert have.stdout.startswith(f"['{tmp_path}/program.py', 'a', '--exit'] __main__ ")
+
+
+def test_a_missing_file() -> None:
+    done = python("-m", "graphc", "run", "no_such_file.py")
+    assert done.returncode == 2 and "can't open file" in done.stderr
+
+
+FALLBACK = """
+import torch
+from torch import nn
+class Halving(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+    def forward(self, x):
+        x = self.linear(x)
+        while x.norm().item() > 1:
+            x = x / 2
+        return x.sum()
+class Mistake(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+    def forward(self, x):
+        return self.linear(x) @ torch.ones(7)
+torch.manual_seed(0)
+model = Halving()
+for _ in range(2):
+    print("%.4f" % model(torch.ones(2, 3)))
+try:
+    Mistake()(torch.ones(2, 3))
+except RuntimeError as error:
+    print("mistake")
+"""
+
+
+def test_what_cannot_be_compiled_runs_eager(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(FALLBACK)
+    want = python("-m", "graphc", "run", "--eager", "program.py", cwd=tmp_path)
+    have = python("-m", "graphc", "run", "--compile", "program.py", cwd=tmp_path)
+    assert have.returncode == 0, have.stderr
+    same(have.stdout, want.stdout)
+    # a line, where it cannot be traced; none where it can, by segments
+    assert len(have.stderr.splitlines()) <= 1
+    assert "Mistake" not in have.stderr
+
+
+SPAWN = """
+import torch, torch.multiprocessing as mp
+def work(rank, scale):
+    assert torch.__version__ == "2.13.0+graphc", torch.__version__
+    if rank == 1 and scale < 0:
+        raise ValueError("negative")
+if __name__ == "__main__":
+    mp.spawn(work, args=(2,), nprocs=2)
+    try:
+        mp.spawn(work, args=(-2,), nprocs=2)
+    except mp.ProcessRaisedException as error:
+        print(error.error_index, "ValueError: negative" in str(error))
+"""
+
+
+def test_spawned_processes_find_graphc_too(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(SPAWN)
+    have = python("-m", "graphc", "run", "program.py", cwd=tmp_path)
+    assert have.returncode == 0, have.stderr
+    assert have.stdout == "1 True\n"

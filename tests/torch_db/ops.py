@@ -1,0 +1,274 @@
+"""torch's op_db run on graphc: `python -m tests.torch_db.ops --write docs/coverage_operators.md`.
+
+For each operator: does graphc have it; are values and dtypes the same over torch's own sample
+inputs; the gradients; the same compiled; do the invalid inputs raise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import os
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import graphc
+from tests.torch_db.convert import copy, difference, leaves, twin
+
+COLUMNS = ("forward", "dtypes", "gradient", "compiled", "compiled gradient", "errors")
+_SAMPLES, _COMPILED = 24, 2  # of each dtype; torch has up to some hundreds
+_DTYPES = (torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.complex64)
+# not part of torch's public interface, or of a kind that graphc leaves out as a whole
+_INTERNAL = ("_", "sparse.", "torch.ops.", "ops.")
+Outcome = dict[str, str]  # column -> "" (right) or what is wrong; a missing column: not applicable
+
+
+def public(op: Any) -> bool:
+    """Whether ordinary code can call it."""
+    name = op.name
+    return name.startswith("__") or not (name.startswith(_INTERNAL) or "sparse" in name)
+
+
+def title(op: Any) -> str:
+    """The operator's name, with its variant."""
+    return op.name + (f" ({op.variant_test_name})" if op.variant_test_name else "")
+
+
+def ours(op: Any) -> Callable[..., Any] | None:
+    """graphc's function for an OpInfo: torch's Python wrapper run on graphc, or the same name."""
+    if isinstance(op.op, types.FunctionType) and "torch" in op.op.__globals__ and (
+        "common_methods" in op.op.__module__ or "opinfo" in op.op.__module__
+    ):
+        return _on_graphc(op.op)
+    place: Any = graphc
+    for part in op.name.split("."):
+        place = getattr(place, part, None)
+    if place is None and "." not in op.name:
+        place = getattr(graphc.Tensor, op.name, None)
+    return place if callable(place) else None
+
+
+def _on_graphc(function: types.FunctionType) -> types.FunctionType:
+    """A function of PyTorch's test helpers, and those it calls, with graphc in torch's place."""
+    names = {**function.__globals__, "torch": graphc, "F": graphc.nn.functional}
+    for name in function.__code__.co_names:
+        helper = names.get(name)
+        if isinstance(helper, types.FunctionType) and helper.__module__.startswith("torch.testing"):
+            names[name] = _on_graphc(helper)
+    made = types.FunctionType(
+        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _samples(op: Any, dtype: torch.dtype, grad: bool, count: int) -> list[Any]:
+    torch.manual_seed(0)
+    np.random.seed(0)
+    found = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grad), 400))
+    step = max(1, len(found) // count)
+    return found[::step][:count]
+
+
+def _call(
+    function: Callable[..., Any], sample: Any, convert: Callable[[Any], Any]
+) -> tuple[Any, Any]:
+    arguments = convert((sample.input, *sample.args)), convert(sample.kwargs)
+    return function(*arguments[0], **arguments[1]), arguments
+
+
+def _gradients(result: Any, arguments: Any, kind: Any, module: Any) -> list[Any]:
+    outputs = [o for o in leaves(result, kind) if o.requires_grad]
+    inputs = [t for t in leaves(arguments, kind) if t.requires_grad]
+    total: Any = 0
+    for i, output in enumerate(outputs):
+        weights = np.cos(np.arange(output.numel()) + i).reshape(tuple(output.shape))
+        weighted = output * module.from_numpy(weights).to(output.dtype)
+        part = weighted.sum()
+        total = total + (part.abs() if part.is_complex() else part)
+    total.backward()
+    return [t.grad for t in inputs]
+
+
+def _compare(op: Any, function: Callable[..., Any], sample: Any, grad: bool) -> str:
+    torch.manual_seed(7)
+    want, given = _call(op.op, sample, copy)
+    graphc.manual_seed(7)
+    have, taken = _call(function, sample, twin)
+    wrong = difference(have, want)
+    if wrong or not grad:
+        return wrong
+    if not any(o.requires_grad for o in leaves(want, torch.Tensor)):
+        return ""
+    theirs = _gradients(want, given, torch.Tensor, torch)
+    mine = _gradients(have, taken, graphc.Tensor, graphc)
+    return difference(mine, theirs, path="gradient")
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return graphc.compile(lambda *args, **kwargs: function(*args, **kwargs))
+
+
+def _first(attempts: Iterator[str]) -> str:
+    """The first thing that is wrong."""
+    try:
+        return next((text for text in attempts if text), "")
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def check(op: Any) -> Outcome:
+    """Every column of one operator."""
+    function = ours(op)
+    if function is None:
+        return {"forward": "missing"}
+    found: Outcome = {}
+    base = torch.float32 if torch.float32 in op.dtypes else next(iter(sorted(op.dtypes, key=str)))
+    samples = _samples(op, base, False, _SAMPLES)
+    found["forward"] = _first(_compare(op, function, s, False) for s in samples)
+    others = [d for d in _DTYPES if d in op.dtypes and d is not base]
+    by_dtype = (
+        (d, _first(_compare(op, function, s, False) for s in _samples(op, d, False, 6)))
+        for d in others
+    )
+    found["dtypes"] = next((f"{d}: {text}" for d, text in by_dtype if text), "")
+    quick = samples[:: max(1, len(samples) // _COMPILED)][:_COMPILED]
+    found["compiled"] = _first(_compare(op, _compiled(function), s, False) for s in quick)
+    if op.supports_autograd and torch.float64 in op.dtypes:
+        with_grad = _samples(op, torch.float64, True, _SAMPLES // 2)
+        found["gradient"] = _first(_compare(op, function, s, True) for s in with_grad)
+        quick = with_grad[:: max(1, len(with_grad) // _COMPILED)][:_COMPILED]
+        found["compiled gradient"] = _first(
+            _compare(op, _compiled(function), s, True) for s in quick
+        )
+    if op.error_inputs_func is not None:
+        found["errors"] = _first(_accepted(function, e) for e in op.error_inputs("cpu"))
+    return found
+
+
+def _accepted(function: Callable[..., Any], error: Any) -> str:
+    sample = error.sample_input
+    kinds = error.error_type if isinstance(error.error_type, tuple) else (error.error_type,)
+    try:
+        _call(function, sample, twin)
+    except kinds:
+        return ""
+    except Exception as other:
+        names = ", ".join(k.__name__ for k in kinds)
+        return f"{type(other).__name__} instead of {names}: {str(other).splitlines()[0]:.80}"
+    return f"no error for {str(sample.args)[:60]}: {error.error_regex:.60}"
+
+
+def _work(titles: list[str], results: Any) -> None:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    graphc.set_num_threads(1)
+    wanted = set(titles)
+    for op in op_db:
+        if title(op) in wanted:
+            results.put((title(op), None))
+            try:
+                results.put((title(op), check(op)))
+            except Exception as error:  # the database's own code, which runs under this torch
+                results.put((title(op), {"forward": f"no samples: {type(error).__name__}"}))
+    results.put(None)
+
+
+def run(titles: list[str], limit: float = 120.0) -> dict[str, Outcome]:
+    """Every operator in a child process, so that a crash or a hang costs one operator."""
+    context = multiprocessing.get_context("spawn")
+    found: dict[str, Outcome] = {}
+    left = list(titles)
+    while left:
+        results: Any = context.Queue()
+        child = context.Process(target=_work, args=(left, results))
+        child.start()
+        current = ""
+        while True:
+            try:
+                message = results.get(timeout=limit)
+            except Exception:
+                message = (current, {"forward": "crash or hang"})
+                child.kill()
+            if message is None:
+                break
+            current, outcome = message
+            if outcome is None:
+                continue
+            found[current] = outcome
+            print(f"{current}: {_state(outcome)}", file=sys.stderr, flush=True)
+            if outcome.get("forward") == "crash or hang":
+                break
+        child.join()
+        left = [t for t in left if t not in found]
+    return found
+
+
+def _state(outcome: Outcome) -> str:
+    return "; ".join(f"{c}: {outcome[c]}" for c in COLUMNS if outcome.get(c)) or "ok"
+
+
+def table(found: dict[str, Outcome]) -> str:
+    """The whole result as Markdown: shares first, then what is not right."""
+    lines = [
+        "# Operators", "",
+        "PyTorch 2.13's own operator database (`op_db`: inputs, gradients, invalid inputs) run",
+        "on graphc; written by `python -m tests.torch_db.ops --write`. Not counted: sparse",
+        "tensors and internal operators (names with a leading underscore).", "",
+        "| column | right | of | share |", "| --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for column in COLUMNS:
+        rows = [o for o in found.values() if column in o or o["forward"] == "missing"]
+        right = sum(1 for o in rows if o.get(column) == "")
+        share = 100 * right / max(1, len(rows))
+        lines.append(f"| {column} | {right} | {len(rows)} | {share:.1f}% |")
+    missing = sorted(t for t, o in found.items() if o["forward"] == "missing")
+    lines += ["", f"## Missing ({len(missing)})", "", ", ".join(f"`{t}`" for t in missing), ""]
+    lines += ["## Not right", "", "| operator | column | what |", "| --- | --- | --- |"]
+    for name, outcome in sorted(found.items()):
+        for column in COLUMNS:
+            text = outcome.get(column, "")
+            if text and text != "missing":
+                text = text.replace("|", "\\|").replace("\n", " ")
+                lines.append(f"| `{name}` | {column} | {text[:160]} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run the command line."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="only operators whose name starts so")
+    parser.add_argument("--write", type=Path, help="the table's file")
+    parser.add_argument("--json", type=Path, help="the raw outcomes")
+    options = parser.parse_args()
+    titles = [
+        title(op) for op in op_db
+        if public(op) and (not options.names or op.name.startswith(tuple(options.names)))
+    ]
+    found = run(titles)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
+    text = table(found)
+    if options.write:
+        options.write.write_text(text)
+    else:
+        print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main())
