@@ -80,9 +80,9 @@ _AUTOCAST = frozenset("""
 # torch's packages and modules, imported when first asked for
 _PACKAGES = frozenset("""
     _C _dynamo _inductor _utils accelerator amp ao autograd backends compat compiler cpu cuda
-    distributed distributions export fft func functional futures fx hub jit library linalg mps
-    mtia multiprocessing nested nn onnx optim overrides profiler quantization serialization
-    sparse special testing torch_version types utils version vision xpu
+    distributed distributions export fft func functional futures fx hub jit library linalg
+    masked mps mtia multiprocessing nested nn onnx optim overrides profiler quantization
+    serialization signal sparse special testing torch_version types utils version vision xpu
 """.split())
 
 

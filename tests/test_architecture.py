@@ -46,6 +46,7 @@ LATE_IMPORTS = {
     ("graphc/demo.py", "matplotlib"),
     ("graphc/vision/datasets/folder.py", "PIL"),
     ("graphc/vision/datasets/vision.py", "PIL"),
+    ("graphc/vision/io.py", "PIL"),
     ("graphc/vision/transforms/functional/colour.py", "PIL"),
     ("graphc/vision/transforms/functional/geometry.py", "PIL"),
     ("graphc/vision/transforms/functional/image.py", "PIL"),

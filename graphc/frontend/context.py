@@ -19,6 +19,10 @@ class _Local(threading.local):
     inference: bool = False
     # the dtype of autocast for the CPU; None: it is off
     autocast: DType | None = None
+    # what `with torch.device(...)` selected, outermost first, with what each restores
+    devices: tuple[tuple[bool, object], ...] = ()
+    # whether new memory says that it is on the meta device
+    meta: bool = False
 
 
 local = _Local()

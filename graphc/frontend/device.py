@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from types import TracebackType
+from typing import Any
+
+from .context import local
+
+
+class Injected:
+    """Set by random_state: the default generator, which the meta device does not draw from."""
+
+    generator: Any = None
+
 
 class device:  # torch spells this class in lower case
     """`device("cpu")`, `device("cuda", 0)`, `device("cuda:0")` or a device."""
@@ -32,6 +43,31 @@ class device:  # torch spells this class in lower case
         self.type = name
         self.index = index
 
+    def __enter__(self) -> device:
+        """New tensors are made here: on the CPU, or on "meta".
+
+        graphc computes meta tensors like others, so their values are sound; what they draw from
+        the default generator is given back.
+        """
+        if self.type == "cuda":
+            raise RuntimeError(
+                "no CUDA backend in this build of graphc: use device('cpu') "
+                "(torch.cuda.is_available() is False)"
+            )
+        meta = self.type == "meta"
+        drawn = meta and local.trace is None
+        local.devices += ((local.meta, Injected.generator.get_state() if drawn else None),)
+        local.meta = meta
+        return self
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        *rest, (local.meta, state) = local.devices
+        local.devices = tuple(rest)
+        if state is not None:
+            Injected.generator.set_state(state)
+
     def __repr__(self) -> str:
         tail = "" if self.index is None else f", index={self.index}"
         return f"device(type='{self.type}'{tail})"
@@ -52,3 +88,4 @@ class device:  # torch spells this class in lower case
 
 
 CPU = device("cpu")
+META = device("meta")

@@ -17,7 +17,7 @@ from graphc.ir import dtypes
 from graphc.ir.op import get as get_op
 
 from .context import local
-from .device import CPU, device
+from .device import CPU, Injected, device
 from .dispatch import apply, constant, inplace
 from .errors import TraceError, located
 from .random_state_bytes import SIZE, from_bytes, to_bytes
@@ -142,6 +142,7 @@ def _rebuild(seed: int | None, state: Tensor | None) -> Generator:
 
 
 default_generator = Generator()
+Injected.generator = default_generator
 
 
 def draw(kind: str, generator: Generator | None = None, **attrs: Any) -> Tensor:

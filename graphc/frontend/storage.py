@@ -10,6 +10,8 @@ import numpy as np
 from graphc.ir.dim import Size as DimSize
 from graphc.ir.types import Shape
 
+from .context import local
+
 
 class Storage:
     """Memory of a concrete tensor and the number of in-place writes to it.
@@ -18,9 +20,10 @@ class Storage:
     `root` is the Storage that stands for the memory: `.data` makes a sibling with a version of
     its own, as torch does. `exposed`: NumPy code may have an array on it. `readers`: compiled
     backwards that will read the memory as it is now; they are told before it is written to.
+    `meta`: made inside `with torch.device("meta")`, which its tensors say.
     """
 
-    __slots__ = ("__weakref__", "_root", "array", "exposed", "readers", "version")
+    __slots__ = ("__weakref__", "_root", "array", "exposed", "meta", "readers", "version")
 
     def __init__(self, array: np.ndarray, root: Storage | None = None) -> None:
         self.array = array
@@ -28,6 +31,7 @@ class Storage:
         self.exposed = False
         self.readers: list[weakref.ref[Any]] | None = None
         self._root = root
+        self.meta = local.meta
 
     @property
     def root(self) -> Storage:
@@ -36,7 +40,9 @@ class Storage:
 
     def sibling(self) -> Storage:
         """The same memory with a version counter of its own."""
-        return Storage(self.array, self.root)
+        found = Storage(self.array, self.root)
+        found.meta = self.meta
+        return found
 
     def before_write(self) -> None:
         """Let compiled backwards keep the values that they will read."""

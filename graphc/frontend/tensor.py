@@ -26,7 +26,7 @@ from graphc.ir.types import TensorType
 
 from .checks import check_grad
 from .context import local
-from .device import CPU, device
+from .device import CPU, META, device
 from .errors import located, unsupported_in_trace
 from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
 from .nodes import AccumulateGrad, AsStridedBackward, Edge, Node
@@ -95,7 +95,7 @@ class Tensor:
 
     @property
     def device(self) -> device:
-        return CPU
+        return META if getattr(self._storage, "meta", False) else CPU
 
     @property
     def ndim(self) -> int:

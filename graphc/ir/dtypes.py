@@ -98,7 +98,7 @@ class NamedDType(DType):
             object.__setattr__(self, field, value)
 
     @property
-    def numpy(self) -> np.dtype:  # type: ignore[override]
+    def numpy(self) -> np.dtype:
         """Raises NotImplementedError: whatever makes elements of this dtype asks here."""
         cure = {"float": "torch.bfloat16 or torch.float16", "uint": "torch.int32 or torch.int64"}
         raise NotImplementedError(

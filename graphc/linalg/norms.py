@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import graphc
-from graphc.frontend.functions.reduction import vector_norm as _vector_norm
+from graphc.frontend.functions.norms import vector_norm as _vector_norm
 
 from . import decompositions
 from ._batches import Tensor, check_floating, located, with_out

@@ -10,6 +10,6 @@ from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedPara
 
 
 def __getattr__(name: str) -> Any:
-    if name == "attention":
-        return importlib.import_module(".attention", __name__)
+    if name in ("attention", "quantized"):
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

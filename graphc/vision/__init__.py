@@ -5,7 +5,7 @@ from types import ModuleType
 
 __version__ = "0.28.0"  # the torchvision whose names these are
 
-__all__ = ["datasets", "models", "transforms", "utils"]
+__all__ = ["datasets", "io", "models", "ops", "transforms", "utils"]
 
 
 def __getattr__(name: str) -> ModuleType:

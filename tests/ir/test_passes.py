@@ -165,6 +165,16 @@ def test_fold_leaves_large_random_and_failing_parts() -> None:
     assert fold(graph, TABLE) is graph
 
 
+def test_fold_leaves_empty_parts_of_symbolic_size() -> None:
+    env = DimEnv()
+    size = env.new("n", 4)
+    builder = Builder(env)
+    x = value(builder, size)
+    empty = ops.full.like(x, shape=(0, size), value=1.0, dtype=f32)
+    graph = builder.build([ops.cast(empty, dtype=dtypes.f64).node])
+    assert fold(graph, TABLE) is graph
+
+
 # --- decompose -------------------------------------------------------------------------------
 
 

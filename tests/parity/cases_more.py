@@ -155,3 +155,5 @@ case("running statistics", lambda t, x: (
     t.ones(x.shape[1]).lerp_(x.var(0).detach(), 0.1)), real(4, 3), grad=False)
 case("dims of 1 kept apart", lambda t, x: (x.squeeze(0), x.squeeze(), x.mean(1, keepdim=True)),
      real(1, 3, 1))
+# LLVM folds 0 / where(x == 0, 1, y) of constant vectors to 0 / y
+case("angles of constants", lambda t, x: x + t.atan2(t.arange(9.0), t.arange(9.0)), real(9))

@@ -310,6 +310,17 @@ class Indices(Context):
             return splat
         return self._lanewise("add", kind, splat, (lane_numbers(self.lanes, kind), 0))
 
+    def _unknown(self, text: str, level: int) -> str:
+        """An i64 that the code generator takes for unknown, though it is a constant.
+
+        LLVM 22 folds some expressions of whole constant vectors wrongly: 0 / where(x == 0, 1, y)
+        becomes 0 / y, which is NaN where y is 0 ("angles of constants" in the parity cases).
+        """
+        if text.startswith("%"):
+            return text
+        hidden = f'call i64 asm "", "=r,0"(i64 {text})'
+        return self.compute(level, (hidden,), lambda: self.fn.let(hidden))
+
     def index_lanes(self, size: Size) -> tuple[str, int, int]:
         """An index expression as i64 values: (text, lanes, level)."""
         if not self.varies(size):
@@ -317,7 +328,8 @@ class Indices(Context):
             return str(part.value), 1, part.level
         found = self.affine(size)
         base = self._sum([*found.parts, Part(0, found.constant)])
-        splat = self.splat_text(str(base.value), "i64", 1, self.lanes, base.level)
+        start = self._unknown(str(base.value), base.level)
+        splat = self.splat_text(start, "i64", 1, self.lanes, base.level)
         total = splat, base.level
         if found.stride:
             steps = lane_numbers(self.lanes, "i64", found.stride)

@@ -24,16 +24,21 @@ from . import (
     comparing,
     complex_numbers,
     conversion,
+    copied_views,
     copies,
     creation,
     cumulative,
     dtype_names,
+    finite_differences,
     foreach,
     gathering,
+    histograms,
+    index_reduce,
     indexing,
     inplace,
     joining,
     linalg_basic,
+    norms,
     parts,
     pointwise,
     pointwise_more,
@@ -79,9 +84,10 @@ _BOTH = {
     complex_numbers: "angle conj_physical is_complex isreal sgn",
     statistics: "corrcoef cov dsplit hsplit is_same_size vsplit",
     reduction: """
-        all amax amin aminmax any argmax argmin count_nonzero dist log_softmax logsumexp max mean
-        min nanmean nansum norm prod softmax std sum var
+        all amax amin aminmax any argmax argmin count_nonzero log_softmax logsumexp max mean
+        min nanmean nansum prod softmax std sum var
     """,
+    norms: "dist norm",
     cumulative: "cummax cummin cumprod cumsum diff logcumsumexp",
     shape: """
         adjoint flatten moveaxis movedim permute ravel reshape squeeze swapaxes swapdims t
@@ -89,19 +95,22 @@ _BOTH = {
     """,
     parts: "chunk narrow select split tensor_split unbind",
     repetition: "broadcast_to repeat_interleave tile",
-    positions: "argwhere nonzero",
+    positions: "argwhere nonzero nonzero_static",
     copies: "clone",
     joining: "flip fliplr flipud roll rot90 tril triu",
     strided: """
-        as_strided diag diag_embed diagflat diagonal diagonal_scatter select_scatter slice_scatter
+        as_strided as_strided_scatter diag diag_embed diagflat diagonal diagonal_scatter
+        select_scatter slice_scatter
     """,
     gathering: """
         gather index_add index_copy index_fill index_put index_select masked_fill
         masked_scatter masked_select put scatter scatter_add scatter_reduce take_along_dim
     """,
+    histograms: "histogram",
+    index_reduce: "index_reduce",
     sorting: """
-        argsort bincount histc kthvalue median mode msort nanmedian quantile sort topk unique
-        unique_consecutive
+        argsort bincount histc kthvalue median mode msort nanmedian nanquantile quantile sort topk
+        unique unique_consecutive
     """,
     linalg_basic: """
         addbmm addmm addmv addr baddbmm bmm cross dot ger inner kron matmul matrix_power mm mv
@@ -125,13 +134,17 @@ _FUNCTIONS = {
         typename use_deterministic_algorithms
     """,
     creation: """
-        arange as_tensor asarray empty empty_like empty_strided eye from_dlpack from_numpy
+        arange as_tensor asarray empty empty_like empty_permuted empty_strided eye from_dlpack
+        from_numpy
         frombuffer full full_like linspace logspace ones ones_like range scalar_tensor tensor
         tril_indices triu_indices zeros zeros_like
     """,
     reduction: "std_mean var_mean",
     cumulative: "trapezoid trapz",
     parts: "split_with_sizes",
+    finite_differences: "gradient",
+    histograms: "histogramdd",
+    copied_views: "constant_pad_nd unsafe_chunk unsafe_split",
     repetition: "broadcast_tensors",
     copies: """
         channels_last channels_last_3d contiguous_format memory_format preserve_format
@@ -150,7 +163,7 @@ _FUNCTIONS = {
 
 _METHODS = {
     tensor_types: "new",
-    creation: "new_empty new_full new_ones new_tensor new_zeros",
+    creation: "new_empty new_empty_strided new_full new_ones new_tensor new_zeros",
     shape: "reshape_as view view_as",
     parts: "split_with_sizes",
     repetition: "expand expand_as repeat",
@@ -228,10 +241,12 @@ NAMES |= {
     """.split()
 }
 NAMES |= foreach.table()
+NAMES |= copied_views.FUNCTIONS
 NAMES |= {
     "_assert": settings.assert_, "_check": settings.check, "fill": inplace.fill,
     "resolve_conj": complex_numbers.resolve, "resolve_neg": complex_numbers.resolve,
     "is_conj": conversion.METHODS["is_conj"], "is_neg": conversion.METHODS["is_neg"],
+    "resize_as_": inplace.resize_as_,
     "detach": Tensor.detach, "detach_": Tensor.detach_, "index_put_": gathering.index_put_,
 }  # fmt: skip
 globals().update(NAMES)

@@ -67,6 +67,11 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if other is not None:
         dtype = other.dtype
     check_device(device)
+    if device is not None and self.device.type == "meta" and device_type(device).type != "meta":
+        raise NotImplementedError(located(
+            "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead"
+            " of torch.nn.Module.to() when moving module from meta to a different device."
+        ))  # fmt: skip
     result = self if dtype is None else promote.cast(self, _dtype(dtype))
     if layout is not None and layout is not preserve_format:
         result = contiguous(result, layout)
@@ -346,7 +351,7 @@ def number_of(value: Any) -> Any:
 
 PROPERTIES = {
     "is_cuda": property(lambda self: False),
-    "is_cpu": property(lambda self: True),
+    "is_cpu": property(lambda self: self.device.type == "cpu"),
     "is_mps": property(lambda self: False),
     "is_vulkan": property(lambda self: False),
     "is_ipu": property(lambda self: False),
@@ -356,7 +361,7 @@ PROPERTIES = {
     "is_xpu": property(lambda self: False),
     "is_sparse": property(lambda self: False),
     "is_quantized": property(lambda self: False),
-    "is_meta": property(lambda self: False),
+    "is_meta": property(lambda self: self.device.type == "meta"),
     "is_nested": property(lambda self: False),
     "itemsize": property(element_size),
     "nbytes": property(lambda self: numel(self) * element_size(self)),

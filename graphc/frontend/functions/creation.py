@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any, NoReturn
 
@@ -28,6 +29,7 @@ from .arguments import (
 )
 from .copies import clone
 from .joining import stack
+from .storages import UntypedStorage
 
 
 def _finish(
@@ -168,8 +170,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     check_device(device)
     if isinstance(data, Tensor):
         return data if dtype is None else promote.cast(data, dtype)
-    if isinstance(data, np.ndarray):
-        shared = from_numpy(data)
+    if isinstance(data, (np.ndarray, UntypedStorage)):
+        shared = from_numpy(data) if isinstance(data, np.ndarray) else data.as_tensor()
         return shared if dtype is None else promote.cast(shared, dtype)
     return tensor(data, dtype=dtype)
 
@@ -387,6 +389,9 @@ def logspace(
 ) -> Tensor:
     """base ** linspace(start, end)."""
     dtype = check_dtype(dtype) or get_default_dtype()
+    start, end = _number(start), _number(end)
+    if dtype.is_integer:  # the ends are cut to integers first, as torch has it
+        start, end = int(start), int(end)
     powers = linspace(start, end, steps, dtype=dtypes.f64)
     return _finish(promote.cast(promote.binary(ops.pow, base, powers), dtype), False)
 
@@ -405,9 +410,13 @@ def eye(
     return _finish(result, requires_grad, device)
 
 
-def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def scalar_tensor(
+    s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    layout: Any = None, pin_memory: bool = False,
+) -> Tensor:
     """A 0-d tensor of the default dtype."""
-    return full((), s, dtype=check_dtype(dtype) or get_default_dtype(), device=device)
+    kind = check_dtype(dtype) or get_default_dtype()
+    return full((), s, dtype=kind, device=device, requires_grad=requires_grad)
 
 
 def range(
@@ -430,6 +439,28 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, **kwargs: Any) -
         reach = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
     memory = zeros(reach, dtype=dtype, **kwargs)
     return memory.as_strided(sizes, strides)  # type: ignore[no-any-return]
+
+
+def empty_permuted(size: Any, physical_layout: Any, **kwargs: Any) -> Tensor:
+    """A tensor whose dims lie in memory in the given order, outermost first."""
+    sizes, order = as_sequence(size), as_sequence(physical_layout)
+    if len(sizes) != len(order):
+        raise RuntimeError(located(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. "
+            f"len(size) = {len(sizes)} is not equal to len(physical_layout) = {len(order)}"
+        ))  # fmt: skip
+    if sorted(order) != list(builtins.range(len(sizes))):
+        raise RuntimeError(located(f"Duplicate or invalid dim in physical_layout: {list(order)}"))
+    strides, step = [0] * len(sizes), 1
+    for dim in reversed(order):
+        strides[dim], step = step, step * sizes[dim]
+    return empty_strided(sizes, strides, **kwargs)
+
+
+def new_empty_strided(self: Tensor, size: Any, stride: Any, **kwargs: Any) -> Tensor:
+    """empty_strided() of the tensor's dtype."""
+    kwargs["dtype"] = kwargs.get("dtype") or self.dtype
+    return empty_strided(size, stride, **kwargs)
 
 
 def frombuffer(

@@ -8,6 +8,7 @@ from graphc.ir import dtypes, ops
 
 from .. import promote
 from ..dispatch import apply
+from ..errors import located
 from ..tensor import Tensor
 from . import pointwise as P
 from . import return_types
@@ -69,7 +70,8 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     along = wrap_dim(dim, input.ndim)
     if input.ndim == 0:
         return input.clone()  # type: ignore[no-any-return]
-    tops = apply(ops.cummax, input.detach(), dim=along)[0]
+    real = input.detach().real if input.dtype.is_complex else input.detach()
+    tops = apply(ops.cummax, real, dim=along)[0]
     size = shape(input)[along]
     # row i holds exp(x[j] - top[i]) for j <= i
     x = input.unsqueeze(along)
@@ -90,6 +92,8 @@ def diff(
 ) -> Tensor:
     """The n-th difference along `dim`."""
     along = wrap_dim(dim, input.ndim)
+    if n < 0:
+        raise RuntimeError(located(f"order must be non-negative but got {n}"))
     if n == 0:
         same: Tensor = input.clone()
         return same

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tensor import Tensor
-from .reduction import vector_norm
+from .norms import vector_norm
 
 _UNARY = "abs ceil cos erf exp expm1 floor log log10 log1p log2 neg reciprocal round rsqrt "\
          "sigmoid sign sin sqrt tan tanh trunc".split()  # fmt: skip

@@ -13,7 +13,7 @@ from .. import promote
 from ..dispatch import inplace
 from ..errors import located
 from ..tensor import Tensor, concrete, current, from_array
-from . import cumulative, gathering, joining, linalg_basic, pointwise, pointwise_more
+from . import cumulative, gathering, index_reduce, joining, linalg_basic, pointwise, pointwise_more
 from .arguments import fitting, shape, shape_of
 from .copies import clone
 from .parts import slice_dim
@@ -140,7 +140,9 @@ def methods() -> dict[str, Callable[..., Any]]:
         table[f"{name}_"] = _reshaped(name)
     table |= {
         "zero_": zero_, "fill_": fill_, "copy_": copy_, "index_put_": gathering.index_put_,
-        "put_": gathering.put_, "renorm_": _written(pointwise_more.renorm, False),
+        "put_": gathering.put_,
+        "index_reduce_": _written(index_reduce.index_reduce, False),
+        "renorm_": _written(pointwise_more.renorm, False),
         "float_power_": _written(pointwise_more.float_power, False),
         "sgn_": table["sign_"], "addmm_": _product("addmm"), "addmv_": _product("addmv"),
         "baddbmm_": _product("baddbmm"),

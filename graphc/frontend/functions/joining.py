@@ -15,6 +15,7 @@ from .arguments import as_sequence, environment, shape, variadic, with_out, wrap
 from .copies import clone
 from .parts import slice_dim
 from .shape import transpose, unsqueeze
+from .zero_gradient import flat_in
 
 
 def _tensors(name: str, tensors: Any) -> list[Tensor]:
@@ -54,6 +55,10 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
                 f"{kept[0].ndim} and {kept[i].ndim}"
             ))  # fmt: skip
     result: Tensor = apply(ops.concat, *[promote.cast(x, dtype) for x in kept], dim=dim)
+    if len(kept) < len(given):
+        for x in given:
+            if shape(x) == (0,):
+                result = flat_in(x, result)
     return result
 
 

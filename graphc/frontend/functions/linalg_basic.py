@@ -28,7 +28,7 @@ from .arguments import (
 from .creation import eye
 from .dtype_names import CPP_NAMES
 from .joining import stack
-from .reduction import vector_norm
+from .norms import vector_norm
 
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
@@ -203,7 +203,8 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inner product of two vectors, the first conjugated."""
     first = input.conj() if isinstance(input, Tensor) and input.dtype.is_complex else input
-    return dot(first, other, out=out)
+    found = dot(first, other)
+    return found if out is None else write_out(out, found)
 
 
 def inner(input: Tensor, other: Tensor) -> Tensor:
@@ -228,6 +229,9 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 ger = outer
 
 
+_ROUNDED_ONCE = ("addr", "addbmm")  # in half precision, at the end
+
+
 def _whole(name: str, x: Tensor, argument: str, factor: Any) -> Any:
     """A factor among integers (or bools): cut to one, or refused by the operators that refuse."""
     if is_traced_number(factor):
@@ -243,6 +247,9 @@ def _scaled_sum(name: str, multiply: Any) -> Any:
     def function(
         input: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1
     ) -> Tensor:
+        if name in _ROUNDED_ONCE and first.dtype.bits == 16 and first.dtype.is_float:
+            wide = [promote.cast(x, dtypes.f32) for x in (input, first, second)]
+            return promote.cast(function(*wide, beta=beta, alpha=alpha), first.dtype)
         found = multiply(first, second)
         if not found.dtype.differentiable:
             alpha, beta = _whole(name, found, "alpha", alpha), _whole(name, found, "beta", beta)
@@ -276,6 +283,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     """Contract the last `dims` dims of a with the first of b, or the named pairs."""
     if isinstance(dims, Tensor):
         dims = dims.tolist()
+    if is_traced_number(dims):
+        dims = dims.__index__()
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(located(f"tensordot expects dims >= 0, but got dims={dims}"))

@@ -10,6 +10,7 @@ from graphc.ir.dim import floordiv
 
 from ..dispatch import apply
 from ..errors import located
+from ..numbers import is_traced_number
 from ..tensor import Tensor
 from .arguments import as_size, environment, named, shape, wrap_dim
 
@@ -82,7 +83,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along `dim`, without it."""
     sizes = shape(input)
     if not sizes:
-        raise RuntimeError(located("Dimension specified as 0 but tensor has no dimensions"))
+        raise IndexError(located("Dimension specified as 0 but tensor has no dimensions"))
     dim = wrap_dim(dim, len(sizes))
     count = environment().specialise(sizes[dim])
     return tuple(drop_dim(slice_dim(input, dim, i, i + 1), dim) for i in range(count))
@@ -176,6 +177,8 @@ def tensor_split(
         indices_or_sections = sections if indices is None else indices
     dim = wrap_dim(dim, input.ndim)
     size = environment().specialise(shape(input)[dim])
+    if is_traced_number(indices_or_sections):
+        indices_or_sections = indices_or_sections.__index__()
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, int):

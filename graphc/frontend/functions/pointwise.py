@@ -214,10 +214,35 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     return result
 
 
+def require_tensors(name: str, *values: Any) -> None:
+    """Raise TypeError where an argument (input, other) is no Tensor."""
+    for i, value in enumerate(values):
+        if not isinstance(value, Tensor):
+            argument = ("input", "other")[i]
+            raise TypeError(located(
+                f"{name}(): argument '{argument}' (position {i + 1}) must be Tensor, not "
+                f"{type(value).__name__}"
+            ))  # fmt: skip
+
+
+# both are tensors; the others let a number stand for the second
+_TWO_TENSORS = frozenset({"atan2", "hypot", "maximum", "minimum", "fmax", "fmin"})
+# a number may come first
+_NUMBER_FIRST = frozenset({
+    "floor_divide", "remainder", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left",
+    "shift_right",
+})  # fmt: skip
+
+
 def _binary(name: str, doc: str, to_float: bool = False) -> Callable[..., Tensor]:
     record = getattr(ops, name)
+    both, number_first = name in _TWO_TENSORS, name in _NUMBER_FIRST
 
     def function(input: Any, other: Any) -> Tensor:
+        if not isinstance(input, Tensor) and not (number_first and isinstance(other, Tensor)):
+            require_tensors(name, input)
+        if both:
+            require_tensors(name, input, other)
         result: Tensor = binary(record, input, other, to_float=to_float)
         return result
 
@@ -230,6 +255,7 @@ def _extreme(name: str, of_bools: Any, doc: str) -> Callable[..., Tensor]:
     record = getattr(ops, name)
 
     def function(input: Tensor, other: Tensor) -> Tensor:
+        require_tensors(name, input, other)
         return _arithmetic(record, of_bools, input, other)
 
     function.__name__ = name
@@ -296,6 +322,7 @@ def _logical(name: str) -> Callable[..., Tensor]:
     record = getattr(ops, name)
 
     def function(input: Any, other: Any) -> Tensor:
+        require_tensors(name, input)
         result: Tensor = apply(record, _truth(input), _truth(other))
         return result
 
@@ -367,11 +394,13 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     """input bounded below."""
+    require_tensors("clamp_min", input)
     return clamp(input, min=min)
 
 
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     """input bounded above."""
+    require_tensors("clamp_max", input)
     return clamp(input, max=max)
 
 
@@ -380,7 +409,9 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input); from the other end where weight >= 0.5, as torch."""
     difference = sub(end, input)
     if input.dtype.is_complex:
-        near = lt(abs(weight), 0.5) if isinstance(weight, Tensor) else _magnitude(weight) < 0.5
+        near = lt(abs(weight), 0.5) if isinstance(weight, Tensor) else (
+            math.hypot(complex(weight).real, complex(weight).imag) < 0.5
+        )
         close, far = add(input, mul(difference, weight)), sub(end, mul(difference, sub(1, weight)))
         return where(near, close, far) if isinstance(near, Tensor) else (close if near else far)
     if isinstance(weight, Tensor):

@@ -17,7 +17,7 @@ from . import pointwise as P
 from . import return_types
 from .arguments import wrap_dim
 from .dtype_names import finfo
-from .reduction import vector_norm
+from .norms import vector_norm
 
 
 def float_power(input: Any, exponent: Any) -> Tensor:
@@ -35,11 +35,26 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
 
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(a) + exp(b)), stable."""
+    if not isinstance(input, Tensor) or not isinstance(other, Tensor):
+        raise TypeError(located(
+            f"logaddexp(): both arguments must be Tensor, not {type(input).__name__} and "
+            f"{type(other).__name__}"
+        ))  # fmt: skip
+    if input.dtype.is_complex or other.dtype.is_complex:
+        return _complex_logaddexp(input, other)
     top = P.maximum(input, other)
     finite = P.where(P.isinf(top), P.mul(top, 0.0), top)
     finite = P.where(P.isnan(finite), 0.0, finite)
     total = P.add(P.exp(P.sub(input, finite)), P.exp(P.sub(other, finite)))
     return P.add(P.log(total), finite)
+
+
+def _complex_logaddexp(input: Tensor, other: Tensor) -> Tensor:
+    """Scaled by the one with the larger real part."""
+    a, b = promote.operands(input, other)
+    larger = P.ge(a.detach().real, b.detach().real)
+    high, low = P.where(larger, a, b), P.where(larger, b, a)
+    return P.add(high, P.log(P.add(P.exp(P.sub(low, high)), 1)))
 
 
 def xlogy(input: Any, other: Any) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..dispatch import constant
+from ..errors import located
 from ..tensor import Tensor, concrete
 
 _CURE = "its result's size depends on values: call it outside the compiled function"
@@ -21,6 +22,16 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     if array.ndim == 0:
         return constant(np.zeros((int(bool(array)), 0), np.int64))
     return constant(np.ascontiguousarray(np.stack(np.nonzero(array), 1)).astype(np.int64))
+
+
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The first `size` positions of what is not 0, [size, rank]; missing ones are filled."""
+    if size < 0:
+        raise RuntimeError(located("nonzero_static: 'size' must be an non-negative integer"))
+    array = concrete(input, "nonzero_static()", _CURE)
+    found = np.argwhere(array)[:size].astype(np.int64)
+    missing = np.full((size - len(found), array.ndim), int(fill_value), np.int64)
+    return constant(np.concatenate([found, missing]))
 
 
 def argwhere(input: Tensor) -> Tensor:

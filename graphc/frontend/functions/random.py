@@ -39,6 +39,7 @@ from .random_inplace import (
     uniform_,
 )
 from .sorting import searchsorted
+from .zero_gradient import flat_in
 
 
 def _done(result: Tensor, requires_grad: bool, out: Tensor | None = None) -> Tensor:
@@ -238,7 +239,7 @@ def bernoulli(
     kind = dtypes.f64 if input.dtype is dtypes.f64 else dtypes.f32
     u = draw("uniform", generator, shape=shape(input), dtype=kind)
     found = promote.cast(P.lt(u, promote.cast(input.detach(), kind)), input.dtype)
-    return _done(found, False, out)
+    return _done(flat_in(input, found), False, out)
 
 
 def multinomial(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from graphc.ir import dtypes, ops
@@ -30,7 +29,7 @@ from .arguments import (
 Dims = tuple[int, ...]
 
 
-def _reduce(op: Any, x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
+def reduce_dims(op: Any, x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
     result: Tensor = apply(op, x, dims=dims, keepdim=bool(keepdim))
     return result
 
@@ -64,7 +63,7 @@ def size_operand(size: Any, dtype: DType) -> Tensor:
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (all without one); integers are summed in int64."""
     x = _integers_as_long(input, dtype)
-    result = _reduce(ops.sum, x, wrap_dims(dim, x.ndim), keepdim)
+    result = reduce_dims(ops.sum, x, wrap_dims(dim, x.ndim), keepdim)
     return result if dim is None else named(result, "SumBackward1")
 
 
@@ -81,7 +80,7 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
 @numpy_names
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over `dim`. Raises RuntimeError for a dtype that is not a float."""
-    x = input if dtype is None else promote.cast(input, _checked(dtype))
+    x = input if dtype is None else promote.cast(input, checked_dtype(dtype))
     if not x.dtype.differentiable:
         which = "Input dtype" if dtype is None else "Optional dtype"
         raise RuntimeError(located(
@@ -92,7 +91,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return named(result, "MeanBackward0" if dim is None else "MeanBackward1")
 
 
-def _checked(dtype: Any) -> DType:
+def checked_dtype(dtype: Any) -> DType:
     found = check_dtype(dtype)
     assert found is not None
     return found
@@ -101,7 +100,7 @@ def _checked(dtype: Any) -> DType:
 def _mean(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
     if x.dtype.bits < 32:
         return promote.cast(_mean(promote.cast(x, dtypes.f32), dims, keepdim), x.dtype)
-    total = _reduce(ops.sum, x, dims, keepdim)
+    total = reduce_dims(ops.sum, x, dims, keepdim)
     count = size_operand(count_of(x, dims), x.dtype)
     result: Tensor = apply(ops.div, total, count)
     return result
@@ -121,7 +120,7 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """The product over `dim`; integers are multiplied in int64."""
     x = _integers_as_long(input, dtype)
     dims = wrap_dims(None, x.ndim) if dim is None else (wrap_dim(dim, x.ndim),)[: x.ndim]
-    return _reduce(ops.prod, x, dims, keepdim)
+    return reduce_dims(ops.prod, x, dims, keepdim)
 
 
 @numpy_names
@@ -138,7 +137,7 @@ def _truth(name: str, doc: str) -> Any:
 
     def function(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         truth = promote.cast(input, dtypes.bool_)
-        result = _reduce(record, truth, wrap_dims(dim, input.ndim), keepdim)
+        result = reduce_dims(record, truth, wrap_dims(dim, input.ndim), keepdim)
         # torch keeps uint8, the masks of old
         return promote.cast(result, dtypes.u8) if input.dtype is dtypes.u8 else result
 
@@ -163,7 +162,7 @@ def _extreme(name: str, doc: str) -> Any:
             return promote.cast(found, dtypes.bool_)
         dims = wrap_dims(dim, input.ndim)
         _require_elements(name, input, dims, dim in ((), None))
-        return _reduce(record, input, dims, keepdim)
+        return reduce_dims(record, input, dims, keepdim)
 
     function.__name__ = name
     function.__doc__ = doc
@@ -283,13 +282,20 @@ def _moments(
     if isinstance(dim, bool):  # var(x, unbiased)
         dim, unbiased = None, dim
     if not x.dtype.is_float:
-        raise RuntimeError(located("std and var only support floating point and complex dtypes"))
+        if not x.dtype.is_complex:
+            raise RuntimeError(located(
+                "std and var only support floating point and complex dtypes"
+            ))  # fmt: skip
+        across, along = (
+            _moments(part, dim, unbiased, correction, keepdim)[0] for part in (x.real, x.imag)
+        )
+        return P.add(across, along), mean(x, dim, keepdim)
     if correction is None:
         correction = 1 if unbiased is None else int(unbiased)
     dims = wrap_dims(dim, x.ndim)
     wide = promote.cast(x, dtypes.f32) if x.dtype.bits < 32 else x
     centre = _mean(wide, dims, True)
-    squares = _reduce(ops.sum, P.square(P.sub(wide, centre)), dims, keepdim)
+    squares = reduce_dims(ops.sum, P.square(P.sub(wide, centre)), dims, keepdim)
     variance: Tensor = apply(ops.div, squares, _degrees(count_of(x, dims), correction, wide.dtype))
     if not keepdim:
         sizes = shape(centre)
@@ -325,10 +331,10 @@ def std(
     *, correction: Any = None,
 ) -> Tensor:
     """The standard deviation over `dim`."""
-    return named(_root(_moments(input, dim, unbiased, correction, keepdim)[0]), "StdBackward0")
+    return named(safe_root(_moments(input, dim, unbiased, correction, keepdim)[0]), "StdBackward0")
 
 
-def _root(x: Tensor) -> Tensor:
+def safe_root(x: Tensor) -> Tensor:
     """sqrt whose gradient at 0 is 0, as torch's of std and norm."""
     if not (local.grad and requires_grad(x)):
         result: Tensor = P.sqrt(x)
@@ -354,82 +360,7 @@ def std_mean(
 ) -> tuple[Tensor, Tensor]:
     """(standard deviation, mean) over `dim`."""
     variance, centre = _moments(input, dim, unbiased, correction, keepdim)
-    return _root(variance), centre
-
-
-# --- norms -------------------------------------------------------------------------------------
-
-
-@with_out
-@numpy_names
-def norm(
-    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Tensor:
-    """The p-norm of the elements over `dim`: 2 ("fro"), 1, 0, inf, -inf, any number."""
-    if p == "nuc":
-        return _nuclear(input, dim, keepdim)
-    if isinstance(p, str) and p != "fro":
-        raise RuntimeError(located(f"norm: unknown norm {p!r}"))
-    result = vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
-    return named(result, "LinalgVectorNormBackward0")
-
-
-def _nuclear(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    """The sum of the singular values of matrices over two dims."""
-    pair = wrap_dims(tuple(range(x.ndim)) if dim is None else dim, x.ndim)
-    if len(pair) != 2:
-        raise RuntimeError(located(f"norm: the nuclear norm takes 2 dims, got {len(pair)}"))
-    order = tuple(d for d in range(x.ndim) if d not in pair) + pair
-    values = apply(ops.linalg_svd, apply(ops.permute, x, dims=order), full=False)[1]
-    total = _reduce(ops.sum, values, (values.ndim - 1,), False)
-    if not keepdim:
-        return total
-    kept = tuple(1 if d in pair else n for d, n in enumerate(shape(x)))
-    result: Tensor = apply(ops.reshape, total, shape=kept)
-    return result
-
-
-def vector_norm(
-    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Tensor:
-    """torch.linalg.vector_norm."""
-    if dtype is not None:
-        x = promote.cast(x, _checked(dtype))
-    if x.dtype.is_complex:
-        x = P.abs(x)
-    if not x.dtype.is_float:
-        raise RuntimeError(located(
-            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-            f"{promote._name(x.dtype)}"
-        ))  # fmt: skip
-    if x.dtype.bits < 32:
-        wide = promote.cast(x, dtypes.f32)
-        return promote.cast(vector_norm(wide, ord, dim, keepdim), x.dtype)
-    dims = wrap_dims(dim, x.ndim)
-    if ord == 2:
-        return _root(_reduce(ops.sum, P.square(x), dims, keepdim))
-    size = P.abs(x)
-    if ord == 1:
-        return _reduce(ops.sum, size, dims, keepdim)
-    if ord in (math.inf, -math.inf):
-        return amax(size, dims, keepdim) if ord > 0 else amin(size, dims, keepdim)  # type: ignore[no-any-return]
-    if ord == 0:
-        return _reduce(ops.sum, promote.cast(P.ne(x, 0), x.dtype), dims, keepdim)
-    zero = P.eq(size, 0)
-    if ord < 0 or not (local.grad and requires_grad(x)):
-        powers = P.pow(size, ord)
-    else:
-        powers = P.where(zero, 0.0, P.pow(P.where(zero, 1.0, size), ord))
-    total = _reduce(ops.sum, powers, dims, keepdim)
-    if not (local.grad and requires_grad(x)):
-        return P.pow(total, 1.0 / ord)
-    empty = P.eq(total, 0)
-    return P.where(empty, 0.0, P.pow(P.where(empty, 1.0, total), 1.0 / ord))  # type: ignore[no-any-return]
-
-
-def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
-    """The p-norm of the difference."""
-    return vector_norm(P.sub(input, other), p)
+    return safe_root(variance), centre
 
 
 # --- exponentials ------------------------------------------------------------------------------
@@ -439,6 +370,11 @@ def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
 @numpy_names
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, stable."""
+    if input.dtype.is_complex:  # scaled by the largest real part
+        top = amax(input.detach().real, dim, True)
+        top = P.where(P.isfinite(top), top, 0.0)
+        sums = sum(P.exp(P.sub(input, top)), dim, keepdim)
+        return P.add(P.log(sums), top if keepdim else top.reshape(shape(sums)))
     x = input if input.dtype.is_float else promote.cast(input, promote.get_default_dtype())
     dims = wrap_dims(dim, x.ndim)
     if len(dims) == 1:
@@ -462,7 +398,7 @@ def _softmax(name: str) -> Any:
     record = getattr(ops, name)
 
     def function(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
-        x = input if dtype is None else promote.cast(input, _checked(dtype))
+        x = input if dtype is None else promote.cast(input, checked_dtype(dtype))
         if not x.dtype.is_float:
             raise NotImplementedError(located(
                 f'"{name}_lastdim_kernel_impl" not implemented for '
@@ -485,5 +421,5 @@ log_softmax = _softmax("log_softmax")
 
 FUNCTIONS = (
     "sum nansum mean nanmean prod count_nonzero any all amax amin aminmax argmax argmin max min "
-    "var std var_mean std_mean norm dist logsumexp softmax log_softmax"
+    "var std var_mean std_mean logsumexp softmax log_softmax"
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..device import CPU
+from ..context import local
+from ..device import CPU, META
 from ..device import device as device_type
 from ..errors import located
 from ..promote import set_default_dtype
@@ -29,8 +30,8 @@ def set_default_tensor_type(t: Any) -> None:
 
 
 def get_default_device() -> device_type:
-    """The CPU."""
-    return CPU
+    """The CPU, or what `with torch.device("meta")` selects."""
+    return META if local.meta else CPU
 
 
 def set_default_device(device: Any) -> None:

@@ -145,12 +145,9 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     return return_types.mode(pick(input, constant(index), along, keepdim))
 
 
-@full_precision
-def quantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,
-    interpolation: str = "linear",
+def _quantile(
+    input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool
 ) -> Tensor:
-    """The q-quantiles along `dim` (of all without one), interpolated."""
     x = input.reshape(-1) if dim is None or input.ndim == 0 else input
     along = 0 if dim is None else wrap_dim(dim, x.ndim)
     points = q if isinstance(q, Tensor) else promote.operand(float(q), x.dtype)
@@ -158,6 +155,10 @@ def quantile(
     values = _sorted(x, along, False, True)[0].movedim(along, -1)
     size = shape(values)[-1]
     at = P.mul(points.reshape(-1), size - 1)
+    if ignore_nan:  # NaN is sorted last: [..., 1] how many numbers each row has
+        present = promote.cast(P.logical_not(P.isnan(values)), values.dtype)
+        count = present.sum(-1, keepdim=True)
+        at = P.mul(points.reshape(-1), P.clamp(P.sub(count, 1), min=0))
     low = P.floor(at)
     choices = {"linear": None, "lower": low, "higher": P.ceil(at), "nearest": P.round(at)}
     if interpolation == "midpoint":
@@ -172,16 +173,41 @@ def quantile(
         ))  # fmt: skip
     i = promote.cast(low, dtypes.i64)
     j = P.clamp(P.add(i, 1), max=size - 1)
-    lower = values[..., i]
-    result = P.add(lower, P.mul(P.sub(values[..., j], lower), weight))
-    missing = P.isnan(values).any(-1, keepdim=True)
-    result = P.where(missing, float("nan"), result)
+    if ignore_nan:
+        lower, upper = values.gather(-1, i), values.gather(-1, j)
+        upper = P.where(P.gt(weight, 0), upper, lower)
+    else:
+        lower, upper = values[..., i], values[..., j]
+    result = P.add(lower, P.mul(P.sub(upper, lower), weight))
+    if not ignore_nan:
+        missing = P.isnan(values).any(-1, keepdim=True)
+        result = P.where(missing, float("nan"), result)
     result = result.movedim(-1, 0)
     if keepdim:
         result = result.unsqueeze(along + 1) if dim is not None and rank else result.reshape(
             (-1, *(1,) * rank)
         )
     return result if points.ndim else result.squeeze(0)  # type: ignore[no-any-return]
+
+
+@with_out
+@full_precision
+def quantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """The q-quantiles along `dim` (of all without one), interpolated."""
+    return _quantile(input, q, dim, keepdim, interpolation, False)
+
+
+@with_out
+@full_precision
+def nanquantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """quantile() of what is not NaN."""
+    return _quantile(input, q, dim, keepdim, interpolation, True)
 
 
 # --- unique ------------------------------------------------------------------------------------

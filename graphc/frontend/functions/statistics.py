@@ -166,7 +166,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
         i + extra for i, n in enumerate(want) if n == 1 and have[i + extra] != 1
     )
     total = sum_(self, dims, True) if dims else self
-    if total.dtype is dtypes.bool_:
+    if total.dtype is dtypes.bool_ and tuple(have) != tuple(want):
         total = promote.cast(total, dtypes.i64)
     return total.reshape(want)  # type: ignore[no-any-return]
 

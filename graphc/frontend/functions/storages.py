@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from ..storage import Storage, address
-from ..tensor import Tensor, concrete
+from ..tensor import Tensor, concrete, from_array
 
 
 class UntypedStorage:
@@ -15,6 +17,23 @@ class UntypedStorage:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+
+    @classmethod
+    def from_file(
+        cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0
+    ) -> UntypedStorage:
+        """The first `nbytes` bytes of a file, mapped into memory.
+
+        shared: writes go to the file, which grows to `nbytes`; otherwise they stay in the process.
+        """
+        if shared:
+            with open(filename, "ab") as file:
+                if file.tell() < nbytes:
+                    file.truncate(nbytes)
+        if nbytes == 0:
+            return cls(Storage(np.zeros(0, np.uint8)))
+        mapped = np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))
+        return cls(Storage(np.asarray(mapped)))
 
     def _bytes(self) -> np.ndarray:
         return self._storage.root.flat().view(np.uint8)
@@ -32,8 +51,22 @@ class UntypedStorage:
     def __len__(self) -> int:
         return self.nbytes()
 
-    def __getitem__(self, index: int) -> int:
-        return int(self._bytes()[index])
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, slice):
+            return int(self._bytes()[index])
+        if index.step not in (None, 1):
+            raise RuntimeError(
+                f"Trying to slice with a step of {index.step}, but only a step of 1 is supported"
+            )
+        return UntypedStorage(Storage(self._bytes()[index]))
+
+    def untyped(self) -> UntypedStorage:
+        """The storage itself."""
+        return self
+
+    def as_tensor(self) -> Tensor:
+        """The bytes as a uint8 tensor that shares them."""
+        return from_array(self._bytes())
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.tolist())

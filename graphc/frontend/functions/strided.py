@@ -166,6 +166,15 @@ def diagonal_scatter(
     return result  # type: ignore[no-any-return]
 
 
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None
+) -> Tensor:
+    """A copy with src at the elements that as_strided() would view."""
+    result = input.clone()
+    inplace(as_strided(result, size, stride, storage_offset), src, overwrite=True)
+    return result  # type: ignore[no-any-return]
+
+
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with src at one position of `dim`."""
     result = input.clone()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from ..dim import is_static
 from ..graph import Builder, Constant, Graph, Node, const, get_
 from ..interpret import Table
 from ..rewrite import everywhere, is_constant, rebuilt, scalar_value, with_inputs
@@ -64,8 +66,8 @@ def _value(node: Node, table: Table, limit: int) -> Any:
 def _is_small(type_: Type, limit: int) -> bool:
     if isinstance(type_, TupleType):
         return all(_is_small(element, limit) for element in type_.elements)
-    elements = type_.elements
-    return isinstance(elements, int) and elements <= limit
+    # [0, n] has 0 elements whatever n is, but no concrete shape
+    return is_static(type_.shape) and prod(type_.static_shape) <= limit
 
 
 def _array(node: Node) -> np.ndarray | None:

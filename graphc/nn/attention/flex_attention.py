@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...frontend import functions as T
 from ...frontend.tensor import Tensor
 
-__all__ = ["BlockMask", "and_masks", "create_block_mask", "create_mask", "flex_attention",
-           "noop_mask", "or_masks"]
+__all__ = ["AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_mask",
+           "create_mask", "flex_attention", "noop_mask", "or_masks"]
+
+_DEFAULT_SPARSE_BLOCK_SIZE = 128
+
+
+class AuxRequest(NamedTuple):
+    """What flex_attention is to give besides its output."""
+
+    lse: bool = False
+    max_scores: bool = False
+
+
+class AuxOutput(NamedTuple):
+    """What was asked for by an AuxRequest, each [B, H, L]; else None."""
+
+    lse: Tensor | None = None
+    max_scores: Tensor | None = None
 
 
 def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:
@@ -87,7 +103,7 @@ class BlockMask:
 
 def create_block_mask(
     mask_mod: Callable[..., Tensor], B: int | None, H: int | None, Q_LEN: int, KV_LEN: int,
-    device: Any = None, BLOCK_SIZE: Any = 128, _compile: bool = False,
+    device: Any = None, BLOCK_SIZE: Any = _DEFAULT_SPARSE_BLOCK_SIZE, _compile: bool = False,
     separate_full_blocks: bool = True, compute_dq_write_order: bool = False,
     dq_kv_order: bool = True,
 ) -> BlockMask:
@@ -99,15 +115,11 @@ def create_block_mask(
 def flex_attention(
     query: Tensor, key: Tensor, value: Tensor, score_mod: Any = None, block_mask: Any = None,
     scale: float | None = None, enable_gqa: bool = False, return_lse: bool = False,
-    kernel_options: Any = None, *, return_aux: Any = None,
+    kernel_options: Any = None, *, return_aux: AuxRequest | None = None,
 ) -> Any:
     """softmax(score_mod(q k^T * scale), masked) v on [B, H, L, E]."""
     if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
         raise NotImplementedError("NYI: query, key, and value must be 4D tensors")
-    if return_aux is not None:
-        raise NotImplementedError(
-            "flex_attention: return_aux is not supported; use return_lse=True"
-        )
     if enable_gqa:
         repeats = query.shape[1] // key.shape[1]
         key = key.repeat_interleave(repeats, 1)
@@ -129,4 +141,7 @@ def flex_attention(
     dead = total == float("-inf")
     safe = T.where(dead, T.zeros_like(total), total)
     output = T.exp(scores - safe.unsqueeze(-1)).to(value.dtype) @ value
+    if return_aux is not None:
+        largest = T.amax(scores, -1) if return_aux.max_scores else None
+        return output, AuxOutput(total if return_aux.lse else None, largest)
     return (output, total) if return_lse else output

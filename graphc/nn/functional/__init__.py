@@ -1,5 +1,8 @@
 """torch.nn.functional: the functions that layers call."""
 
+import importlib
+from typing import Any
+
 from .activation import (
     celu,
     elu,
@@ -161,3 +164,12 @@ from .variants import (
     selu_,
     threshold_,
 )
+
+# helpers that model files import from here as in torch; nn.modules imports this package first
+_FROM_MODULES_UTILS = frozenset({"_single", "_pair", "_triple", "_list_with_default"})
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FROM_MODULES_UTILS:
+        return getattr(importlib.import_module("graphc.nn.modules.utils"), name)
+    raise AttributeError(f"module 'graphc.nn.functional' has no attribute {name!r}")

@@ -56,6 +56,10 @@ def hardtanh(
     """x clipped to [min_val, max_val]; the gradient is 0 at and beyond the bounds."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
+    if not input.dtype.is_floating_point:  # the bounds are cut to integers
+        if input.dtype is T.bool:
+            raise NotImplementedError("Bool inputs not supported for hardtanh")
+        min_val, max_val = int(min_val), int(max_val)
 
     def clip(x: Tensor) -> Tensor:
         inside = (x > min_val) & (x < max_val)

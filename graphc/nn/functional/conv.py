@@ -84,11 +84,24 @@ def _same_padding(kernel: tuple[int, ...], dilation: tuple[int, ...]) -> Any:
     return low, tuple(t - x for t, x in zip(total, low, strict=True))
 
 
+def _on_integers(
+    convolve: Any, spatial: int, input: Tensor, weight: Tensor, bias: Any, *rest: Any
+) -> Tensor:
+    """Integers by way of float64, exact below 2^53."""
+    wide = convolve(
+        spatial, input.double(), weight.double(), None if bias is None else bias.double(), *rest
+    )
+    result: Tensor = wide.to(input.dtype)
+    return result
+
+
 def _conv(
     spatial: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
     dilation: Any, groups: int,
 ) -> Tensor:
     _check(input, weight, groups, spatial, transposed=False)
+    if not (input.is_floating_point() or input.is_complex()):
+        return _on_integers(_conv, spatial, input, weight, bias, stride, padding, dilation, groups)
     stride = tuple_of(stride, spatial, "stride")
     dilation = tuple_of(dilation, spatial, "dilation")
     if padding == "same":
@@ -143,6 +156,11 @@ def _conv_transpose(
     output_padding: Any, groups: int, dilation: Any,
 ) -> Tensor:
     _check(input, weight, groups, spatial, transposed=True)
+    if not (input.is_floating_point() or input.is_complex()):
+        return _on_integers(
+            _conv_transpose, spatial, input, weight, bias, stride, padding, output_padding, groups,
+            dilation,
+        )
     stride = tuple_of(stride, spatial, "stride")
     padding = tuple_of(padding, spatial, "padding")
     extra = tuple_of(output_padding, spatial, "output_padding")

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.autocast import full_precision
+from ...frontend.functions.zero_gradient import flat_in
 from ...frontend.tensor import Tensor
 from .resize import cubic_weights
 
@@ -80,7 +81,7 @@ def grid_sample(
         for place, size in zip(places, sizes, strict=True)
     ]
     if mode == "nearest":
-        return _take(input, [place.round() for place in places], sizes)
+        return flat_in(grid, _take(input, [place.round() for place in places], sizes))
     floors = [place.floor() for place in places]
     result: Any = None
     for corner in itertools.product((0, 1), repeat=len(sizes)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from typing import Any
 
 from ...frontend import functions as T
@@ -156,7 +157,7 @@ def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
 ) -> Tensor:
     """Squared below delta, delta times absolute above."""
-    if not isinstance(delta, (int, float)):
+    if not isinstance(delta, numbers.Real):
         raise TypeError(f"delta must be a float or int, got: {type(delta)}")
     distance = T.abs(input - target)
     loss = T.where(
@@ -259,8 +260,8 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """x where target is 1, max(0, margin - x) where it is -1."""
     zero = T.zeros_like(input)
-    loss = T.where(target == 1, input, zero) + T.where(
-        target == -1, (margin - input).clamp_min(0), zero
+    loss = T.where(target == -1, zero, input) + T.where(
+        target == 1, zero, (margin - input).clamp_min(0)
     )
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 

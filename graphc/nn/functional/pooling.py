@@ -119,6 +119,9 @@ def _avg_pool(
     spatial: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
     count_include_pad: bool, divisor_override: int | None,
 ) -> Tensor:
+    if not input.dtype.is_floating_point:  # integers, cut to integers at the end
+        rest = kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        return _avg_pool(spatial, input.double(), *rest).trunc().to(input.dtype)
     geometry = _geometry(
         spatial, input, kernel_size, stride, padding, 1, ceil_mode, f"avg_pool{spatial}d"
     )

@@ -15,11 +15,10 @@ def embedding(
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> Tensor:
     """Rows of weight [V, D] at integer positions. Raises IndexError out of [0, V)."""
-    if scale_grad_by_freq or sparse:
-        raise NotImplementedError(
-            "embedding: scale_grad_by_freq and sparse gradients are not supported; "
-            "leave them False"
-        )
+    if sparse:
+        raise NotImplementedError("embedding: sparse gradients are not supported: sparse=False")
+    if weight.dim() != 2:
+        raise RuntimeError("'weight' must be 2-D")
     if input.dtype.is_floating_point or input.dtype.torch_name == "bool":
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar "
@@ -34,12 +33,22 @@ def embedding(
             weight[rows] = weight[rows] * scale
     indices = input if input.dtype is T.int64 else input.long()
     result: Tensor = apply(ops.index, weight, _not_negative(indices, weight.shape[0]), dim=0)
+    if scale_grad_by_freq:
+        result = _by_frequency(result, indices, weight.shape[0])
     if padding_idx is not None:
         # rows at padding_idx take no gradient
         position = padding_idx % weight.shape[0]
         padded = (indices == position).unsqueeze(-1)
         result = T.where(padded, result.detach(), result)
     return result
+
+
+def _by_frequency(rows: Tensor, indices: Tensor, count: int) -> Tensor:
+    """The rows, their gradients divided by how often each index occurs."""
+    flat = indices.reshape(-1)
+    often = T.zeros(count, dtype=rows.dtype).scatter_add(0, flat, T.ones_like(flat).to(rows.dtype))
+    share = (rows - rows.detach()) / often[indices].unsqueeze(-1)  # a zero with a gradient
+    return rows.detach() + share
 
 
 def _not_negative(indices: Tensor, rows: int) -> Tensor:

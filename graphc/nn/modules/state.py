@@ -11,6 +11,7 @@ from ...frontend.grad_mode import no_grad
 from ...frontend.tensor import Parameter, Tensor
 from .hooks import HookHandle
 
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"  # torch's name for it, which packages read
 _Keys = namedtuple("_Keys", ["missing_keys", "unexpected_keys"])
 
 
@@ -68,7 +69,7 @@ class StateDictMixin:
             if value is not None:
                 destination[prefix + name] = value if keep_vars else value.detach()
         if self._has_extra_state():
-            destination[prefix + "_extra_state"] = self.get_extra_state()
+            destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
     def state_dict(
         self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
@@ -114,7 +115,7 @@ class StateDictMixin:
                     missing_keys.append(key)
                 continue
             self._load_one(name, value, key, state_dict[key], assign, error_msgs)
-        extra_key = prefix + "_extra_state"
+        extra_key = prefix + _EXTRA_STATE_KEY_SUFFIX
         if self._has_extra_state():
             if extra_key in state_dict:
                 self.set_extra_state(state_dict[extra_key])

@@ -1,0 +1,90 @@
+"""Vector norms over dims: norm, dist and linalg.vector_norm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from graphc.ir import dtypes, ops
+
+from .. import promote
+from ..context import local
+from ..dispatch import apply
+from ..errors import located
+from ..tensor import Tensor, requires_grad
+from . import pointwise as P
+from .arguments import named, numpy_names, shape, with_out, wrap_dims
+from .reduction import amax, amin, checked_dtype, reduce_dims, safe_root
+from .zero_gradient import flat_in
+
+
+@with_out
+@numpy_names
+def norm(
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The p-norm of the elements over `dim`: 2 ("fro"), 1, 0, inf, -inf, any number."""
+    if p == "nuc":
+        return _nuclear(input, dim, keepdim)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(located(f"norm: unknown norm {p!r}"))
+    result = vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
+    return named(result, "LinalgVectorNormBackward0")
+
+
+def _nuclear(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """The sum of the singular values of matrices over two dims."""
+    pair = wrap_dims(tuple(range(x.ndim)) if dim is None else dim, x.ndim)
+    if len(pair) != 2:
+        raise RuntimeError(located(f"norm: the nuclear norm takes 2 dims, got {len(pair)}"))
+    order = tuple(d for d in range(x.ndim) if d not in pair) + pair
+    values = apply(ops.linalg_svd, apply(ops.permute, x, dims=order), full=False)[1]
+    total = reduce_dims(ops.sum, values, (values.ndim - 1,), False)
+    if not keepdim:
+        return total
+    kept = tuple(1 if d in pair else n for d, n in enumerate(shape(x)))
+    result: Tensor = apply(ops.reshape, total, shape=kept)
+    return result
+
+
+def vector_norm(
+    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """torch.linalg.vector_norm."""
+    if dtype is not None:
+        x = promote.cast(x, checked_dtype(dtype))
+    if x.dtype.is_complex:
+        x = P.abs(x)
+    if not x.dtype.is_float:
+        raise RuntimeError(located(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+            f"{promote._name(x.dtype)}"
+        ))  # fmt: skip
+    if x.dtype.bits < 32:
+        wide = promote.cast(x, dtypes.f32)
+        return promote.cast(vector_norm(wide, ord, dim, keepdim), x.dtype)
+    dims = wrap_dims(dim, x.ndim)
+    if ord == 2:
+        return safe_root(reduce_dims(ops.sum, P.square(x), dims, keepdim))
+    size = P.abs(x)
+    if ord == 1:
+        return reduce_dims(ops.sum, size, dims, keepdim)
+    if ord in (math.inf, -math.inf):
+        return amax(size, dims, keepdim) if ord > 0 else amin(size, dims, keepdim)  # type: ignore[no-any-return]
+    if ord == 0:
+        return flat_in(x, reduce_dims(ops.sum, promote.cast(P.ne(x, 0), x.dtype), dims, keepdim))
+    zero = P.eq(size, 0)
+    if ord < 0 or not (local.grad and requires_grad(x)):
+        powers = P.pow(size, ord)
+    else:
+        powers = P.where(zero, 0.0, P.pow(P.where(zero, 1.0, size), ord))
+    total = reduce_dims(ops.sum, powers, dims, keepdim)
+    if not (local.grad and requires_grad(x)):
+        return P.pow(total, 1.0 / ord)
+    empty = P.eq(total, 0)
+    return P.where(empty, 0.0, P.pow(P.where(empty, 1.0, total), 1.0 / ord))  # type: ignore[no-any-return]
+
+
+def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
+    """The p-norm of the difference."""
+    return vector_norm(P.sub(input, other), p)
