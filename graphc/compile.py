@@ -28,6 +28,7 @@ import numpy as np
 
 from . import config as configuration
 from . import pipeline
+from .argument_writes import ArgumentWrites
 from .backends.llvm import allocator
 from .engine import CompileCounter, Engine
 from .frontend import promote
@@ -42,13 +43,15 @@ from .inspect.example import example_inputs
 from .ir.graph import Graph
 from .joint import BackwardPlan, History
 from .nn.modules.module import Module
-from .recording import Recording, Turned
-from .roots import Place, snapshot
+from .places import Place
+from .recording import FirstUse, Recording, Turned
+from .roots import snapshot
 from .segments import Segments
 from .sources import Stale
 from .specialisation import Specialisation, all_outputs, final_graph, forget, nothing
 
 _PLAIN = (bool, str, bytes, type(None))
+_RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
 
 
 class JointSpecialisation(Specialisation):
@@ -89,6 +92,8 @@ class CompiledFunction:
         self.function = function
         self.fullgraph = fullgraph
         self.segments: Segments | None = None  # once it was seen to need values
+        self._resting: Segments | None = None
+        self._rests = 0
         self.dynamic = dynamic
         self.backend = backend
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
@@ -128,12 +133,21 @@ class CompiledFunction:
             fresh = self.compile_count == known and self.segments is None
             if fresh:
                 try:
-                    version = self._compile(leaves, structure, key, shapes, reasons)
+                    version = self._compile(
+                        (args, kwargs), leaves, structure, key, shapes, reasons
+                    )
                 except Turned as turned:
                     self._turn().note(turned.trace)
+                    self._rest(turned.passing)
                     return turned.result
                 except EscapedTensorError:
                     raise
+                except FirstUse:
+                    if self.fullgraph:
+                        raise
+                    segments = self._turn()
+                    self._rest(True)
+                    return segments.call(self.function, args, kwargs)
                 except TraceError:
                     if self.fullgraph:
                         raise
@@ -151,8 +165,14 @@ class CompiledFunction:
     def _turn(self) -> Segments:
         """From now on, run in segments."""
         if self.segments is None:
-            self.segments = Segments(self.name, self.backend)
+            self.segments = self._resting or Segments(self.name, self.backend)
         return self.segments
+
+    def _rest(self, passing: bool) -> None:
+        """Where state was made for the first time, the next call is tried as one graph again."""
+        if passing and self._rests < _RESTS:
+            self._rests += 1
+            self._resting, self.segments = self.segments, None
 
     # --- what a version is found by -----------------------------------------------------------
 
@@ -194,21 +214,21 @@ class CompiledFunction:
     # --- compilation --------------------------------------------------------------------------
 
     def _compile(
-        self, leaves: list[Any], structure: Structure, key: Any, shapes: tuple[Any, ...],
-        reasons: list[str], look: bool = False,
+        self, given: Any, leaves: list[Any], structure: Structure, key: Any,
+        shapes: tuple[Any, ...], reasons: list[str], look: bool = False,
     ) -> Specialisation:
         """Trace and build. `look`: never run anything. Raises Turned where it ran in segments."""
         self.last_miss = reasons
         self._note_counters(key, shapes)
         named = self._named_dims(leaves, key, shapes)
         started = time.perf_counter()
-        recording = self._record(leaves, structure, named, look)
+        recording = self._record(given, leaves, structure, named, look)
         before = recording.before
         if named and recording.traced.overlaps:
             named = {}  # parts of one memory, written to: their places in it are constants
-            recording = self._record(leaves, structure, named, look)
+            recording = self._record(given, leaves, structure, named, look)
         if recording.missing:
-            recording = self._record_steady(recording, leaves, structure, named, look)
+            recording = self._record_steady(recording, given, leaves, structure, named, look)
         try:
             version = self._build(recording, started)
         except BaseException:
@@ -232,8 +252,8 @@ class CompiledFunction:
                     self._lifted[place] = None
 
     def _record(
-        self, leaves: list[Any], structure: Structure, named: dict[int, dict[int, str]],
-        look: bool = False,
+        self, call: Any, leaves: list[Any], structure: Structure,
+        named: dict[int, dict[int, str]], look: bool = False,
     ) -> Recording:
         objects = [v for v in leaves if not isinstance(v, (Tensor, *_PLAIN, int, float))]
         before = snapshot(self.function, objects)
@@ -251,12 +271,14 @@ class CompiledFunction:
                         leaf = trace.lift_number(leaf, ("argument", i))
                     given.append(leaf)
                 args, kwargs = unflatten(given, structure)
+                recording.writes = ArgumentWrites(call, (args, kwargs))
                 recording.run(self.function, args, kwargs)
         except Turned:
             raise
         except BaseException:
             if trace.whole:
                 before.restore()
+                recording.streams.restore()
             raise
         recording.put_back()
         trace.close()
@@ -270,14 +292,14 @@ class CompiledFunction:
         return trace
 
     def _record_steady(
-        self, first: Recording, leaves: list[Any], structure: Structure,
+        self, first: Recording, call: Any, leaves: list[Any], structure: Structure,
         named: dict[int, dict[int, str]], look: bool,
     ) -> Recording:
         """Trace again with zeros as the gradients that the first call will leave."""
         for tensor in first.missing:
             tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
         try:
-            again = self._record(leaves, structure, named, look)
+            again = self._record(call, leaves, structure, named, look)
         finally:
             for tensor in first.missing:
                 tensor._grad = None
@@ -340,7 +362,7 @@ class CompiledFunction:
                 if found.fits(leaves):
                     return found
         with self._lock:
-            return self._compile(leaves, structure, key, shapes, [], look=True)
+            return self._compile((args, kwargs), leaves, structure, key, shapes, [], look=True)
 
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
         return CompiledFunction(

@@ -42,10 +42,27 @@ class BackwardPlan:
         self.saved: Sequence[tuple[str, int]] = split.saved
         self.engine = engine
         self.allocate = allocate
+        self.behind = _behind(*joint)
         self.replay = replay_of(*joint, traced, pairs)
         self.types: tuple[TensorType, ...] = tuple(
             o.type for o in backward.outputs if o.type is not None
         )
+
+
+def _behind(graph: Graph, forward_inputs: int, forward_outputs: int) -> list[int]:
+    """Which cotangents each gradient of a joint graph hangs on, as bits: without any of those it
+    is None. (0: floor's and its kin's, zeros that hang on nothing, are always there.)
+
+    Asked of the graph as it was recorded: simplified, a gradient of zeros hangs on nothing.
+    """
+    bits = {node: 1 << i for i, node in enumerate(graph.inputs[forward_inputs:])}
+    for node in graph.nodes:
+        if node not in bits:
+            found = 0
+            for source in node.inputs:
+                found |= bits[source]
+            bits[node] = found
+    return [bits[node] for node in graph.outputs[forward_outputs:]]
 
 
 class History:
@@ -135,7 +152,11 @@ class CompiledBackward(Node):
         saved = [np.asarray(a, order="C") for a in self.saved]
         dims = tuple(self.dims[name] for name in plan.engine.dims)
         plan.engine.run([*saved, *tangents], results, dims)
-        return [r if need else None for r, need in zip(results, needs, strict=True)]
+        live = sum(1 << i for i, g in enumerate(grads) if g is not None)
+        return [
+            r if need and (bits & live or not bits) else None
+            for r, need, bits in zip(results, needs, plan.behind, strict=True)
+        ]
 
     def _by_tape(self, grads: list[Any], needs: Sequence[bool], world: Any) -> list[Any]:
         """The gradients with a history of their own, or inside vmap."""

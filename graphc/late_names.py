@@ -16,6 +16,11 @@ _MODULES = {
     """,
     ".fft.spectrogram": "stft istft",
     ".special": "i0 polygamma",
+    ".linalg.lowrank": "svd_lowrank pca_lowrank",
+    ".nn.functional.native": """
+        native_layer_norm native_group_norm native_batch_norm native_dropout grid_sampler
+        grid_sampler_2d grid_sampler_3d
+    """,
 }
 _RENAMED = {
     "igamma": (".special", "gammainc"), "igammac": (".special", "gammaincc"),
@@ -25,7 +30,10 @@ _RENAMED = {
 PLACES: dict[str, tuple[str, str]] = _RENAMED | {
     name: (module, name) for module, text in _MODULES.items() for name in text.split()
 }
-_NOT_METHODS = frozenset({"lu_unpack", "nuclear_norm", "frobenius_norm"})
+_NOT_METHODS = frozenset("""
+    lu_unpack nuclear_norm frobenius_norm svd_lowrank pca_lowrank native_layer_norm
+    native_group_norm native_batch_norm native_dropout grid_sampler grid_sampler_2d grid_sampler_3d
+""".split())
 _IN_PLACE = ("i0", "polygamma", "igamma", "igammac", "mvlgamma")
 
 

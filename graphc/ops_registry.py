@@ -10,6 +10,11 @@ from types import ModuleType
 from typing import Any
 
 REGISTERED: dict[str, Any] = {}  # "namespace::name" -> what to call
+# torch.ops.aten.NAME that torch.NAME does not name: the modules they are in
+_PLACES = {
+    f"aten::{name}": "graphc.nn.functional.native"
+    for name in ("max_pool2d_with_indices_backward", "native_dropout_backward", "slice")
+}
 
 
 class OpPacket:
@@ -43,6 +48,8 @@ class OpNamespace(ModuleType):
             raise AttributeError(name)
         full = f"{self._namespace}::{name}"
         function = REGISTERED.get(full)
+        if function is None and full in _PLACES:
+            function = getattr(importlib.import_module(_PLACES[full]), name)
         if function is None and self._namespace in ("aten", "prims"):
             function = getattr(importlib.import_module("graphc"), name, None)
         if function is None:

@@ -7,9 +7,13 @@ everything else by replay).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from types import FunctionType, ModuleType
 from typing import Any
 
+from .argument_writes import ArgumentWrites
+from .console import NoticedPrint
 from .frontend.captured import TensorInput
 from .frontend.context import local
 from .frontend.errors import TraceError, located
@@ -18,16 +22,25 @@ from .frontend.pending import PendingItem
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor
 from .frontend.trace import Trace
-from .frontend.tree import map_leaves
-from .roots import Place, Snapshot
+from .frontend.tree import flatten, map_leaves
+from .host_random import HostStreams
+from .places import Place
+from .roots import Snapshot
 
 
 class Turned(Exception):
-    """The function met a demand and went on in segments: it has run, with this result."""
+    """The function met a demand and went on in segments: it has run, with this result.
 
-    def __init__(self, result: Any, trace: Trace) -> None:
+    `passing`: the next call may well be one graph.
+    """
+
+    def __init__(self, result: Any, trace: Trace, passing: bool) -> None:
         super().__init__("ran in segments")
-        self.result, self.trace = result, trace
+        self.result, self.trace, self.passing = result, trace, passing
+
+
+class FirstUse(TraceError):
+    """State is made in a way that one graph cannot do again; later calls will find it made."""
 
 
 class Recording:
@@ -37,6 +50,8 @@ class Recording:
         self, name: str, trace: Trace, before: Snapshot, leaves: list[Any]
     ) -> None:
         self.name, self.trace, self.before, self.leaves = name, trace, before, leaves
+        self.streams = HostStreams()
+        self.writes = ArgumentWrites((), ())
         self.after: Snapshot | None = None
         self.traced: Any = None
         self.replay: list[tuple[Place, Any]] = []
@@ -58,25 +73,36 @@ class Recording:
         trace = self.trace
         if isinstance(trace, SegmentTrace):
             trace.entry = _RUN
+        passing = False
+        trace.may_defer = not self.before.reads(_OF_SCHEDULES)
         try:
-            result = function(*args, **kwargs)
+            with NoticedPrint():
+                result = function(*args, **kwargs)
         except BaseException:
             if not trace.whole:
                 trace.flush()  # what eager mode would have done by now is done
+                self.writes.copy_back(self._given)
             raise
         if trace.refused is not None:  # the user's code caught it
             raise trace.refused
         if trace.whole:
             try:
                 self._effects()
-            except TraceError:
+            except TraceError as error:
                 if not isinstance(trace, SegmentTrace) or trace.tainted:
                     raise
+                trace.note_end(str(error).split(". Cure")[0])
+                passing = isinstance(error, FirstUse)
             else:
                 self._finish(result)
                 return
         trace.flush()
-        raise Turned(map_leaves(_resolved, result), trace)
+        self.writes.copy_back(self._given)
+        raise Turned(map_leaves(self._given, result), trace, passing)
+
+    def _given(self, leaf: Any) -> Any:
+        """A leaf after the trace went on in segments."""
+        return leaf.tensor.item() if isinstance(leaf, PendingItem) else leaf
 
     def _finish(self, result: Any) -> None:
         traced = self.trace.finish(result, self.stored, backward=local.grad)
@@ -88,13 +114,19 @@ class Recording:
         self.traced = traced
 
     def _effects(self) -> None:
+        self.streams.refuse_draws(self.name)
         try:
             changes = list(self.before.changes())
         except ValueError as error:
             raise TraceError(located(
-                f"the list {error} changed its length inside compiled {self.name}(). "
-                "Cure: return the value and append it outside"
+                f"compiled {self.name}() {error}, which one graph cannot do again at every call. "
+                "Cure: return the value and do that outside, or leave out fullgraph=True"
             )) from None  # fmt: skip
+        for original, _ in self.writes.written():
+            raise TraceError(located(
+                f"compiled {self.name}() writes to a {type(original).__name__} among its "
+                "arguments. Cure: return what it puts there, or leave out fullgraph=True"
+            ))  # fmt: skip
         lifted = dict(self.lifted)
         for place, old, now in changes:
             if (isinstance(now, Tensor) and now._trace is self.trace) or is_traced_number(now):
@@ -105,11 +137,48 @@ class Recording:
                     continue
                 self.stored[place] = now
                 self.old_values.append((place, lifted.get(place, old)))
+            elif self._made_here(now):
+                self._store_container(place, old, now)
             elif isinstance(now, (Tensor, dict, list)) or place.is_missing(old):
                 continue  # state made for real
             else:
                 self.replay.append((place, now))
                 self.old_values.append((place, old))
+
+    def _made_here(self, value: Any) -> bool:
+        """Whether something that the function made holds values of the trace."""
+        stack, seen = [value], set()
+        while stack:
+            item = stack.pop()
+            if (isinstance(item, Tensor) and item._trace is self.trace) or is_traced_number(item):
+                return True
+            if id(item) in seen or isinstance(item, Tensor) or self.before.knows(item):
+                continue
+            seen.add(id(item))
+            if isinstance(item, dict):
+                stack += item.values()
+            elif isinstance(item, (list, tuple, set, frozenset, deque)):
+                stack += item
+            elif not isinstance(item, (type, ModuleType, FunctionType)):
+                stack += getattr(item, "__dict__", {}).values()
+        return False
+
+    def _store_container(self, place: Place, old: Any, now: Any) -> None:
+        """Make a container anew at each call, or raise TraceError."""
+        simple = all(
+            not self._made_here(leaf) or isinstance(leaf, Tensor) or is_traced_number(leaf)
+            for leaf in flatten(now)[0]
+        )
+        if simple and self.before.only_written(place):
+            self.stored[place] = now
+            self.old_values.append((place, old))
+            return
+        error = FirstUse if place.is_missing(old) or old is None else TraceError
+        raise error(located(
+            f"compiled {self.name}() puts a new {type(now).__name__} that holds traced values in "
+            f"{place.path}. Cure: keep tensors in attributes of their own, or leave out "
+            "fullgraph=True"
+        ))  # fmt: skip
 
     def put_back(self) -> None:
         """Give the roots their old values; the first call changes them like every other."""
@@ -136,7 +205,7 @@ class Recording:
 
 
 _RUN = Recording.run.__code__
-
-
-def _resolved(leaf: Any) -> Any:
-    return leaf.tensor.item() if isinstance(leaf, PendingItem) else leaf
+# code that names one of these may read what a schedule's step has changed
+_OF_SCHEDULES = frozenset(
+    "last_epoch _last_lr get_last_lr get_lr print_lr base_lrs state_dict _step_count".split()
+)

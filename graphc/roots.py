@@ -14,7 +14,6 @@ with a copy of its items, so that
 from __future__ import annotations
 
 import functools
-import sys
 import types
 from collections.abc import Iterable, Iterator, MutableMapping
 from pathlib import Path
@@ -26,13 +25,25 @@ from .frontend import state_version
 from .frontend.numbers import is_traced_number
 from .frontend.tensor import Tensor
 from .frontend.trace import Trace
+from .hidden_state import HiddenState
 from .ir.dtypes import DType
+from .optim.lr_scheduler import LRScheduler
 from .optim.optimizer import Optimizer, ParamGroup
+from .places import MISSING, Place, same
+from .root_code import (
+    code_names,
+    code_of,
+    is_user_class,
+    is_user_code,
+    is_user_module,
+    library_names,
+    loaded_names,
+    stored_globals,
+)
 from .watched import Watched
 
-_PACKAGE = str(Path(__file__).parent)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), DType, Path, slice, range)
-_OPAQUE = (types.BuiltinFunctionType, np.ndarray, np.generic, Trace)
+_OPAQUE = (types.BuiltinFunctionType, np.generic, Trace)
 # code that names one of these may read any attribute
 _DYNAMIC = frozenset(
     "getattr vars dir eval exec __dict__ __getattribute__ attrgetter deepcopy copy asdict astuple"
@@ -40,77 +51,8 @@ _DYNAMIC = frozenset(
 )
 # special methods that no mere use of an instance calls
 _UNCALLED = frozenset("__init__ __new__ __post_init__ __del__ __repr__ __str__ __reduce__".split())
+_READERS = ("get_last_lr", "get_lr", "print_lr", "state_dict")  # of a schedule's attributes
 _Entry: TypeAlias = "tuple[Any, str, bool, Place | None]"
-_MISSING = object()
-
-
-class Place:
-    """One entry of a root container: an attribute, an item, a global or a closure cell."""
-
-    __slots__ = ("container", "key", "path")
-
-    def __init__(self, container: Any, key: Any, path: str) -> None:
-        self.container, self.key, self.path = container, key, path
-
-    def get(self) -> Any:
-        """What is there now; a marker if nothing is."""
-        container = self.container
-        if type(container) is types.CellType:
-            try:
-                return container.cell_contents
-            except ValueError:
-                return _MISSING
-        if isinstance(container, type):
-            return vars(container).get(self.key, _MISSING)
-        if isinstance(container, dict):
-            return dict.get(container, self.key, _MISSING)
-        return container[self.key] if self.key < len(container) else _MISSING
-
-    def set(self, value: Any) -> None:
-        """Put a value there."""
-        if type(self.container) is types.CellType:
-            self.container.cell_contents = value
-        elif isinstance(self.container, type):
-            setattr(self.container, self.key, value)
-        elif isinstance(self.container, dict):
-            dict.__setitem__(self.container, self.key, value)
-        else:
-            self.container[self.key] = value
-
-    def put(self, value: Any) -> None:
-        """Put a value that `get` gave, or nothing where there was nothing."""
-        if value is not _MISSING:
-            self.set(value)
-        elif isinstance(self.container, dict):
-            dict.pop(self.container, self.key, None)
-        elif isinstance(self.container, type):
-            delattr(self.container, self.key)
-
-    @staticmethod
-    def is_missing(value: Any) -> bool:
-        """Whether `get` found nothing."""
-        return value is _MISSING
-
-    def _identity(self) -> tuple[int, Any]:
-        return id(self.container), id(self.key) if isinstance(self.key, Tensor) else self.key
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Place) and self._identity() == other._identity()
-
-    def fetch(self) -> Any:
-        """The number there now (Place is the source of a lifted number)."""
-        return self.get()
-
-    def __repr__(self) -> str:
-        return self.path
-
-
-def same(a: Any, b: Any) -> bool:
-    """Equality of plain values: same type, NaN equal to NaN, 0.0 apart from -0.0."""
-    return type(a) is type(b) and (repr(a) == repr(b) if type(a) is float else bool(a == b))
 
 
 class Snapshot:
@@ -126,9 +68,13 @@ class Snapshot:
         # containers whose items must stay the same ones: [container, how many, known keys or None]
         self.sizes: list[list[Any]] = []
         self.counted_sizes: list[list[Any]] = []
+        self.hidden = HiddenState()
+        self.named: dict[Place, Any] = {}  # globals that the code names
+        self.objects: dict[int, Any] = {}  # classes, by the id of an instance's attributes
         self._seen: dict[int, Any] = {}
         self._stack: list[_Entry] = []
-        self._names: set[str] = set()  # that the code in reach reads
+        self._names: set[str] = set()  # that the code in reach has
+        self._loaded: set[str] = set()  # that it reads, too
         self._everything = False
         self._members: set[tuple[str, int]] = set()  # classes whose members were collected
         self._waiting: dict[str, list[_Entry]] = {}  # attributes that no code has named so far
@@ -140,6 +86,8 @@ class Snapshot:
         found = _first_broken(self.loose) or self._resized(self.sizes)
         if found is not None:
             return found
+        if self.hidden.arrays and (path := self.hidden.broken()):
+            return Place({}, None, path)
         version = state_version.current()
         if version == self.version:
             return None
@@ -177,13 +125,18 @@ class Snapshot:
     def changes(self) -> Iterator[tuple[Place, Any, Any]]:
         """(place, value before, value now) of every entry that changed or appeared.
 
-        Raises ValueError naming a list whose length changed.
+        Raises ValueError saying what changed in another way.
         """
+        hidden = self.hidden.changed()
+        if hidden:
+            raise ValueError(hidden)
         for container, copy, _, path in self.containers:
             if isinstance(container, (dict, type)):
                 mapping = vars(container) if isinstance(container, type) else container
+                if any(key not in mapping for key in copy):
+                    raise ValueError(f"removes an entry of {path}")
                 for key, now in list(dict(mapping).items()):
-                    before = copy.get(key, _MISSING)
+                    before = copy.get(key, MISSING)
                     if now is not before:
                         yield Place(container, key, f"{path}[{_key_text(key)}]"), before, now
             elif type(container) is types.CellType:
@@ -192,24 +145,47 @@ class Snapshot:
                     yield place, copy, place.get()
             else:
                 if len(container) != len(copy):
-                    raise ValueError(path)
+                    raise ValueError(f"changes the length of the list {path}")
                 for i, (before, now) in enumerate(zip(copy, container, strict=True)):
                     if now is not before:
                         yield Place(container, i, f"{path}[{i}]"), before, now
+        for place, before in self.named.items():
+            if (now := place.get()) is not before:
+                yield place, before, now
+
+    def only_written(self, place: Place) -> bool:
+        """Whether a place is an attribute that no code in reach reads."""
+        kind = self.objects.get(id(place.container))
+        if kind is None or self._everything or place.key in self._loaded:
+            return False
+        own = library_names(kind)
+        return own is not None and place.key not in own
+
+    def reads(self, names: frozenset[str]) -> bool:
+        """Whether code in reach may read attributes of these names."""
+        return self._everything or not names.isdisjoint(self._loaded)
+
+    def knows(self, value: Any) -> bool:
+        """Whether an object was met in the roots."""
+        return id(value) in self._seen
 
     def restore(self) -> None:
         """Put every container back as it was."""
+        self.hidden.restore()
+        for place, before in self.named.items():
+            if place.get() is not before:
+                place.put(before)
         for container, copy, _, _ in self.containers:
             if type(container) is types.CellType:
-                if copy is not _MISSING and Place(container, None, "").get() is not copy:
+                if copy is not MISSING and Place(container, None, "").get() is not copy:
                     container.cell_contents = copy
             elif isinstance(container, type):
                 for key, now in list(vars(container).items()):
-                    if now is not copy.get(key, _MISSING):
-                        Place(container, key, "").put(copy.get(key, _MISSING))
+                    if now is not copy.get(key, MISSING):
+                        Place(container, key, "").put(copy.get(key, MISSING))
             elif isinstance(container, dict):
                 if len(container) != len(copy) or any(
-                    dict.get(container, key, _MISSING) is not value for key, value in copy.items()
+                    dict.get(container, key, MISSING) is not value for key, value in copy.items()
                 ):
                     dict.clear(container)
                     dict.update(container, copy)
@@ -241,6 +217,12 @@ class Snapshot:
             if id(value) in self._seen:
                 continue
             self._seen[id(value)] = value
+            if not isinstance(value, (dict, list, tuple, Tensor)) and self.hidden.note(
+                value, path
+            ):
+                if isinstance(value, set):
+                    self.sizes.append([value, len(value), set(value), path])
+                continue
             stack.extend(reversed(list(self._children(value, path, counted))))
 
     def _read(self, names: Iterable[str]) -> None:
@@ -302,8 +284,6 @@ class Snapshot:
         elif isinstance(value, tuple):
             for i, item in enumerate(value):
                 yield item, f"{path}[{i}]", counted, Place(value, i, f"{path}[{i}]")
-        elif isinstance(value, set):
-            self.sizes.append([value, len(value), set(value), path])
         elif isinstance(value, (frozenset, types.ModuleType, MutableMapping)):
             return
         elif hasattr(value, "__compiled_function__"):
@@ -318,14 +298,19 @@ class Snapshot:
         counted = hasattr(kind, "named_parameters") or isinstance(value, Optimizer)
         attributes = value.__dict__
         self.containers.append((attributes, dict(attributes), counted, path))
+        self.objects[id(attributes)] = kind
         (self.counted_sizes if counted else self.sizes).append(
             [attributes, len(attributes), set(attributes), path]
         )
-        own = _library_names(kind)
+        own = library_names(kind)
+        schedule = isinstance(value, LRScheduler)
         for key, item in list(dict.items(attributes)):
             name = f"{path}.{key}"
             entry = item, name, counted, Place(attributes, key, name)
-            if own is None or key in own:
+            if schedule and own is None:
+                for reader in (key, *_READERS):
+                    yield from self._when_read(reader, entry)
+            elif own is None or key in own:
                 yield entry
             else:
                 yield from self._when_read(key, entry)
@@ -334,7 +319,7 @@ class Snapshot:
     def _class(self, kind: Any, path: str, called: bool) -> Iterator[_Entry]:
         """What instances of a class read from it; with its construction if it may be `called`."""
         for base in kind.__mro__:
-            if not _is_user_class(base):
+            if not is_user_class(base):
                 continue
             first = ("members", id(base)) not in self._members
             self._members.add(("members", id(base)))
@@ -343,12 +328,12 @@ class Snapshot:
             for name, member in list(vars(base).items()):
                 if name in _UNCALLED:
                     if called:
-                        yield _code_of(member), path, False, None
+                        yield code_of(member), path, False, None
                 elif first:
                     yield from self._member(base, name, member)
 
     def _member(self, base: type, name: str, member: Any) -> Iterator[_Entry]:
-        code = _code_of(member)
+        code = code_of(member)
         if name.startswith("__") and name.endswith("__"):
             if isinstance(code, types.FunctionType):
                 yield code, f"{base.__name__}.{name}", False, None
@@ -356,8 +341,8 @@ class Snapshot:
         path = f"{base.__name__}.{name}"
         if isinstance(member, property):
             yield from self._when_read(name, (member.fset, path, False, None))
-        inherited = any(name in vars(b) for b in base.__mro__ if not _is_user_class(b))
-        inherited = inherited or name in (_library_names(base) or ())
+        inherited = any(name in vars(b) for b in base.__mro__ if not is_user_class(b))
+        inherited = inherited or name in (library_names(base) or ())
         entry = code, path, False, Place(base, name, path) if code is member else None
         if inherited:
             yield entry  # library code calls it
@@ -365,7 +350,7 @@ class Snapshot:
             yield from self._when_read(name, entry)
 
     def _function(self, function: types.FunctionType, path: str) -> Iterator[_Entry]:
-        if not _is_user_code(function):
+        if not is_user_code(function):
             wrapped = getattr(function, "__wrapped__", None)
             if wrapped is not None:
                 yield wrapped, path, False, None
@@ -374,27 +359,30 @@ class Snapshot:
         ):
             place = Place(cell, None, name)
             self.containers.append((cell, place.get(), False, name))
-            if place.get() is not _MISSING:
+            if place.get() is not MISSING:
                 yield place.get(), name, False, place
-        if not _is_user_code(function):
+        if not is_user_code(function):
             return
-        names = _names(function.__code__)
+        names = code_names(function.__code__)
         self._read(names)
+        self._loaded |= loaded_names(function.__code__)
         yield function.__defaults__, path, False, None
         yield function.__kwdefaults__, path, False, None
         namespace = function.__globals__
-        copy: dict[str, Any] = {}
         for name in names:
+            place = Place(namespace, name, name)
+            if name in namespace or name in stored_globals(function.__code__):
+                self.named[place] = place.get()
             if name in namespace:
-                value = copy[name] = namespace[name]
-                yield value, name, False, Place(namespace, name, name)
-                if isinstance(value, types.ModuleType) and _is_user_module(value):
+                value = namespace[name]
+                yield value, name, False, place
+                if isinstance(value, types.ModuleType) and is_user_module(value):
                     yield from self._module_names(value, function.__code__, name)
 
     def _module_names(
         self, module: types.ModuleType, code: types.CodeType, path: str
     ) -> Iterator[_Entry]:
-        for name in _names(code):
+        for name in code_names(code):
             if name in module.__dict__:
                 place = Place(module.__dict__, name, f"{path}.{name}")
                 yield module.__dict__[name], f"{path}.{name}", False, place
@@ -409,58 +397,6 @@ def _is_lifted(value: Any) -> bool:
     if type(value) is float or is_traced_number(value):
         return True
     return type(value) is tuple and bool(value) and all(type(v) is float for v in value)
-
-
-def _names(code: types.CodeType) -> list[str]:
-    names = list(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names.extend(_names(constant))
-    return names
-
-
-def _is_user_code(function: types.FunctionType) -> bool:
-    return not function.__code__.co_filename.startswith((_PACKAGE, "<frozen"))
-
-
-def _code_of(member: Any) -> Any:
-    """The function inside a method, property or cached property; other members as they are."""
-    if isinstance(member, (staticmethod, classmethod)):
-        return member.__func__
-    if isinstance(member, property):
-        return member.fget
-    return getattr(member, "func", member) if type(member) is functools.cached_property else member
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_user_class(kind: Any) -> bool:
-    if kind.__module__ == "__main__":
-        return True
-    module = sys.modules.get(kind.__module__)
-    return module is not None and _is_user_module(module)
-
-
-@functools.lru_cache(maxsize=4096)
-def _library_names(kind: Any) -> frozenset[str] | None:
-    """Attributes that library code reads of instances of a user's class; None: any."""
-    if not _is_user_class(kind):
-        return None
-    names: set[str] = set()
-    for base in kind.__mro__:
-        if not _is_user_class(base) and base is not object:
-            for member in vars(base).values():
-                code = _code_of(member)
-                if isinstance(code, types.FunctionType):
-                    names.update(_names(code.__code__))
-                    names.update(c for c in code.__code__.co_consts if isinstance(c, str))
-    return frozenset(names)
-
-
-def _is_user_module(module: types.ModuleType) -> bool:
-    file = getattr(module, "__file__", None) or ""
-    return bool(file) and not file.startswith(_PACKAGE) and "site-packages" not in file and (
-        "/lib/python" not in file
-    )
 
 
 def _holds(place: Place, value: Any, identity: bool) -> bool:

@@ -138,9 +138,8 @@ class Segments:
     ) -> tuple[Version, dict[str, int]]:
         if not forward.opaque:
             # without the constants that are inputs
-            numbers = tuple([
-                None if i in self.free.get(key, ()) else n for i, n in enumerate(forward.numbers)
-            ])
+            lifted = self.free.get(key, ())  # hashing a key takes as long as it is
+            numbers = tuple([None if i in lifted else n for i, n in enumerate(forward.numbers)])
             found = self.exact.get((key, numbers))
             if found is not None:
                 return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from .frontend.captured import TensorInput
 from .frontend.tensor import Tensor
-from .roots import Place
+from .places import Place
 
 
 class Stale(Exception):

@@ -21,8 +21,9 @@ from .frontend.tree import flatten, unflatten
 from .ir.dim import evaluate
 from .ir.graph import Graph
 from .ir.types import TensorType
+from .places import Place
 from .results import Results
-from .roots import Place, Snapshot
+from .roots import Snapshot
 from .sources import Stale, array_of, source_value, tensor_of
 
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]
@@ -54,7 +55,7 @@ def all_outputs(traced: TracedGraph) -> list[Output]:
     """Every Output record of a traced graph."""
     found: list[Output] = []
     found += flatten(traced.result, _is_output)[0]
-    found += list(traced.stored.values())
+    found += flatten(list(traced.stored.values()), _is_output)[0]
     found += [g.value for g in traced.grads if g.value is not None]
     found += [r.value for r in traced.rebinds]
     return found
@@ -78,6 +79,7 @@ class Specialisation:
         self.retained = [value for value in retained if not isinstance(value, Tensor)]
         self.calls = 0
         self.result_leaves, self.result_structure = flatten(traced.result, _is_output)
+        self.stored = [(p, *flatten(value, _is_output)) for p, value in traced.stored.items()]
         self.dims = tuple(traced.graph.env.hints)
         self.guards = list(traced.graph.env.guards)
         self.inputs = [i for i in traced.inputs if not _is_tangent(i)]
@@ -270,13 +272,15 @@ class Specialisation:
             history.attach(builder)
         if traced.stored or self.replay:
             state_version.bump()
-        for place, output in traced.stored.items():
-            place.set(builder.leaf(output))
+        for place, leaves, structure in self.stored:
+            place.set(unflatten([builder.leaf(leaf) for leaf in leaves], structure))
         for place, value in self.replay:
             place.set(value)
         leaves = [builder.leaf(o) for o in self.result_leaves]
         if history is not None:
             history.watch(builder)
+        for action in traced.deferred:
+            action()
         return unflatten(leaves, self.result_structure)
 
 

@@ -165,6 +165,18 @@ def _words(state: Any, *, shape: Shape) -> Any:
     return drawn.random_(generator=torch.Generator().manual_seed(_SEED)).long(), None
 
 
+def _masks(dtype: DType, rng: RNG) -> Iterator[Sample]:
+    for shape in ((), (9,), (4, 7), (0,)):
+        yield Sample((seed_state(_SEED), rng.random(shape) < 0.6), {})
+
+
+def _where(state: Any, mask: Any) -> Any:
+    generator = torch.Generator().manual_seed(_SEED)
+    found = torch.zeros(mask.shape, dtype=torch.float64)
+    found[mask] = torch.rand(int(mask.sum()), generator=generator, dtype=torch.float64)
+    return found, None
+
+
 WIDE = (dtypes.f32, dtypes.f64)
 record(
     "rng_poisson", _sampled(3.5), _sampler(torch.poisson), FLOATS, gradient=_NO_GRADIENT
@@ -173,5 +185,6 @@ record(
     "rng_binomial", _sampled(12.0, 0.25), _sampler(torch.binomial), WIDE, gradient=_NO_GRADIENT
 )
 record("rng_gamma", _sampled(0.75), _sampler(torch._standard_gamma), WIDE, gradient=_NO_GRADIENT)
+record("rng_uniform_where", _masks, _where, (dtypes.bool_,), gradient=_NO_GRADIENT)
 record("rng_normal_pairs", shape_samples, _pairs, (dtypes.f64,), gradient=_NO_GRADIENT)
 record("rng_words", shape_samples, _words, (dtypes.i64,), gradient=_NO_GRADIENT)

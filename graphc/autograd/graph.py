@@ -73,7 +73,7 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
         yield
 
 
-class _MultiHandle:
+class _MultiHandle(RemovableHandle):
     def __init__(self, handles: Sequence[RemovableHandle]) -> None:
         self.handles = handles
 

@@ -33,10 +33,10 @@ PLACES = {
 # parts of graphc that have no counterpart, and so no torch name
 OWN = frozenset(
     f"torch.{name}" for name in """
-        compat compile config demo engine frontend inspect ir joint late_names pipeline predict
-        progress recording replay results roots segment_backward segment_template segments
-        serialization_legacy serialization_safe sources specialisation unpickle unsupported vision
-        watched
+        argument_writes compat compile config console demo engine frontend hidden_state host_random
+        inspect ir joint late_names pipeline places predict progress recording replay results
+        root_code roots segment_backward segment_template segments serialization_legacy
+        serialization_safe sources specialisation unpickle unsupported vision watched
     """.split()
 )
 
@@ -141,6 +141,9 @@ class MirrorFinder(DistributionFinder):
         return distributions(versions, None if context is None else context.name)
 
 
+# libraries know a tensor by its type's name ("torch" in str(type(x))), without importing torch
+NAMED = {"Tensor": "torch", "Parameter": "torch.nn.parameter"}
+
 _finder: MirrorFinder | None = None
 _undo: dict[str, None] = {}  # the torch names in sys.modules, in order of import
 _before: dict[str, Any] = {}
@@ -169,6 +172,9 @@ def install() -> None:
     sys.meta_path.insert(0, _finder)
     _before["version"] = graphc.__version__
     graphc.__version__ = TORCH_VERSION
+    _before["kinds"] = [(kind, kind.__module__) for kind in (graphc.Tensor, graphc.nn.Parameter)]
+    for kind, _ in _before["kinds"]:
+        kind.__module__ = NAMED[kind.__name__]
     _before["spawn"] = multiprocessing.spawn.get_preparation_data
     multiprocessing.spawn.get_preparation_data = _preparation
 
@@ -186,6 +192,8 @@ def uninstall() -> None:
             explain_no_more(module)
     _undo.clear()
     graphc.__version__ = _before.pop("version")
+    for kind, module in _before.pop("kinds"):
+        kind.__module__ = module
     multiprocessing.spawn.get_preparation_data = _before.pop("spawn")
 
 

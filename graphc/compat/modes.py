@@ -44,48 +44,56 @@ class _Inside(threading.local):
     value = False
 
 
+# What the new Module.__call__ works with. Globals of this package, not cells of a closure: those
+# are roots of what a traced call reaches, and guarded, and these change with every new Module.
+_inside = _Inside()
+_eager: Callable[..., Any] = Module.__call__
+_compile: Callable[..., Any]
+# by id; the entry keeps the module, so the id stays its own
+_known: OrderedDict[int, tuple[Module, Callable[..., Any] | None]] = OrderedDict()
+
+
 def compile_calls(compile_module: Callable[..., Any]) -> None:
     """From now on a call of a Module with parameters, outside any other's, runs compiled.
 
     A Module that cannot be compiled runs as in eager mode from then on, and one line on stderr
     says which and why.
     """
-    eager = Module.__call__
-    inside = _Inside()
-    # by id; the entry keeps the module, so the id stays its own
-    known: OrderedDict[int, tuple[Module, Callable[..., Any] | None]] = OrderedDict()
+    global _eager, _compile
+    _eager, _compile = Module.__call__, compile_module
+    Module.__call__ = _call  # type: ignore[method-assign]
 
-    def prepare(module: Module) -> Callable[..., Any] | None:
-        run: Callable[..., Any] | None = None
-        if next(module.parameters(), None) is not None and not _compiles_itself(module):
-            run = compile_module(module, dynamic=None, backend="llvm")
-        known[id(module)] = module, run
-        if len(known) > _KEPT:
-            known.popitem(last=False)
-        return run
 
-    def call(self: Module, *args: Any, **kwargs: Any) -> Any:
-        if inside.value or local.trace is not None:
-            return eager(self, *args, **kwargs)
-        entry = known.get(id(self))
-        run = entry[1] if entry is not None else prepare(self)
-        inside.value = True
+def _prepare(module: Module) -> Callable[..., Any] | None:
+    run = None
+    if next(module.parameters(), None) is not None and not _compiles_itself(module):
+        run = _compile(module, dynamic=None, backend="llvm")
+    _known[id(module)] = module, run
+    if len(_known) > _KEPT:
+        _known.popitem(last=False)
+    return run
+
+
+def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
+    if _inside.value or local.trace is not None:
+        return _eager(self, *args, **kwargs)
+    entry = _known.get(id(self))
+    run = entry[1] if entry is not None else _prepare(self)
+    _inside.value = True
+    try:
+        if run is None:
+            return _eager(self, *args, **kwargs)
         try:
-            if run is None:
-                return eager(self, *args, **kwargs)
-            try:
-                return run(*args, **kwargs)
-            except Exception as error:
-                reason = error
-            # the call changed nothing; the script's own mistake is raised here once more
-            result = eager(self, *args, **kwargs)
-            known[id(self)] = self, None
-            _warn(self, reason)
-            return result
-        finally:
-            inside.value = False
-
-    Module.__call__ = call  # type: ignore[method-assign]
+            return run(*args, **kwargs)
+        except Exception as error:
+            reason = error
+        # the call changed nothing; the script's own mistake is raised here once more
+        result = _eager(self, *args, **kwargs)
+        _known[id(self)] = self, None
+        _warn(self, reason)
+        return result
+    finally:
+        _inside.value = False
 
 
 def _compiles_itself(module: Module) -> bool:

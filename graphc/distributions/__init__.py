@@ -17,6 +17,7 @@ from .exp_family import ExponentialFamily as ExponentialFamily
 from .exponential import Exponential as Exponential
 from .fishersnedecor import FisherSnedecor as FisherSnedecor
 from .gamma import Gamma as Gamma
+from .generalized_pareto import GeneralizedPareto as GeneralizedPareto
 from .geometric import Geometric as Geometric
 from .gumbel import Gumbel as Gumbel
 from .half_cauchy import HalfCauchy as HalfCauchy
@@ -27,8 +28,12 @@ from .kl import kl_divergence as kl_divergence
 from .kl import register_kl as register_kl
 from .kumaraswamy import Kumaraswamy as Kumaraswamy
 from .laplace import Laplace as Laplace
+from .lkj_cholesky import LKJCholesky as LKJCholesky
 from .log_normal import LogNormal as LogNormal
 from .logistic_normal import LogisticNormal as LogisticNormal
+from .low_rank_multivariate_normal import (
+    LowRankMultivariateNormal as LowRankMultivariateNormal,
+)
 from .mixture_same_family import MixtureSameFamily as MixtureSameFamily
 from .multinomial import Multinomial as Multinomial
 from .multivariate_normal import MultivariateNormal as MultivariateNormal
@@ -65,4 +70,6 @@ from .transforms import TanhTransform as TanhTransform
 from .transforms import Transform as Transform
 from .transforms import identity_transform as identity_transform
 from .uniform import Uniform as Uniform
+from .von_mises import VonMises as VonMises
 from .weibull import Weibull as Weibull
+from .wishart import Wishart as Wishart

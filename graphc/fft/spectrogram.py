@@ -106,9 +106,10 @@ def istft(
     norm = "ortho" if normalized else "backward"
     if half:
         frames = transforms.irfft(spectrum, n=n_fft, norm=norm)
-    else:
+    elif return_complex:
         frames = transforms.ifft(spectrum, norm=norm)
-        frames = frames if return_complex else frames.real
+    else:  # of a real signal: the other half says nothing new
+        frames = transforms.irfft(spectrum[..., : n_fft // 2 + 1], n=n_fft, norm=norm)
     weights = (taper * taper).expand(1, frames.shape[1], n_fft)
     signal, total = _added(frames * taper, hop), _added(weights, hop)
     found = _trimmed(signal, total, n_fft, center, length)

@@ -48,6 +48,7 @@ Every node of it has `backward` > 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -198,7 +199,7 @@ class TracedGraph:
     graph: Graph
     inputs: list[TensorInput | NumberInput]
     result: Any
-    stored: dict[Any, Output]
+    stored: dict[Any, Any]  # an Output, or containers of them, by place
     mutations: list[Mutation] = field(default_factory=list)
     rebinds: list[Rebind] = field(default_factory=list)
     grads: list[GradWrite] = field(default_factory=list)
@@ -208,3 +209,4 @@ class TracedGraph:
     overlaps: list[tuple[int, int]] = field(default_factory=list)
     lodgers: list[Lodger] = field(default_factory=list)
     backward: Backward | None = None
+    deferred: list[Callable[[], None]] = field(default_factory=list)

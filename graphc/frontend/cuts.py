@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .errors import TraceError, unsupported_in_trace
+from .errors import TraceError, located, unsupported_in_trace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +26,13 @@ class Uncut:
     def demand(self, tensor: Tensor, what: str, cure: str) -> np.ndarray:
         """The array of a tensor whose value Python needs now. Raises TraceError."""
         self.refuse(what, cure)
+
+    def end_segment(self, what: str, cure: str = "") -> None:
+        """Run what was recorded. Raises TraceError."""
+        self.refused = TraceError(located(
+            f"{what} inside a function that is compiled as one graph. Cure: {cure}"
+        ))  # fmt: skip
+        raise self.refused
 
     def pending_item(self, tensor: Tensor) -> Any:
         """What stands for `tensor.item()` where it is only returned; None elsewhere."""

@@ -30,7 +30,7 @@ from .numbers import TracedNumber
 from .pending import PendingItem
 from .storage import address, strides_of
 from .tensor import Tensor, requires_grad
-from .tree import flatten, unflatten
+from .tree import flatten, map_leaves, unflatten
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -57,14 +57,15 @@ class _Finish:
             for tensor, shadow in trace.shadows.values()
             if shadow._grad is not UNREAD and shadow._grad is not tensor._grad
         ]
-        leaving = [*leaves, *stored.values(), *(g for _, g in grads), *trace.rebound_values()]
+        stored_leaves = flatten(list(stored.values()))[0]
+        leaving = [*leaves, *stored_leaves, *(g for _, g in grads), *trace.rebound_values()]
         self._count(leaving)
         outputs = [self.output(leaf) for leaf in leaves]
         traced = TracedGraph(
             graph=None,  # type: ignore[arg-type]  # set below, when every output is known
             inputs=trace.inputs,
             result=unflatten(outputs, structure),
-            stored={key: self.output(value) for key, value in stored.items()},
+            stored={key: map_leaves(self.output, value) for key, value in stored.items()},
         )
         traced.mutations = self._mutations()
         traced.rebinds = [Rebind(t, self.output(v)) for t, v in trace.rebinds()]
@@ -81,6 +82,7 @@ class _Finish:
         traced.numbers = list(trace.number_guards.values())
         traced.overlaps = trace.overlaps
         traced.lodgers = _lodgers(trace)
+        traced.deferred = list(trace.deferred)
         if backward:
             traced.backward = self._backward(leaving)
         traced.graph = trace.builder.build(list(self.nodes), trace.name)

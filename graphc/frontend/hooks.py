@@ -19,28 +19,36 @@ class _HookDict(dict[int, Callable[..., Any]]):
 
 
 class RemovableHandle:
-    """Removes its hook by `remove()`, or at the end of a `with` block."""
+    """Removes its hook by `remove()`, or at the end of a `with` block.
 
-    __slots__ = ("_hooks", "id")
+    `id` is a fresh key, under which the maker puts the hook into `hooks_dict`, and what belongs
+    to it into `extra_dict` (a dictionary or a list of them).
+    """
 
-    def __init__(self, hooks: Hooks, identifier: int) -> None:
-        self.id = identifier
-        try:
-            self._hooks: Callable[[], Hooks | None] = weakref.ref(hooks)
-        except TypeError:
-            self._hooks = lambda: hooks
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        self.id = next(_identifiers)
+        extra = extra_dict if isinstance(extra_dict, list) else [extra_dict]
+        self._tables = [_reference(d) for d in (hooks_dict, *extra) if d is not None]
 
     def remove(self) -> None:
         """Forget the hook; a second call does nothing."""
-        hooks = self._hooks()
-        if hooks is not None:
-            hooks.pop(self.id, None)
+        for table in self._tables:
+            hooks = table()
+            if hooks is not None:
+                hooks.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.remove()
+
+
+def _reference(hooks: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(hooks)
+    except TypeError:  # a plain dict
+        return lambda: hooks
 
 
 def new_hooks() -> Hooks:
@@ -52,11 +60,11 @@ def add_hook(hooks: Hooks, hook: Callable[..., Any], first: bool = False) -> Rem
     """Add a hook, last or first, and give its handle. Raises TypeError for a non-callable."""
     if not callable(hook):
         raise TypeError(f"a hook must be callable, got {type(hook).__name__}")
-    identifier = next(_identifiers)
-    hooks[identifier] = hook
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
     if first and len(hooks) > 1:
-        rest = [(k, v) for k, v in hooks.items() if k != identifier]
+        rest = [(k, v) for k, v in hooks.items() if k != handle.id]
         for k, _ in rest:
             del hooks[k]
         hooks.update(rest)
-    return RemovableHandle(hooks, identifier)
+    return handle

@@ -75,15 +75,25 @@ class SegmentTrace(Trace):
         if self._flushing or (self.whole and self.tainted):
             self.refuse(what, cure)
         self.whole = False
-        self.ends.append(SegmentEnd(what, user_location()))
+        self.note_end(what)
         self.flush()
+
+    def note_end(self, what: str) -> None:
+        """Remember why a segment ends."""
+        self.ends.append(SegmentEnd(what, user_location()))
 
     def flush(self) -> None:
         """Run what was recorded; traced tensors become concrete; record anew."""
         self.whole = False
         self._flushing = True
+        actions = list(self.deferred)
+        self.deferred.clear()
+        self.late.clear()
         try:
             self._flush(self)
+            with self.suspended():
+                for action in actions:
+                    action()
         finally:
             self._flushing = False
             self.handles.clear()

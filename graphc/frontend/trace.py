@@ -66,6 +66,9 @@ class Trace(Uncut):
         self._backwards = 0
         self._undo: list[Callable[[], None]] = []
         self._outer: list[Trace | None] = []
+        self.may_defer = False
+        self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
+        self.late: set[int] = set()  # ids of what holds the numbers that these will change
         self.start(env)
 
     def start(self, env: DimEnv | None = None) -> None:
@@ -109,6 +112,17 @@ class Trace(Uncut):
             yield
         finally:
             local.trace = saved
+
+    def defer(self, action: Callable[[], None], holders: list[Any]) -> bool:
+        """Do `action` (a learning-rate schedule's step) at the end of each call.
+
+        `holders` have the numbers that it changes. False: the caller does it now.
+        """
+        if not (self.may_defer and self.whole):
+            return False
+        self.deferred.append(action)
+        self.late.update(map(id, holders))
+        return True
 
     def on_rollback(self, undo: Callable[[], None]) -> None:
         """Call `undo` if the trace fails."""

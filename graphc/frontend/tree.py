@@ -70,6 +70,12 @@ def _parts(value: Any, kind: type) -> tuple[tuple[Any, ...], list[Any], Any] | N
     return None
 
 
+def children(value: Any) -> list[Any] | None:
+    """What a container holds, in the order of its leaves; None for a leaf."""
+    parts = _parts(value, type(value))
+    return None if parts is None else parts[1]
+
+
 def _slots(kind: type) -> bool:
     """A dict subclass with a constructor of its own cannot be made again from its items."""
     return kind.__dict__.get("__init__") is not None

@@ -28,6 +28,7 @@ from .kernel import (
     Var,
 )
 from .kernel_bounds import Scope, interval
+from .kernel_points import exact_interval
 from .types import TensorType
 
 _COMBINES = {"add", "mul", "max", "min", "or", "and", "set", "argmax", "argmin", "index"}
@@ -239,6 +240,8 @@ class _Verifier:
             return
         bounds = interval(index, self.scope)
         size = self.buffers[buffer][1]
+        if bounds is None or bounds[0] < 0 or bounds[1] >= size:
+            bounds = exact_interval(index, self.scope) or bounds
         if bounds is not None and (bounds[0] < 0 or bounds[1] >= size):
             self.fail(f"{buffer}[{index}] spans {bounds[0]}..{bounds[1]}, size is {size}")
 

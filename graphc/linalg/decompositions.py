@@ -12,6 +12,7 @@ from ._batches import (
     check_floating,
     located,
     ops,
+    promote,
     result,
     same_dtype,
     with_out,
@@ -102,19 +103,31 @@ def eigvals(A: Tensor) -> Tensor:
     return found
 
 
-def _tolerance(value: Any, otherwise: float) -> float:
-    if isinstance(value, Tensor):
-        return float(value.item())
-    return otherwise if value is None else float(value)
+def _tolerance(name: str, kind: str, value: Any) -> Any:
+    """A number, or a tensor of one for each matrix."""
+    if not isinstance(value, Tensor):
+        return 0.0 if value is None else float(value)
+    if value.dtype.is_complex:
+        raise RuntimeError(located(
+            f"{name}: {kind} tensor of complex type is not supported. Got "
+            f"{promote._name(value.dtype)}"
+        ))  # fmt: skip
+    return value.detach()
 
 
-def _tolerances(x: Tensor, atol: Any, rtol: Any, rcond: Any = None) -> tuple[float, float]:
-    """Defaults: rtol is eps times the larger size, unless an atol is given."""
-    if rcond is not None:
-        rtol = rcond
-    given = _tolerance(atol, 0.0)
+def _tolerances(name: str, x: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """Defaults: rtol is eps times the larger size, where no atol above 0 is given."""
+    least = _tolerance(name, "atol", atol)
+    if rtol is not None:
+        return least, _tolerance(name, "rtol", rtol)
     epsilon = graphc.finfo(x.dtype.real).eps * max(x.shape[-2:], default=0)
-    return given, _tolerance(rtol, 0.0 if given > 0 else epsilon)
+    if isinstance(least, Tensor):
+        return least, graphc.where(least > 0, 0.0, epsilon)
+    return least, 0.0 if least > 0 else epsilon
+
+
+def _is_number(*values: Any) -> bool:
+    return not any(isinstance(v, Tensor) and v.ndim for v in values)
 
 
 @with_out
@@ -123,11 +136,43 @@ def pinv(
 ) -> Tensor:
     """The pseudo-inverse, from the singular values above max(atol, rtol * largest)."""
     _reduced("linalg.pinv", A)
-    least, relative = _tolerances(A, atol, rtol, rcond)
+    least, relative = _tolerances("linalg.pinv", A, atol, rcond if rtol is None else rtol)
+    if _is_number(least, relative):
+        found: Tensor = apply(
+            ops.linalg_pinv, A, atol=float(least), rtol=float(relative), hermitian=bool(hermitian)
+        )
+        return found
+    return _pinv_by_matrix(A, least, relative, hermitian)
+
+
+def _pinv_by_matrix(a: Tensor, least: Any, relative: Any, hermitian: bool) -> Tensor:
+    """The pseudo-inverse where each matrix has tolerances of its own: that of the matrix without
+    its small singular values, of which rounding is all that is left."""
+    fixed = a.detach()
+    if hermitian:
+        values, u = eigh(fixed)
+        sizes, right = values.abs(), u.mH * values.sgn().unsqueeze(-1).to(a.dtype)
+    else:
+        u, sizes, right = svd(fixed, False)
+    kept = graphc.where(sizes > _bound(sizes, least, relative), sizes, 0.0).to(a.dtype)
+    cut = (u * kept.unsqueeze(-2)) @ right
+    noise = 4 * graphc.finfo(a.dtype.real).eps * max(a.shape[-2:], default=0)
+    lead = cut.shape[:-2]
     found: Tensor = apply(
-        ops.linalg_pinv, A, atol=least, rtol=relative, hermitian=bool(hermitian)
+        ops.linalg_pinv, cut + (a - fixed).expand(*lead, *a.shape[-2:]), atol=0.0, rtol=noise,
+        hermitian=bool(hermitian),
     )
     return found
+
+
+def _bound(values: Tensor, least: Any, relative: Any) -> Tensor:
+    """max(atol, rtol * largest), by matrix."""
+    largest = values.detach().amax(-1)
+    bound = graphc.maximum(
+        graphc.as_tensor(least, dtype=values.dtype),
+        largest * graphc.as_tensor(relative, dtype=values.dtype),
+    )
+    return bound.unsqueeze(-1)
 
 
 @with_out
@@ -136,15 +181,16 @@ def matrix_rank(
 ) -> Tensor:
     """The number of singular values above max(atol, rtol * largest)."""
     rows, columns = _reduced("linalg.matrix_rank", A)
+    name = "torch.linalg.matrix_rank"
+    if tol is not None:
+        least, relative = _tolerance(name, "tol", tol), 0.0
+    else:
+        least, relative = _tolerances(name, A, atol, rtol)
     if rows == 0 or columns == 0:
         return graphc.zeros(A.shape[:-2], dtype=graphc.int64)
     A = A.detach()
     values = eigvalsh(A).abs() if hermitian else svdvals(A)
-    if tol is not None:
-        return (values > tol).sum(-1)
-    least, relative = _tolerances(A, atol, rtol)
-    bound = (values.amax(-1, keepdim=True) * relative).clamp(min=least)
-    return (values > bound).sum(-1)
+    return (values > _bound(values, least, relative)).sum(-1)
 
 
 @with_out

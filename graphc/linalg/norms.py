@@ -6,6 +6,7 @@ from typing import Any
 
 import graphc
 from graphc.frontend.functions.norms import vector_norm as _vector_norm
+from graphc.frontend.functions.zero_gradient import flat_in
 
 from . import decompositions
 from ._batches import Tensor, check_floating, located, with_out
@@ -77,7 +78,7 @@ def matrix_norm(
         return vector_norm(x, 2, (rows, columns), keepdim)
     if ord in ("nuc", 2, -2):
         values = decompositions.svdvals(x.movedim((rows, columns), (-2, -1)))
-        if ord == "nuc":
+        if ord == "nuc" or (ord == 2 and values.shape[-1] == 0):
             found = values.sum(-1)
         else:
             found = values.amax(-1) if ord == 2 else values.amin(-1)
@@ -86,6 +87,8 @@ def matrix_norm(
         raise RuntimeError(located(f"linalg.matrix_norm: Order {ord} not supported."))
     first, then = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = x.abs().sum(first, keepdim=True)
+    if ord > 0 and sums.shape[then] == 0:
+        return sums.sum((rows, columns), keepdim)  # the largest of no sums is 0
     found = sums.amax(then, keepdim=True) if ord > 0 else sums.amin(then, keepdim=True)
     if keepdim:
         return found
@@ -162,7 +165,8 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
     if n < 0:
         A, n = inv(A), -n
     if n == 0:
-        return graphc.eye(A.shape[-1], dtype=A.dtype).expand(A.shape).clone()
+        identity = graphc.eye(A.shape[-1], dtype=A.dtype).expand(A.shape).clone()
+        return flat_in(A, identity)
     found: Tensor = A.clone() if n & 1 else A
     started = bool(n & 1)
     while n := n >> 1:

@@ -247,5 +247,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
 def matrix_exp(A: Tensor) -> Tensor:
     """The exponential of square matrices."""
     check_floating("linalg.matrix_exp", A)
+    if A.dtype.bits == 16:
+        return matrix_exp(A.float()).to(A.dtype)
     found: Tensor = apply(ops.matrix_exp, A)
     return found

@@ -236,9 +236,9 @@ def var(
     apart = x - sum(x, dim, keepdim=True, mask=mask) / count
     squares = apart * apart.conj() if x.dtype.is_complex else apart.square()
     total = sum(squares, dim, keepdim=keepdim, mask=mask)
-    total = total.real if x.dtype.is_complex else total
     left = count if keepdim or not x.ndim else count.reshape(total.shape)
-    return (total / graphc.clamp(left - lost, min=0)).to(total.dtype)
+    found: Tensor = (total / graphc.clamp(left - lost, min=0)).to(total.dtype)
+    return found
 
 
 def std(

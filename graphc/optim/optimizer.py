@@ -59,6 +59,11 @@ class ParamGroup(Watched):
         trace = local.trace
         if trace is None:
             return value
+        if id(self) in trace.late:
+            trace.end_segment(
+                "reading a param group after a schedule's step", "read it before scheduler.step()"
+            )
+            value = dict.__getitem__(self, key)
         if type(value) is float:
             return trace.lift_number(value, GroupSource(self, key, None))
         if _floats(value):

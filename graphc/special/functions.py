@@ -10,11 +10,22 @@ import graphc
 from graphc.frontend import promote
 from graphc.frontend.dispatch import apply
 from graphc.frontend.errors import located
+from graphc.frontend.functions import pointwise as P
 from graphc.frontend.functions.arguments import with_out
 from graphc.frontend.tensor import Tensor
 from graphc.ir import ops
 
 _SQRT_HALF = math.sqrt(0.5)
+
+
+def check_tensor(name: str, *given: Any) -> None:
+    """Raise TypeError where no argument is a tensor."""
+    if not any(isinstance(value, Tensor) for value in given):
+        kinds = ", ".join(type(value).__name__ for value in given)
+        raise TypeError(located(
+            f"special_{name}() received an invalid combination of arguments - got ({kinds}), but "
+            "one of them must be a Tensor"
+        ))  # fmt: skip
 
 
 def _unary(name: str) -> Callable[..., Tensor]:
@@ -33,6 +44,7 @@ def _binary(name: str) -> Callable[..., Tensor]:
     record = getattr(ops, name)
 
     def function(input: Any, other: Any) -> Tensor:
+        check_tensor(name, input, other)
         result: Tensor = promote.binary(record, input, other, to_float=True)
         return result
 
@@ -50,7 +62,19 @@ modified_bessel_k0, modified_bessel_k1 = _unary("modified_bessel_k0"), _unary("m
 scaled_modified_bessel_k0 = _unary("scaled_modified_bessel_k0")
 scaled_modified_bessel_k1 = _unary("scaled_modified_bessel_k1")
 airy_ai = _unary("airy_ai")
-zeta, gammainc, gammaincc = _binary("zeta"), _binary("gammainc"), _binary("gammaincc")
+def _tensors_only(name: str) -> Callable[..., Tensor]:
+    function = _binary(name)
+
+    def checked(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+        P.require_tensors(name, input, other)
+        return function(input, other, out=out)
+
+    checked.__name__ = name
+    checked.__doc__ = function.__doc__
+    return checked
+
+
+zeta, gammainc, gammaincc = _binary("zeta"), _tensors_only("gammainc"), _tensors_only("gammaincc")
 
 
 def _float(x: Any) -> Tensor:
@@ -86,6 +110,7 @@ def entr(input: Tensor) -> Tensor:
 @with_out
 def xlog1py(input: Any, other: Any) -> Tensor:
     """x log(1 + y), 0 where x is 0 (unless y is NaN)."""
+    check_tensor("xlog1py", input, other)
     x, y = promote.operands(input, other)
     x, y = _float(x), _float(y)
     zero = (x == 0) & ~y.isnan()

@@ -12,6 +12,8 @@ from graphc.frontend.dispatch import constant
 from graphc.frontend.functions.arguments import with_out
 from graphc.frontend.tensor import Tensor, concrete
 
+from .functions import check_tensor
+
 Array = np.ndarray[Any, Any]
 # (first of degree 1 from x, next from (k, x, P_k, P_k-1))
 Recurrence = tuple[Callable[[Array], Array], Callable[[int, Array, Array, Array], Array]]
@@ -44,8 +46,8 @@ def _evaluate(name: str, x: Array, degree: Array) -> Array:
 
 def _polynomial(name: str, shifted: bool) -> Callable[..., Tensor]:
     def function(input: Any, n: Any) -> Tensor:
-        given = [v for v in (input, n) if isinstance(v, Tensor)]
-        found = promote.result_type(*given) if given else promote.get_default_dtype()
+        check_tensor(function.__name__, input, n)
+        found = promote.result_type(*(v for v in (input, n) if isinstance(v, Tensor)))
         dtype = found if found.is_float else promote.get_default_dtype()
         cure = "call it outside the compiled function"
         x, degree = (

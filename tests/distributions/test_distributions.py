@@ -12,6 +12,8 @@ import pytest
 import graphc
 
 torch = pytest.importorskip("torch")
+# torch's Wishart says so of every draw
+pytestmark = pytest.mark.filterwarnings("ignore:Singular sample detected")
 
 P = np.array([0.2, 0.5, 0.9], np.float32)
 A = np.array([0.7, 1.5, 3.0], np.float32)
@@ -50,6 +52,13 @@ MAKERS: dict[str, tuple[Make, tuple[np.ndarray, ...]]] = {
         lambda d, a: d.MultivariateNormal(a[0], scale_tril=a[1].tril()), (A, C)),
     "MultivariateNormal precision": (
         lambda d, a: d.MultivariateNormal(a[0], precision_matrix=a[1]), (A, C)),
+    "LowRankMultivariateNormal": (
+        lambda d, a: d.LowRankMultivariateNormal(a[0], a[1][:, :2], a[2]), (A, C, B)),
+    "Wishart": (lambda d, a: d.Wishart(a[0][0] + 4, a[1]), (A, C)),
+    "Wishart batch": (lambda d, a: d.Wishart(a[0] + 3, scale_tril=a[1].tril()), (A, C)),
+    "LKJCholesky": (lambda d, a: d.LKJCholesky(4, a[0]), (A,)),
+    "VonMises": (lambda d, a: d.VonMises(a[0], a[1]), (B, A)),
+    "GeneralizedPareto": (lambda d, a: d.GeneralizedPareto(a[0], a[1], 0.3 - a[2]), (A, B, P)),
     "Independent": (lambda d, a: d.Independent(d.Normal(a[0], a[1]), 1), (B, A)),
     "LogNormal": (lambda d, a: d.LogNormal(a[0], a[1] * 0.3), (P, A)),
     "HalfNormal": (lambda d, a: d.HalfNormal(a[0]), (A,)),
@@ -168,9 +177,11 @@ PAIRS = [
     if n not in ("Chi2", "StudentT", "FisherSnedecor", "NegativeBinomial", "Weibull",
                  "Multinomial", "OneHotCategoricalStraightThrough", "Kumaraswamy",
                  "MixtureSameFamily", "RelaxedBernoulli", "RelaxedOneHotCategorical",
-                 "LogisticNormal", "HalfCauchy", "InverseGamma")
+                 "LogisticNormal", "HalfCauchy", "InverseGamma", "Wishart", "Wishart batch",
+                 "LKJCholesky", "VonMises", "GeneralizedPareto")
 ] + [("Uniform", "Normal"), ("Normal", "Laplace"), ("Exponential", "Gamma"),
-     ("Gamma", "Exponential")]  # fmt: skip
+     ("Gamma", "Exponential"), ("LowRankMultivariateNormal", "MultivariateNormal"),
+     ("MultivariateNormal", "LowRankMultivariateNormal")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("p", "q"), PAIRS)

@@ -91,6 +91,8 @@ def _binary(m: Maker, name: str) -> Any:
         return op(x, m.fresh(x.dtype, y.shape, Style("uniform", -1, -1), keep=False))
     elif name in _INTEGER_DIVISION or name == "div":
         return op(x, _divisor(m, x, y))
+    elif name == "copysign":
+        return op(x, ops.where(ops.ne(y, y), 1.0, y))  # a computed NaN may have either sign
     elif name.startswith("shift"):
         bits = x.dtype.bits
         ends = m.rng.choice(((-2, 3), (bits - 2, bits + 1), (-1, bits + 1)))

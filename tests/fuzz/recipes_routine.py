@@ -70,6 +70,12 @@ def _sampled(m: Maker, name: str) -> Any:
     return REGISTRY[name](m.state(), *parameters)
 
 
+@recipe("rng_uniform_where")
+def _drawn_where(m: Maker, name: str) -> Any:
+    """How many words are drawn depends on the mask: it is an input."""
+    return REGISTRY[name](m.state(), m.fresh(dtypes.bool_, m.shape(), keep=False))
+
+
 def _reason(op: Op) -> str:
     """Why an operator is drawn by no recipe; "" where it should be."""
     if op.name in ("view_as_real", "view_as_complex"):

@@ -78,3 +78,25 @@ kernel gemm(a0: f32[12] in, a1: f32[20] in, o0: f32[15] out) dims () {
         verify_kernel(parse_kernel(text.replace("(5*k + n)", "(5*k + n + 1)")))
     with pytest.raises(KernelError, match="store of f32 to o0: f64"):
         verify_kernel(parse_kernel(text.replace("o0: f32", "o0: f64")))
+
+
+REVERSED_ROWS = """\
+kernel reversed(a0: f32[144] in, o0: f32[144] out) dims () {
+  stage {
+    parallel p in [3] chunk [1] {
+      vector v in [min((-64*p + 144), 64)] {
+        t0 = a0[((v % 16) + -16*(v // 16) + -64*p + 128)]
+        store o0[(64*p + v)] = t0
+      }
+    }
+  }
+}
+"""
+
+
+def test_terms_that_share_a_variable_are_bounded_together() -> None:
+    verify_kernel(parse_kernel(REVERSED_ROWS))
+    with pytest.raises(KernelError, match=r"spans -1\.\.142, size is 144"):
+        verify_kernel(parse_kernel(REVERSED_ROWS.replace("+ 128", "+ 127")))
+    with pytest.raises(KernelError, match=r"spans 1\.\.144, size is 144"):
+        verify_kernel(parse_kernel(REVERSED_ROWS.replace("+ 128", "+ 129")))

@@ -2,6 +2,7 @@
 
 from tests.parity import (
     cases_creation,
+    cases_database,
     cases_indexing,
     cases_linalg,
     cases_methods,
@@ -14,6 +15,7 @@ from tests.parity import (
 from tests.parity.records import CASES
 
 __all__ = [
-    "CASES", "cases_creation", "cases_indexing", "cases_linalg", "cases_methods", "cases_more",
-    "cases_pointwise", "cases_reduction", "cases_shape", "cases_sorting",
+    "CASES", "cases_creation", "cases_database", "cases_indexing", "cases_linalg",
+    "cases_methods", "cases_more", "cases_pointwise", "cases_reduction", "cases_shape",
+    "cases_sorting",
 ]  # fmt: skip

@@ -21,18 +21,56 @@ TOLERANCE = {
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
     """The tensor's values with its strides; bfloat16 as ml_dtypes'."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
+    if tensor._is_zerotensor():
+        tensor = torch.zeros_like(tensor, memory_format=torch.contiguous_format).clone()
     if tensor.dtype is torch.bfloat16:
         return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     return tensor.numpy()
 
 
-def twin(value: Any) -> Any:
+class Memory:
+    """The memory that tensors of one sample share, so that their twins share it likewise."""
+
+    def __init__(self) -> None:
+        self.copies: dict[int, torch.UntypedStorage] = {}
+
+    def place(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The same place in a copy of the tensor's memory; a plain copy of what has none."""
+        plain = tensor.detach()
+        if plain.device.type != "cpu" or plain.is_conj() or plain.is_neg() or (
+            plain._is_zerotensor() or plain.numel() == 0
+        ):
+            return plain.clone(memory_format=torch.preserve_format)
+        storage = plain.untyped_storage()
+        own = self.copies.get(storage.data_ptr())
+        if own is None:
+            own = self.copies[storage.data_ptr()] = storage.clone()
+        made = torch.empty(0, dtype=plain.dtype)
+        return made.set_(own, plain.storage_offset(), plain.shape, plain.stride())
+
+
+def _shared(tensor: torch.Tensor) -> graphc.Tensor:
+    """graphc's tensor on a torch tensor's memory, all of which as_strided() can reach."""
+    array = to_numpy(tensor)
+    itemsize = tensor.element_size()
+    whole = tensor.untyped_storage().nbytes()
+    if array.nbytes == whole or whole % itemsize:
+        return graphc.from_numpy(array)
+    flat = to_numpy(torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage()))
+    base = graphc.from_numpy(flat)
+    return base.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).detach()
+
+
+def twin(value: Any, memory: Memory | None = None) -> Any:
     """A torch value as graphc's: tensors (copied with their strides), dtypes, devices, nests."""
+    memory = memory or Memory()
     if isinstance(value, torch.Tensor):
-        array = to_numpy(value)
-        copied = np.empty_like(array, order="K", subok=False)
-        np.copyto(copied, array)
-        made = graphc.from_numpy(copied)
+        place = memory.place(value)
+        if place.device.type == "cpu":
+            made = _shared(place)
+        else:
+            with graphc.device(str(place.device)):
+                made = graphc.empty(tuple(place.shape), dtype=twin(place.dtype))
         if isinstance(value, torch.nn.Parameter):
             return graphc.nn.Parameter(made, requires_grad=value.requires_grad)
         return made.requires_grad_(value.requires_grad)
@@ -46,25 +84,27 @@ def twin(value: Any) -> Any:
     if isinstance(value, torch.Size):
         return tuple(value)
     if isinstance(value, tuple):
-        items = [twin(v) for v in value]
+        items = [twin(v, memory) for v in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if isinstance(value, list):
-        return [twin(v) for v in value]
+        return [twin(v, memory) for v in value]
     if isinstance(value, dict):
-        return {key: twin(v) for key, v in value.items()}
+        return {key: twin(v, memory) for key, v in value.items()}
+    if isinstance(value, torch.nn.PairwiseDistance):  # a distance that a sample asks for
+        return graphc.nn.PairwiseDistance(value.norm, value.eps, value.keepdim)
     return value
 
 
-def copy(value: Any) -> Any:
+def copy(value: Any, memory: Memory | None = None) -> Any:
     """Fresh leaves for torch's own run, with the same strides."""
+    memory = memory or Memory()
     if isinstance(value, torch.Tensor):
-        made = value.detach().clone(memory_format=torch.preserve_format)
-        return made.requires_grad_(value.requires_grad)
+        return memory.place(value).requires_grad_(value.requires_grad)
     if isinstance(value, (tuple, list)):
-        items = [copy(v) for v in value]
+        items = [copy(v, memory) for v in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, dict):
-        return {key: copy(v) for key, v in value.items()}
+        return {key: copy(v, memory) for key, v in value.items()}
     return value
 
 

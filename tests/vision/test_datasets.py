@@ -88,3 +88,19 @@ def test_labels_that_do_not_fit_the_images_are_refused(tmp_path: Path) -> None:
     (folder / idx.TEST[1].name).write_bytes(labels)
     with pytest.raises(ValueError, match=r"\(3, 28, 28\) and labels of shape \(2,\)"):
         datasets.MNIST(tmp_path, train=False)
+
+
+def test_data_that_a_script_puts_in_is_what_items_come_from() -> None:
+    dataset = datasets.MNIST(train=False)
+    dataset.data, dataset.targets = dataset.data[:10] // 2, dataset.targets[:10] + 1
+    image, label = dataset[9]
+    assert (len(dataset), label) == (10, int(dataset.targets[9]))
+    np.testing.assert_array_equal(image, dataset.data[9].numpy())
+
+
+@pytest.mark.parametrize("old", ["train_data", "test_data", "train_labels", "test_labels"])
+def test_the_old_names_warn(old: str) -> None:
+    dataset = datasets.MNIST(train=False)
+    new = "data" if old.endswith("data") else "targets"
+    with pytest.warns(UserWarning, match=rf"{old} has been renamed {new}"):
+        assert getattr(dataset, old) is getattr(dataset, new)

@@ -55,3 +55,13 @@ def test_compose_runs_in_order_and_prints() -> None:
     both = transforms.Compose([transforms.ToTensor(), transforms.Normalize([0.5], [0.5])])
     assert both(np.full((2, 2), 255, np.uint8)).flatten().tolist() == [1.0] * 4
     assert repr(both) == "Compose(\n    ToTensor()\n    Normalize(mean=[0.5], std=[0.5])\n)"
+
+
+def test_to_tensor_gives_the_default_dtype() -> None:
+    before = graphc.get_default_dtype()
+    graphc.set_default_dtype(graphc.float64)
+    try:
+        result = transforms.ToTensor()(np.full((1, 1), 51, np.uint8))
+    finally:
+        graphc.set_default_dtype(before)
+    assert (result.dtype, result.item()) == (graphc.float64, 0.2)

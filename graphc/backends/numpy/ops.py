@@ -18,6 +18,7 @@ from . import (
     fourier,
     indexing,
     matrices,
+    matrices_ldl,
     movement,
     random,
     random_sampled,
@@ -35,7 +36,7 @@ TABLE: dict[str, Function] = {
     **composite.TABLE,
     **complex_numbers.TABLE,
     **fourier.TABLE,
-    **matrices.TABLE,
+    **matrices.TABLE, **matrices_ldl.TABLE,
     **special_functions.TABLE,
 }
 

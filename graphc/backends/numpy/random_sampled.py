@@ -253,10 +253,17 @@ def _normal_pairs(state: Array, *, shape: Sequence[int]) -> tuple[Array, Array]:
     return values.reshape(tuple(shape)), stream.state()
 
 
+def _uniform_where(state: Array, mask: Array) -> tuple[Array, Array]:
+    stream = Stream(state)
+    values = np.zeros(mask.shape, _F64)
+    values[mask] = stream.doubles(int(mask.sum()))
+    return values, stream.state()
+
+
 TABLE: dict[str, Function] = {
     "rng_words": _words,
     "rng_normal_pairs": _normal_pairs,
     "rng_poisson": lambda state, rate: _each(_poisson_one, state, rate),
     "rng_binomial": lambda state, count, prob: _each(_binomial_one, state, count, prob),
-    "rng_gamma": _gamma,
+    "rng_gamma": _gamma, "rng_uniform_where": _uniform_where,
 }

@@ -39,6 +39,7 @@ from . import (
     joining,
     linalg_basic,
     norms,
+    operators,
     parts,
     pointwise,
     pointwise_more,
@@ -46,6 +47,7 @@ from . import (
     printing,
     random,
     random_sampled,
+    ranges,
     reduction,
     repetition,
     settings,
@@ -134,11 +136,11 @@ _FUNCTIONS = {
         typename use_deterministic_algorithms
     """,
     creation: """
-        arange as_tensor asarray empty empty_like empty_permuted empty_strided eye from_dlpack
-        from_numpy
-        frombuffer full full_like linspace logspace ones ones_like range scalar_tensor tensor
-        tril_indices triu_indices zeros zeros_like
+        as_tensor asarray empty empty_like empty_permuted empty_strided eye from_dlpack from_numpy
+        frombuffer full full_like ones ones_like scalar_tensor tensor tril_indices triu_indices
+        zeros zeros_like
     """,
+    ranges: "arange linspace logspace range",
     reduction: "std_mean var_mean",
     cumulative: "trapezoid trapz",
     parts: "split_with_sizes",
@@ -217,7 +219,7 @@ globals().update(NAMES)
 register_methods(_both)
 register_methods(_table(_METHODS))
 register_methods({
-    **pointwise.operator_methods(),
+    **operators.operator_methods(),
     **conversion.METHODS,
     **complex_numbers.METHODS,
     **indexing.METHODS,

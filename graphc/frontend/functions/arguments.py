@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, DimEnv
 from graphc.ir.dim import Size as DimSize
@@ -21,6 +23,7 @@ from ..nodes import OpNode, named_class
 from ..numbers import is_traced_number, plain_size
 from ..promote import check_inplace
 from ..tensor import Tensor, concrete
+from ..views import OVERLAP, may_overlap
 from .dtype_names import CPP_NAMES, LARGEST, PYTHON
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -88,6 +91,10 @@ def fitting(value: Any, dtype: DType) -> Any:
     """
     if is_traced_number(value) or dtype.kind in ("bool", "complex"):
         return value
+    if isinstance(value, complex):
+        raise RuntimeError(located(
+            f"value cannot be converted to type {_FIT_NAMES[dtype]} without overflow: {value}"
+        ))  # fmt: skip
     if dtype.is_float:
         if type(value) is int:
             value = float(value)
@@ -214,14 +221,29 @@ def check_device(device: Any) -> None:
         raise RuntimeError(located(f"device {str(device)!r} is not supported: use 'cpu'"))
 
 
+# what torch writes while it still reads the inputs
+_APART = frozenset(
+    "cat gather index_select kthvalue masked_select mode take_flat take_along_dim".split()
+)
+# `out` must have the result's dtype
+_EXACT = frozenset("complex polar gather index_select take_flat aminmax".split())
+
+
 def with_out(function: F) -> F:
     """Give a function the keyword `out`: a tensor (or tuple) that the result is copied into."""
+    name = function.__name__
 
     @functools.wraps(function)
     def wrapper(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
         if out is None:
-            return result
+            return function(*args, **kwargs)
+        if name in _APART:
+            for target in as_sequence(out):
+                _check_single(target)
+                check_apart(target, (*args, *kwargs.values()))
+        result = function(*args, **kwargs)
+        if name in _EXACT:
+            _check_same_dtype(as_sequence(out), as_sequence(result))
         if any(x.requires_grad for x in ((result,) if isinstance(result, Tensor) else result)):
             raise RuntimeError(located(
                 f"{function.__name__}(): functions with out=... arguments don't support automatic "
@@ -234,6 +256,38 @@ def with_out(function: F) -> F:
         return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
 
     return cast(F, wrapper)
+
+
+def _check_same_dtype(targets: Iterable[Tensor], results: Iterable[Tensor]) -> None:
+    for target, found in zip(targets, results, strict=True):
+        if target.dtype is not found.dtype:
+            raise RuntimeError(located(
+                f"Expected out tensor to have dtype {CPP_NAMES[found.dtype]}, but got "
+                f"{CPP_NAMES[target.dtype]} instead"
+            ))  # fmt: skip
+
+
+def _check_single(out: Tensor) -> None:
+    """Raise RuntimeError where two elements of `out` are one."""
+    if out._trace is None and may_overlap(out._array.shape, out._array.strides, _STATIC):
+        raise RuntimeError(located(OVERLAP))
+
+
+def check_apart(out: Tensor, inputs: Iterable[Any]) -> None:
+    """Raise RuntimeError where `out` and an input (or a list's element) have elements in common."""
+    for value in inputs:
+        for x in as_sequence(value):
+            if not isinstance(x, Tensor):
+                continue
+            same = x is out
+            if not same and x._trace is None and out._trace is None:
+                same = np.may_share_memory(x._array, out._array)
+            if same:
+                raise RuntimeError(located(
+                    "unsupported operation: some elements of the input tensor and the written-to "
+                    "tensor refer to a single memory location. Please clone() the tensor before "
+                    "performing the operation."
+                ))  # fmt: skip
 
 
 def write_out(out: Tensor, value: Tensor) -> Tensor:

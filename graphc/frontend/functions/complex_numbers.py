@@ -105,14 +105,15 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
     _pair("complex", real, imag)
     if tuple(real.shape) != tuple(imag.shape):
         real, imag = P.add(real, P.mul(imag, 0)), P.add(imag, P.mul(real, 0))
-    return view_as_complex(stack([real, imag], -1))
+    return view_as_complex(stack([real, imag], -1).contiguous())
 
 
 @with_out
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers of absolute values and angles."""
     _pair("polar", abs, angle)
-    return view_as_complex(stack([P.mul(abs, P.cos(angle)), P.mul(abs, P.sin(angle))], -1))
+    parts = [P.mul(abs, P.cos(angle)), P.mul(abs, P.sin(angle))]
+    return view_as_complex(stack(parts, -1).contiguous())
 
 
 def is_complex(input: Tensor) -> bool:

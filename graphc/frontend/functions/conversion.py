@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -349,6 +349,23 @@ def number_of(value: Any) -> Any:
     return value
 
 
+def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+    """The tensor itself, which is dense already, or cast."""
+    return self if dtype is None else to(self, dtype)
+
+
+def _no_sparse(name: str) -> Any:
+    def missing(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(located(
+            f"graphc does not have Tensor.{name}(): there are no sparse tensors. "
+            "Cure: use dense tensors; torch.mm and `@` take them in the same places"
+        ))  # fmt: skip
+
+    missing.__name__ = name
+    missing.__doc__ = "Raises NotImplementedError: there are no sparse tensors."
+    return missing
+
+
 PROPERTIES = {
     "is_cuda": property(lambda self: False),
     "is_cpu": property(lambda self: self.device.type == "cpu"),
@@ -372,7 +389,7 @@ PROPERTIES = {
 
 
 METHODS = {
-    "to": to,
+    "to": to, "to_dense": to_dense,
     "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda, "pin_memory": pin_memory,
     "is_pinned": lambda self, device=None: False, "item": item, "tolist": tolist, "numpy": numpy,
     "size": size, "numel": numel, "nelement": numel, "dim": dim, "ndimension": dim,
@@ -385,5 +402,9 @@ METHODS = {
     "__format__": _format, "__array_priority__": 1000, "__array_wrap__": _array_wrap,
     "__reversed__": _reversed, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
     "is_shared": lambda self: False,
+    **{name: _no_sparse(name) for name in (
+        "to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr",
+        "to_sparse_bsc", "sparse_mask", "coalesce",
+    )},
     **CASTS,
 }  # fmt: skip

@@ -17,18 +17,27 @@ from .arguments import fitting, wrap_dim, write_out
 from .arguments import shape as sizes_of
 
 
-def _slice(
+def slice_of(
     input: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Tensor:
+    """The view input[..., start:end:step, ...] along `dim`."""
     index = (slice(None),) * wrap_dim(dim, input.ndim)
     result: Tensor = input[(*index, slice(start, end, step))]
     return result
 
 
+def _narrow(input: Tensor, dim: int, start: Any, length: Any) -> Tensor:
+    if dim >= input.ndim:  # torch's error is an IndexError for narrow(), and this here
+        raise RuntimeError(located(
+            f"Expected dim < {input.ndim} to be true, but got false: dim is {dim}"
+        ))  # fmt: skip
+    return parts.narrow(input, dim, start, length)
+
+
 _VIEWS: dict[str, Callable[..., Any]] = {
-    "alias": lambda input: input, "detach": lambda input: input.detach(), "slice": _slice,
+    "alias": lambda input: input, "detach": lambda input: input.detach(), "slice": slice_of,
     "as_strided": strided.as_strided, "diagonal": strided.diagonal, "unfold": strided.unfold,
-    "expand": repetition.expand, "narrow": parts.narrow, "select": parts.select,
+    "expand": repetition.expand, "narrow": _narrow, "select": parts.select,
     "split": parts.split, "split_with_sizes": parts.split, "unbind": parts.unbind,
     "permute": shape.permute, "squeeze": shape.squeeze, "t": shape.t,
     "transpose": shape.transpose, "unsqueeze": shape.unsqueeze, "view": shape.view,

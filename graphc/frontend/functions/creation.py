@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
-import math
+import functools
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,7 +14,7 @@ from .. import promote
 from ..context import local
 from ..dispatch import apply, constant
 from ..errors import located
-from ..numbers import is_traced_number, plain_size
+from ..numbers import is_traced_number
 from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
 from .arguments import (
@@ -32,7 +31,7 @@ from .joining import stack
 from .storages import UntypedStorage
 
 
-def _finish(
+def finish(
     result: Tensor, requires_grad: bool, device: Any = None, pin_memory: bool = False
 ) -> Tensor:
     check_device(device)
@@ -48,12 +47,47 @@ def _has_tensor(data: Any) -> bool:
 def _nested(data: Any) -> Tensor:
     """A nested sequence that holds tensors: stacked level by level."""
     if isinstance(data, Tensor):
-        return data.detach()
+        return _element(data)
     if is_traced_number(data):
         return promote.operand(data, promote.number_dtype(data))
     if isinstance(data, (list, tuple)):
         return stack([_nested(item) for item in data])
     return constant(_array(data, None))
+
+
+def _element(data: Tensor) -> Tensor:
+    """A tensor inside of a sequence: it stands for its one number."""
+    if data.numel() == 1:
+        return data.detach().reshape(())
+    if data.is_floating_point() or data.is_complex():
+        raise ValueError(located("only one element tensors can be converted to Python scalars"))
+    raise TypeError(located(
+        "only integer tensors of a single element can be converted to an index"
+    ))  # fmt: skip
+
+
+def _inexact_dtype(data: Any) -> DType:
+    """The dtype of nested numbers that are not all integers: NumPy's own keep theirs."""
+    found: set[DType] = set()
+    work = [data]
+    while work:
+        items = work.pop()
+        kinds = set(map(type, items)) if isinstance(items, (list, tuple)) else {type(items)}
+        for kind in kinds:
+            if issubclass(kind, (list, tuple)):
+                work.extend(item for item in items if isinstance(item, (list, tuple)))
+            elif issubclass(kind, np.ndarray):
+                arrays = items if isinstance(items, (list, tuple)) else [items]
+                found |= {
+                    dtypes.from_numpy(a.dtype) for a in arrays if isinstance(a, np.ndarray)
+                }
+            elif issubclass(kind, np.generic):
+                found.add(dtypes.from_numpy(np.dtype(kind)))
+            elif issubclass(kind, complex):
+                found.add(dtypes.complex_of(get_default_dtype()))
+            elif issubclass(kind, float):
+                found.add(get_default_dtype())
+    return functools.reduce(dtypes.promote, found) if found else get_default_dtype()
 
 
 def _array(data: Any, dtype: DType | None) -> np.ndarray:
@@ -71,12 +105,8 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray:
             _refuse(int(array.max()), False)
         if array.dtype.kind in "USOV":
             _refuse(_first(data), isinstance(data, (list, tuple)))
-        if array.dtype.kind == "f" and dtype is None:
-            array = array.astype(get_default_dtype().numpy)
-        if array.size == 0 and dtype is None and array.dtype.kind == "f":
-            array = array.astype(get_default_dtype().numpy)
-        if array.dtype.kind == "c" and dtype is None:
-            array = array.astype(dtypes.complex_of(get_default_dtype()).numpy)
+        if array.dtype.kind in "fc" and dtype is None:
+            array = array.astype(_inexact_dtype(data).numpy)
     return array if dtype is None else _converted(array, dtype)
 
 
@@ -146,14 +176,14 @@ def tensor(
         data = from_numpy(data)  # a run-time input: its elements may be others at the next call
     if isinstance(data, Tensor):
         copied = data.detach().clone()
-        return _finish(copied if dtype is None else promote.cast(copied, dtype), requires_grad)
+        return finish(copied if dtype is None else promote.cast(copied, dtype), requires_grad)
     if is_traced_number(data):
         kind = promote.number_dtype(data) if dtype is None else dtype
         return promote.operand(data, kind)
     if _has_tensor(data):
         stacked = _nested(data)
-        return _finish(stacked if dtype is None else promote.cast(stacked, dtype), requires_grad)
-    return _finish(constant(_array(data, dtype)), requires_grad, device)
+        return finish(stacked if dtype is None else promote.cast(stacked, dtype), requires_grad)
+    return finish(constant(_array(data, dtype)), requires_grad, device)
 
 
 def _shareable(array: np.ndarray) -> bool:
@@ -315,99 +345,20 @@ def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, **kwargs: Any) -> 
     return tensor(data, dtype=dtype or self.dtype, **kwargs)
 
 
-def arange(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, layout: Any = None, out: Any = None,
-) -> Tensor:
-    """start, start + step, ... below end."""
-    if end is None:
-        start, end = 0, start
-    values = (start, end, step)
-    dtype = check_dtype(dtype)
-    if dtype is None:
-        floats = any(promote.number_dtype(v).is_float for v in values if not isinstance(v, Tensor))
-        tensors = [v for v in values if isinstance(v, Tensor)]
-        floats = floats or any(t.dtype.is_float for t in tensors)
-        dtype = get_default_dtype() if floats else dtypes.i64
-    check_device(device)
-    if is_traced_number(end) and type(start) is int and start == 0 and step == 1:
-        result: Tensor = apply(ops.iota, shape=(plain_size(end),), dim=0, dtype=dtype)
-        return result
-    start, end, step = (v.item() if isinstance(v, Tensor) else v for v in values)
-    if step == 0:
-        raise RuntimeError(located("step must be nonzero"))
-    if (step > 0 and start > end) or (step < 0 and start < end):
-        raise RuntimeError(located(
-            "upper bound and lower bound inconsistent with step sign"
-        ))  # fmt: skip
-    count = math.ceil((end - start) / step)
-    if dtype.is_integer:
-        array = int(start) + int(step) * np.arange(count, dtype=np.int64)
-    else:
-        array = start + step * np.arange(count, dtype=np.float64)
-    result = _ranged(array, count, start, step, dtype)
-    return result.requires_grad_() if requires_grad else result
-
-
-def _ranged(array: np.ndarray, count: int, start: Any, step: Any, dtype: DType) -> Tensor:
-    """An iota where the range is plain, so that a graph stays small; else a constant."""
-    if start == 0 and step == 1:
-        result: Tensor = apply(ops.iota, shape=(count,), dim=0, dtype=dtype)
-        return result
-    return constant(array.astype(dtype.numpy))
-
-
-def linspace(
-    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, out: Any = None,
-) -> Tensor:
-    """`steps` values from start to end, both included; symmetric as torch's."""
-    if steps < 0:
-        raise RuntimeError(located("number of steps must be non-negative"))
-    dtype = check_dtype(dtype) or get_default_dtype()
-    kind = dtype.numpy if dtype.is_float and dtype.bits >= 32 else np.dtype(np.float64)
-    low, high = kind.type(_number(start)), kind.type(_number(end))
-    if steps == 1:
-        array = np.array([low])
-    else:
-        step = kind.type((high - low) / kind.type(max(steps - 1, 1)))
-        index = np.arange(steps)
-        half = steps // 2
-        array = np.where(
-            index < half, low + step * index.astype(kind),
-            high - step * (steps - 1 - index).astype(kind),
-        )
-    return _finish(constant(array.astype(dtype.numpy)), requires_grad, device)
-
-
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, Tensor) else value
-
-
-def logspace(
-    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, **kwargs: Any
-) -> Tensor:
-    """base ** linspace(start, end)."""
-    dtype = check_dtype(dtype) or get_default_dtype()
-    start, end = _number(start), _number(end)
-    if dtype.is_integer:  # the ends are cut to integers first, as torch has it
-        start, end = int(start), int(end)
-    powers = linspace(start, end, steps, dtype=dtypes.f64)
-    return _finish(promote.cast(promote.binary(ops.pow, base, powers), dtype), False)
-
-
 def eye(
     n: int, m: int | None = None, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, out: Any = None,
 ) -> Tensor:
     """The identity matrix [n, m]."""
-    dtype = check_dtype(dtype) or get_default_dtype()
+    dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
     shape = (n, n if m is None else m)
     non_negative(shape)
     rows = apply(ops.iota, shape=shape, dim=0, dtype=dtypes.i64)
     columns = apply(ops.iota, shape=shape, dim=1, dtype=dtypes.i64)
     result = promote.cast(apply(ops.eq, rows, columns), dtype)
-    return _finish(result, requires_grad, device)
+    if out is not None:
+        return write_out(out, result)
+    return finish(result, requires_grad, device)
 
 
 def scalar_tensor(
@@ -417,18 +368,6 @@ def scalar_tensor(
     """A 0-d tensor of the default dtype."""
     kind = check_dtype(dtype) or get_default_dtype()
     return full((), s, dtype=kind, device=device, requires_grad=requires_grad)
-
-
-def range(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, **kwargs: Any
-) -> Tensor:
-    """start, start + step, ... up to end, included (torch.range, of old)."""
-    if end is None:
-        start, end = 0, start
-    count = math.floor((end - start) / step) + 1
-    kind = check_dtype(dtype) or get_default_dtype()
-    array = start + step * np.arange(count, dtype=np.float64)
-    return constant(array.astype(kind.numpy))
 
 
 def empty_strided(size: Any, stride: Any, *, dtype: Any = None, **kwargs: Any) -> Tensor:
@@ -449,7 +388,7 @@ def empty_permuted(size: Any, physical_layout: Any, **kwargs: Any) -> Tensor:
             "Number of dimensions in size does not match the length of the physical_layout; i.e. "
             f"len(size) = {len(sizes)} is not equal to len(physical_layout) = {len(order)}"
         ))  # fmt: skip
-    if sorted(order) != list(builtins.range(len(sizes))):
+    if sorted(order) != list(range(len(sizes))):
         raise RuntimeError(located(f"Duplicate or invalid dim in physical_layout: {list(order)}"))
     strides, step = [0] * len(sizes), 1
     for dim in reversed(order):
@@ -470,7 +409,7 @@ def frombuffer(
     kind = check_dtype(dtype)
     assert kind is not None
     array = np.frombuffer(buffer, kind.numpy, count, offset)
-    return _finish(from_array(array), requires_grad)
+    return finish(from_array(array), requires_grad)
 
 
 def from_dlpack(ext_tensor: Any) -> Tensor:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphc.ir import ops
+from graphc.ir import dtypes, ops
 
+from .. import promote
 from ..autocast import lower_precision
 from ..dispatch import apply
 from ..errors import located
@@ -143,6 +144,8 @@ def _drop_unused(x: Tensor, labels: Labels, needed: set[str]) -> tuple[Tensor, L
     dims = tuple(i for i, label in enumerate(labels) if label not in needed)
     if not dims:
         return x, labels
+    if not x.dtype.differentiable:  # as sum() has it
+        x = promote.cast(x, dtypes.i64)
     total: Tensor = apply(ops.sum, x, dims=dims, keepdim=False)
     return total, tuple(label for label in labels if label in needed)
 
@@ -158,6 +161,8 @@ def _contract(
     free_b = [label for label in right if label not in both]
     if not summed:
         return _multiply(a, left, b, right, (*batch, *free_a, *free_b))
+    if not (a.dtype.differentiable or b.dtype.differentiable):
+        a, b = promote.operands(a, b)
     if a.dtype is not b.dtype:
         raise RuntimeError(located(
             f"einsum(): operands have different dtypes, {a.dtype} and {b.dtype}"

@@ -35,6 +35,11 @@ def gradient(
             "torch.gradient expected spacing to be unspecified, a scalar, or a list of length "
             f"{len(dims)}, but got a list of length {len(steps)}"
         ))  # fmt: skip
+    if any(isinstance(s, Tensor) and s.device != input.device for s in steps):
+        raise RuntimeError(located(
+            "torch.gradient expected each tensor to be on the same device as the input, "
+            f"{input.device}"
+        ))  # fmt: skip
     x = input
     if not (x.dtype.is_float or x.dtype.is_complex):
         x = promote.cast(x, promote.get_default_dtype())

@@ -36,7 +36,9 @@ _REDUCTIONS = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "am
 def _require_index(name: str, index: Any) -> Tensor:
     if not isinstance(index, Tensor):
         raise TypeError(located(f"{name}(): index must be a Tensor, not {type(index).__name__}"))
-    if index.dtype not in (dtypes.i64, dtypes.i32):
+    if index.dtype not in (dtypes.i64, dtypes.i32) and (
+        name != "gather" or 0 not in shape(index)
+    ):
         raise RuntimeError(located(f"{name}(): Expected dtype int32/int64 for index"))
     return promote.cast(index, dtypes.i64)
 
@@ -49,6 +51,9 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     """input[..., index[i], ...] along `dim`; the result has index's shape."""
     along = wrap_dim(dim, input.ndim)
     places = _require_index("gather", index)
+    if 0 in shape(places) and input.ndim != places.ndim:
+        nothing: Tensor = input.reshape(-1)[:0]
+        return nothing.reshape(shape(places))  # type: ignore[no-any-return]
     if input.ndim == 0 or places.ndim == 0:
         flat = gather(input.reshape(-1), 0, places.reshape(-1))
         return flat.reshape(shape(places))  # type: ignore[no-any-return]
@@ -229,11 +234,28 @@ def _index_put(
     return result
 
 
+def _same_slices(name: str, x: Tensor, dim: int, source: Tensor) -> None:
+    """Raise RuntimeError where the sizes differ in another dim than `dim`."""
+    along = wrap_dim(dim, x.ndim)
+    a, b = shape(x), shape(source)
+    env = environment()
+    if len(a) == len(b) and all(
+        d == along or env.equal(m, n) for d, (m, n) in enumerate(zip(a, b, strict=True))
+    ):
+        return
+    if len(a) > 1 or len(b) > 1:
+        raise RuntimeError(located(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. "
+            f"Got self.shape = {list(a)} source.shape = {list(b)}"
+        ))  # fmt: skip
+
+
 @with_out
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
 ) -> Tensor:
     """A copy with alpha * source added at the positions of `index`."""
+    _same_slices("index_add", input, dim, source)
     scaled = source if type(alpha) is int and alpha == 1 else P.mul(source, alpha)
     return _index_write("index_add", input, dim, index, scaled, True)
 
@@ -319,6 +341,11 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             raise RuntimeError(located(
                 "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.ndim} dimension(s)."
+            ))  # fmt: skip
+        if value.dtype.is_complex and not input.dtype.is_complex:
+            raise RuntimeError(located(
+                f"value cannot be converted to type {CPP_NAMES[input.dtype]} without overflow: "
+                f"it is {value.dtype}"
             ))  # fmt: skip
         filler = promote.cast(value, input.dtype)
     else:

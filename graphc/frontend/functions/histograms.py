@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,9 +41,16 @@ def _counted(
     points: np.ndarray, edges: list[np.ndarray], weight: Tensor | None, density: bool
 ) -> Tensor:
     weights = None if weight is None else concrete(weight, "histogram()", _CURE).reshape(-1)
-    found, _ = np.histogramdd(
-        points.astype(np.float64), [e.astype(np.float64) for e in edges], weights=weights
-    )
+    inside = np.ones(len(points), bool)
+    places = []
+    for x, bounds in zip(points.T.astype(np.float64), edges, strict=True):
+        inside &= (x >= bounds[0]) & (x <= bounds[-1])
+        place = np.searchsorted(bounds.astype(np.float64), x, "right") - 1
+        places.append(np.where(x == bounds[-1], len(bounds) - 2, place))
+    sizes = [len(bounds) - 1 for bounds in edges]
+    flat = np.ravel_multi_index([place[inside] for place in places], sizes)
+    given = None if weights is None else weights[inside].astype(np.float64)
+    found = np.bincount(flat, given, math.prod(sizes)).reshape(sizes).astype(np.float64)
     if density:
         for dim, bounds in enumerate(edges):
             widths = np.diff(bounds.astype(np.float64))

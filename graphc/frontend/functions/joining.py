@@ -18,7 +18,7 @@ from .shape import transpose, unsqueeze
 from .zero_gradient import flat_in
 
 
-def _tensors(name: str, tensors: Any) -> list[Tensor]:
+def _tensors(name: str, tensors: Any, some: bool = False) -> list[Tensor]:
     if isinstance(tensors, Tensor):
         raise TypeError(located(
             f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor"
@@ -29,6 +29,8 @@ def _tensors(name: str, tensors: Any) -> list[Tensor]:
             raise TypeError(located(
                 f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}"
             ))  # fmt: skip
+    if some and not given:
+        raise RuntimeError(located(f"{name} expects a non-empty TensorList"))
     return given
 
 
@@ -38,7 +40,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
     dim = dim if axis is None else axis
     given = _tensors("cat", tensors)
     if not given:
-        raise RuntimeError(located("torch.cat(): expected a non-empty list of Tensors"))
+        raise ValueError(located("torch.cat(): expected a non-empty list of Tensors"))
     dtype = promote.result_type(*given)
     for i, x in enumerate(given):
         if x.ndim == 0:
@@ -68,9 +70,7 @@ concat = concatenate = cat
 @with_out
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """The tensors along a new dim. Raises RuntimeError unless they have one shape."""
-    given = _tensors("stack", tensors)
-    if not given:
-        raise RuntimeError(located("stack expects a non-empty TensorList"))
+    given = _tensors("stack", tensors, some=True)
     dim = wrap_dim(dim, given[0].ndim + 1)
     first = shape(given[0])
     env = environment()
@@ -118,14 +118,14 @@ atleast_3d = _atleast(3, "atleast_3d")
 @with_out
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Side by side: along dim 1, or dim 0 for 1-d tensors."""
-    given = [_at_least(x, 1) for x in _tensors("hstack", tensors)]
+    given = [_at_least(x, 1) for x in _tensors("hstack", tensors, some=True)]
     return cat(given, 0 if given[0].ndim == 1 else 1)
 
 
 @with_out
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """One above another."""
-    return cat([_at_least(x, 2) for x in _tensors("vstack", tensors)], 0)
+    return cat([_at_least(x, 2) for x in _tensors("vstack", tensors, some=True)], 0)
 
 
 row_stack = vstack
@@ -134,14 +134,15 @@ row_stack = vstack
 @with_out
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Along dim 2."""
-    return cat([_at_least(x, 3) for x in _tensors("dstack", tensors)], 2)
+    return cat([_at_least(x, 3) for x in _tensors("dstack", tensors, some=True)], 2)
 
 
 @with_out
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Side by side; 1-d tensors are columns."""
     given = [
-        x.reshape(-1, 1) if x.ndim < 2 else x for x in _tensors("column_stack", tensors)
+        x.reshape(-1, 1) if x.ndim < 2 else x
+        for x in _tensors("column_stack", tensors, some=True)
     ]
     return cat(given, 1)
 
@@ -157,11 +158,15 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
 
 def fliplr(input: Tensor) -> Tensor:
     """Reversed along dim 1."""
+    if input.ndim < 2:
+        raise RuntimeError(located("Input must be >= 2-d."))
     return flip(input, 1)
 
 
 def flipud(input: Tensor) -> Tensor:
     """Reversed along dim 0."""
+    if input.ndim < 1:
+        raise RuntimeError(located("Input must be >= 1-d."))
     return flip(input, 0)
 
 
@@ -190,6 +195,19 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Turned by k quarter turns in the plane of `dims`."""
+    if len(dims) != 2:
+        raise RuntimeError(located(
+            f"expected total rotation dims == 2, but got dims = {len(dims)}"
+        ))  # fmt: skip
+    if input.ndim < 2:
+        raise RuntimeError(located(
+            f"expected total dims >= 2, but got total dims = {input.ndim}"
+        ))  # fmt: skip
+    if dims[0] == dims[1] or abs(dims[0] - dims[1]) == input.ndim:
+        raise RuntimeError(located(
+            "expected rotation dims to be different, but got dim0 = "
+            f"{dims[0]} and dim1 = {dims[1]}"
+        ))  # fmt: skip
     a, b = (wrap_dim(d, input.ndim) for d in dims)
     k %= 4
     if k == 0:

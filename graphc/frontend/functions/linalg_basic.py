@@ -243,19 +243,29 @@ def _whole(name: str, x: Tensor, argument: str, factor: Any) -> Any:
     return bool(factor) if x.dtype is dtypes.bool_ else int(factor)
 
 
-def _scaled_sum(name: str, multiply: Any) -> Any:
+def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
     def function(
-        input: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1
+        input: Tensor, *given: Tensor, beta: Any = 1, alpha: Any = 1, **named_factors: Tensor
     ) -> Tensor:
+        rest = [factor for factor in factors[len(given):] if factor in named_factors]
+        found = (*given, *(named_factors.pop(factor) for factor in rest))
+        if len(found) != 2 or named_factors:
+            raise TypeError(located(
+                f"{name}() takes input, {factors[0]} and {factors[1]}, beta= and alpha=; got "
+                f"{1 + len(given)} positional arguments and {[*rest, *named_factors]}"
+            ))  # fmt: skip
+        return compute(input, *found, beta=beta, alpha=alpha)
+
+    def compute(input: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
         if name in _ROUNDED_ONCE and first.dtype.bits == 16 and first.dtype.is_float:
             wide = [promote.cast(x, dtypes.f32) for x in (input, first, second)]
-            return promote.cast(function(*wide, beta=beta, alpha=alpha), first.dtype)
+            return promote.cast(compute(*wide, beta, alpha), first.dtype)
         found = multiply(first, second)
         if not found.dtype.differentiable:
             alpha, beta = _whole(name, found, "alpha", alpha), _whole(name, found, "beta", beta)
         if alpha != 1:
             found = P.mul(found, alpha)
-        if type(beta) in (int, float) and beta == 0:
+        if beta == 0:  # NaN in the input does not count
             result: Tensor = found
         else:
             result = P.add(input if beta == 1 else P.mul(input, beta), found)
@@ -271,11 +281,13 @@ def _scaled_sum(name: str, multiply: Any) -> Any:
     return with_out(function)
 
 
-addmm = lower_precision(_scaled_sum("addmm", mm))
-addmv = _scaled_sum("addmv", mv)
-addr = _scaled_sum("addr", outer)
-baddbmm = lower_precision(_scaled_sum("baddbmm", bmm))
-addbmm = lower_precision(_scaled_sum("addbmm", lambda a, b: bmm(a, b).sum(0)))
+addmm = lower_precision(_scaled_sum("addmm", mm, "mat1", "mat2"))
+addmv = _scaled_sum("addmv", mv, "mat", "vec")
+addr = _scaled_sum("addr", outer, "vec1", "vec2")
+baddbmm = lower_precision(_scaled_sum("baddbmm", bmm, "batch1", "batch2"))
+addbmm = lower_precision(
+    _scaled_sum("addbmm", lambda a, b: bmm(a, b).sum(0, dtype=a.dtype), "batch1", "batch2")
+)
 
 
 @lower_precision

@@ -61,16 +61,17 @@ def narrow(input: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     if not sizes:
         raise RuntimeError(located("narrow() cannot be applied to a 0-dim tensor."))
     dim = wrap_dim(dim, len(sizes))
+    if isinstance(start, Tensor) and (start.ndim or not start.dtype.is_integer):
+        raise RuntimeError(located("start must be an 0-dim integral Tensor."))
     start, length, size = as_size(start), as_size(length), sizes[dim]
     env = environment()
     if not env.not_negative(length):
         raise RuntimeError(located("narrow(): length must be non-negative."))
+    if isinstance(size, int) and isinstance(start, int) and not -size <= start <= size:
+        raise IndexError(located(
+            f"start out of range (expected to be in range of [-{size}, {size}], but got {start})"
+        ))  # fmt: skip
     if not env.not_negative(start):
-        if isinstance(size, int) and start < -size:
-            raise IndexError(located(
-                f"start out of range (expected to be in range of [-{size}, {size}], but got "
-                f"{start})"
-            ))  # fmt: skip
         start = start + size
     if not env.at_most(start + length, size):
         raise RuntimeError(located(

@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from graphc.ir import dtypes, ops
 
 from .. import promote
-from ..dispatch import apply, constant
+from ..dispatch import apply
 from ..errors import located
 from ..promote import binary, is_number
 from ..tensor import Tensor
@@ -197,6 +195,14 @@ def mul(input: Any, other: Any) -> Any:
     return _arithmetic(ops.mul, ops.bitwise_and, input, other)
 
 
+def _trunc_divide(input: Any, other: Any) -> Tensor:
+    dtype = promote.result_type(input, other)
+    if dtype.is_float and dtype.bits == 16:  # torch rounds the quotient first
+        return trunc(binary(ops.div, input, other))
+    result: Tensor = binary(ops.trunc_divide, input, other)
+    return result
+
+
 @with_out
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """input / other; rounding_mode None, "trunc" or "floor"."""
@@ -205,7 +211,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     elif rounding_mode == "floor":
         result = binary(ops.floor_divide, input, other)
     elif rounding_mode == "trunc":
-        result = binary(ops.trunc_divide, input, other)
+        result = _trunc_divide(input, other)
     else:
         raise RuntimeError(located(
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
@@ -223,6 +229,15 @@ def require_tensors(name: str, *values: Any) -> None:
                 f"{name}(): argument '{argument}' (position {i + 1}) must be Tensor, not "
                 f"{type(value).__name__}"
             ))  # fmt: skip
+
+
+def require_one_tensor(name: str, first: Any, second: Any) -> None:
+    """Raise TypeError where both arguments are numbers."""
+    if not isinstance(first, Tensor) and not isinstance(second, Tensor):
+        raise TypeError(located(
+            f"{name}() received an invalid combination of arguments - got "
+            f"({type(first).__name__}, {type(second).__name__}), but one must be a Tensor"
+        ))  # fmt: skip
 
 
 # both are tensors; the others let a number stand for the second
@@ -289,6 +304,7 @@ ge = _binary("ge", "input >= other.")
 @with_out
 def pow(input: Any, exponent: Any) -> Tensor:
     """input ** exponent. Raises RuntimeError for an integer to a negative integer."""
+    require_one_tensor("pow", input, exponent)
     if isinstance(input, Tensor) and is_number(exponent) and isinstance(exponent, int):
         if not input.dtype.differentiable and exponent < 0:
             raise RuntimeError(located(
@@ -322,7 +338,7 @@ def _logical(name: str) -> Callable[..., Tensor]:
     record = getattr(ops, name)
 
     def function(input: Any, other: Any) -> Tensor:
-        require_tensors(name, input)
+        require_tensors(name, input, other)
         result: Tensor = apply(record, _truth(input), _truth(other))
         return result
 
@@ -412,7 +428,8 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
         near = lt(abs(weight), 0.5) if isinstance(weight, Tensor) else (
             math.hypot(complex(weight).real, complex(weight).imag) < 0.5
         )
-        close, far = add(input, mul(difference, weight)), sub(end, mul(difference, sub(1, weight)))
+        rest = sub(1, weight) if isinstance(weight, Tensor) else 1 - weight
+        close, far = add(input, mul(difference, weight)), sub(end, mul(difference, rest))
         return where(near, close, far) if isinstance(near, Tensor) else (close if near else far)
     if isinstance(weight, Tensor):
         small = add(input, mul(weight, difference))
@@ -442,6 +459,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
 
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
+    require_tensors("rsub", input)
     return sub(other, _scaled(input, alpha))
 
 
@@ -450,38 +468,3 @@ true_divide, clip, fix, arcsin, arccos, arctan = div, clamp, trunc, asin, acos, 
 arcsinh, arccosh, arctanh, arctan2 = asinh, acosh, atanh, atan2
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 expit = sigmoid
-
-
-# --- operators and methods ---------------------------------------------------------------------
-
-
-def _operator(function: Callable[..., Any], swap: bool = False) -> Callable[[Any, Any], Any]:
-    def method(self: Tensor, other: Any) -> Any:
-        if not isinstance(other, Tensor) and not is_number(other):
-            if not isinstance(other, np.ndarray):
-                return NotImplemented
-            other = constant(other)
-        return function(other, self) if swap else function(self, other)
-
-    return method
-
-
-OPERATORS = {
-    "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floor_divide,
-    "mod": remainder, "pow": pow, "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor,
-    "lshift": bitwise_left_shift, "rshift": bitwise_right_shift,
-}  # fmt: skip
-COMPARISONS = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
-
-
-def operator_methods() -> dict[str, Any]:
-    """__add__, __radd__, __eq__ and the like."""
-    table: dict[str, Any] = {}
-    for name, function in OPERATORS.items():
-        table[f"__{name}__"] = _operator(function)
-        table[f"__r{name}__"] = _operator(function, swap=True)
-    for name, function in COMPARISONS.items():
-        table[f"__{name}__"] = _operator(function)
-    table |= {"__neg__": neg, "__pos__": lambda self: self, "__abs__": abs,
-              "__invert__": bitwise_not}  # fmt: skip
-    return table

@@ -18,17 +18,26 @@ from . import return_types
 from .arguments import wrap_dim
 from .dtype_names import finfo
 from .norms import vector_norm
+from .zero_gradient import flat_in
 
 
 def float_power(input: Any, exponent: Any) -> Tensor:
-    """input ** exponent in float64."""
-    base, power = promote.operands(input, exponent, dtype=dtypes.f64)
+    """input ** exponent in float64 or complex128."""
+    P.require_one_tensor("float_power", input, exponent)
+    wide = dtypes.c128 if promote.result_type(input, exponent).is_complex else dtypes.f64
+    base, power = promote.operands(input, exponent, dtype=wide)
     result: Tensor = apply(ops.pow, base, power)
     return result
 
 
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below 0, 1 above, `values` at 0."""
+    P.require_tensors("heaviside", input)
+    if not isinstance(values, Tensor):
+        raise TypeError(located(
+            "heaviside(): argument 'values' (position 2) must be Tensor, not "
+            f"{type(values).__name__}"
+        ))  # fmt: skip
     result: Tensor = P.where(P.eq(input, 0), values, promote.cast(P.gt(input, 0), input.dtype))
     return result
 
@@ -59,6 +68,7 @@ def _complex_logaddexp(input: Tensor, other: Tensor) -> Tensor:
 
 def xlogy(input: Any, other: Any) -> Tensor:
     """x * log(y), 0 where x is 0 (unless y is NaN)."""
+    P.require_one_tensor("xlogy", input, other)
     x, y = promote.operands(input, other)
     if not x.dtype.is_float:
         x, y = promote.operands(x, y, dtype=promote.get_default_dtype())
@@ -134,6 +144,7 @@ def isneginf(input: Tensor) -> Tensor:
 
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2 ** other."""
+    P.require_tensors("ldexp", input, other)
     return P.mul(input, P.pow(2.0, other))  # type: ignore[no-any-return]
 
 
@@ -157,6 +168,7 @@ def _euclid(name: str) -> Any:
     compute = getattr(np, name)
 
     def function(input: Tensor, other: Any) -> Tensor:
+        P.require_tensors(name, input, other)
         a, b = promote.operands(input, other)
         cure = "call it outside the compiled function"
         found = compute(concrete(a, f"{name}()", cure), concrete(b, f"{name}()", cure))
@@ -172,14 +184,23 @@ lcm = _euclid("lcm")
 
 
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
-    """The next floating-point number towards other."""
+    """The next floating-point number towards other; moves with input, not with other."""
+    P.require_tensors("nextafter", input, other)
     cure = "call it outside the compiled function"
     a, b = promote.operands(input, other)
-    return constant(np.nextafter(concrete(a, "nextafter()", cure), concrete(b, "", cure)))
+    found = constant(np.nextafter(concrete(a, "nextafter()", cure), concrete(b, "", cure)))
+    if not (a.requires_grad or b.requires_grad):
+        return found
+    moved = P.where(P.isfinite(a), P.sub(a.detach(), a), 0.0)  # a difference keeps -0.0
+    return flat_in(b, P.sub(found, moved))
 
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices of `dim` scaled down to a p-norm of at most maxnorm."""
+    if input.ndim < 2:
+        raise RuntimeError(located(
+            f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions"
+        ))  # fmt: skip
     along = wrap_dim(dim, input.ndim)
     others = tuple(d for d in range(input.ndim) if d != along)
     norms = vector_norm(input, p, others, True)

@@ -10,6 +10,7 @@ from graphc.ir.dim import product
 from graphc.ir.dtypes import DType
 
 from .. import promote
+from ..context import local
 from ..dispatch import apply
 from ..errors import located
 from ..random_state import Generator, draw
@@ -17,6 +18,7 @@ from ..tensor import Tensor, requires_grad
 from . import pointwise as P
 from .arguments import (
     broadcast_sizes,
+    check_apart,
     check_device,
     check_dtype,
     non_negative,
@@ -63,7 +65,7 @@ def _complex(kind: str, generator: Generator | None, want: Any, dtype: DType) ->
     )
     if kind == "normal":
         parts = apply(ops.mul, parts, promote.operand(1 / math.sqrt(2), parts.dtype))
-    parts = promote.cast(parts, dtype.real)
+    parts = promote.cast(parts, dtype.real).contiguous()
     found: Tensor = apply(ops.view_as_complex, parts)
     return found
 
@@ -232,6 +234,8 @@ def bernoulli(
         check_probability(p)
         values = draw("bernoulli", generator, shape=shape(input), p=float(p), dtype=input.dtype)
         return _done(values, False, out)
+    if out is not None:
+        check_apart(out, (input,))
     if not input.dtype.is_float:
         raise RuntimeError(located(
             f"\"bernoulli_tensor_cpu_self_\" not implemented for '{promote._name(input.dtype)}'"
@@ -247,6 +251,10 @@ def multinomial(
     generator: Generator | None = None, out: Tensor | None = None,
 ) -> Tensor:
     """Indices drawn with the (unnormalised) probabilities in each row."""
+    if out is not None and out.dtype is not dtypes.i64:
+        raise RuntimeError(located(
+            f"multinomial expects Long tensor out, got: {promote._name(out.dtype)}"
+        ))  # fmt: skip
     if input.ndim not in (1, 2):
         raise RuntimeError(located("prob_dist must be 1 or 2 dim"))
     if not input.dtype.is_float:
@@ -261,7 +269,11 @@ def multinomial(
         raise RuntimeError(located(
             "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
         ))  # fmt: skip
+    if isinstance(size, int) and size > _MOST_CATEGORIES:
+        raise RuntimeError(located("number of categories cannot exceed 2^24"))
     weights = input.detach()
+    if local.trace is None:
+        _check_weights(weights, num_samples, replacement)
     if not replacement or num_samples == 1:
         # the race of exponential clocks: the fastest win
         clocks = draw("exponential", generator, shape=shape(input), dtype=input.dtype)
@@ -273,6 +285,23 @@ def multinomial(
         found = apply(ops.topk, speed, k=num_samples, dim=along, largest=True)[1]
         return _done(found, False, out)
     return _done(_with_replacement(weights, num_samples, generator), False, out)
+
+
+_MOST_CATEGORIES = 2**24
+
+
+def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:
+    if count == 1 or not replacement:
+        if not bool(P.logical_and(P.ge(weights, 0), P.isfinite(weights)).all()):
+            raise RuntimeError(located(
+                "probability tensor contains either `inf`, `nan` or element < 0"
+            ))  # fmt: skip
+    elif not bool(P.logical_and(P.ge(weights, 0), P.isfinite(weights)).all()):
+        raise RuntimeError(located(
+            "invalid multinomial distribution (encountering probability entry < 0, infinite or nan)"
+        ))  # fmt: skip
+    if bool(P.eq(weights.sum(-1), 0).any()):
+        raise RuntimeError(located("invalid multinomial distribution (sum of probabilities <= 0)"))
 
 
 def _with_replacement(

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ir import dtypes
+from graphc.ir import dtypes, ops
 from graphc.ir.dtypes import DType
 
 from .. import promote
-from ..dispatch import inplace
+from ..dispatch import apply, inplace
 from ..errors import located
 from ..promote import get_default_dtype
 from ..random_state import Generator, draw
@@ -48,6 +48,11 @@ def _in_memory_order(self: Tensor, make: Callable[[Any], Tensor]) -> Tensor:
     drawn = make(tuple(sizes[dim] for dim in order))
     back = drawn.permute([order.index(dim) for dim in range(self.ndim)])
     return inplace(self, back, overwrite=True)
+
+
+def _both_parts(x: Tensor) -> Tensor:
+    parts: Tensor = apply(ops.view_as_real, x)
+    return parts
 
 
 def _plain(value: Any) -> bool:
@@ -112,6 +117,9 @@ def uniform_(
         raise RuntimeError(located(
             f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
         ))  # fmt: skip
+    if self.dtype.is_complex:
+        uniform_(_both_parts(self), a, b, generator=generator)
+        return self
     kind = float_dtype(self.dtype, "uniform")
     if (a, b) == (0.0, 1.0):
         return _in_memory_order(
@@ -138,6 +146,9 @@ def normal_(
     """Fill with normal numbers."""
     if std < 0:
         raise RuntimeError(located(f"normal expects std >= 0.0, but found std {std}"))
+    if self.dtype.is_complex:  # the mean for both parts, as torch has it
+        normal_(_both_parts(self), mean, std / math.sqrt(2), generator=generator)
+        return self
     kind = float_dtype(self.dtype, "normal")
     pairs = not self.is_contiguous()
     return _in_memory_order(

@@ -11,7 +11,7 @@ from ..errors import located
 from ..random_state import Generator, draw_from
 from ..tensor import Tensor
 from . import pointwise as P
-from .creation import arange
+from .ranges import arange
 from .repetition import broadcast_tensors
 
 _TERMS = 256  # of the series for gradients; enough below _LARGE

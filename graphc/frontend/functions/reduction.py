@@ -187,6 +187,7 @@ amax = _extreme("amax", "The largest over `dim`; ties share the gradient.")
 amin = _extreme("amin", "The smallest over `dim`; ties share the gradient.")
 
 
+@with_out
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest."""
     dim = () if dim is None else dim

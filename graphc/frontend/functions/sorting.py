@@ -79,6 +79,8 @@ def topk(
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest (from 1) along `dim`, and its index."""
     along = wrap_dim(dim, input.ndim)
+    if input.ndim == 0 and k != 1:
+        raise RuntimeError(located("kthvalue(): selected number k out of range for dimension 0"))
     if input.ndim == 0:
         zero = apply(ops.full, shape=(), value=0, dtype=dtypes.i64)
         return return_types.kthvalue(input.clone(), zero)
@@ -313,8 +315,6 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     """Counts in `bins` equal bins between min and max (the data's own where both are equal)."""
     array = concrete(input, "histc()", _CURE)
     low, high = float(min), float(max)
-    if array.dtype == dtypes.bf16.numpy:
-        array = array.astype(np.float32)
     if low == high and array.size:
         low, high = float(array.min()), float(array.max())
     if low == high:
@@ -323,7 +323,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
         raise RuntimeError(located("torch.histc: max must be larger than min"))
     flat = array.reshape(-1)
     flat = flat[(flat >= low) & (flat <= high)]
-    places = ((flat - low) / (high - low) * bins).astype(np.int64)
+    start, width, count = (np.asarray(v, array.dtype) for v in (low, high - low, bins))
+    places = ((flat - start) * count / width).astype(np.int64)  # in this order, as torch rounds
     counts = np.bincount(np.minimum(places, bins - 1), minlength=bins)
     return constant(counts.astype(input.dtype.numpy))
 

@@ -10,6 +10,7 @@ import numpy as np
 from graphc.ir import dtypes
 
 from .. import promote
+from ..context import local
 from ..dispatch import constant
 from ..errors import located
 from ..numbers import Size, plain_size, plain_sizes
@@ -76,8 +77,10 @@ def _weights(fweights: Any, aweights: Any, count: int, x: Tensor) -> Tensor | No
         if (name == "fweights") == weights.dtype.is_float:
             wanted = "integral" if name == "fweights" else "floating point"
             raise RuntimeError(located(f"cov(): expected {name} to have {wanted} dtype"))
+        if local.trace is None and bool((weights.detach() < 0).any()):
+            raise RuntimeError(located(f"cov(): {name} cannot be negative"))
         real = x.dtype if x.dtype.is_float else x.real.dtype
-        part = promote.cast(weights, real)
+        part = promote.cast(weights, real) if name == "fweights" else weights
         result = part if result is None else P.mul(result, part)
     return result
 
@@ -161,7 +164,13 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """The sum over broadcast dims, so that the result has the given size."""
     want = as_sequence(size[0]) if len(size) == 1 else size
     have = shape_of_tensor(self)
+    if not want:
+        return self.sum()  # type: ignore[no-any-return]
     extra = len(have) - len(want)
+    if extra < 0:
+        raise RuntimeError(located(
+            f"size {{{list(want)}}} is not expandable to size {{{list(have)}}}."
+        ))  # fmt: skip
     dims = tuple(range(extra)) + tuple(
         i + extra for i, n in enumerate(want) if n == 1 and have[i + extra] != 1
     )

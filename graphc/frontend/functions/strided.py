@@ -10,7 +10,7 @@ from graphc.ir import dtypes, ops
 
 from .. import promote
 from ..dispatch import apply, inplace
-from ..errors import located
+from ..errors import TraceError, located
 from ..storage import address, contiguous_strides, offset_of
 from ..tensor import Tensor, alias, current, requires_grad
 from .arguments import environment, shape, shape_of, wrap_dim
@@ -25,7 +25,7 @@ def _root(x: Tensor) -> tuple[Tensor, Any]:
         if base._storage is state._storage and base._traced.is_contiguous():
             return base, state._traced.offset - base._traced.offset
         return x.contiguous(), 0
-    if base._array.flags.c_contiguous:
+    if base._array.flags.c_contiguous and not (_is_part(base) and not requires_grad(state)):
         start = offset_of(base._array, base._storage)
         return base, offset_of(state._array, state._storage) - start
     if requires_grad(state):
@@ -35,10 +35,42 @@ def _root(x: Tensor) -> tuple[Tensor, Any]:
     return memory, (address(state._array) - address(memory._array)) // state._array.itemsize
 
 
+def _is_part(x: Tensor) -> bool:
+    """Whether there is more memory under a concrete tensor than its elements."""
+    return int(x._array.size) != int(x._storage.flat().size)
+
+
+def _from_part(x: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
+    """as_strided() of a part of some memory that requires a gradient: a copy."""
+    memory, start = _root(x.detach())
+    whole = as_strided_scatter(memory, x, shape(x), x.stride(), start)
+    return as_strided(whole, size, stride, start if offset is None else offset)
+
+
+def _outside_trace(trace: Any, x: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
+    """as_strided() of an argument that is a part of some memory, which a graph does not see."""
+    what = "as_strided() of a part of a larger memory"
+    if not trace.leaves(what):
+        raise TraceError(located(
+            f"{what} has a storage_offset from that memory's start, which a graph does not see. "
+            "Cure: pass the whole tensor and slice it inside"
+        ))  # fmt: skip
+    with trace.eager(what):
+        return as_strided(x, size, stride, offset)
+
+
 def as_strided(
     input: Tensor, size: Any, stride: Any, storage_offset: Any = None
 ) -> Tensor:
     """A view of the memory under `input` by sizes, strides and offset, in elements."""
+    state = current(input)
+    if state._trace is None and state._base is None and requires_grad(state) and _is_part(state):
+        return _from_part(input, size, stride, storage_offset)
+    trace = state._trace
+    if trace is not None and storage_offset is not None and state._base is None:
+        face = trace.face(state)
+        if face is not state and _is_part(face):
+            return _outside_trace(trace, input, size, stride, storage_offset)
     base, offset = _root(input)
     start = offset if storage_offset is None else storage_offset
     result: Tensor = apply(

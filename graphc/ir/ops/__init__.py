@@ -22,6 +22,7 @@ from . import (
     fourier,
     indexing,
     matrix_decompositions,
+    matrix_ldl,
     matrix_solves,
     movement,
     random,

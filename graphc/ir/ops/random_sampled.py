@@ -6,7 +6,7 @@ from .. import dtypes
 from ..dim import DimEnv
 from ..op import Attrs, Op, register
 from ..types import TensorType, TupleType, Type
-from ._types import FLOATS, Types, fail, require_dtype
+from ._types import BOOL, FLOATS, Types, fail, require_dtype
 from .create import require_shape
 from .random import STATE, _require_state
 
@@ -49,3 +49,17 @@ _drawn("rng_normal_pairs", dtypes.f64, "Normal numbers drawn in pairs, however m
 _sampled("rng_poisson", 1, "Poisson numbers of given rates.")
 _sampled("rng_binomial", 2, "Successes among `count` trials of probability `prob`.")
 _sampled("rng_gamma", 1, "Gamma numbers of given shape parameters and scale 1.")
+
+
+def _where_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
+    _require_state("rng_uniform_where", types)
+    require_dtype("rng_uniform_where", types[1].dtype, BOOL)
+    return TupleType((TensorType(dtypes.f64, types[1].shape), STATE))
+
+
+register(
+    Op(
+        "rng_uniform_where", "random", _where_type, arity=2, results=2, nondifferentiable=_REASON,
+        doc="Numbers of [0, 1) drawn for the elements that are True alone, 0 elsewhere.",
+    )
+)

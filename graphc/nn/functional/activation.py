@@ -76,6 +76,11 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 @lower_precision
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, else weight * x, weight per channel (dim 1)."""
+    if weight.dim() > 1:
+        raise RuntimeError(
+            "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = "
+            f"{weight.dim()}"
+        )
     if weight.numel() > 1:
         if input.dim() < 2 or input.shape[1] != weight.numel():
             raise RuntimeError(
@@ -124,6 +129,8 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x * sigmoid(x)."""
+    if input.dtype.is_complex:
+        return _in_place(lambda x: x * T.sigmoid(x), input, inplace)
     return _in_place(lambda x: apply(ops.silu, x), input, inplace)
 
 
@@ -179,6 +186,11 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x shrunk towards 0 by lambd."""
+    if lambd < 0:
+        raise RuntimeError(
+            f"lambda must be in range [0, {T.finfo(input.dtype).max:g}] for input dtype "
+            f"{input.dtype}, but found {lambd}"
+        )
     shifted = T.where(input > lambd, input - lambd, input + lambd)
     return T.where(T.abs(input) > lambd, shifted, T.zeros_like(input) * input)
 

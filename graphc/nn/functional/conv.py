@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...frontend import functions as T
+from ...frontend import promote
 from ...frontend.autocast import lower_precision
 from ...frontend.dispatch import apply
 from ...frontend.functions.arguments import named
@@ -53,7 +55,9 @@ def bilinear(
     return result if bias is None else result + bias
 
 
-def _check(input: Tensor, weight: Tensor, groups: int, spatial: int, transposed: bool) -> None:
+def _check(
+    input: Tensor, weight: Tensor, bias: Tensor | None, groups: int, spatial: int, transposed: bool
+) -> None:
     if weight.dim() != spatial + 2:
         raise RuntimeError(
             f"expected weight of {spatial + 2} dimensions for conv{spatial}d, "
@@ -67,6 +71,11 @@ def _check(input: Tensor, weight: Tensor, groups: int, spatial: int, transposed:
     if input.dtype is not weight.dtype:
         raise RuntimeError(
             f"Input type ({input.dtype}) and bias/weight type ({weight.dtype}) should be the same"
+        )
+    if bias is not None and bias.dtype is not input.dtype:
+        raise RuntimeError(
+            f"Input type ({promote._name(input.dtype).lower()}) and bias type "
+            f"({promote._name(bias.dtype).lower()}) should be the same"
         )
     channels = input.shape[-spatial - 1]
     expected = weight.shape[0] if transposed else weight.shape[1] * groups
@@ -95,13 +104,25 @@ def _on_integers(
     return result
 
 
+def _on_complex(
+    convolve: Any, spatial: int, input: Tensor, weight: Tensor, bias: Any, *rest: Any
+) -> Tensor:
+    """(a + bi)(c + di) by three real convolutions: ac, bd and (a + b)(c + d)."""
+    a, b, c, d = input.real, input.imag, weight.real, weight.imag
+    first, second = (convolve(spatial, x, w, None, *rest) for x, w in ((a, c), (b, d)))
+    both = convolve(spatial, a + b, c + d, None, *rest)
+    result = T.complex(first - second, both - first - second)
+    return result if bias is None else result + bias.reshape([-1] + [1] * spatial)
+
+
 def _conv(
     spatial: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
     dilation: Any, groups: int,
 ) -> Tensor:
-    _check(input, weight, groups, spatial, transposed=False)
-    if not (input.is_floating_point() or input.is_complex()):
-        return _on_integers(_conv, spatial, input, weight, bias, stride, padding, dilation, groups)
+    _check(input, weight, bias, groups, spatial, transposed=False)
+    if not input.is_floating_point():
+        convolve = _on_complex if input.is_complex() else _on_integers
+        return convolve(_conv, spatial, input, weight, bias, stride, padding, dilation, groups)
     stride = tuple_of(stride, spatial, "stride")
     dilation = tuple_of(dilation, spatial, "dilation")
     if padding == "same":
@@ -155,9 +176,10 @@ def _conv_transpose(
     spatial: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
     output_padding: Any, groups: int, dilation: Any,
 ) -> Tensor:
-    _check(input, weight, groups, spatial, transposed=True)
-    if not (input.is_floating_point() or input.is_complex()):
-        return _on_integers(
+    _check(input, weight, bias, groups, spatial, transposed=True)
+    if not input.is_floating_point():
+        convolve = _on_complex if input.is_complex() else _on_integers
+        return convolve(
             _conv_transpose, spatial, input, weight, bias, stride, padding, output_padding, groups,
             dilation,
         )

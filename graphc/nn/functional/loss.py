@@ -8,6 +8,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.autocast import full_precision
+from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -159,6 +160,9 @@ def huber_loss(
     """Squared below delta, delta times absolute above."""
     if not isinstance(delta, numbers.Real):
         raise TypeError(f"delta must be a float or int, got: {type(delta)}")
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    reduction = _legacy(None, None, reduction)
     distance = T.abs(input - target)
     loss = T.where(
         distance < delta, distance.square() * 0.5, (distance - 0.5 * delta) * delta
@@ -177,9 +181,14 @@ def binary_cross_entropy(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}) is deprecated. Please ensure they have the same size."
         )
-    first = T.log(input).clamp_min(-100)
-    second = T.log1p(-input).clamp_min(-100)
-    loss = (target - 1) * second - target * first
+    # Next to 0 and 1 the logs' slopes overflow; there the gradient is (p - t) / 1e-12, as in torch.
+    fixed = input.detach()
+    inside = fixed * (1 - fixed) >= 1e-12
+    smooth = T.where(inside, input, fixed)
+    first = T.log(smooth).clamp_min(-100)
+    second = T.log1p(-smooth).clamp_min(-100)
+    slope = T.where(inside, 0.0, (fixed - target.detach()) / 1e-12)
+    loss = (target - 1) * second - target * first + slope * (input - fixed)
     if weight is not None:
         loss = loss * weight
     return _reduce(loss, _legacy(size_average, reduce, reduction))
@@ -243,9 +252,19 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """Negative log-likelihood of a Gaussian with given variance."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
     variance = var if isinstance(var, Tensor) else T.full_like(input, var)
-    if variance.dim() == input.dim() - 1:
+    sizes, given = tuple(input.shape), tuple(variance.shape)
+    if given == sizes[:-1] and given != sizes:
         variance = variance.unsqueeze(-1)
+    elif given != sizes and (
+        len(given) != len(sizes)
+        or [g for g, s in zip(given, sizes, strict=True) if g != s] != [1]
+    ):
+        raise ValueError("var is of incorrect size")
+    if local.trace is None and bool((variance < 0).any()):
+        raise ValueError("var has negative entry/entries")
     bounded = variance + (variance.detach().clamp_min(eps) - variance.detach())
     loss = 0.5 * (T.log(bounded) + (input - target).square() / bounded)
     if full:
@@ -303,6 +322,9 @@ def cosine_embedding_loss(
     reduce: Any = None, reduction: str = "mean",
 ) -> Tensor:
     """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
+    input1, input2 = (
+        x if x.dtype.is_floating_point else x.to(T.get_default_dtype()) for x in (input1, input2)
+    )
     cosine = cosine_similarity(input1, input2, -1)
     zero = T.zeros_like(cosine)
     loss = T.where(target == 1, 1 - cosine, zero) + T.where(
@@ -318,6 +340,8 @@ def triplet_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, d(a, p) - d(a, n) + margin)."""
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
     near = pairwise_distance(anchor, positive, p, eps)
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:
@@ -332,6 +356,12 @@ def multi_margin_loss(
     size_average: Any = None, reduce: Any = None, reduction: str = "mean",
 ) -> Tensor:
     """Mean over wrong classes of max(0, margin - x[target] + x)^p."""
+    reduction = _legacy(size_average, reduce, reduction)
+    size_average = reduce = None
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError("weight must be one-dimensional")
     if input.dim() < 2:
         shape = list(target.shape) if reduction == "none" else []
         input, target = input.reshape(1, -1), target.reshape(1)
@@ -342,6 +372,10 @@ def multi_margin_loss(
         raise RuntimeError(
             "target tensor should be 1-D with size equal to the batch's. Expected target size "
             f"[{input.shape[0]}], but got {list(target.shape)}"
+        )
+    if weight is not None and weight.shape[0] != input.shape[-1]:
+        raise RuntimeError(
+            f"inconsistent weight size, expected {input.shape[-1]} but got {list(weight.shape)}"
         )
     chosen = input.gather(-1, target.unsqueeze(-1))
     terms = (margin - chosen + input).clamp_min(0)

@@ -67,6 +67,12 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0, options: Any = None,
 ) -> Tensor:
     """cross_entropy of linear(input, linear_weight, linear_bias)."""
+    if linear_weight.dim() > 2 and input.dim() < 2:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} "
+            f"requires batched input, (N, {linear_weight.shape[-1]}), got unbatched input with "
+            f"shape {tuple(input.shape)}"
+        )
     logits = linear(input, linear_weight, linear_bias)
     return cross_entropy(
         logits, target, weight, ignore_index=-100 if ignore_index is None else ignore_index,

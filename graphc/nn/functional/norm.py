@@ -33,14 +33,18 @@ def batch_norm(
     momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:
     """Normalise each channel (dim 1) over all other dims; updates the running statistics."""
-    channels = input.shape[1]
+    channels = input.shape[1] if input.dim() > 1 else input.numel()
     _check_sizes(
         channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
     )
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("running_mean and running_var must be given in evaluation mode")
+        if input.dim() < 2:
+            return _batch_of_nothing(input)
         return _affine(input, running_mean, running_var, weight, bias, eps)
+    if input.dim() < 2:
+        return _batch_of_nothing(input)
     if eps <= 0.0:
         raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     count = input.numel() // channels
@@ -65,6 +69,16 @@ def batch_norm(
         if running_var is not None:
             _update(running_var, variance.detach() * (count / (count - 1)), momentum)
     return result
+
+
+def _batch_of_nothing(input: Tensor) -> Tensor:
+    """What an input without a channel dim gives, which torch takes where it is empty."""
+    if input.numel():
+        raise RuntimeError(
+            "batch_norm expects an input of at least 2 dimensions [N, C, *], got "
+            f"{list(input.shape)}"
+        )
+    return input * 1.0
 
 
 def _affine(
@@ -104,16 +118,54 @@ def instance_norm(
             f"{input.shape}"
         )
     grouped = input.reshape([sizes[0], sizes[1], -1])
-    result: Tensor = apply(ops.layer_norm, grouped, normalized_dims=(2,), eps=float(eps))
-    result = result.reshape(list(sizes))
+    result = _normal_rows(grouped, eps, weight, bias).reshape(list(sizes))
     if running_mean is not None and running_var is not None:
         with no_grad():
             variance, mean = T.var_mean(grouped, 2)
             _update(running_mean, mean.mean(0), momentum)
             _update(running_var, variance.mean(0), momentum)
+    return _scaled(result, weight, bias).to(input.dtype)
+
+
+def _normal_rows(grouped: Tensor, eps: float, *affine: Tensor | None) -> Tensor:
+    """Rows [N, C, *] normalised; half precision as float32 where more is to be done with it."""
+    if grouped.dtype in (T.float16, T.bfloat16) and any(p is not None for p in affine):
+        grouped = grouped.float()
+    result: Tensor = apply(ops.layer_norm, grouped, normalized_dims=(2,), eps=float(eps))
+    return result
+
+
+def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """x * weight + bias by channel."""
     if weight is not None:
-        result = result * _channels(weight, input.dim())
-    return result if bias is None else result + _channels(bias, input.dim())
+        x = x * _channels(weight, x.dim())
+    return x if bias is None else x + _channels(bias, x.dim())
+
+
+def _normalized(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None = None
+) -> tuple[Any, ...]:
+    """The trailing sizes to normalise over. Raises RuntimeError where they do not fit."""
+    one = not isinstance(normalized_shape, (tuple, list))
+    shape = (normalized_shape,) if one else tuple(normalized_shape)
+    if not shape:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+            f"element, but got normalized_shape = {list(shape)}"
+        )
+    for name, tensor in (("weight", weight), ("bias", bias)):
+        if tensor is not None and tuple(tensor.shape) != shape:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of "
+                f"shape {list(tensor.shape)} and normalized_shape = {list(shape)}"
+            )
+    trailing = tuple(input.shape)[max(input.dim() - len(shape), 0) :]
+    if len(trailing) < len(shape) or trailing != shape:
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape "
+            f"[*, {', '.join(str(s) for s in shape)}], but got input of size{list(input.shape)}"
+        )
+    return shape
 
 
 def layer_norm(
@@ -121,17 +173,8 @@ def layer_norm(
     bias: Tensor | None = None, eps: float = 1e-5,
 ) -> Tensor:
     """Normalise over the trailing dims `normalized_shape`."""
-    shape = tuple(normalized_shape) if isinstance(normalized_shape, (tuple, list)) else (
-        normalized_shape,
-    )
-    count = len(shape)
-    dims = tuple(range(input.dim() - count, input.dim()))
-    trailing = tuple(input.shape)[input.dim() - count :]
-    if input.dim() < count or any(a != b for a, b in zip(trailing, shape, strict=True)):
-        raise RuntimeError(
-            f"Given normalized_shape={list(shape)}, expected input with shape "
-            f"[*, {', '.join(str(s) for s in shape)}], but got input of size{list(input.shape)}"
-        )
+    shape = _normalized(input, normalized_shape, weight, bias)
+    dims = tuple(range(input.dim() - len(shape), input.dim()))
     parameters: list[Tensor] = []
     if weight is not None:
         parameters.append(weight)
@@ -147,11 +190,14 @@ def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """x / sqrt(mean(x^2) + eps) over the trailing dims, times weight."""
+    shape = _normalized(input, normalized_shape, weight)
+    # half precision is computed in float32, whose eps it takes too
+    x = input.float() if input.dtype in (T.float16, T.bfloat16) else input
     if eps is None:
-        eps = T.finfo(input.dtype).eps
-    dims = tuple(range(-len(normalized_shape), 0))
-    result = input * T.rsqrt(input.square().mean(dims, keepdim=True) + eps)
-    return result if weight is None else result * weight
+        eps = T.finfo(x.dtype).eps
+    dims = tuple(range(-len(shape), 0))
+    result = x * T.rsqrt(x.square().mean(dims, keepdim=True) + eps)
+    return (result if weight is None else result * weight).to(input.dtype)
 
 
 def group_norm(
@@ -159,7 +205,15 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise groups of channels of each sample."""
+    if input.dim() < 2:
+        raise RuntimeError(
+            f"Expected at least 2 dimensions for input tensor but received {input.dim()}"
+        )
     batch, channels = input.shape[0], input.shape[1]
+    if num_groups <= 0:
+        raise RuntimeError(
+            f"Expected num groups to be greater than 0, got {num_groups}"
+        )
     if channels % num_groups:
         raise RuntimeError(
             "Expected number of channels in input to be divisible by num_groups, but got input "
@@ -169,11 +223,8 @@ def group_norm(
     for size in input.shape[2:]:
         count = count * size
     grouped = input.reshape([batch, num_groups, count])
-    result: Tensor = apply(ops.layer_norm, grouped, normalized_dims=(2,), eps=float(eps))
-    result = result.reshape(list(input.shape))
-    if weight is not None:
-        result = result * _channels(weight, input.dim())
-    return result if bias is None else result + _channels(bias, input.dim())
+    result = _normal_rows(grouped, eps, weight, bias).reshape(list(input.shape))
+    return _scaled(result, weight, bias).to(input.dtype)
 
 
 def local_response_norm(
@@ -274,6 +325,8 @@ def alpha_dropout(
     _check_probability(p)
     if not training or p == 0.0:
         return input
+    if p == 1.0:
+        return input.mul_(0.0) if inplace else input * 0.0
     alpha = 1.7580993408473766
     a = ((alpha**2 * p + 1) * (1 - p)) ** -0.5
     noise = _kept(input, p)

@@ -55,11 +55,32 @@ def _geometry(
     }
 
 
+def _not_empty(spatial: int, input: Tensor, name: str) -> None:
+    """Raise RuntimeError where any dim but a batch of size 0 is empty."""
+    batched = input.dim() == spatial + 2
+    sizes = tuple(input.shape)
+    if not (batched or input.dim() == spatial + 1):
+        return
+    for dim in range(int(batched), len(sizes)):
+        if sizes[dim] != 0:
+            continue
+        if spatial == 3:
+            raise RuntimeError(
+                f"{name}(): Expected input's non-batch dimensions to have positive length, but "
+                f"input has a shape of {list(sizes)} and non-batch dimension {dim} has length zero!"
+            )
+        raise RuntimeError(
+            f"{'max_pool1d: ' if spatial == 1 else ''}Expected {spatial + 1}D or {spatial + 2}D "
+            f"(batch mode) tensor with optional 0 dim batch size for input, but got:{list(sizes)}"
+        )
+
+
 def _max_pool(
     spatial: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool, return_indices: bool,
 ) -> Any:
     name = f"max_pool{spatial}d"
+    _not_empty(spatial, input, name)
     geometry = _geometry(
         spatial, input, kernel_size, stride, padding, dilation, ceil_mode, name
     )
@@ -166,18 +187,30 @@ def avg_pool3d(
 
 
 def _adaptive_sizes(
-    input: Tensor, output_size: Any, spatial: int
+    input: Tensor, output_size: Any, spatial: int, kind: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The sizes asked for (None keeps one) and those of the input."""
+    several = isinstance(output_size, (tuple, list))
+    if spatial > 1 and several and input.dim() <= len(output_size):
+        raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
     if input.dim() not in (spatial + 1, spatial + 2):
         raise RuntimeError(
-            f"adaptive_pool{spatial}d: Expected {spatial + 1}D or {spatial + 2}D tensor, but got "
-            f"shape {list(input.shape)}"
+            f"adaptive_{kind}_pool{spatial}d(): Expected {spatial + 1}D or {spatial + 2}D tensor, "
+            f"but got: {list(input.shape)}"
         )
-    given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * spatial
+    given = output_size if several else (output_size,) * spatial
     if len(given) != spatial:
         raise RuntimeError(
-            f"adaptive_pool{spatial}d: output_size must be {spatial} sizes, got {output_size}"
+            f"adaptive_{kind}_pool{spatial}d: output_size must be {spatial} sizes, got "
+            f"{output_size}"
+        )
+    if any(o is not None and o < 0 for o in given):
+        numbers = ", ".join(str(o) for o in given)
+        raise RuntimeError(
+            f"adaptive_avg_pool{spatial}d: elements of output_size must be greater than or equal "
+            f"to 0 but received {{{numbers}}}" if kind == "avg" else
+            f"Trying to create tensor with negative dimension {min(o for o in given if o)}: "
+            f"[{numbers}]"
         )
     sizes = tuple(input.shape)[input.dim() - spatial :]
     return tuple(s if o is None else o for o, s in zip(given, sizes, strict=True)), sizes
@@ -189,7 +222,7 @@ def _bounds(size: int, outputs: int) -> list[tuple[int, int]]:
 
 def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
     """Windows that divide evenly go to the plain pool; others one dim at a time."""
-    outputs, sizes = _adaptive_sizes(input, output_size, spatial)
+    outputs, sizes = _adaptive_sizes(input, output_size, spatial, "avg")
     if all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
         window = tuple(s // o for s, o in zip(sizes, outputs, strict=True))
         return _avg_pool(spatial, input, window, window, 0, False, True, None)
@@ -206,7 +239,7 @@ def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
 
 def _adaptive_max(spatial: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
     """Windows that divide evenly go to the plain pool; others to a gather of all windows."""
-    outputs, sizes = _adaptive_sizes(input, output_size, spatial)
+    outputs, sizes = _adaptive_sizes(input, output_size, spatial, "max")
     if all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
         window = tuple(s // o for s, o in zip(sizes, outputs, strict=True))
         return _max_pool(spatial, input, window, window, 0, 1, False, return_indices)

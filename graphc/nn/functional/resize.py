@@ -27,6 +27,12 @@ def interpolate(
     sizes, scales = _sizes(input, size, scale_factor, recompute_scale_factor)
     if mode == "area":
         return _AREA[input.dim()](input, sizes)
+    if input.dtype in (T.float16, T.bfloat16) and not mode.startswith("nearest"):
+        wide = interpolate(
+            input.float(), size, scale_factor, mode, align_corners, recompute_scale_factor,
+            antialias,
+        )
+        return wide.to(input.dtype)  # rounded once, not after each dim
     # torch computes positions in the input's dtype, in float32 for narrower ones
     real: Any = np.float64 if input.dtype is T.float64 else np.float32
     align, result = bool(align_corners), input

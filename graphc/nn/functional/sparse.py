@@ -14,9 +14,10 @@ def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> Tensor:
-    """Rows of weight [V, D] at integer positions. Raises IndexError out of [0, V)."""
-    if sparse:
-        raise NotImplementedError("embedding: sparse gradients are not supported: sparse=False")
+    """Rows of weight [V, D] at integer positions. Raises IndexError out of [0, V).
+
+    `sparse`: torch's gradient is a sparse tensor; here it is the same one, dense.
+    """
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
     if input.dtype.is_floating_point or input.dtype.torch_name == "bool":

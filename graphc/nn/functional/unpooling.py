@@ -196,12 +196,13 @@ def _fractional(
         shape = [batch, channels] + [1] * (2 * spatial)
         shape[2 + d], shape[2 + spatial + d] = counts[d], window[d]
         flat = flat * sizes[d] + places.reshape(shape)
-    index = flat.reshape([batch, channels, -1])
-    values = x.reshape([batch, channels, -1]).gather(2, index)
-    values = values.reshape([batch, channels, *counts, -1])
+    inside = math.prod(window)
+    index = flat.reshape([batch, channels, math.prod(counts) * inside])
+    values = x.reshape([batch, channels, math.prod(sizes)]).gather(2, index)
+    values = values.reshape([batch, channels, *counts, inside])
     best = values.detach().argmax(-1, keepdim=True)
     picked = values.gather(-1, best).squeeze(-1)
-    where = index.reshape([batch, channels, *counts, -1]).gather(-1, best).squeeze(-1)
+    where = index.reshape([batch, channels, *counts, inside]).gather(-1, best).squeeze(-1)
     return (picked, where) if batched else (picked.squeeze(0), where.squeeze(0))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...frontend import functions as T
-from ...frontend.context import local
 from ...frontend.grad_mode import no_grad
+from ...frontend.random_state import draw_from
 from ...frontend.tensor import Tensor
 from .activation import celu, elu, hardtanh, leaky_relu, selu, threshold
 from .conv import conv1d
@@ -58,17 +58,14 @@ def rrelu(
     return input.copy_(result) if inplace else result
 
 
-def _slopes(input: Tensor, lower: float, upper: float) -> Tensor:
+def _slopes(input: Tensor, lower: Any, upper: Any) -> Tensor:
     """1 for positive elements; torch draws a number for each of the others alone."""
+    if input.dtype is not T.float64:  # the bounds are rounded to the input's precision
+        lower, upper = T.tensor([lower, upper], dtype=T.float32).double().unbind()
     with no_grad():
         negative = input <= 0
-        ones = T.ones(list(input.shape), dtype=input.dtype)
-        if local.trace is not None:  # how many there are is not known while tracing
-            drawn = T.empty(list(input.shape), dtype=T.float64).uniform_(lower, upper)
-            return T.where(negative, drawn.to(input.dtype), ones)
-        drawn = T.empty([int(negative.sum().item())], dtype=T.float64).uniform_(lower, upper)
-        ones[negative] = drawn.to(input.dtype)
-        return ones
+        drawn = draw_from("uniform_where", None, negative) * (upper - lower) + lower
+        return T.where(negative, drawn.to(input.dtype), T.ones_like(input))
 
 
 def rrelu_(

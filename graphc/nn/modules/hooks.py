@@ -11,12 +11,13 @@ from typing import Any
 from ...frontend import state_version
 from ...frontend.function import Function
 from ...frontend.grad_mode import is_grad_enabled
+from ...frontend.hooks import RemovableHandle
 from ...frontend.tensor import Tensor
 
 _ids = itertools.count()
 
 
-class HookHandle:
+class HookHandle(RemovableHandle):
     """Removes its hook: `handle.remove()`, or at the end of a `with` block."""
 
     def __init__(self, registry: Any, hook_id: int) -> None:

@@ -148,6 +148,9 @@ class Module(TraversalMixin, StateDictMixin):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        for registry in _REGISTRIES:
+            if not isinstance(entries := self.__dict__.get(registry), Watched | None):
+                self.__dict__[registry] = Watched(entries)
 
     # --- registration -------------------------------------------------------------------
 
@@ -240,7 +243,11 @@ class Module(TraversalMixin, StateDictMixin):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_compiled_call_impl"}
+        # a file names plain containers only, as weights_only=True wants
+        return {
+            k: dict(v) if k in _REGISTRIES else v
+            for k, v in self.__dict__.items() if k != "_compiled_call_impl"
+        }  # fmt: skip
 
     def _hook(self, registry: str, hook: Callable[..., Any], prepend: bool = False) -> HookHandle:
         state_version.bump()

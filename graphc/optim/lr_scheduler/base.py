@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from ...frontend.context import local
 from ...frontend.tensor import Tensor
 from ..optimizer import Optimizer, stepped
 
@@ -46,6 +47,8 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch (or to `epoch`, which is deprecated)."""
+        if epoch is None and self._deferred():
+            return
         if self._step_count == 1 and self.optimizer not in stepped:
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch "
@@ -64,6 +67,13 @@ class LRScheduler:
                 stacklevel=2,
             )
         self._update_lr(epoch)
+
+    def _deferred(self) -> bool:
+        """Under a trace: whether the step will be done at the end of each call."""
+        trace = local.trace
+        if trace is None or not type(self).__module__.startswith("graphc."):
+            return False  # a user's schedule may read anything
+        return trace.defer(self.step, self.optimizer.param_groups)
 
     def _update_lr(self, epoch: int | None = None) -> None:
         self._get_lr_called_within_step = True

@@ -47,6 +47,8 @@ class SequentialLR(LRScheduler):
 
     def step(self, epoch: int | None = None) -> None:
         """Step the scheduler whose turn it is."""
+        if epoch is None and self._deferred():
+            return
         self.last_epoch += 1
         index = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[index]
@@ -102,6 +104,8 @@ class ChainedScheduler(LRScheduler):
 
     def step(self) -> None:  # type: ignore[override]
         """Step every scheduler."""
+        if self._deferred():
+            return
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = self._current()

@@ -56,6 +56,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def step(self, epoch: Any = None) -> None:
         """Go to the next epoch (or to `epoch`, which may be a fraction)."""
+        if epoch is None and self._deferred():
+            return
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:

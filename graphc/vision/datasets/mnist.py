@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -63,10 +64,10 @@ class MNIST(VisionDataset):
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.train = train
         images, labels = load_digits(train) if self.root is None else self._read(download)
-        self.data = graphc.from_numpy(images)
-        self.targets = graphc.from_numpy(labels)
+        self.data: Any = graphc.from_numpy(images)
+        self.targets: Any = graphc.from_numpy(labels)
         # Items are cut from NumPy: indexing a Tensor builds a Tensor each time.
-        self._images, self._labels = images, labels
+        self._cut_from, self._arrays = (self.data, self.targets), (images, labels)
 
     @property
     def raw_folder(self) -> Path:
@@ -94,16 +95,45 @@ class MNIST(VisionDataset):
         return images, labels.astype(np.int64)
 
     def __len__(self) -> int:
-        return len(self._labels)
+        return len(self.data)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        image: Any = self._images[index]
-        label: Any = int(self._labels[index])
+        data, targets = self._cut_from
+        if self.data is not data or self.targets is not targets:  # a script put in its own
+            self._cut_from = self.data, self.targets
+            self._arrays = np.asarray(self.data), np.asarray(self.targets)
+        image: Any = self._arrays[0][index]
+        label: Any = int(self._arrays[1][index])
         return self.prepared(image if self.root is None else as_image(image), label)
 
     def extra_repr(self) -> str:
         """The split."""
         return f"Split: {'Train' if self.train else 'Test'}"
+
+    @property
+    def train_data(self) -> Any:
+        """The old name of `.data`."""
+        return _renamed("train_data", "data", self.data)
+
+    @property
+    def test_data(self) -> Any:
+        """The old name of `.data`."""
+        return _renamed("test_data", "data", self.data)
+
+    @property
+    def train_labels(self) -> Any:
+        """The old name of `.targets`."""
+        return _renamed("train_labels", "targets", self.targets)
+
+    @property
+    def test_labels(self) -> Any:
+        """The old name of `.targets`."""
+        return _renamed("test_labels", "targets", self.targets)
+
+
+def _renamed(old: str, new: str, value: Any) -> Any:
+    warnings.warn(f"{old} has been renamed {new}", stacklevel=3)
+    return value
 
 
 def _named(*digests: str) -> tuple[idx.Resource, ...]:

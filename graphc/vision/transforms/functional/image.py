@@ -94,7 +94,7 @@ def pil_to_tensor(pic: Any) -> Tensor:
 
 
 def to_tensor(pic: Any) -> Tensor:
-    """An image to a Tensor [C, H, W]; uint8 becomes float32 in [0, 1]."""
+    """An image to a Tensor [C, H, W]; uint8 becomes the default dtype, in [0, 1]."""
     if is_pil(pic):
         array = _pixels(pic)
     elif isinstance(pic, np.ndarray):
@@ -107,7 +107,7 @@ def to_tensor(pic: Any) -> Tensor:
         raise TypeError(f"pic should be PIL Image or ndarray. Got {type(pic)}")
     channels_first = np.ascontiguousarray(array.transpose(2, 0, 1))
     if array.dtype == np.uint8:
-        return graphc.from_numpy(channels_first.astype(np.float32) / np.float32(255))
+        return graphc.from_numpy(channels_first).to(graphc.get_default_dtype()).div_(255)
     if channels_first.base is not None:
         channels_first = channels_first.copy()  # the Tensor must not alias the data set
     return graphc.from_numpy(channels_first)

@@ -1,0 +1,136 @@
+"""arange, linspace, logspace and range."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import dtypes, ops
+from graphc.ir.dtypes import DType
+
+from .. import promote
+from ..dispatch import apply, constant
+from ..errors import located
+from ..numbers import is_traced_number, plain_size
+from ..promote import get_default_dtype
+from ..tensor import Tensor
+from .arguments import check_device, check_dtype, write_out
+from .creation import finish
+
+
+def arange(
+    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, out: Any = None,
+) -> Tensor:
+    """start, start + step, ... below end."""
+    if end is None:
+        start, end = 0, start
+    values = (start, end, step)
+    dtype = check_dtype(dtype) or (None if out is None else out.dtype)
+    if dtype is None:
+        floats = any(promote.number_dtype(v).is_float for v in values if not isinstance(v, Tensor))
+        tensors = [v for v in values if isinstance(v, Tensor)]
+        floats = floats or any(t.dtype.is_float for t in tensors)
+        dtype = get_default_dtype() if floats else dtypes.i64
+    check_device(device)
+    if out is None and is_traced_number(end) and type(start) is int and start == 0 and step == 1:
+        result: Tensor = apply(ops.iota, shape=(plain_size(end),), dim=0, dtype=dtype)
+        return result
+    start, end, step = (v.item() if isinstance(v, Tensor) else v for v in values)
+    if step == 0:
+        raise RuntimeError(located("step must be nonzero"))
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(located(f"unsupported range: {start} -> {end}"))
+    if (step > 0 and start > end) or (step < 0 and start < end):
+        raise RuntimeError(located(
+            "upper bound and lower bound inconsistent with step sign"
+        ))  # fmt: skip
+    count = math.ceil((end - start) / step)
+    if dtype.is_integer and int(step) == 0:
+        raise ValueError(located(f"step must be nonzero, but {step} is cut to 0 for {dtype}"))
+    if dtype.is_integer:
+        array = int(start) + int(step) * np.arange(count, dtype=np.int64)
+    else:
+        array = start + step * np.arange(count, dtype=np.float64)
+    result = _ranged(array, count, start, step, dtype)
+    if out is not None:
+        return write_out(out, result)
+    return result.requires_grad_() if requires_grad else result
+
+
+def _ranged(array: np.ndarray, count: int, start: Any, step: Any, dtype: DType) -> Tensor:
+    """An iota where the range is plain, so that a graph stays small; else a constant."""
+    if start == 0 and step == 1:
+        result: Tensor = apply(ops.iota, shape=(count,), dim=0, dtype=dtype)
+        return result
+    return constant(array.astype(dtype.numpy))
+
+
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, out: Any = None,
+) -> Tensor:
+    """`steps` values from start to end, both included; symmetric as torch's."""
+    if isinstance(steps, (float, bool)) or not hasattr(steps, "__index__"):
+        raise TypeError(located(
+            "linspace() received an invalid combination of arguments - got ("
+            f"{', '.join(type(v).__name__ for v in (start, end, steps))}): steps must be an int"
+        ))  # fmt: skip
+    steps = steps.__index__()
+    if steps < 0:
+        raise RuntimeError(located("number of steps must be non-negative"))
+    if any(isinstance(v, Tensor) and v.ndim for v in (start, end)):
+        raise RuntimeError(located("linspace only supports 0-dimensional start and end tensors"))
+    dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
+    kind = dtype.numpy if dtype.is_float and dtype.bits >= 32 else np.dtype(np.float64)
+    low, high = kind.type(_number(start)), kind.type(_number(end))
+    if steps == 1:
+        array = np.array([low])
+    else:
+        step = kind.type((high - low) / kind.type(max(steps - 1, 1)))
+        index = np.arange(steps)
+        half = steps // 2
+        array = np.where(
+            index < half, low + step * index.astype(kind),
+            high - step * (steps - 1 - index).astype(kind),
+        )
+    made = constant(array.astype(dtype.numpy))
+    if out is not None:
+        return write_out(out, made)
+    return finish(made, requires_grad, device)
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
+
+
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, out: Any = None,
+) -> Tensor:
+    """base ** linspace(start, end)."""
+    dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
+    if any(isinstance(v, Tensor) and v.ndim for v in (start, end)):
+        raise RuntimeError(located("logspace only supports 0-dimensional start and end tensors"))
+    start, end = _number(start), _number(end)
+    if dtype.is_integer:  # the ends are cut to integers first, as torch has it
+        start, end = int(start), int(end)
+    powers = linspace(start, end, steps, dtype=dtypes.f64)
+    made = promote.cast(promote.binary(ops.pow, base, powers), dtype)
+    if out is not None:
+        return write_out(out, made)
+    return finish(made, requires_grad, device)
+
+
+def range(
+    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, **kwargs: Any
+) -> Tensor:
+    """start, start + step, ... up to end, included (torch.range, of old)."""
+    if end is None:
+        start, end = 0, start
+    count = math.floor((end - start) / step) + 1
+    kind = check_dtype(dtype) or get_default_dtype()
+    array = start + step * np.arange(count, dtype=np.float64)
+    return constant(array.astype(kind.numpy))

@@ -1,0 +1,79 @@
+"""Places in a function's roots: an attribute, an item, a global or a closure cell."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from .frontend.tensor import Tensor
+
+MISSING = object()  # what a place gives where there is nothing
+
+
+class Place:
+    """One entry of a root container: an attribute, an item, a global or a closure cell."""
+
+    __slots__ = ("container", "key", "path")
+
+    def __init__(self, container: Any, key: Any, path: str) -> None:
+        self.container, self.key, self.path = container, key, path
+
+    def get(self) -> Any:
+        """What is there now; a marker if nothing is."""
+        container = self.container
+        if type(container) is types.CellType:
+            try:
+                return container.cell_contents
+            except ValueError:
+                return MISSING
+        if isinstance(container, type):
+            return vars(container).get(self.key, MISSING)
+        if isinstance(container, dict):
+            return dict.get(container, self.key, MISSING)
+        return container[self.key] if self.key < len(container) else MISSING
+
+    def set(self, value: Any) -> None:
+        """Put a value there."""
+        if type(self.container) is types.CellType:
+            self.container.cell_contents = value
+        elif isinstance(self.container, type):
+            setattr(self.container, self.key, value)
+        elif isinstance(self.container, dict):
+            dict.__setitem__(self.container, self.key, value)
+        else:
+            self.container[self.key] = value
+
+    def put(self, value: Any) -> None:
+        """Put a value that `get` gave, or nothing where there was nothing."""
+        if value is not MISSING:
+            self.set(value)
+        elif isinstance(self.container, dict):
+            dict.pop(self.container, self.key, None)
+        elif isinstance(self.container, type):
+            delattr(self.container, self.key)
+
+    @staticmethod
+    def is_missing(value: Any) -> bool:
+        """Whether `get` found nothing."""
+        return value is MISSING
+
+    def _identity(self) -> tuple[int, Any]:
+        return id(self.container), id(self.key) if isinstance(self.key, Tensor) else self.key
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and self._identity() == other._identity()
+
+    def fetch(self) -> Any:
+        """The number there now (Place is the source of a lifted number)."""
+        return self.get()
+
+    def __repr__(self) -> str:
+        return self.path
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equality of plain values: same type, NaN equal to NaN, 0.0 apart from -0.0."""
+    return type(a) is type(b) and (repr(a) == repr(b) if type(a) is float else bool(a == b))

@@ -1,0 +1,58 @@
+"""Draws from Python's and NumPy's generators happen at every call; whole graphs refuse them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import graphc
+
+DRAWS: dict[str, Callable[[], float]] = {
+    "python": lambda: float(random.randint(0, 9)),
+    "numpy": lambda: float(np.random.rand()),
+    "shuffle": lambda: float(np.random.permutation(7)[0]),
+}
+
+
+class Model(graphc.nn.Module):
+    """A network whose shape is drawn at every call (jcjohnson/pytorch-examples, dynamic_net)."""
+
+    def __init__(self, draw: Callable[[], float]) -> None:
+        super().__init__()
+        self.layer = graphc.nn.Linear(4, 4)
+        self.draw = draw
+
+    def forward(self, x: graphc.Tensor) -> graphc.Tensor:
+        for _ in range(random.randint(0, 2)):
+            x = self.layer(x)
+        return x * self.draw()
+
+
+def seed() -> None:
+    random.seed(3)
+    np.random.seed(3)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_every_call_draws(name: str) -> None:
+    model = Model(DRAWS[name])
+    compiled = graphc.compile(model)
+    x = graphc.ones(2, 4)
+    seed()
+    want = [model(x).sum().item() for _ in range(6)]
+    seed()
+    have = [compiled(x).sum().item() for _ in range(6)]
+    np.testing.assert_allclose(have, want, rtol=1e-5)
+
+
+def test_a_whole_graph_refuses_and_draws_nothing() -> None:
+    seed()
+    before = random.getstate()
+    numpy_before = np.random.get_state()[1].tolist()
+    with pytest.raises(RuntimeError, match=r"Python.s random module.*Cure"):
+        graphc.compile(Model(DRAWS["numpy"]), fullgraph=True)(graphc.ones(2, 4))
+    assert random.getstate() == before
+    assert np.random.get_state()[1].tolist() == numpy_before

@@ -1,0 +1,326 @@
+"""Python state that a compiled function changes: the same at every call as without compile."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import nn, optim
+from graphc.frontend.errors import TraceError
+from graphc.nn import functional as F
+
+
+class Plain:
+    """An object of a user's class."""
+
+
+@dataclasses.dataclass
+class Batch:
+    x: Any
+    y: Any = None
+
+
+def fresh() -> Plain:
+    o = Plain()
+    o.cache, o.hist, o.d, o.n, o.inner = None, [], {"x": 0}, 0, Plain()
+    o.inner.h, o.s, o.q = None, set(), collections.deque(maxlen=2)
+    o.t, o.l, o.a = graphc.zeros(3), [graphc.zeros(3), graphc.zeros(3)], np.zeros(2)
+    o.it, o.rng, o.nprng = itertools.count(), random.Random(3), np.random.default_rng(3)
+    return o
+
+
+def plain(value: Any) -> Any:
+    """Tensors and objects as plain values."""
+    if isinstance(value, graphc.Tensor):
+        return value.tolist()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, collections.deque)):
+        return [plain(v) for v in value]
+    if isinstance(value, set):
+        return sorted(value)
+    if isinstance(value, (Plain, Batch)):
+        hidden = ("it", "rng", "nprng")
+        return {k: plain(v) for k, v in vars(value).items() if k not in hidden}
+    return value
+
+
+def new_list(o: Any, x: Any) -> Any:
+    o.cache = [x * 2, x + 1]
+    return x.sum()
+
+
+def new_attribute(o: Any, x: Any) -> Any:
+    o.made = {"a": (x * 2, 3), "b": [x]}
+    return x.sum()
+
+
+def read_list(o: Any, x: Any) -> Any:
+    y = x if o.cache is None else x + o.cache[0]
+    o.cache = [y * 2]
+    return y
+
+
+def read_dict(o: Any, x: Any) -> Any:
+    y = x if o.cache is None else x + o.cache["k"][1]
+    o.cache = {"k": (1, y * 2)}
+    return y
+
+
+def reset_list(o: Any, x: Any) -> Any:
+    o.hist = []
+    for i in range(2):
+        o.hist.append(x * i)
+    return x
+
+
+def append(o: Any, x: Any) -> Any:
+    o.hist.append(x * 2)
+    return x
+
+
+def set_item(o: Any, x: Any) -> Any:
+    o.d["x"], o.d["new"] = x * 2, x + o.n
+    o.d["n"] = o.d.get("n", 0) + 1
+    return x
+
+
+def delete_item(o: Any, x: Any) -> Any:
+    o.d.pop("x", None)
+    return x
+
+
+def new_object(o: Any, x: Any) -> Any:
+    made = Plain()
+    made.h, made.k = x * 3, o.n
+    o.n += 1
+    o.inner = made
+    return x
+
+
+def renew_list(o: Any, x: Any) -> Any:
+    o.l = [a + x for a in o.l]
+    return o.l[1]
+
+
+def swap(o: Any, x: Any) -> Any:
+    o.l[0], o.l[1] = o.l[1], x
+    return o.l[0]
+
+
+def window(o: Any, x: Any) -> Any:
+    o.l.append(x)
+    o.l = o.l[-2:]
+    return graphc.stack(o.l).sum(0)
+
+
+def add_to_set(o: Any, x: Any) -> Any:
+    o.s.add(len(o.s))
+    return x * len(o.s)
+
+
+def add_to_deque(o: Any, x: Any) -> Any:
+    o.q.append(x * 1)
+    return graphc.stack(list(o.q)).sum()
+
+
+def write_array(o: Any, x: Any) -> Any:
+    o.a[0] += 1
+    return x * o.a[0]
+
+
+def read_iterator(o: Any, x: Any) -> Any:
+    return x * next(o.it)
+
+
+def draw(o: Any, x: Any) -> Any:
+    return x * o.rng.random() + float(o.nprng.random())
+
+
+def counted_dict(o: Any, x: Any) -> Any:
+    o.n += 1
+    o.cache = {"step": o.n, "v": x * o.n}
+    return x * o.n
+
+
+BODIES = [
+    new_list, new_attribute, read_list, read_dict, reset_list, append, set_item, delete_item,
+    new_object, renew_list, swap, window, add_to_set, add_to_deque, write_array, read_iterator,
+    draw, counted_dict,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_state_of_an_object(body: Callable[[Any, Any], Any]) -> None:
+    eager, compiled = fresh(), fresh()
+    run = graphc.compile(lambda x: body(compiled, x))
+    for i in range(5):
+        x = graphc.full((3,), float(i + 1))
+        want, found = body(eager, x), run(x)
+        assert plain(found) == plain(want)
+        assert plain(compiled) == plain(eager)
+        if i == 3:  # what a loop does between calls is seen
+            for o in (eager, compiled):
+                o.n, o.a[0], o.cache = 10, 7.0, None
+
+
+def write_dict(d: Any, x: Any) -> Any:
+    d["out"] = x * 2
+    return len(d)
+
+
+def append_to(d: Any, x: Any) -> Any:
+    d["l"].append(x * 2)
+    return d["l"][0]
+
+
+def pop_from(d: Any, x: Any) -> Any:
+    return d.pop("k") + x
+
+
+def write_field(d: Any, x: Any) -> Any:
+    d["b"].y = x * d["b"].x
+    return x
+
+
+@pytest.mark.parametrize("body", [write_dict, append_to, pop_from, write_field])
+def test_writes_to_containers_among_the_arguments(body: Callable[[Any, Any], Any]) -> None:
+    run = graphc.compile(body)
+    for i in range(3):
+        x = graphc.full((2,), float(i))
+        given = {"k": graphc.ones(2), "l": [], "b": Batch(graphc.ones(2))}
+        other = copy.deepcopy(given)
+        inner = other["l"], other["b"]
+        want, found = body(given, x), run(other, x)
+        assert plain(found) == plain(want) and plain(other) == plain(given)
+        assert other["l"] is inner[0] and other["b"] is inner[1]
+
+
+_calls = 0
+_seen: dict[str, Any] = {}
+
+
+def _global_count(x: Any) -> Any:
+    global _calls, _made_late
+    _calls += 1
+    _seen["last"] = x * _calls
+    _made_late = x + _calls
+    return x * _calls
+
+
+def test_globals() -> None:
+    global _calls
+    _calls = 0
+    run = graphc.compile(_global_count)
+    for i in range(1, 5):
+        assert run(graphc.ones(2)).tolist() == [i, i] and _calls == i
+        assert _seen["last"].tolist() == [i, i] and _made_late.tolist() == [1 + i, 1 + i]
+
+
+def test_print_prints_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
+    def speak(x: Any) -> Any:
+        print("one")
+        y = x * 2
+        print("two", y.shape)
+        return y
+
+    run = graphc.compile(speak)
+    for _ in range(3):
+        run(graphc.ones(2))
+    assert capsys.readouterr().out == "one\ntwo torch.Size([2])\n" * 3
+    with pytest.raises(TraceError, match=r"print\(\).*fullgraph") as caught:
+        graphc.compile(speak, fullgraph=True)(graphc.ones(2))
+    assert __file__ in str(caught.value) and capsys.readouterr().out == ""
+
+
+def test_one_graph_refuses_and_changes_nothing() -> None:
+    for body in (append, add_to_set, add_to_deque, write_array, renew_list, draw):
+        o = fresh()
+        before = plain(o)
+        with pytest.raises(TraceError, match="Cure"):
+            graphc.compile(lambda x, o=o, body=body: body(o, x), fullgraph=True)(graphc.ones(3))
+        assert plain(o) == before
+        twin = fresh()
+        assert (o.rng.random(), o.nprng.random()) == (twin.rng.random(), twin.nprng.random())
+
+
+class Momentum:
+    """A hand-written optimizer that makes its state when it first meets a parameter."""
+
+    def __init__(self, parameters: Any) -> None:
+        self.parameters, self.state = list(parameters), {}
+
+    def step(self) -> None:
+        with graphc.no_grad():
+            for p in self.parameters:
+                if p not in self.state:
+                    self.state[p] = {"m": graphc.zeros_like(p), "n": 0}
+                state = self.state[p]
+                state["n"] += 1
+                state["m"].mul_(0.9).add_(p.grad)
+                p.sub_(state["m"] * 0.1 / (1 - 0.9 ** state["n"]))
+
+
+def losses(compiled: bool, make: Callable[[Any], Any], step: Callable[[Any], None]) -> Any:
+    graphc.manual_seed(0)
+    model = nn.Linear(4, 1)
+    used = make(model)
+
+    def train(x: Any, y: Any) -> Any:
+        model.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        step(used)
+        return loss.detach()
+
+    run = graphc.compile(train) if compiled else train
+    data = [(graphc.randn(5, 4), graphc.randn(5, 1)) for _ in range(6)]
+    return [run(*pair).item() for pair in data], run
+
+
+def test_state_made_at_first_use_ends_as_one_graph() -> None:
+    def make(model: Any) -> Momentum:
+        return Momentum(model.parameters())
+
+    want, _ = losses(False, make, Momentum.step)
+    found, run = losses(True, make, Momentum.step)
+    np.testing.assert_allclose(found, want, rtol=1e-6)
+    assert run.segments is None and run.compile_count <= 2
+
+
+SCHEDULES: dict[str, Callable[[Any], Any]] = {
+    "StepLR": lambda o: optim.lr_scheduler.StepLR(o, 2, 0.5),
+    "LambdaLR": lambda o: optim.lr_scheduler.LambdaLR(o, lambda e: 0.9**e),
+    "CosineAnnealingLR": lambda o: optim.lr_scheduler.CosineAnnealingLR(o, 10),
+    "OneCycleLR": lambda o: optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=20),
+    "SequentialLR": lambda o: optim.lr_scheduler.SequentialLR(
+        o, [optim.lr_scheduler.LinearLR(o, 0.1, total_iters=2),
+            optim.lr_scheduler.ExponentialLR(o, 0.9)], [2],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_inside_the_step(name: str) -> None:
+    def make(model: Any) -> Any:
+        optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        return optimizer, SCHEDULES[name](optimizer)
+
+    def step(used: Any) -> None:
+        for part in used:
+            part.step()
+
+    want, _ = losses(False, make, step)
+    found, _ = losses(True, make, step)
+    np.testing.assert_allclose(found, want, rtol=1e-6)
