@@ -65,6 +65,8 @@ class Distribution:
 
     # names of the parameters that expand() expands; a subclass of another form overrides it
     _expanded: tuple[str, ...] = ()
+    # and of what broadcasts as it is
+    _shared: tuple[str, ...] = ()
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The distribution with its batch expanded to batch_shape."""
@@ -77,6 +79,8 @@ class Distribution:
                 inner = value.dim() - len(tuple(self._batch_shape))
                 trailing = tuple(value.shape)[value.dim() - inner :] if inner else ()
                 new.__dict__[name] = value.expand((*batch, *trailing))
+        for name in self._shared:
+            new.__dict__[name] = self.__dict__[name]
         Distribution.__init__(new, batch, event, validate_args=False)
         new._validate_args = self._validate_args
         return new

@@ -44,9 +44,8 @@ class MultivariateNormal(Distribution):
     }
     support = constraints.real_vector
     has_rsample = True
-    _expanded = (
-        "loc", "covariance_matrix", "precision_matrix", "scale_tril", "_unbroadcasted_scale_tril"
-    )
+    _expanded = ("loc", "covariance_matrix", "precision_matrix", "scale_tril")
+    _shared = ("_unbroadcasted_scale_tril",)
 
     def __init__(
         self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None,

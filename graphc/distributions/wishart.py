@@ -37,9 +37,8 @@ class Wishart(ExponentialFamily):
         "precision_matrix": constraints.positive_definite,
         "scale_tril": constraints.lower_cholesky, "df": constraints.greater_than(0),
     }
-    _expanded = (
-        "df", "covariance_matrix", "precision_matrix", "scale_tril", "_unbroadcasted_scale_tril"
-    )
+    _expanded = ("df", "covariance_matrix", "precision_matrix", "scale_tril")
+    _shared = ("_unbroadcasted_scale_tril",)
 
     def __init__(
         self, df: Any, covariance_matrix: Any = None, precision_matrix: Any = None,

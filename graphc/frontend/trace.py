@@ -114,10 +114,7 @@ class Trace(Uncut):
             local.trace = saved
 
     def defer(self, action: Callable[[], None], holders: list[Any]) -> bool:
-        """Do `action` (a learning-rate schedule's step) at the end of each call.
-
-        `holders` have the numbers that it changes. False: the caller does it now.
-        """
+        """Do `action`, which changes numbers in `holders`, at the end of each call; False: now."""
         if not (self.may_defer and self.whole):
             return False
         self.deferred.append(action)

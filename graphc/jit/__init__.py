@@ -21,8 +21,12 @@ from . import annotations as annotations
 _is = builtins.isinstance  # this module has torch's own, below
 _FILES = "save model.state_dict() by torch.save(), or a compiled graph by torch.export.save()"
 
-ScriptModule = Module
-RecursiveScriptModule = Module
+
+class ScriptModule(Module):
+    """A Module like any other, for classes that derive from it: script() makes none."""
+
+
+RecursiveScriptModule = ScriptModule
 ScriptFunction = type(lambda: None)
 
 

@@ -387,8 +387,13 @@ def _like_param(param: Tensor, value: Any, name: str) -> Any:
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    # a step written elsewhere decides for itself: its closure may need gradients
+    quiet = no_grad if step.__module__.startswith(f"{__package__}.") else nullcontext
+
     @functools.wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if "_optimizer_step_pre_hooks" not in self.__dict__:  # a stand-in for another optimizer
+            return step(self, *args, **kwargs)
         stepped.add(self)
         for hook in [*global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()]:
             changed = hook(self, args, kwargs)
@@ -401,7 +406,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 )
             args, kwargs = changed
         trace = local.trace
-        with no_grad(), nullcontext() if trace is None else trace.optimizer_step():
+        with quiet(), nullcontext() if trace is None else trace.optimizer_step():
             result = step(self, *args, **kwargs)
         for hook in [*self._optimizer_step_post_hooks.values(), *global_post_hooks.values()]:
             hook(self, args, kwargs)

@@ -103,6 +103,8 @@ def _integers(rng: Any, dtype: DType, shape: tuple[int, ...], style: Style) -> A
 
 def _indices(rng: Any, shape: tuple[int, ...], style: Style, limit: int) -> Array:
     if style.kind == "distinct":
+        if 0 in shape:
+            return np.zeros(shape, np.int64)
         size = shape[-1] if shape else 1
         rows = [rng.permutation(limit)[:size] for _ in range(max(1, int(np.prod(shape[:-1]))))]
         return np.asarray(np.stack(rows).reshape(shape), np.int64)

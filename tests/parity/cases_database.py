@@ -54,3 +54,14 @@ case("aten slice", lambda t, x: t.ops.aten.slice(x, 1, 1, -1, 2), real(3, 6))
 case("index_add of a slice", lambda t, x, i, s: x.index_add(1, i, s), real(2, 4),
      integers(3, high=4), real(2, 3))
 case("old division", lambda t, x: x.__rdiv__(2.0), positive(4))
+case("histogram density", lambda t, x: (
+    t.histogram(x, t.tensor([-1.0, 0.0, 1.0]), density=True),
+    t.histogram(x, 4, range=(-1, 1), weight=x * x, density=True),
+    t.histogramdd(x.reshape(-1, 2), [3, 2], range=[-1, 1, -2, 2], density=True)), real(20),
+    grad=False, eager_only=_HOST)
+case("einsum of ints", lambda t, x: (
+    t.einsum("ij->i", x), t.einsum("ij,ij->", x, x), t.einsum("ij,kl->i", x, x)), real(2, 3),
+    dtypes=("int32", "int64"), grad=False)
+case("lerp of doubles", lambda t, x, y: t.view_as_real(t.lerp(
+    t.complex(x, y), t.complex(y, x), 0.7 + 0.2j)), real(4), real(4), dtypes=("float64",),
+    grad=False)

@@ -274,13 +274,16 @@ def _gamma_upper(a: Array, x: Array) -> Array:
     c = np.full_like(x, 1e300)
     d = 1 / b
     total = d.copy()
+    done = np.zeros(x.shape, bool)
     for k in range(1, 10_000):
         step = -k * (k - a)
         b = b + 2
         d = 1 / (step * d + b)
         c = b + step / c
-        total = total * d * c
-        if (np.abs(d * c - 1) <= 1e-16).all():
+        factor = d * c
+        total = np.where(done, total, total * factor)  # more factors would add rounding errors
+        done |= np.abs(factor - 1) <= 4e-16
+        if done.all():
             break
     return total * _prefactor(a, x)
 

@@ -58,7 +58,8 @@ def _nested(data: Any) -> Tensor:
 def _element(data: Tensor) -> Tensor:
     """A tensor inside of a sequence: it stands for its one number."""
     if data.numel() == 1:
-        return data.detach().reshape(())
+        number: Tensor = data.detach().reshape(())
+        return number
     if data.is_floating_point() or data.is_complex():
         raise ValueError(located("only one element tensors can be converted to Python scalars"))
     raise TypeError(located(

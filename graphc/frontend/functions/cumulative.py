@@ -86,6 +86,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     return result
 
 
+@with_out
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None,
     append: Tensor | None = None,

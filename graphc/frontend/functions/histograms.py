@@ -52,11 +52,12 @@ def _counted(
     given = None if weights is None else weights[inside].astype(np.float64)
     found = np.bincount(flat, given, math.prod(sizes)).reshape(sizes).astype(np.float64)
     if density:
+        total = found.sum()  # of what lies inside
         for dim, bounds in enumerate(edges):
             widths = np.diff(bounds.astype(np.float64))
             found = found / widths.reshape((-1,) + (1,) * (found.ndim - dim - 1))
-        total = len(points) if weights is None else weights.sum()
-        found = found / total
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = found / total
     return constant(found.astype(points.dtype))
 
 

@@ -207,6 +207,7 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return found if out is None else write_out(out, found)
 
 
+@with_out
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums over the last dims of both."""
     if input.ndim == 0 or other.ndim == 0:
@@ -258,8 +259,8 @@ def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
 
     def compute(input: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
         if name in _ROUNDED_ONCE and first.dtype.bits == 16 and first.dtype.is_float:
-            wide = [promote.cast(x, dtypes.f32) for x in (input, first, second)]
-            return promote.cast(compute(*wide, beta, alpha), first.dtype)
+            a, b, c = (promote.cast(x, dtypes.f32) for x in (input, first, second))
+            return promote.cast(compute(a, b, c, beta, alpha), first.dtype)
         found = multiply(first, second)
         if not found.dtype.differentiable:
             alpha, beta = _whole(name, found, "alpha", alpha), _whole(name, found, "beta", beta)
@@ -329,6 +330,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     return result
 
 
+@with_out
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product."""
     rank = max(input.ndim, other.ndim)
@@ -375,6 +377,7 @@ def trace(input: Tensor) -> Tensor:
     return input.diagonal().sum()  # type: ignore[no-any-return]
 
 
+@with_out
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product along a dim of size 3."""
     if dim is None:

@@ -119,6 +119,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     return div(scaled, scale)
 
 
+@with_out
 def frac(input: Tensor) -> Tensor:
     """x - trunc(x)."""
     return sub(input, trunc(input))
@@ -355,6 +356,7 @@ logical_xor = _logical("logical_xor")
 # --- three and more --------------------------------------------------------------------------
 
 
+@with_out
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition, else other; with the condition alone, torch.nonzero as a tuple."""
     if input is None and other is None:
@@ -408,12 +410,14 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return result
 
 
+@with_out
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     """input bounded below."""
     require_tensors("clamp_min", input)
     return clamp(input, min=min)
 
 
+@with_out
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     """input bounded above."""
     require_tensors("clamp_max", input)

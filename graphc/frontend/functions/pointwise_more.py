@@ -21,6 +21,7 @@ from .norms import vector_norm
 from .zero_gradient import flat_in
 
 
+@with_out
 def float_power(input: Any, exponent: Any) -> Tensor:
     """input ** exponent in float64 or complex128."""
     P.require_one_tensor("float_power", input, exponent)
@@ -30,6 +31,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     return result
 
 
+@with_out
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below 0, 1 above, `values` at 0."""
     P.require_tensors("heaviside", input)
@@ -42,6 +44,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     return result
 
 
+@with_out
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(a) + exp(b)), stable."""
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
@@ -66,6 +69,7 @@ def _complex_logaddexp(input: Tensor, other: Tensor) -> Tensor:
     return P.add(high, P.log(P.add(P.exp(P.sub(low, high)), 1)))
 
 
+@with_out
 def xlogy(input: Any, other: Any) -> Tensor:
     """x * log(y), 0 where x is 0 (unless y is NaN)."""
     P.require_one_tensor("xlogy", input, other)
@@ -77,6 +81,7 @@ def xlogy(input: Any, other: Any) -> Tensor:
     return result
 
 
+@with_out
 def sinc(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0."""
     zero = P.eq(input, 0)
@@ -85,12 +90,14 @@ def sinc(input: Tensor) -> Tensor:
     return result
 
 
+@with_out
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), x first clamped to [eps, 1 - eps]."""
     x = input if eps is None else P.clamp(input, eps, 1 - eps)
     return P.log(P.div(x, P.sub(1, x)))
 
 
+@with_out
 def nan_to_num(
     input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
@@ -106,11 +113,13 @@ def nan_to_num(
     return replaced
 
 
+@with_out
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees to radians."""
     return P.mul(input, math.pi / 180)  # type: ignore[no-any-return]
 
 
+@with_out
 def rad2deg(input: Tensor) -> Tensor:
     """Radians to degrees."""
     return P.mul(input, 180 / math.pi)  # type: ignore[no-any-return]
@@ -123,6 +132,7 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
+@with_out
 def signbit(input: Tensor) -> Tensor:
     """Whether the sign is set, that of -0.0 and NaN too."""
     if not input.dtype.is_float:
@@ -132,22 +142,26 @@ def signbit(input: Tensor) -> Tensor:
     return result
 
 
+@with_out
 def isposinf(input: Tensor) -> Tensor:
     """Whether it is +inf."""
     return P.logical_and(P.isinf(input), P.gt(input, 0))
 
 
+@with_out
 def isneginf(input: Tensor) -> Tensor:
     """Whether it is -inf."""
     return P.logical_and(P.isinf(input), P.lt(input, 0))
 
 
+@with_out
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2 ** other."""
     P.require_tensors("ldexp", input, other)
     return P.mul(input, P.pow(2.0, other))  # type: ignore[no-any-return]
 
 
+@with_out
 def frexp(input: Tensor) -> Any:
     """Mantissa in [0.5, 1) and exponent of two."""
     array = concrete(input, "frexp()", "call it outside the compiled function")
@@ -157,6 +171,7 @@ def frexp(input: Tensor) -> Any:
     return return_types.frexp(P.mul(input, scale), powers)
 
 
+@with_out
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** a + 2 ** b), stable."""
     ln2 = math.log(2.0)
@@ -183,6 +198,7 @@ gcd = _euclid("gcd")
 lcm = _euclid("lcm")
 
 
+@with_out
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """The next floating-point number towards other; moves with input, not with other."""
     P.require_tensors("nextafter", input, other)
@@ -195,6 +211,7 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     return flat_in(b, P.sub(found, moved))
 
 
+@with_out
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices of `dim` scaled down to a p-norm of at most maxnorm."""
     if input.ndim < 2:

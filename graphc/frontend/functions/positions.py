@@ -13,6 +13,7 @@ from ..tensor import Tensor, concrete
 _CURE = "its result's size depends on values: call it outside the compiled function"
 
 
+@with_out
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """The positions of what is not 0: [count, rank], or a tuple of vectors."""
     array = concrete(input, "nonzero()", _CURE)

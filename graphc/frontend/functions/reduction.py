@@ -106,6 +106,7 @@ def _mean(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
     return result
 
 
+@with_out
 @numpy_names
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of what is not NaN."""

@@ -50,6 +50,7 @@ def argsort(
     return result
 
 
+@with_out
 def msort(input: Tensor) -> Tensor:
     """Sorted along dim 0."""
     result: Tensor = sort(input, 0)[0]
@@ -130,6 +131,7 @@ median = _median("median", False)
 nanmedian = _median("nanmedian", True)
 
 
+@with_out
 @numpy_names
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent value along `dim` (the smallest of equals), and its last index."""
@@ -260,6 +262,7 @@ def unique_consecutive(
 # --- positions in a sorted sequence, counts ----------------------------------------------------
 
 
+@with_out
 def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
     side: str | None = None, sorter: Tensor | None = None,
@@ -288,6 +291,7 @@ def searchsorted(
     return promote.cast(count, dtypes.i32) if out_int32 else count
 
 
+@with_out
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
@@ -311,6 +315,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return constant(found.astype(np.float32 if given.dtype == np.float32 else np.float64))
 
 
+@with_out
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts in `bins` equal bins between min and max (the data's own where both are equal)."""
     array = concrete(input, "histc()", _CURE)

@@ -127,6 +127,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return result
 
 
+@with_out
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A matrix's diagonal (a copy), or a matrix with a vector on its diagonal."""
     if input.ndim == 1:
@@ -214,6 +215,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return result  # type: ignore[no-any-return]
 
 
+@with_out
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Tensor:

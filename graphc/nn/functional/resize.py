@@ -11,6 +11,7 @@ from ...frontend import functions as T
 from ...frontend.tensor import Tensor
 from .conv import tuple_of
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from .resize_bytes import bicubic_weights, bilinear_weights, resize_bytes
 
 _LINEAR = {"linear": 3, "bilinear": 4, "trilinear": 5}
 _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
@@ -33,6 +34,8 @@ def interpolate(
             antialias,
         )
         return wide.to(input.dtype)  # rounded once, not after each dim
+    if not (input.dtype.is_floating_point or mode.startswith("nearest")):
+        return _integers(input, sizes, scales, mode, bool(align_corners), antialias)
     # torch computes positions in the input's dtype, in float32 for narrower ones
     real: Any = np.float64 if input.dtype is T.float64 else np.float32
     align, result = bool(align_corners), input
@@ -49,6 +52,36 @@ def interpolate(
         else:
             result = _linear(result, dim, count, given, align, real)
     return result
+
+
+def _integers(
+    input: Tensor, sizes: tuple[int, ...], scales: tuple[Any, ...], mode: str, align: bool,
+    antialias: bool,
+) -> Tensor:
+    if input.dtype is not T.uint8 or input.dim() != 4:
+        raise NotImplementedError(
+            f"interpolate of mode {mode!r} is not implemented for {input.dtype} of "
+            f"{input.dim()} dims; cast to a float first"
+        )
+    matrices = []
+    for i, (count, given) in enumerate(zip(sizes, scales, strict=True)):
+        size, cubic = int(input.shape[2 + i]), mode == "bicubic"
+        scale = _scale(size, count, given, align, np.float64)
+        if antialias:
+            matrix = _smooth_weights(size, count, scale, align, cubic, np.float64)
+        else:
+            positions = _positions(count, scale, align, np.float64)
+            matrix = bicubic_weights(size, positions, cubic_weights) if cubic else (
+                bilinear_weights(size, np.maximum(positions, 0.0)))
+        matrices.append(matrix)
+    return resize_bytes(input, matrices[0], matrices[1])
+
+
+def _positions(count: int, scale: Any, align: bool, real: Any) -> np.ndarray:
+    """Where each output lies among the inputs."""
+    steps = np.arange(count, dtype=real)
+    found: np.ndarray = steps * scale if align else scale * (steps + real(0.5)) - real(0.5)
+    return found
 
 
 def _check_mode(input: Tensor, mode: str, align: bool | None, antialias: bool) -> None:
@@ -136,11 +169,8 @@ def _linear(
 ) -> Tensor:
     """Each output is a blend of the two inputs around its position."""
     size = int(input.shape[dim])
-    steps, scale = np.arange(count, dtype=real), _scale(size, count, given, align, real)
-    if align:
-        position = steps * scale
-    else:
-        position = np.maximum(scale * (steps + real(0.5)) - real(0.5), real(0))
+    scale = _scale(size, count, given, align, real)
+    position = np.maximum(_positions(count, scale, align, real), real(0))
     lower = np.minimum(position.astype(np.int64), size - 1)
     upper = np.minimum(lower + 1, size - 1)
     blend = _column(position - lower, input, dim)
@@ -166,8 +196,7 @@ def _cubic(
     input: Tensor, dim: int, count: int, given: float | None, align: bool, real: Any
 ) -> Tensor:
     size = int(input.shape[dim])
-    steps, scale = np.arange(count, dtype=real), _scale(size, count, given, align, real)
-    position = steps * scale if align else scale * (steps + real(0.5)) - real(0.5)
+    position = _positions(count, _scale(size, count, given, align, real), align, real)
     base = np.floor(position)
     result: Any = None
     for offset, weight in zip(range(-1, 3), cubic_weights(position - base), strict=True):
