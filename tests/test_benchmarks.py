@@ -40,3 +40,8 @@ def test_overhead(repository: Path) -> None:
     text = run(repository, "overhead.py", "--models", "mlp", "--rounds", "1")
     for part in ("call of x + 1", "import, s", "peak resident memory", "  mlp: torch "):
         assert part in text
+
+
+def test_eager(repository: Path) -> None:
+    text = run(repository, "eager.py", "--rounds", "1")
+    assert "(w * y).sum().backward()" in text and "step " in text

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
@@ -121,11 +121,15 @@ class _Parser:
         name = json.loads(self.take("string")) if self.next.kind == "string" else self.take("id")
         values: dict[str, Node] = {}
         self.punct("(")
-        inputs: list[Node] = []
+        made: dict[str, Callable[[DimEnv], Node]] = {}
         while not self.accept(")"):
-            inputs.append(self.input(values, len(inputs)))
+            label, make = self.input(len(made))
+            if label in made:
+                self.fail(f"{label} is defined twice")
+            made[label] = make
         self.punct("{")
         env = self.declarations(outer)
+        inputs = [values.setdefault(label, make(env)) for label, make in made.items()]
         while not self.accept("return"):
             if self.next.kind == "comment":
                 self.at += 1
@@ -158,10 +162,9 @@ class _Parser:
             own.guards[Guard(relation, left, right, holds)] = None
         return own if outer is None or own.hints or own.guards else outer
 
-    def input(self, values: dict[str, Node], position: int) -> Node:
+    def input(self, position: int) -> tuple[str, Callable[[DimEnv], Node]]:
+        """An input's label, and what makes it when the dims are known."""
         label = self.take("value")
-        if label in values:
-            self.fail(f"{label} is defined twice")
         name = ""
         if self.next.kind == "string":
             name = json.loads(self.take("string"))
@@ -172,13 +175,17 @@ class _Parser:
         type_ = self.type()
         if not isinstance(type_, TensorType):
             self.fail("an input is one tensor, not a tuple")
-        builder = Builder()
-        builder.backward = int(self.take("number")) if self.accept("backward") else 0
+        backward = int(self.take("number")) if self.accept("backward") else 0
         if not self.accept(",") and self.next.text != ")":
             self.fail(f"expected ',' or ')', found {self.next.text!r}")
-        builder.loc = self.comment()
-        node = values[label] = builder.emit(input_, index=index, name=name, type=type_)
-        return node
+        loc = self.comment()
+
+        def make(env: DimEnv) -> Node:
+            builder = Builder(env)
+            builder.backward, builder.loc = backward, loc
+            return builder.emit(input_, index=index, name=name, type=type_)
+
+        return label, make
 
     def operand(self, values: dict[str, Node]) -> Node:
         label = self.take("value")

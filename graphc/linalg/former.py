@@ -62,7 +62,8 @@ def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     return solves.lu_solve(LU_data, LU_pivots, b)
 
 
-def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+@with_out
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     """L and U in one matrix, pivots, and an info tensor if asked for."""
     packed, pivots, info = solves.lu_factor_ex(A, pivot=pivot)
     return (packed, pivots, info) if get_infos else (packed, pivots)

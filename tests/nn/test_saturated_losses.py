@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,7 @@ def _run(s: Any, name: str, compiled: bool) -> tuple[Any, Any]:
     values, loss = CASES[name]
     x = s.torch.tensor(values, requires_grad=True)
     target = s.torch.tensor(TARGETS)
-    call = (lambda x, t: loss(s, x, t))
+    call = functools.partial(loss, s)
     result = (graphc.compile(call) if compiled else call)(x, target)
     result.backward()
     return result.detach().numpy(), x.grad.numpy()

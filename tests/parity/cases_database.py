@@ -53,6 +53,20 @@ case("max_pool2d backward", lambda t, x: t.ops.aten.max_pool2d_with_indices_back
 case("aten slice", lambda t, x: t.ops.aten.slice(x, 1, 1, -1, 2), real(3, 6))
 case("index_add of a slice", lambda t, x, i, s: x.index_add(1, i, s), real(2, 4),
      integers(3, high=4), real(2, 3))
+case("logcumsumexp of complex", lambda t, x, y: t.view_as_real(
+    t.complex(x, y).logcumsumexp(0)), real(6), real(6, high=6.0), grad=False)
+case("out of the rest", lambda t, x, y: [
+    t.logaddexp(x, y, out=t.empty(3)), t.xlogy(x, y, out=t.empty(3)), t.frac(x, out=t.empty(3)),
+    t.where(x > 1, x, y, out=t.empty(3)), t.softmax(x, 0, out=t.empty(3)),
+    t.diff(x, out=t.empty(2)), t.kron(x, y, out=t.empty(9)), t.signbit(x, out=t.empty(3).bool()),
+    t.searchsorted(x, y, out=t.empty(3, dtype=t.int64)), t.clamp_min(x, 1, out=t.empty(3))],
+    positive(3), positive(3), grad=False)
+case("in place of the rest", lambda t, x, n: [
+    x.clone().ldexp_(n), x.clone().nextafter_(x * 2), n.clone().gcd_(n * 2), n.clone().lcm_(n + 1),
+    x[None].repeat(3, 1).addr_(x, x), t.zeros(2, 2).addbmm_(t.ones(3, 2, 4), t.ones(3, 4, 2))],
+    real(3), integers(3, low=1, high=9), grad=False, eager_only=_HOST)
+case("unsafe methods", lambda t, x: (x.unsafe_chunk(2), x.unsafe_split(2), x.narrow_copy(0, 1, 2)),
+     real(4, 2))
 case("old division", lambda t, x: x.__rdiv__(2.0), positive(4))
 case("histogram density", lambda t, x: (
     t.histogram(x, t.tensor([-1.0, 0.0, 1.0]), density=True),

@@ -174,6 +174,7 @@ _METHODS = {
     inplace: "resize_ resize_as_ set_",
     pointwise_more: "apply_",
     statistics: "sum_to_size",
+    copied_views: "unsafe_chunk unsafe_split",
     storages: "untyped_storage",
 }
 
@@ -218,6 +219,7 @@ globals().update(NAMES)
 
 register_methods(_both)
 register_methods(_table(_METHODS))
+register_methods({"narrow_copy": copied_views.FUNCTIONS["narrow_copy"]})
 register_methods({
     **operators.operator_methods(),
     **conversion.METHODS,

@@ -13,8 +13,9 @@ from ..tensor import Tensor
 from . import pointwise as P
 from . import return_types
 from .arguments import check_dtype, numpy_names, shape, with_out, wrap_dim
-from .joining import cat, triangle_mask
-from .parts import slice_dim
+from .joining import cat, stack, triangle_mask
+from .parts import slice_dim, unbind
+from .pointwise_more import complex_logaddexp
 
 
 def _running(name: str, doc: str) -> Any:
@@ -63,6 +64,14 @@ cummax = _running_extreme("cummax", "Running maximum and its index along `dim`."
 cummin = _running_extreme("cummin", "Running minimum and its index along `dim`.")
 
 
+def _complex_logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    """One after the other, as in torch: the phase goes on beyond pi."""
+    slices = list(unbind(x, dim))
+    for i in range(1, len(slices)):
+        slices[i] = complex_logaddexp(slices[i], slices[i - 1])
+    return stack(slices, dim) if slices else x.clone()
+
+
 @with_out
 @numpy_names
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
@@ -70,8 +79,9 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     along = wrap_dim(dim, input.ndim)
     if input.ndim == 0:
         return input.clone()  # type: ignore[no-any-return]
-    real = input.detach().real if input.dtype.is_complex else input.detach()
-    tops = apply(ops.cummax, real, dim=along)[0]
+    if input.dtype.is_complex:
+        return _complex_logcumsumexp(input, along)
+    tops = apply(ops.cummax, input.detach(), dim=along)[0]
     size = shape(input)[along]
     # row i holds exp(x[j] - top[i]) for j <= i
     x = input.unsqueeze(along)

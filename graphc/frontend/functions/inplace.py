@@ -136,16 +136,19 @@ def methods() -> dict[str, Callable[..., Any]]:
     ):
         for name in names.split():
             table[f"{name}_"] = _written(getattr(module, name), False)
-    for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims"):
+    for name in "squeeze unsqueeze transpose t swapaxes swapdims as_strided".split():
         table[f"{name}_"] = _reshaped(name)
     table |= {
         "zero_": zero_, "fill_": fill_, "copy_": copy_, "index_put_": gathering.index_put_,
         "put_": gathering.put_,
         "index_reduce_": _written(index_reduce.index_reduce, False),
         "renorm_": _written(pointwise_more.renorm, False),
+        "ldexp_": _written(pointwise_more.ldexp, True), "gcd_": _written(pointwise_more.gcd, True),
+        "lcm_": _written(pointwise_more.lcm, True),
+        "nextafter_": _written(pointwise_more.nextafter, True),
         "float_power_": _written(pointwise_more.float_power, False),
         "sgn_": table["sign_"], "addmm_": _product("addmm"), "addmv_": _product("addmv"),
-        "baddbmm_": _product("baddbmm"),
+        "baddbmm_": _product("baddbmm"), "addbmm_": _product("addbmm"), "addr_": _product("addr"),
     }  # fmt: skip
     for operator, name in {
         "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_",

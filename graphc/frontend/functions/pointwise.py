@@ -357,6 +357,7 @@ logical_xor = _logical("logical_xor")
 
 
 @with_out
+@with_out
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition, else other; with the condition alone, torch.nonzero as a tuple."""
     if input is None and other is None:

@@ -15,7 +15,7 @@ from ..errors import located
 from ..tensor import Tensor, concrete
 from . import pointwise as P
 from . import return_types
-from .arguments import wrap_dim
+from .arguments import with_out, wrap_dim
 from .dtype_names import finfo
 from .norms import vector_norm
 from .zero_gradient import flat_in
@@ -53,7 +53,7 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
             f"{type(other).__name__}"
         ))  # fmt: skip
     if input.dtype.is_complex or other.dtype.is_complex:
-        return _complex_logaddexp(input, other)
+        return complex_logaddexp(input, other)
     top = P.maximum(input, other)
     finite = P.where(P.isinf(top), P.mul(top, 0.0), top)
     finite = P.where(P.isnan(finite), 0.0, finite)
@@ -61,7 +61,7 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     return P.add(P.log(total), finite)
 
 
-def _complex_logaddexp(input: Tensor, other: Tensor) -> Tensor:
+def complex_logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """Scaled by the one with the larger real part."""
     a, b = promote.operands(input, other)
     larger = P.ge(a.detach().real, b.detach().real)
@@ -191,7 +191,7 @@ def _euclid(name: str) -> Any:
 
     function.__name__ = name
     function.__doc__ = f"Elementwise {name} of integers."
-    return function
+    return with_out(function)
 
 
 gcd = _euclid("gcd")

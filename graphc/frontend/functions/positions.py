@@ -9,6 +9,7 @@ import numpy as np
 from ..dispatch import constant
 from ..errors import located
 from ..tensor import Tensor, concrete
+from .arguments import with_out
 
 _CURE = "its result's size depends on values: call it outside the compiled function"
 

@@ -415,7 +415,7 @@ def _softmax(name: str) -> Any:
 
     function.__name__ = name
     function.__doc__ = f"{name} along `dim`."
-    return function
+    return with_out(function)
 
 
 softmax = _softmax("softmax")

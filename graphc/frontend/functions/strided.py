@@ -13,7 +13,7 @@ from ..dispatch import apply, inplace
 from ..errors import TraceError, located
 from ..storage import address, contiguous_strides, offset_of
 from ..tensor import Tensor, alias, current, requires_grad
-from .arguments import environment, shape, shape_of, wrap_dim
+from .arguments import environment, shape, shape_of, with_out, wrap_dim
 from .inplace import fill_
 
 

@@ -44,6 +44,18 @@ def scaled_dot_product_attention(
         inputs = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
         result: Tensor = apply(ops.attention, *inputs, causal=is_causal, scale=float(factor))
         return result
+    drop = dropout_p, is_causal, factor
+    if query.dtype in (T.float16, T.bfloat16):  # rounded once, as in torch
+        mask = attn_mask if attn_mask is None else attn_mask.float()
+        wide = _with_dropout(query.float(), key.float(), value.float(), mask, *drop)
+        return wide.to(query.dtype)
+    return _with_dropout(query, key, value, attn_mask, *drop)
+
+
+def _with_dropout(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float,
+    is_causal: bool, factor: Any,
+) -> Tensor:
     scores = query @ key.transpose(-2, -1) * factor
     if is_causal:
         keep = T.ones((query.shape[-2], key.shape[-2]), dtype=T.bool).tril()

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.autocast import full_precision
+from ...frontend.control import scan
 from ...frontend.tensor import Tensor
 
 # log of an impossible path: finite, so that gradients are too
@@ -82,12 +83,18 @@ def _losses(
     never = T.full([batch, 2], _NEVER, dtype=x.dtype)
     first = T.arange(width) < min(2, width)
     reached = T.where(first, scores[0], T.full_like(scores[0], _NEVER))
-    for time in range(1, steps):
+
+    def step(reached: Tensor, at: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        now, lasts = at
         moved = T.cat([never[:, :1], reached], 1)[:, :width]
         skipped = T.cat([never, reached], 1)[:, :width]
         skipped = T.where(may_skip, skipped, T.full_like(skipped, _NEVER))
-        on = (_logsumexp([reached, moved, skipped]) + scores[time]).clamp_min(_NEVER)
-        reached = T.where((given > time).unsqueeze(1), on, reached)
+        on = (_logsumexp([reached, moved, skipped]) + now).clamp_min(_NEVER)
+        return T.where(lasts.unsqueeze(1), on, reached), lasts
+
+    if steps > 1:  # one loop in a graph, not a copy of its body for each step
+        lasts = T.arange(1, steps).unsqueeze(1) < given
+        reached = scan(step, reached, (scores[1:], lasts))[0]
     last = (2 * lengths).unsqueeze(1)
     end = reached.gather(1, last).squeeze(1)
     other = reached.gather(1, (last - 1).clamp_min(0)).squeeze(1)

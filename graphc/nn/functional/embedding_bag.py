@@ -37,14 +37,16 @@ def embedding_bag(
     bag = (T.arange(count).unsqueeze(1) >= offsets.unsqueeze(0)).sum(1) - 1
     if mode == "max":
         return _largest(rows, bag, kept, bags)
+    if weight.dtype in (T.float16, T.bfloat16):  # added up in float32, rounded once
+        rows = rows.float()
     if per_sample_weights is not None:
-        rows = rows * per_sample_weights.unsqueeze(1)
+        rows = rows * per_sample_weights.unsqueeze(1).to(rows.dtype)
     rows = T.where(kept.unsqueeze(1), rows, T.zeros_like(rows))
-    total = T.zeros([bags, weight.shape[1]], dtype=weight.dtype).index_add(0, bag, rows)
-    if mode == "sum":
-        return total
-    sizes = T.zeros([bags], dtype=weight.dtype).index_add(0, bag, kept.to(weight.dtype))
-    return total / sizes.clamp_min(1).unsqueeze(1)
+    total = T.zeros([bags, weight.shape[1]], dtype=rows.dtype).index_add(0, bag, rows)
+    if mode == "mean":
+        sizes = T.zeros([bags], dtype=rows.dtype).index_add(0, bag, kept.to(rows.dtype))
+        total = total / sizes.clamp_min(1).unsqueeze(1)
+    return total.to(weight.dtype)
 
 
 def _check(

@@ -8,6 +8,7 @@ from typing import Any
 from ...frontend import functions as T
 from ...frontend.dispatch import apply
 from ...frontend.functions.arguments import shape as sizes_of
+from ...frontend.functions.arguments import with_out
 from ...frontend.functions.copied_views import slice_of
 from ...frontend.functions.zero_gradient import flat_in
 from ...frontend.tensor import Tensor
@@ -41,6 +42,7 @@ def native_group_norm(
     return result, mean.squeeze(2), scale.squeeze(2)
 
 
+@with_out
 def native_batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
     running_var: Tensor | None, training: bool, momentum: float, eps: float,
