@@ -4,10 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import unsupported
+from .frontend.context import local
+from .frontend.subtrace import SubTrace
 from .frontend.tensor import Tensor
 
 TensorBase = Tensor
+_TensorMeta = type(Tensor)
+PyTorchFileReader = unsupported.kind("torch.PyTorchFileReader", "torch.load() reads such files")
 _has_distributed = False
+
+
+SymFloat = unsupported.kind("torch.SymFloat", "a number under a trace is a Python number")
+SymBool = unsupported.kind("torch.SymBool", "a comparison under a trace is a Python bool")
+
+
+def _assert_async(condition: Tensor, message: str | None = None) -> None:
+    """Raise RuntimeError at once where the condition, of one element, is False."""
+    if not condition:
+        raise RuntimeError(message or "Expected Tensor with single nonzero value, but got zero")
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether the code runs in vmap(), grad(), ..., where a tensor's value may not be asked for."""
+    return isinstance(local.trace, SubTrace)
 
 
 def _get_tracing_state() -> None:

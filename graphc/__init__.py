@@ -58,7 +58,8 @@ _LAZY = {
     "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
     "cond": ".frontend.control",
     "while_loop": ".frontend.control", "ops": ".ops_registry", "classes": ".ops_registry",
-    "sparse_coo_tensor": ".sparse", "sparse_csr_tensor": ".sparse",
+    "sparse_coo_tensor": ".sparse", "sparse_csr_tensor": ".sparse", "PyTorchFileReader": "._C",
+    "_assert_async": "._C", "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
 }  # fmt: skip
 # torch's copies of functions of nn.functional
 _NN_FUNCTIONS = frozenset("""
@@ -79,8 +80,8 @@ _AUTOCAST = frozenset("""
 """.split())
 # torch's packages and modules, imported when first asked for
 _PACKAGES = frozenset("""
-    _C _dynamo _inductor _utils accelerator amp ao autograd backends compat compiler cpu cuda
-    distributed distributions export fft func functional futures fx hub jit library linalg
+    _C _dynamo _inductor _subclasses _utils accelerator amp ao autograd backends compat compiler
+    cpu cuda distributed distributions export fft func functional futures fx hub jit library linalg
     masked mps mtia multiprocessing nested nn onnx optim overrides profiler quantization
     serialization signal sparse special testing torch_version types utils version vision xpu
 """.split())

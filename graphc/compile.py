@@ -31,12 +31,11 @@ from . import pipeline
 from .argument_writes import ArgumentWrites
 from .backends.llvm import allocator
 from .engine import CompileCounter, Engine
-from .frontend import promote
 from .frontend.captured import TensorInput, TracedGraph
 from .frontend.context import local
 from .frontend.errors import EscapedTensorError, TraceError
 from .frontend.segment_trace import SegmentTrace
-from .frontend.tensor import Tensor, from_array, requires_grad
+from .frontend.tensor import Tensor, from_array
 from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
 from .inspect.example import example_inputs
@@ -49,8 +48,12 @@ from .roots import snapshot
 from .segments import Segments
 from .sources import Stale
 from .specialisation import Specialisation, all_outputs, final_graph, forget, nothing
+from .versions import Versions
 
 _PLAIN = (bool, str, bytes, type(None))
+# Versions that the same call may leave stale before it goes over to segments, which assume nothing:
+# what it depends on changes at every call, and a compilation costs more than any call gains.
+_STALE_LIMIT = 8
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
 
 
@@ -99,10 +102,9 @@ class CompiledFunction:
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
         self.compile_count = 0
         self.last_miss: list[str] = []
-        self._versions: dict[Any, list[Specialisation]] = {}
-        self._symbolic: dict[Any, list[Specialisation]] = {}
-        self._shapes: dict[Any, list[tuple[Any, ...]]] = {}
+        self._versions = Versions(dynamic)
         self._lifted: dict[Place, None] = {}
+        self._renewed: list[tuple[Tensor, dict[int, str]]] = []  # of the trace that is running
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
 
@@ -120,17 +122,23 @@ class CompiledFunction:
         if self.segments is not None:
             return self.segments.call(self.function, args, kwargs)
         leaves, structure = flatten((args, kwargs))
-        key, shapes = self._key(leaves, structure)
+        key, shapes = self._versions.key(leaves, structure)
         reasons: list[str] = []
         known = self.compile_count
-        for versions in (self._versions.get((key, shapes)), self._symbolic.get(key)):
-            for version in versions or ():
+        for versions in self._versions.candidates(key, shapes):
+            for version in versions:
                 try:
                     return version.run(leaves)
                 except Stale as reason:
                     reasons.append(str(reason))
+        if len(reasons) >= _STALE_LIMIT and not self.fullgraph:
+            self.last_miss = reasons
+            return self._turn().call(self.function, args, kwargs)
         with self._lock:
             fresh = self.compile_count == known and self.segments is None
+            if fresh and not self.fullgraph and self._versions.too_many(key, leaves):
+                self._turn().give_up(reasons)
+                fresh = False
             if fresh:
                 try:
                     version = self._compile(
@@ -174,43 +182,6 @@ class CompiledFunction:
             self._rests += 1
             self._resting, self.segments = self.segments, None
 
-    # --- what a version is found by -----------------------------------------------------------
-
-    def _key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
-        parts: list[Any] = [structure, local.grad, local.autocast, promote.Defaults.dtype]
-        shapes: list[Any] = []
-        for leaf in leaves:
-            if isinstance(leaf, Tensor):
-                array = leaf._array
-                parts.append((array.dtype, array.ndim, requires_grad(leaf), type(leaf)))
-                shapes.append(array.shape)
-            elif isinstance(leaf, _PLAIN):
-                parts.append((type(leaf), leaf))
-            elif type(leaf) in (int, float):
-                parts.append(type(leaf))
-            else:
-                parts.append(id(leaf))
-        return tuple(parts), tuple(shapes)
-
-    def _named_dims(
-        self, leaves: list[Any], key: Any, shapes: tuple[Any, ...]
-    ) -> dict[int, dict[int, str]]:
-        """Which dims of which arguments have had another size before: these become symbolic."""
-        seen = self._shapes.setdefault(key, [])
-        named: dict[int, dict[int, str]] = {}
-        if self.dynamic is not False:
-            names: dict[Any, str] = {}
-            positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-            for t, (position, shape) in enumerate(zip(positions, shapes, strict=True)):
-                for d, size in enumerate(shape):
-                    history = tuple(old[t][d] for old in seen)
-                    varies = any(h != size for h in history) or self.dynamic is True
-                    if varies and size > 1:
-                        name = names.setdefault((history, size), f"s{len(names)}")
-                        named.setdefault(position, {})[d] = name
-        seen.append(shapes)
-        return named
-
     # --- compilation --------------------------------------------------------------------------
 
     def _compile(
@@ -219,13 +190,15 @@ class CompiledFunction:
     ) -> Specialisation:
         """Trace and build. `look`: never run anything. Raises Turned where it ran in segments."""
         self.last_miss = reasons
-        self._note_counters(key, shapes)
-        named = self._named_dims(leaves, key, shapes)
+        self._lifted.update(dict.fromkeys(self._versions.counters(key, shapes)))
+        named = self._versions.named_dims(leaves, key, shapes)
+        self._renewed = self._versions.renewed_dims(key, shapes)
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, named, look)
         before = recording.before
-        if named and recording.traced.overlaps:
-            named = {}  # parts of one memory, written to: their places in it are constants
+        if (named or self._renewed) and recording.traced.overlaps:
+            # parts of one memory, written to: their places in it are constants
+            named, self._renewed = {}, []
             recording = self._record(given, leaves, structure, named, look)
         if recording.missing:
             recording = self._record_steady(recording, given, leaves, structure, named, look)
@@ -235,21 +208,10 @@ class CompiledFunction:
             before.restore()
             raise
         version.undo = before.restore
-        if named:
-            self._symbolic.setdefault(key, []).insert(0, version)
-        else:
-            self._versions.setdefault((key, shapes), []).insert(0, version)
+        self._versions.add(key, shapes, leaves, version, bool(named or self._renewed))
         self.compile_count += 1
         CompileCounter.count += 1
         return version
-
-    def _note_counters(self, key: Any, shapes: tuple[Any, ...]) -> None:
-        """Numbers that an earlier version's own Python changed are lifted from now on."""
-        for version in self._versions.get((key, shapes), []) + self._symbolic.get(key, []):
-            changed = {place for place, _ in version.replay}
-            for place in version.roots.all_broken():
-                if place in changed and type(place.get()) in (int, float):
-                    self._lifted[place] = None
 
     def _record(
         self, call: Any, leaves: list[Any], structure: Structure,
@@ -258,6 +220,7 @@ class CompiledFunction:
         objects = [v for v in leaves if not isinstance(v, (Tensor, *_PLAIN, int, float))]
         before = snapshot(self.function, objects)
         trace = Trace(self.name) if self.fullgraph else self._trial(look)
+        trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
         recording = Recording(self.name, trace, before, leaves)
         try:
             with trace:
@@ -356,9 +319,9 @@ class CompiledFunction:
     def version(self, *args: Any, **kwargs: Any) -> Specialisation:
         """The version that a call with these arguments would run, compiled if need be."""
         leaves, structure = flatten((args, kwargs))
-        key, shapes = self._key(leaves, structure)
-        for versions in (self._versions.get((key, shapes)), self._symbolic.get(key)):
-            for found in versions or ():
+        key, shapes = self._versions.key(leaves, structure)
+        for versions in self._versions.candidates(key, shapes):
+            for found in versions:
                 if found.fits(leaves):
                     return found
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .frontend.errors import located
 from .frontend.tensor import Tensor
 
 
@@ -38,3 +39,23 @@ def handle_torch_function(
 def is_tensor_method_or_property(func: Any) -> bool:
     """Whether it belongs to Tensor."""
     return func in vars(Tensor).values()
+
+
+class TorchFunctionMode:
+    """A base class for modes. Entering one raises NotImplementedError: no call would reach it."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """What a mode answers to a call. Raises NotImplementedError."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        raise NotImplementedError(located(
+            f"{type(self).__name__}: graphc asks no __torch_function__, so this mode would see no "
+            "call. Cure: forward hooks of the Modules, or graphc.explain() for what runs"
+        ))  # fmt: skip
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing to leave."""

@@ -105,6 +105,11 @@ class Segments:
             self.seconds += time.perf_counter() - started - (self._native.seconds - native)
         return result
 
+    def give_up(self, reasons: list[str]) -> None:
+        """Note that the function was compiled anew too often."""
+        why = f": {reasons[0]}" if reasons else ""
+        self.ends[SegmentEnd(f"each call needed another version{why}, which", None)] = 1
+
     def note(self, trace: Trace) -> None:
         """Remember where a call's segments ended."""
         assert isinstance(trace, SegmentTrace)

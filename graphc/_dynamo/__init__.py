@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import unsupported
 from ..compiler import allow_in_graph as allow_in_graph
 from ..compiler import assume_constant_result as assume_constant_result
 from ..compiler import disable as disable
 from ..compiler import reset as reset
 from . import config as config
 from . import utils as utils
+
+# a compiled Module is an instance of its own class
+OptimizedModule = unsupported.kind("torch._dynamo.OptimizedModule", "torch.compile(model)")
 
 
 def is_compiling() -> bool:

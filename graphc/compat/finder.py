@@ -175,6 +175,7 @@ def install() -> None:
     _before["kinds"] = [(kind, kind.__module__) for kind in (graphc.Tensor, graphc.nn.Parameter)]
     for kind, _ in _before["kinds"]:
         kind.__module__ = NAMED[kind.__name__]
+    vars(graphc)["torch"] = graphc  # torch has itself among its names
     _before["spawn"] = multiprocessing.spawn.get_preparation_data
     multiprocessing.spawn.get_preparation_data = _preparation
 
@@ -192,6 +193,7 @@ def uninstall() -> None:
             explain_no_more(module)
     _undo.clear()
     graphc.__version__ = _before.pop("version")
+    vars(graphc).pop("torch", None)
     for kind, module in _before.pop("kinds"):
         kind.__module__ = module
     multiprocessing.spawn.get_preparation_data = _before.pop("spawn")

@@ -37,7 +37,7 @@ def rfftfreq(
 def _dims(x: Tensor, dim: Any) -> tuple[int, ...]:
     if dim is None:
         return tuple(range(x.ndim))
-    return (dim,) if isinstance(dim, int) else tuple(dim)
+    return tuple(dim) if isinstance(dim, (tuple, list)) else (int(dim),)
 
 
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:

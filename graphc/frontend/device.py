@@ -14,6 +14,13 @@ class Injected:
     generator: Any = None
 
 
+# torch's device types: a name for each, tensors on two of them
+_TYPES = (
+    "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu "
+    "mtia privateuseone"
+).split()
+
+
 class device:  # torch spells this class in lower case
     """`device("cpu")`, `device("cuda", 0)`, `device("cuda:0")` or a device."""
 
@@ -36,9 +43,9 @@ class device:  # torch spells this class in lower case
             if not number.isdigit():
                 raise RuntimeError(f"Invalid device string: {type!r}")
             index = int(number)
-        if name not in ("cpu", "cuda", "meta"):
+        if name not in _TYPES:
             raise RuntimeError(
-                f"Expected one of cpu, cuda, meta device type at start of device string: {type}"
+                f"Expected one of {', '.join(_TYPES)} device type at start of device string: {type}"
             )
         self.type = name
         self.index = index
@@ -54,6 +61,8 @@ class device:  # torch spells this class in lower case
                 "no CUDA backend in this build of graphc: use device('cpu') "
                 "(torch.cuda.is_available() is False)"
             )
+        if self.type not in ("cpu", "meta"):
+            raise RuntimeError(f"device {str(self)!r} is not supported: use 'cpu'")
         meta = self.type == "meta"
         drawn = meta and local.trace is None
         local.devices += ((local.meta, Injected.generator.get_state() if drawn else None),)

@@ -63,6 +63,7 @@ class Trace(Uncut):
         self.numbers = NumberTable()
         self._arguments: dict[int, tuple[int, dict[int, str]]] = {}
         self._argument_tensors: list[Tensor] = []  # keeps their ids taken
+        self.renewed: dict[int, dict[int, str]] = {}  # symbolic dims of captured tensors, by id
         self._backwards = 0
         self._undo: list[Callable[[], None]] = []
         self._outer: list[Trace | None] = []
@@ -216,7 +217,7 @@ class Trace(Uncut):
     def new_input(self, tensor: Tensor) -> TracedStorage:
         """A graph input for a concrete tensor's part of memory."""
         array = tensor._array
-        index, symbolic = self._arguments.get(id(tensor), (-1, {}))
+        index, symbolic = self._arguments.get(id(tensor), (-1, self.renewed.get(id(tensor), {})))
         shape: list[DimSize] = list(array.shape)
         for dim, name in symbolic.items():
             if shape[dim] not in (0, 1):
@@ -371,7 +372,7 @@ class Trace(Uncut):
             results = [self._view(op, states[0], node)]
         else:
             strides = None
-            if op.elementwise:
+            if op.elementwise or op.name in ("gelu", "silu", "softplus"):
                 strides = result_strides([t._traced for t in states], node.shape, self.env)
             results = [self.wrap(r, strides) for r in self.builder.results(node)]
         if local.grad and _records(op, node):

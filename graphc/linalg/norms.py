@@ -106,7 +106,7 @@ def norm(
 ) -> Tensor:
     """A vector norm, or a matrix norm where `ord` and `dim` say so."""
     check_floating("linalg.norm", A)
-    dims = (dim,) if isinstance(dim, int) else dim
+    dims = dim if dim is None or isinstance(dim, (tuple, list)) else (int(dim),)
     if ord is None:
         return vector_norm(A, 2, dims, keepdim, dtype=dtype)
     if dims is not None:

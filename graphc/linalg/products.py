@@ -112,6 +112,8 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     count = x.shape[-1] if N is None else N
     if count <= 1 and N is not None:
         raise RuntimeError(located("N must be greater than 1."))
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        x = x.long()  # as a product of integers is
     ones = graphc.ones_like(x)
     powers: list[Any] = [ones]
     for _ in range(count - 1):

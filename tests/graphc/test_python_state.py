@@ -6,6 +6,7 @@ import collections
 import copy
 import dataclasses
 import itertools
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -324,3 +325,48 @@ def test_a_schedule_inside_the_step(name: str) -> None:
     want, _ = losses(False, make, step)
     found, _ = losses(True, make, step)
     np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
+class Cache:
+    """Grows by each call."""
+
+    k: Any = None
+
+
+def attend(x: Any, cache: Cache) -> Any:
+    cache.k = x if cache.k is None else graphc.cat([cache.k, x], 1)
+    return (cache.k.softmax(1) * cache.k).sum(1)
+
+
+def test_a_growing_cache_becomes_symbolic() -> None:
+    eager, compiled = Cache(), Cache()
+    run = graphc.compile(attend)
+    for i in range(12):
+        x = graphc.full((2, 1, 3), 0.1 * i)
+        np.testing.assert_allclose(
+            run(x, compiled).numpy(), attend(x, eager).numpy(), rtol=1e-6
+        )
+    # without a cache, of one row, of two, of any number
+    assert run.compile_count <= 4 and compiled.k.tolist() == eager.k.tolist()
+
+
+def test_a_function_that_no_version_fits_twice_runs_in_segments() -> None:
+    run = graphc.compile(attend)
+    for _ in range(20):  # another object at each call
+        cache, other = Cache(), Cache()
+        x = graphc.rand(2, 1, 3)
+        assert run(x, cache).tolist() == attend(x, other).tolist()
+        assert run(x, cache).tolist() == attend(x, other).tolist()
+    assert run.segments is not None and run.compile_count <= 8
+    assert "each call needed another version" in str(graphc.explain(run, x, cache))
+    scale = graphc.compile(lambda x, t: x * math.cos(t))
+    for t in range(20):
+        assert scale(graphc.ones(1), 0.5 * t).item() == pytest.approx(math.cos(0.5 * t), abs=1e-6)
+    assert scale.compile_count <= 8
+    layers = [nn.Linear(2, 2) for _ in range(12)]  # each Module has its own version
+    call = graphc.compile(lambda layer, x: layer(x))
+    for layer in layers * 2:
+        np.testing.assert_allclose(
+            call(layer, graphc.ones(1, 2)).tolist(), layer(graphc.ones(1, 2)).tolist(), rtol=1e-6
+        )
+    assert call.segments is None and call.compile_count == 12

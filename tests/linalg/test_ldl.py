@@ -81,6 +81,9 @@ MATRIX_TOLERANCES: dict[str, Any] = {
     "pinv, hermitian": lambda t, a: t.linalg.pinv(
         a + a.mT, atol=t.tensor([[0.5], [2.0]]).double(), hermitian=True),
     "power 0": lambda t, a: t.linalg.matrix_power(a, 0),
+    "negative norms at 0": lambda t, a: t.stack([
+        t.linalg.vector_norm(a * (a > 0), n, dim=1) for n in (-0.5, -1, -2)]),
+    "vander of bytes": lambda t, a: t.linalg.vander(t.arange(5).to(t.uint8)),
     "norms of nothing": lambda t, a: t.stack(
         [t.linalg.matrix_norm(a[:, :0], n).sum() for n in (1, 2, float("inf"), "nuc")]),
 }

@@ -152,3 +152,68 @@ def test_sparse_gradients_are_the_same_numbers_dense() -> None:
         assert weight.grad is not None
         grads.append(weight.grad.to_dense().numpy())
     np.testing.assert_array_equal(grads[1], grads[0])
+
+
+WEIGHTED: dict[str, Callable[..., Any]] = {
+    "mse": lambda s, x, y, w: [
+        s.F.mse_loss(x, y, reduction=r, weight=w) for r in ("mean", "sum", "none")],
+    "l1": lambda s, x, y, w: [
+        s.F.l1_loss(x, y, reduction=r, weight=w) for r in ("mean", "sum", "none")],
+    "huber": lambda s, x, y, w: [
+        s.F.huber_loss(x, y, r, 0.7, w) for r in ("mean", "sum", "none")],
+    "normalize into": lambda s, x, y, w: [
+        s.F.normalize(x.detach(), out=s.torch.empty(3, 4)), x],
+    "static keys": lambda s, x, y, w: list(
+        s.F.multi_head_attention_forward(
+            x.reshape(3, 1, 4), y.reshape(3, 1, 4), y.reshape(3, 1, 4), 4, 2,
+            s.torch.ones(12, 4), None, None, None, True, 0.0, w.repeat(2, 1)[:4], None,
+            static_k=y.reshape(2, 3, 2), static_v=x.reshape(2, 3, 2))),
+}
+
+
+@pytest.mark.parametrize("name", sorted(WEIGHTED))
+def test_weights_and_rare_arguments(name: str) -> None:
+    rng = np.random.default_rng(1)
+    arrays = [rng.random((3, 4)).astype(np.float32) for _ in range(3)]
+    results = []
+    for s in SPACES:
+        inputs = [s.torch.from_numpy(a.copy()).requires_grad_() for a in arrays]
+        found = WEIGHTED[name](s, *inputs)
+        sum(y.sum() for y in found).backward()
+        results.append([y.detach().numpy() for y in found] + [
+            None if x.grad is None else x.grad.numpy() for x in inputs])
+    for have, want in zip(results[1], results[0], strict=True):
+        assert (have is None) == (want is None)
+        if want is not None:
+            np.testing.assert_allclose(have, want, rtol=2e-5, atol=1e-6)
+
+
+def test_losses_warn_of_broadcasting() -> None:
+    for s in SPACES:
+        for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"):
+            with pytest.warns(UserWarning, match="different to the input size"):
+                getattr(s.F, name)(s.torch.ones(3, 1), s.torch.ones(3))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_images_of_bytes_are_resized_as_torch_does(mode: str, antialias: bool) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (2, 3, 14, 11)).astype(np.uint8)
+    options: list[dict[str, Any]] = [{"size": (5, 4)}, {"size": (31, 20)}, {"scale_factor": 1.7}]
+    if not antialias:
+        options.append({"size": (7, 23), "align_corners": True})
+    for option in options:
+        want, have = (
+            s.F.interpolate(
+                s.torch.from_numpy(image.copy()), mode=mode, antialias=antialias, **option)
+            for s in SPACES
+        )
+        assert have.dtype is graphc.uint8
+        np.testing.assert_array_equal(have.numpy(), want.numpy())
+
+
+def test_shifts_take_a_dim_under_compile() -> None:
+    x = graphc.arange(12).reshape(3, 4)
+    shifted = graphc.compile(
+        lambda x, d: (graphc.fft.fftshift(x, d), graphc.linalg.norm(x.double(), 1, d)))
+    np.testing.assert_array_equal(shifted(x, 1)[0].numpy(), np.fft.fftshift(x.numpy(), 1))

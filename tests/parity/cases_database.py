@@ -67,6 +67,18 @@ case("in place of the rest", lambda t, x, n: [
     real(3), integers(3, low=1, high=9), grad=False, eager_only=_HOST)
 case("unsafe methods", lambda t, x: (x.unsafe_chunk(2), x.unsafe_split(2), x.narrow_copy(0, 1, 2)),
      real(4, 2))
+case("products of mixed dtypes", lambda t, x, y: (
+    t.addcmul(x.double(), y, x.half(), value=3), t.addcdiv(x, y.double(), x, value=0.5),
+    t.addcdiv(x.bfloat16(), y.bfloat16(), x.bfloat16(), value=3.14)), positive(4), positive(4),
+    grad=False)
+case("numbers alone", lambda t: (t.mul(2, 3.0), t.mul(True, True), t.floor_divide(-7, 2),
+                                 t.add(2, 3, alpha=2)), grad=False)
+case("igamma of large numbers", lambda t, a, x: (t.igamma(a, x), t.igammac(a, x)),
+     fixed([1e10, 1e20, 3e5, 3e5]), fixed([1e10, 1e20, 3.01e5, 2.99e5]), dtypes=("float64",),
+     grad=False)
+case("midpoint quantile", lambda t, x: (
+    x.quantile(0.4, -1, interpolation="midpoint"), x.nanquantile(0.4, 0), t.cross(x, x + 1, 1)),
+    real(4, 3))
 case("old division", lambda t, x: x.__rdiv__(2.0), positive(4))
 case("histogram density", lambda t, x: (
     t.histogram(x, t.tensor([-1.0, 0.0, 1.0]), density=True),

@@ -55,21 +55,37 @@ def run(op: Op, arrays: Sequence[Array], attrs: Mapping[str, Any]) -> Any:
     else:
         with np.errstate(all="ignore"):
             out = function(*arrays, **attrs)
-    if op.elementwise and not out.flags.c_contiguous:
-        return _laid_out(out, arrays)
+    if op.elementwise:
+        for array in arrays:
+            if not array.flags.c_contiguous:
+                return _laid_out(out, arrays)
+        return out if out.flags.c_contiguous else _laid_out(out, arrays)
+    if op.name in _ROW_MAJOR and not out.flags.c_contiguous:
+        return np.ascontiguousarray(out)
     return out
 
 
 def _laid_out(out: Array, arrays: Sequence[Array]) -> Array:
-    """The result of an elementwise operator, row-major where its first operand is expanded.
+    """The result of an elementwise operator in the layout of the first operand of its shape.
 
-    NumPy gives the result of a broadcast view the order of its strides, 0 counting as smallest;
-    torch ignores them.
+    Row-major where that one is expanded. NumPy goes by the strides of all operands together, 0
+    counting as smallest. Layouts show: in `view`, and in the order of random draws.
     """
     for array in arrays:
         if array.shape == out.shape:
-            return np.ascontiguousarray(out) if 0 in array.strides else out
+            if array.flags.c_contiguous or 0 in array.strides:
+                return np.ascontiguousarray(out)
+            order = sorted(range(out.ndim), key=lambda d: -array.strides[d])
+            turned = out.transpose(order)
+            if turned.flags.c_contiguous or not array.transpose(order).flags.c_contiguous:
+                return out  # as it should be, or the operand has gaps
+            return np.ascontiguousarray(turned).transpose(np.argsort(order))
     return np.ascontiguousarray(out)
 
 
+# of any operand torch gives these in row-major order; NumPy would follow the operand's strides
+_ROW_MAJOR = frozenset(
+    "softmax log_softmax logsumexp layer_norm cumsum cumprod concat "
+    "sum prod amax amin any all argmax argmin".split()
+)
 _SILENT = frozenset({"movement", "create", "index", "compare"})

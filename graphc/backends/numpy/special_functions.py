@@ -288,9 +288,34 @@ def _gamma_upper(a: Array, x: Array) -> Array:
     return total * _prefactor(a, x)
 
 
+_LARGE_A = 2e5  # above it one term of the uniform expansion has an error below 1e-13
+
+
+def _gamma_large(a: Array, x: Array, upper: bool) -> Array:
+    """Temme's uniform asymptotic expansion (DLMF 8.12) for large a."""
+    mu = (x - a) / a
+    small = np.abs(mu) < 1e-2
+    m = np.where(small, mu, 0.0)
+    # mu - log(1 + mu), by its series near 0
+    near = m * m * (1 / 2 - m * (1 / 3 - m * (1 / 4 - m * (1 / 5 - m * (1 / 6 - m / 7)))))
+    half = np.where(small, near, mu - np.log1p(mu))
+    eta = np.copysign(np.sqrt(2 * half), mu)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        c0 = np.where(
+            small, -1 / 3 + eta * (1 / 12 - eta * (2 / 135 - eta / 864)), 1 / mu - 1 / eta
+        )
+    rest = np.exp(-a * half) / np.sqrt(2 * np.pi * a) * c0
+    z = eta * np.sqrt(a / 2)
+    return as_array(0.5 * special.erfc(z) + rest if upper else 0.5 * special.erfc(-z) - rest)
+
+
 def _gamma(a: Array, x: Array, upper: bool) -> Array:
     out = np.full(a.shape, np.nan)
     inside = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)
+    large = inside & (a > _LARGE_A)
+    if large.any():
+        out[large] = _gamma_large(a[large].astype(np.float64), x[large].astype(np.float64), upper)
+    inside &= ~large
     series = inside & (x < a + 1)
     fraction = inside & ~series
     if series.any():

@@ -354,16 +354,32 @@ def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None
     return self if dtype is None else to(self, dtype)
 
 
-def _no_sparse(name: str) -> Any:
+def _absent(name: str, why: str, cure: str) -> Any:
     def missing(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(located(
-            f"graphc does not have Tensor.{name}(): there are no sparse tensors. "
-            "Cure: use dense tensors; torch.mm and `@` take them in the same places"
+            f"graphc does not have Tensor.{name}(): {why}. Cure: {cure}"
         ))  # fmt: skip
 
     missing.__name__ = name
-    missing.__doc__ = "Raises NotImplementedError: there are no sparse tensors."
+    missing.__doc__ = f"Raises NotImplementedError: {why}."
     return missing
+
+
+_NO_SPARSE = (
+    "there are no sparse tensors",
+    "use dense tensors; torch.mm and `@` take them in the same places",
+)  # fmt: skip
+_NO_SHARING = (
+    "memory is not shared between processes",
+    "train in threads, or send state_dicts through a queue",
+)  # fmt: skip
+_ABSENT = {
+    **dict.fromkeys((
+        "to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr",
+        "to_sparse_bsc", "sparse_mask", "coalesce",
+    ), _NO_SPARSE),
+    "share_memory_": _NO_SHARING,
+}  # fmt: skip
 
 
 PROPERTIES = {
@@ -402,9 +418,6 @@ METHODS = {
     "__format__": _format, "__array_priority__": 1000, "__array_wrap__": _array_wrap,
     "__reversed__": _reversed, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
     "is_shared": lambda self: False,
-    **{name: _no_sparse(name) for name in (
-        "to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr",
-        "to_sparse_bsc", "sparse_mask", "coalesce",
-    )},
+    **{name: _absent(name, *reason) for name, reason in _ABSENT.items()},
     **CASTS,
 }  # fmt: skip

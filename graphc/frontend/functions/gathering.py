@@ -358,11 +358,12 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask is True, 1-d."""
     truth = concrete(_mask("masked_select", mask), "masked_select()", _CURE)
-    sizes = np.broadcast_shapes(shape(input), truth.shape)
+    sizes = broadcast_sizes(shape(input), shape(mask))
     x = apply(ops.expand, input, shape=sizes)
     if not sizes:
         return take(x.reshape(1), [constant(np.arange(int(truth)))], 0)
-    places = [constant(p.astype(np.int64)) for p in np.nonzero(np.broadcast_to(truth, sizes))]
+    whole = np.broadcast_to(truth, np.broadcast_shapes(tuple(input.shape), truth.shape))
+    places = [constant(p.astype(np.int64)) for p in np.nonzero(whole)]
     return take(x, places, 0)
 
 

@@ -382,7 +382,8 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product along a dim of size 3."""
     if dim is None:
         sizes = shape(input)
-        dim = next((i for i, n in enumerate(sizes) if n == 3), None)
+        env = environment()
+        dim = next((i for i, n in enumerate(sizes) if env.equal(n, 3)), None)
         if dim is None:
             raise RuntimeError(located("no dimension of size 3 in input"))
     a = [input.select(dim, i) for i in range(3)]

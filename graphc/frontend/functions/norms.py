@@ -73,15 +73,20 @@ def vector_norm(
         return amax(size, dims, keepdim) if ord > 0 else amin(size, dims, keepdim)  # type: ignore[no-any-return]
     if ord == 0:
         return flat_in(x, reduce_dims(ops.sum, promote.cast(P.ne(x, 0), x.dtype), dims, keepdim))
-    zero = P.eq(size, 0)
-    if ord < 0 or not (local.grad and requires_grad(x)):
-        powers = P.pow(size, ord)
-    else:
-        powers = P.where(zero, 0.0, P.pow(P.where(zero, 1.0, size), ord))
-    total = reduce_dims(ops.sum, powers, dims, keepdim)
     if not (local.grad and requires_grad(x)):
-        return P.pow(total, 1.0 / ord)
-    empty = P.eq(total, 0)
+        return P.pow(reduce_dims(ops.sum, P.pow(size, ord), dims, keepdim), 1.0 / ord)
+    zero = P.eq(size, 0)
+    # away from powers whose slope at 0 is infinite
+    powers = P.pow(P.where(zero, 1.0, size), ord)
+    if ord > 0:
+        powers = P.where(zero, 0.0, powers)
+    total = reduce_dims(ops.sum, powers, dims, keepdim)
+    if ord > 0:
+        empty = P.eq(total, 0)
+    else:  # one zero makes the norm 0, and flat
+        empty = P.logical_and(
+            reduce_dims(ops.any, zero, dims, keepdim), P.logical_not(P.isnan(total))
+        )
     return P.where(empty, 0.0, P.pow(P.where(empty, 1.0, total), 1.0 / ord))  # type: ignore[no-any-return]
 
 

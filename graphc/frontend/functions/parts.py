@@ -193,6 +193,7 @@ def tensor_split(
         for i in range(count):
             cuts.append(cuts[-1] + small + (i < extra))
         return tuple(slice_dim(input, dim, a, b) for a, b in itertools.pairwise(cuts))
-    bounds = [slice(None, i).indices(size)[1] for i in indices_or_sections]
+    cuts = [as_size(i) for i in indices_or_sections]
+    bounds = [slice(None, environment().specialise(i)).indices(size)[1] for i in cuts]
     edges = list(zip([0, *bounds], [*bounds, size], strict=True))
     return tuple(slice_dim(input, dim, a, max(a, b)) for a, b in edges)

@@ -150,7 +150,9 @@ isfinite = _predicate("isfinite", True)
 
 
 def _scaled(other: Any, alpha: Any) -> Any:
-    return other if type(alpha) is int and alpha == 1 else mul(other, alpha)
+    if type(alpha) is int and alpha == 1:
+        return other
+    return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
 
 
 
@@ -192,7 +194,8 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 def mul(input: Any, other: Any) -> Any:
     """input * other; on bools: and."""
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
-        return input * other
+        dtype = promote.result_type(input, other)
+        return promote.operand(input, dtype) * promote.operand(other, dtype)
     return _arithmetic(ops.mul, ops.bitwise_and, input, other)
 
 
@@ -255,6 +258,8 @@ def _binary(name: str, doc: str, to_float: bool = False) -> Callable[..., Tensor
     both, number_first = name in _TWO_TENSORS, name in _NUMBER_FIRST
 
     def function(input: Any, other: Any) -> Tensor:
+        if name == "floor_divide" and is_number(input) and is_number(other):
+            input = promote.operand(input, promote.result_type(input, other))
         if not isinstance(input, Tensor) and not (number_first and isinstance(other, Tensor)):
             require_tensors(name, input)
         if both:
@@ -446,20 +451,34 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     return sub(end, mul(difference, 1 - weight))
 
 
+def _combined(
+    name: str, combine: Callable[..., Any], x: Tensor, a: Tensor, b: Tensor, value: Any
+) -> Tensor:
+    """x + value * (a combined with b), in one dtype; half precision is rounded once."""
+    require_tensors(name, x)
+    dtype = promote.result_type(x, a, b)
+    wide = dtypes.f32 if dtype.is_float and dtype.bits == 16 else dtype
+    x, a, b = promote.operands(x, a, b, dtype=wide)
+    if not (type(value) is int and value == 1):
+        a = mul(a, value)
+    return promote.cast(add(x, combine(a, b)), dtype)
+
+
 @with_out
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
-    if type(value) is int and value == 1:
-        return add(input, mul(tensor1, tensor2))
-    return add(input, mul(mul(tensor1, value), tensor2))
+    return _combined("addcmul", mul, input, tensor1, tensor2, value)
 
 
 @with_out
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
-    if type(value) is int and value == 1:
-        return add(input, div(tensor1, tensor2))
-    return add(input, div(mul(tensor1, value), tensor2))
+    if not (tensor1.dtype.differentiable or tensor2.dtype.differentiable):
+        raise RuntimeError(located(
+            "Integer division with addcdiv is no longer supported. Cure: use input + value * "
+            "tensor1 / tensor2, or torch.trunc of the quotient"
+        ))  # fmt: skip
+    return _combined("addcdiv", div, input, tensor1, tensor2, value)
 
 
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:

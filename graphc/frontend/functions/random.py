@@ -22,11 +22,13 @@ from .arguments import (
     check_device,
     check_dtype,
     non_negative,
+    public_size,
     shape,
     shape_of,
     write_out,
 )
 from .inplace import resize_
+from .parts import slice_dim
 from .random_inplace import (
     bernoulli_,
     cauchy_,
@@ -310,11 +312,11 @@ def _with_replacement(
     along = weights.ndim - 1
     totals = apply(ops.cumsum, weights, dim=along)
     last = shape(weights)[-1]
-    sums = totals[..., last - 1 :]
+    sums = slice_dim(totals, along, last - 1, last)
     edges = P.div(totals, sums)
     u = draw("uniform", generator, shape=(*shape(weights)[:-1], count), dtype=dtypes.f64)
     found = searchsorted(promote.cast(edges, dtypes.f64), u, right=True)
-    return P.clamp(found, max=last - 1)
+    return P.clamp(found, max=public_size(last - 1))
 
 
 METHODS = {

@@ -15,7 +15,7 @@ from ..errors import located
 from ..tensor import Tensor, concrete
 from . import pointwise as P
 from . import return_types
-from .arguments import environment, numpy_names, shape, with_out, wrap_dim
+from .arguments import environment, numpy_names, public_size, shape, with_out, wrap_dim
 from .creation import as_tensor
 from .parts import slice_dim
 from .reduction import pick
@@ -157,7 +157,7 @@ def _quantile(
     points = q if isinstance(q, Tensor) else promote.operand(float(q), x.dtype)
     rank = input.ndim
     values = _sorted(x, along, False, True)[0].movedim(along, -1)
-    size = shape(values)[-1]
+    size = public_size(shape(values)[-1])
     at = P.mul(points.reshape(-1), size - 1)
     if ignore_nan:  # NaN is sorted last: [..., 1] how many numbers each row has
         present = promote.cast(P.logical_not(P.isnan(values)), values.dtype)

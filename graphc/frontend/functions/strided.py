@@ -69,7 +69,8 @@ def as_strided(
     trace = state._trace
     if trace is not None and storage_offset is not None and state._base is None:
         face = trace.face(state)
-        if face is not state and _is_part(face):
+        cut = state._traced.offset != 0  # detached from what it was a view of
+        if cut or (face is not state and _is_part(face)):
             return _outside_trace(trace, input, size, stride, storage_offset)
     base, offset = _root(input)
     start = offset if storage_offset is None else storage_offset

@@ -9,6 +9,7 @@ from typing import Any
 from ...frontend import functions as T
 from ...frontend.autocast import lower_precision
 from ...frontend.dispatch import apply
+from ...frontend.functions.arguments import with_out
 from ...frontend.tensor import Tensor
 from ...ir import ops
 
@@ -254,6 +255,7 @@ def log_softmax(
     return apply(ops.log_softmax, input, dim=_dim(dim, input.dim()))
 
 
+@with_out
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """x / max(norm_p(x), eps) along dim."""
     norm = input.norm(p, dim, keepdim=True)

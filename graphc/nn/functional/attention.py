@@ -149,8 +149,8 @@ def multi_head_attention_forward(
     key_padding_mask: Tensor | None = None, need_weights: bool = True,
     attn_mask: Tensor | None = None, use_separate_proj_weight: bool = False,
     q_proj_weight: Tensor | None = None, k_proj_weight: Tensor | None = None,
-    v_proj_weight: Tensor | None = None, average_attn_weights: bool = True,
-    is_causal: bool = False,
+    v_proj_weight: Tensor | None = None, static_k: Tensor | None = None,
+    static_v: Tensor | None = None, average_attn_weights: bool = True, is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Attention of several heads on [L, N, E] (or [L, E]): output [L, N, E], weights or None."""
     batched = _check_heads(query, key, value, key_padding_mask, attn_mask)
@@ -196,6 +196,10 @@ def multi_head_attention_forward(
         x.reshape(x.shape[0], batch, num_heads, width // num_heads).permute(1, 2, 0, 3)
         for x in (q, k, v)
     )
+    k, v = (
+        own if given is None else _static(given, name, batch, num_heads, width // num_heads)
+        for own, given, name in ((k, static_k, "static_k"), (v, static_v, "static_v"))
+    )
     if add_zero_attn:
         zeros = T.zeros((batch, num_heads, 1, width // num_heads), dtype=k.dtype)
         k, v = T.cat([k, zeros], 2), T.cat([v, zeros], 2)
@@ -213,6 +217,16 @@ def multi_head_attention_forward(
     if batched:
         return output, shown
     return output.squeeze(1), None if shown is None else shown.squeeze(0)
+
+
+def _static(given: Tensor, name: str, batch: Any, heads: int, width: Any) -> Tensor:
+    """[N * heads, S, width] keys or values that take the place of projected ones, by head."""
+    for dim, wanted in ((0, batch * heads), (2, width)):
+        if given.shape[dim] != wanted:
+            raise AssertionError(
+                f"expecting {name}.size({dim}) of {wanted}, but got {given.shape[dim]}"
+            )
+    return given.reshape(batch, heads, given.shape[1], width)
 
 
 def _merge_masks(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from typing import Any
 
 from ...frontend import functions as T
@@ -30,6 +31,29 @@ def _reduce(loss: Tensor, reduction: str) -> Tensor:
     if reduction == "mean":
         return loss.mean()
     return loss.sum() if reduction == "sum" else loss
+
+
+def _warn_of_broadcasting(input: Tensor, target: Tensor) -> None:
+    if tuple(target.shape) != tuple(input.shape):
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
+            "Please ensure they have the same size.", stacklevel=4,
+        )
+
+
+def _same_weights(input: Tensor, weight: Tensor) -> None:
+    if tuple(weight.shape) != tuple(input.shape):
+        raise ValueError("Weights and input must have the same size.")
+
+
+def _weighted(loss: Tensor, input: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """The reduction of loss * weight, whose mean is divided by the sum of the weights."""
+    if weight is None:
+        return _reduce(loss, reduction)
+    _same_weights(input, weight)
+    total = loss * weight
+    return total.sum() / weight.sum() if reduction == "mean" else _reduce(total, reduction)
 
 
 @full_precision
@@ -124,20 +148,21 @@ def mse_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:
-    """(input - target)^2."""
+    """(input - target)^2; a weighted mean is divided by the sum of the weights."""
+    _warn_of_broadcasting(input, target)
     loss = (input - target).square()
-    if weight is not None:
-        loss = loss * weight
-    return _reduce(loss, _legacy(size_average, reduce, reduction))
+    return _weighted(loss, input, weight, _legacy(size_average, reduce, reduction))
 
 
 @full_precision
 def l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
-    reduction: str = "mean",
+    reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:
-    """|input - target|."""
-    return _reduce(T.abs(input - target), _legacy(size_average, reduce, reduction))
+    """|input - target|; a weighted mean is divided by the sum of the weights."""
+    _warn_of_broadcasting(input, target)
+    loss = T.abs(input - target)
+    return _weighted(loss, input, weight, _legacy(size_average, reduce, reduction))
 
 
 @full_precision
@@ -148,6 +173,7 @@ def smooth_l1_loss(
     """Squared below beta, absolute above."""
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction)
+    _warn_of_broadcasting(input, target)
     distance = T.abs(input - target)
     loss = T.where(distance < beta, distance.square() * (0.5 / beta), distance - 0.5 * beta)
     return _reduce(loss, _legacy(size_average, reduce, reduction))
@@ -155,9 +181,11 @@ def smooth_l1_loss(
 
 @full_precision
 def huber_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
+    weight: Tensor | None = None,
 ) -> Tensor:
-    """Squared below delta, delta times absolute above."""
+    """Squared below delta, delta times absolute above; times `weight`, before any mean."""
+    _warn_of_broadcasting(input, target)
     if not isinstance(delta, numbers.Real):
         raise TypeError(f"delta must be a float or int, got: {type(delta)}")
     if delta <= 0:
@@ -167,6 +195,9 @@ def huber_loss(
     loss = T.where(
         distance < delta, distance.square() * 0.5, (distance - 0.5 * delta) * delta
     )
+    if weight is not None:
+        _same_weights(input, weight)
+        loss = loss * weight
     return _reduce(loss, reduction)
 
 

@@ -1,0 +1,60 @@
+"""The strides of results of permuted operands: `view` and the order of random draws show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+import graphc
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "softmax": lambda t, x: t.softmax(x, -1),
+    "log_softmax": lambda t, x: t.log_softmax(x, 1),
+    "logsumexp": lambda t, x: t.logsumexp(x, 1),
+    "layer_norm": lambda t, x: t.nn.functional.layer_norm(x, x.shape[-1:]),
+    "cumsum": lambda t, x: t.cumsum(x, 1),
+    "sum": lambda t, x: x.sum(1),
+    "mean": lambda t, x: x.mean(3, keepdim=True),
+    "amax": lambda t, x: t.amax(x, 1),
+    "cat": lambda t, x: t.cat([x, x]),
+    "stack": lambda t, x: t.stack([x, x]),
+    "add a row-major one": lambda t, x: x + t.ones(x.shape),
+    "add to a row-major one": lambda t, x: t.ones(x.shape) + x,
+    "scale by a norm": lambda t, x: x / x.norm(dim=1, keepdim=True),
+    "relu": lambda t, x: t.relu(x),
+    "gelu": lambda t, x: t.nn.functional.gelu(x),
+    "silu": lambda t, x: t.nn.functional.silu(x),
+    "softplus": lambda t, x: t.nn.functional.softplus(x),
+    "where": lambda t, x: t.where(x > 0, x, x * 2),
+    "dropout": lambda t, x: t.nn.functional.dropout(x, 0.5),
+}
+PERMUTATIONS = [(0, 2, 3, 1), (0, 2, 1, 3), (3, 0, 1, 2)]
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", CALLS)
+def test_strides_are_torchs(name: str, compiled: bool) -> None:
+    data = np.linspace(-1, 1, 2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
+    for order in PERMUTATIONS:
+        found = []
+        for t in (torch, graphc):
+            seen: list[tuple[int, ...]] = []
+
+            def call(x: Any, t: Any = t, seen: list[tuple[int, ...]] = seen) -> Any:
+                result = CALLS[name](t, x)
+                seen.append(tuple(int(n) for n in result.stride()))
+                return result
+
+            t.manual_seed(0)
+            run = graphc.compile(call) if compiled and t is graphc else call
+            result = run(t.from_numpy(data).permute(order))
+            found.append((seen[0], result.numpy()))
+        assert found[1][0] == found[0][0], order
+        np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-5, atol=1e-5)
