@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from . import unsupported
 from .frontend.context import local
+from .frontend.device import device
 from .frontend.subtrace import SubTrace
 from .frontend.tensor import Tensor
+from .nn.modules.conversion import parse_to
 
 TensorBase = Tensor
 _TensorMeta = type(Tensor)
@@ -28,6 +31,17 @@ def _assert_async(condition: Tensor, message: str | None = None) -> None:
 def _are_functorch_transforms_active() -> bool:
     """Whether the code runs in vmap(), grad(), ..., where a tensor's value may not be asked for."""
     return isinstance(local.trace, SubTrace)
+
+
+def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """The arguments of Module.to(): device, dtype, non_blocking, memory format."""
+    place, dtype, layout = parse_to(*args, **kwargs)
+    blocking = [value for value in args if isinstance(value, bool)]
+    apart = bool(kwargs.get("non_blocking", blocking[:1] == [True]))
+    return None if place is None else device(place), dtype, apart, layout
+
+
+_nn = SimpleNamespace(_parse_to=_parse_to)
 
 
 def _get_tracing_state() -> None:

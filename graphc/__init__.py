@@ -60,6 +60,7 @@ _LAZY = {
     "while_loop": ".frontend.control", "ops": ".ops_registry", "classes": ".ops_registry",
     "sparse_coo_tensor": ".sparse", "sparse_csr_tensor": ".sparse", "PyTorchFileReader": "._C",
     "_assert_async": "._C", "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
+    "ScriptModule": ".jit", "ScriptFunction": ".jit",
 }  # fmt: skip
 # torch's copies of functions of nn.functional
 _NN_FUNCTIONS = frozenset("""

@@ -1,4 +1,4 @@
-"""torch._utils: flat tensors of many."""
+"""torch._utils: flat tensors of many; the names that pickles of tensors call."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 from .frontend import functions as T
 from .frontend.tensor import Tensor
+from .serialization import _rebuild_parameter as _rebuild_parameter
+from .serialization import _rebuild_tensor as _rebuild_tensor
+from .serialization import _rebuild_tensor as _rebuild_tensor_v2  # noqa: F401
 
 
 def _flatten_dense_tensors(tensors: Iterable[Tensor]) -> Tensor:

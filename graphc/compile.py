@@ -219,7 +219,7 @@ class CompiledFunction:
     ) -> Recording:
         objects = [v for v in leaves if not isinstance(v, (Tensor, *_PLAIN, int, float))]
         before = snapshot(self.function, objects)
-        trace = Trace(self.name) if self.fullgraph else self._trial(look)
+        trace = Trace(self.name) if self.fullgraph else self._trial(look, bool(named))
         trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
         recording = Recording(self.name, trace, before, leaves)
         try:
@@ -248,10 +248,11 @@ class CompiledFunction:
         recording.after = snapshot(self.function, objects)
         return recording
 
-    def _trial(self, look: bool) -> SegmentTrace:
+    def _trial(self, look: bool, symbolic: bool) -> SegmentTrace:
         """A trace of the whole that goes on in segments where it meets a demand."""
         trace = SegmentTrace(self.name, lambda trace: self._turn().flush(trace), whole=True)
-        trace.tainted = "nothing is to be run" if look else ""
+        if look or symbolic or self._renewed:  # segments have concrete sizes
+            trace.tainted = "nothing is to be run" if look else "symbolic sizes"
         return trace
 
     def _record_steady(

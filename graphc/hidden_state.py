@@ -84,7 +84,8 @@ def _state(value: Any) -> Any:
     if isinstance(value, deque):
         return _Same(value)
     if isinstance(value, random.Random):
-        return value.getstate()
+        # the system's source has none
+        return None if isinstance(value, random.SystemRandom) else value.getstate()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None and isinstance(value, _generators(numpy_random)):
         return repr(_bits(value).state)

@@ -86,6 +86,10 @@ class DType:
         return self is other
 
 
+# a leaf to those who walk through dataclasses, as torch.dtype is
+del DType.__dataclass_fields__
+
+
 class NamedDType(DType):
     """A dtype that is a name alone: code may hold and compare it, no tensor can have it."""
 

@@ -1,6 +1,6 @@
 """torch.multiprocessing: the standard library's, with spawn() and sharing strategies.
 
-Tensors sent through its queues are copied; `Tensor.share_memory_()` shares nothing.
+Tensors sent through its queues are copied; `Tensor.share_memory_()` is refused.
 """
 
 from __future__ import annotations

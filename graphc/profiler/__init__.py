@@ -169,3 +169,8 @@ __all__ = [
     "Event", "ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule",
     "supported_activities", "tensorboard_trace_handler",
 ]
+
+
+def kineto_available() -> bool:
+    """False: PyTorch's native profiler is not here."""
+    return False

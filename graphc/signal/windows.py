@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -128,3 +129,22 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> T
         return np.asarray(np.i0(shape * np.sqrt(np.maximum(1 - across**2, 0))) / np.i0(shape))
 
     return _made("kaiser", M, sym, values, **options)
+
+
+def _options_shown(function: Callable[..., Tensor]) -> None:
+    """Give a window's signature the names of its options."""
+    own = inspect.signature(function)
+    kept = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = {"dtype": None, "layout": graphc.strided, "device": None, "requires_grad": False}
+    named = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        for name, default in options.items()
+    ]
+    function.__signature__ = own.replace(parameters=[*kept, *named])  # type: ignore[attr-defined]
+
+
+for _window in (
+    bartlett, blackman, cosine, exponential, gaussian, general_cosine, general_hamming, hamming,
+    hann, kaiser, nuttall,
+):
+    _options_shown(_window)

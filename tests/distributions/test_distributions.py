@@ -289,7 +289,9 @@ def test_registries(constraint: str) -> None:
         close(found[1], found[0], constraint)
 
 
-@pytest.mark.parametrize("name", ["Normal", "Gamma", "Categorical", "Beta", "Bernoulli"])
+@pytest.mark.parametrize("name", [
+    "Normal", "Gamma", "Categorical", "Beta", "Bernoulli", "VonMises", "LowRankMultivariateNormal",
+])  # fmt: skip
 def test_compiled(name: str) -> None:
     make, arrays = MAKERS[name]
 

@@ -38,6 +38,7 @@ def seed() -> None:
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_every_call_draws(name: str) -> None:
+    graphc.manual_seed(0)
     model = Model(DRAWS[name])
     compiled = graphc.compile(model)
     x = graphc.ones(2, 4)
@@ -45,7 +46,7 @@ def test_every_call_draws(name: str) -> None:
     want = [model(x).sum().item() for _ in range(6)]
     seed()
     have = [compiled(x).sum().item() for _ in range(6)]
-    np.testing.assert_allclose(have, want, rtol=1e-5)
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
 def test_a_whole_graph_refuses_and_draws_nothing() -> None:

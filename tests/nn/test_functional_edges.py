@@ -46,6 +46,18 @@ ERRORS: dict[str, Callable[[Any], Any]] = {
         lambda s: s.F.gaussian_nll_loss(*[s.torch.ones(2, 3)] * 2, s.torch.ones(2, 2))),
     "gaussian variance below 0": (
         lambda s: s.F.gaussian_nll_loss(*[s.torch.ones(2, 3)] * 2, -s.torch.ones(2, 3))),
+    "one_hot beyond the classes": lambda s: s.F.one_hot(s.torch.tensor([5]), 3),
+    "one_hot below 0": lambda s: s.F.one_hot(s.torch.tensor([-1]), 3),
+    "bce of no probabilities": (
+        lambda s: s.F.binary_cross_entropy(s.torch.ones(2) * 2, s.torch.ones(2))),
+    "elu of integers": lambda s: s.F.elu(s.torch.ones(2).long()),
+    "pixel_unshuffle": lambda s: s.F.pixel_unshuffle(s.torch.ones(1, 3, 3, 2), 2),
+    "conv groups": (
+        lambda s: s.F.conv1d(s.torch.ones(1, 3, 4), s.torch.ones(2, 3, 3), groups=0)),
+    "conv bias of another size": (
+        lambda s: s.F.conv1d(s.torch.ones(1, 3, 4), s.torch.ones(2, 3, 3), s.torch.ones(3))),
+    "lanczos without antialias": (
+        lambda s: s.F.interpolate(s.torch.ones(1, 1, 4, 4), 2, mode="lanczos")),
     "special function of numbers": lambda s: s.torch.special.zeta(2, 3),
     "polynomial of numbers": lambda s: s.torch.special.hermite_polynomial_h(2, 3),
 }

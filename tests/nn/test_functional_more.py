@@ -41,6 +41,7 @@ RESIZES: dict[str, tuple[int, dict[str, Any]]] = {
     "area": (4, {"size": (2, 4), "mode": "area"}),
     "smooth bilinear": (4, {"size": (2, 3), "mode": "bilinear", "antialias": True}),
     "smooth bilinear up": (4, {"size": (9, 8), "mode": "bilinear", "antialias": True}),
+    "smooth lanczos": (4, {"size": (3, 9), "mode": "lanczos", "antialias": True}),
     "smooth bicubic": (4, {"size": (3, 2), "mode": "bicubic", "antialias": True}),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,19 @@ def test_a_file_of_a_whole_module_names_only_its_classes(tmp_path: Any) -> None:
     assert loaded.state_dict().keys() == model.state_dict().keys()
     # writes are still counted, so that compiled functions notice them
     assert type(loaded[0]._parameters) is type(model[0]._parameters)
+
+
+class _AsUnderRun(pickle.Unpickler):
+    """What `import torch` finds under `python -m graphc run`."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return super().find_class(module.replace("torch", "graphc", 1), name)
+
+
+def test_a_plain_pickle_of_torchs_tensors() -> None:
+    theirs = {"t": torch.arange(6.0).reshape(2, 3).t(), "p": torch.nn.Parameter(torch.ones(2))}
+    mine = _AsUnderRun(io.BytesIO(pickle.dumps(theirs))).load()
+    assert mine["t"].stride() == theirs["t"].stride()
+    np.testing.assert_array_equal(mine["t"].numpy(), theirs["t"].numpy())
+    assert type(mine["p"]) is graphc.nn.Parameter
+    assert mine["p"].requires_grad

@@ -273,6 +273,12 @@ def _check_single(out: Tensor) -> None:
         raise RuntimeError(located(OVERLAP))
 
 
+SHARED = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+    "single memory location. Please clone() the tensor before performing the operation."
+)
+
+
 def check_apart(out: Tensor, inputs: Iterable[Any]) -> None:
     """Raise RuntimeError where `out` and an input (or a list's element) have elements in common."""
     for value in inputs:
@@ -283,11 +289,7 @@ def check_apart(out: Tensor, inputs: Iterable[Any]) -> None:
             if not same and x._trace is None and out._trace is None:
                 same = np.may_share_memory(x._array, out._array)
             if same:
-                raise RuntimeError(located(
-                    "unsupported operation: some elements of the input tensor and the written-to "
-                    "tensor refer to a single memory location. Please clone() the tensor before "
-                    "performing the operation."
-                ))  # fmt: skip
+                raise RuntimeError(located(SHARED))
 
 
 def write_out(out: Tensor, value: Tensor) -> Tensor:

@@ -34,7 +34,9 @@ TRUTH = (
 
 
 # made of several operators, some of which keep the tensor's former contents for their gradients
-_KEEPS_SELF = frozenset("xlogy sinc logit logaddexp float_power renorm nan_to_num".split())
+_KEEPS_SELF = frozenset(
+    "xlogy sinc logit logaddexp float_power renorm nan_to_num index_reduce".split()
+)
 
 
 def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tensor]:

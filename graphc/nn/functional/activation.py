@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...frontend import functions as T
+from ...frontend import promote
 from ...frontend.autocast import lower_precision
 from ...frontend.dispatch import apply
 from ...frontend.functions.arguments import with_out
@@ -95,8 +96,14 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return T.where(input > 0, input, input * weight)
 
 
+def _require_float(name: str, x: Tensor) -> None:
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{promote._name(x.dtype)}'")
+
+
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1)."""
+    _require_float("elu", input)
     return _in_place(lambda x: T.where(x > 0, x, T.expm1(_negative(x)) * alpha), input, inplace)
 
 
@@ -107,6 +114,7 @@ def _negative(x: Tensor) -> Tensor:
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Self-normalising elu (Klambauer et al. 2017)."""
+    _require_float("elu", input)
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
     return _in_place(
         lambda x: T.where(x > 0, x * scale, T.expm1(_negative(x)) * (alpha * scale)),
@@ -116,6 +124,9 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    _require_float("elu", input)
     return _in_place(
         lambda x: T.where(x > 0, x, T.expm1(_negative(x) / alpha) * alpha), input, inplace
     )

@@ -77,6 +77,15 @@ def _check(
             f"Input type ({promote._name(input.dtype).lower()}) and bias type "
             f"({promote._name(bias.dtype).lower()}) should be the same"
         )
+    if groups <= 0:
+        raise RuntimeError("non-positive groups is not supported")
+    outputs = weight.shape[1] * groups if transposed else weight.shape[0]
+    if bias is not None and (bias.dim() != 1 or bias.shape[0] != outputs):
+        raise RuntimeError(
+            f"Given {'transposed=1, ' if transposed else ''}weight of size "
+            f"{list(weight.shape)}, expected bias to be 1-dimensional with {outputs} elements, but "
+            f"got bias of size {list(bias.shape)} instead"
+        )
     channels = input.shape[-spatial - 1]
     expected = weight.shape[0] if transposed else weight.shape[1] * groups
     if channels != expected:

@@ -212,6 +212,10 @@ def binary_cross_entropy(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}) is deprecated. Please ensure they have the same size."
         )
+    if local.trace is None and input.numel() and (
+        not bool(((input >= 0) & (input <= 1)).all())
+    ):
+        raise RuntimeError("all elements of input should be between 0 and 1")
     # Next to 0 and 1 the logs' slopes overflow; there the gradient is (p - t) / 1e-12, as in torch.
     fixed = input.detach()
     inside = fixed * (1 - fixed) >= 1e-12

@@ -38,7 +38,7 @@ def native_group_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """group_norm(), the mean and 1 / standard deviation of each sample's groups [N, group]."""
     result = norm.group_norm(input, group, weight, bias, eps)
-    mean, scale = _statistics(input.reshape(N, group, C // group * HxW), (2,), eps)
+    mean, scale = _statistics(input.reshape(N, group, int(C) // group * HxW), (2,), eps)
     return result, mean.squeeze(2), scale.squeeze(2)
 
 

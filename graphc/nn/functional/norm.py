@@ -209,7 +209,8 @@ def group_norm(
         raise RuntimeError(
             f"Expected at least 2 dimensions for input tensor but received {input.dim()}"
         )
-    batch, channels = input.shape[0], input.shape[1]
+    # channels do not vary from call to call, and a symbolic number of them does not cancel below
+    batch, channels = input.shape[0], int(input.shape[1])
     if num_groups <= 0:
         raise RuntimeError(
             f"Expected num groups to be greater than 0, got {num_groups}"
@@ -231,6 +232,13 @@ def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
     """x / (k + alpha * mean of squares over `size` neighbouring channels) ** beta."""
+    if input.dim() < 3:
+        raise ValueError(
+            f"Expected 3D or higher dimensionality input (got "
+            f"{input.dim()} dimensions)"
+        )
+    if input.numel() == 0:
+        return input
     squared = input.square().transpose(1, -1)
     window = apply(
         ops.window_sum, squared, window=(size,), stride=(1,), pad_low=(size // 2,),

@@ -92,6 +92,12 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """The inverse of pixel_shuffle."""
     *lead, channels, height, width = input.shape
     r = downscale_factor
+    for side, size, place in (("height", height, -2), ("width", width, -1)):
+        if size % r:
+            raise RuntimeError(
+                f"pixel_unshuffle expects {side} to be divisible by downscale_factor, but "
+                f"input.size({place})={size} is not divisible by {r}"
+            )
     count = len(lead)
     split = input.reshape([*lead, channels, height // r, r, width // r, r])
     order = [*range(count), count, count + 2, count + 4, count + 1, count + 3]

@@ -12,10 +12,11 @@ from ...frontend.tensor import Tensor
 from .conv import tuple_of
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .resize_bytes import bicubic_weights, bilinear_weights, resize_bytes
+from .resize_smooth import smooth_weights
 
 _LINEAR = {"linear": 3, "bilinear": 4, "trilinear": 5}
 _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
-_MODES = "nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact"
+_MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
 
 
 def interpolate(
@@ -45,7 +46,7 @@ def interpolate(
             result = _nearest(result, dim, count, given, mode == "nearest-exact", real)
         elif antialias:
             scale = _scale(length, count, given, align, real)
-            matrix = _smooth_weights(length, count, scale, align, mode == "bicubic", real)
+            matrix = smooth_weights(length, count, scale, mode, real)
             result = _along(result, dim, matrix)
         elif mode == "bicubic":
             result = _cubic(result, dim, count, given, align, real)
@@ -68,7 +69,7 @@ def _integers(
         size, cubic = int(input.shape[2 + i]), mode == "bicubic"
         scale = _scale(size, count, given, align, np.float64)
         if antialias:
-            matrix = _smooth_weights(size, count, scale, align, cubic, np.float64)
+            matrix = smooth_weights(size, count, scale, mode, np.float64)
         else:
             positions = _positions(count, scale, align, np.float64)
             matrix = bicubic_weights(size, positions, cubic_weights) if cubic else (
@@ -91,6 +92,11 @@ def _check_mode(input: Tensor, mode: str, align: bool | None, antialias: bool) -
                 "align_corners option can only be set with the interpolating modes: linear | "
                 "bilinear | bicubic | trilinear"
             )
+    elif mode == "lanczos":
+        if not antialias:
+            raise ValueError("Lanczos mode requires antialias=True")
+        if align:
+            raise ValueError("Lanczos mode does not support align_corners=True")
     elif mode not in (*_LINEAR, "bicubic"):
         raise NotImplementedError(f"Unrecognised interpolation mode {mode!r}; one of {_MODES}")
     rank = input.dim()
@@ -99,13 +105,16 @@ def _check_mode(input: Tensor, mode: str, align: bool | None, antialias: bool) -
             "Input Error: Only 3D, 4D and 5D input Tensors supported (got "
             f"{rank}D) for the modes: {_MODES} (got {mode})"
         )
-    wanted = _LINEAR.get(mode, 4 if mode == "bicubic" else rank)
+    if antialias and rank != 4:
+        wanted = rank  # what is wrong is said below
+    else:
+        wanted = _LINEAR.get(mode, 4 if mode == "bicubic" else rank)
     if wanted != rank:
         raise NotImplementedError(f"Got {rank}D input, but {mode} mode needs {wanted}D input")
-    if antialias and not (mode in ("bilinear", "bicubic") and rank == 4):
+    if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and rank == 4):
         raise ValueError(
-            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
-            "tensor as input"
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires "
+            "a 4-D tensor as input"
         )
 
 
@@ -204,30 +213,6 @@ def _cubic(
         term = input.index_select(dim, T.tensor(index)) * _column(weight, input, dim)
         result = term if result is None else result + term
     return result
-
-
-def _smooth_weights(
-    size: int, count: int, scale: Any, align: bool, cubic: bool, real: Any
-) -> np.ndarray:
-    """Weights [count, size] of a filter as wide as what one output covers."""
-    reach = (2.0 if cubic else 1.0) * max(float(scale), 1.0)
-    shrink = 1.0 / scale if scale >= 1.0 else 1.0
-    matrix = np.zeros((count, size), real)
-    for i in range(count):
-        centre = scale * (i + 0.5)
-        first = max(int(centre - reach + 0.5), 0)
-        last = min(int(centre + reach + 0.5), size)
-        x = np.abs((np.arange(first, last) - centre + 0.5) * shrink).astype(real)
-        weights = _smooth_cubic(x) if cubic else np.maximum(1 - x, 0)
-        total = weights.sum()
-        matrix[i, first:last] = weights / total if total else weights
-    return matrix
-
-
-def _smooth_cubic(x: np.ndarray, a: float = -0.5) -> np.ndarray:
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((x - 5) * x + 8) * x * a - 4 * a
-    return np.where(x < 1, near, np.where(x < 2, far, 0))
 
 
 def _along(input: Tensor, dim: int, matrix: np.ndarray) -> Tensor:

@@ -67,5 +67,12 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """int64 codes with a new last dim of num_classes."""
     if num_classes == -1:
         num_classes = int(tensor.max().item()) + 1
+    if tensor.dtype is not T.int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if local.trace is None and tensor.numel():
+        if tensor._array.min() < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        if tensor._array.max() >= num_classes:
+            raise RuntimeError("Class values must be smaller than num_classes.")
     codes = T.zeros((*tensor.shape, num_classes), dtype=tensor.dtype)
     return codes.scatter(-1, tensor.unsqueeze(-1), 1)  # checks the range of the classes

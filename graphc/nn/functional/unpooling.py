@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ from .pooling import (
 
 
 def _with_indices(pool: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(pool)
     def pooled(*args: Any, **kwargs: Any) -> Any:
         return pool(*args, **{**kwargs, "return_indices": True})
 

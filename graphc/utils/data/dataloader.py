@@ -76,7 +76,7 @@ class DataLoader:
         self._batched = batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
         self.persistent_workers = persistent_workers
-        self._iterator: _Workers | None = None
+        self._iterator: _MultiProcessingDataLoaderIter | None = None
         self._made = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -99,11 +99,11 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers == 0:
-            return _Single(self)
+            return _SingleProcessDataLoaderIter(self)
         if not self.persistent_workers:
-            return _Workers(self)
+            return _MultiProcessingDataLoaderIter(self)
         if self._iterator is None:
-            self._iterator = _Workers(self)
+            self._iterator = _MultiProcessingDataLoaderIter(self)
         else:
             self._iterator.restart()
         return self._iterator
@@ -156,7 +156,11 @@ def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
             )
 
 
-class _Single:
+class _BaseDataLoaderIter:
+    """What both ways of iterating are; the names are torch's, for libraries ask."""
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """Iteration in this process."""
 
     def __init__(self, loader: DataLoader) -> None:
@@ -168,7 +172,7 @@ class _Single:
             loader.drop_last,
         )
 
-    def __iter__(self) -> _Single:
+    def __iter__(self) -> _SingleProcessDataLoaderIter:
         return self
 
     def __next__(self) -> Any:
@@ -178,7 +182,7 @@ class _Single:
         return len(self.loader._indices)
 
 
-class _Workers:
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """Iteration by worker processes. Batches come in the order of their indices."""
 
     def __init__(self, loader: DataLoader) -> None:
@@ -232,7 +236,7 @@ class _Workers:
         self.workers[number].send((index,))
         self.pending.append(number)
 
-    def __iter__(self) -> _Workers:
+    def __iter__(self) -> _MultiProcessingDataLoaderIter:
         return self
 
     def __next__(self) -> Any:
@@ -257,6 +261,9 @@ class _Workers:
 
     def __len__(self) -> int:
         return len(self.loader._indices)
+
+    def _shutdown_workers(self) -> None:
+        self.close()
 
     def close(self) -> None:
         """End the worker processes; a second call does nothing."""
