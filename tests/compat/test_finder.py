@@ -30,7 +30,8 @@ def test_both_names_are_one_module() -> None:
         assert torch is graphc and nn is graphc.nn and F is F2 is graphc.nn.functional
         assert data is graphc.utils.data and transforms is graphc.vision.transforms
         assert torch.random.manual_seed is graphc.manual_seed
-        assert isinstance(nn.Linear(1, 1), graphc.nn.Module)
+        assert isinstance(nn.Linear(1, 1), graphc.nn.Module) and torch.torch is torch
+        assert str(type(torch.ones(1))) == "<class 'torch.Tensor'>"  # libraries look for the name
         assert nn.__name__ == nn.__spec__.name == "graphc.nn" and torch.__spec__ is not None
         assert sys.modules["torch.nn.functional"] is F
         assert importlib.util.find_spec("torch") and importlib.util.find_spec("torch.nn.init")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from graphc import Tensor, flatten, nn
@@ -55,22 +56,27 @@ def _initialise(module: nn.Module) -> None:
         nn.init.constant_(module.bias, 0)
 
 
-def _features(depth: int, batch_norm: bool) -> nn.Sequential:
+def make_layers(cfg: Sequence[str | int], batch_norm: bool = False) -> nn.Sequential:
+    """Convolutions of these channels, each with its ReLU; "M" is a max pool."""
     layers: list[nn.Module] = []
     incoming = 3
-    for stage in _STAGES[depth]:
-        for channels in stage:
-            layers.append(nn.Conv2d(incoming, channels, kernel_size=3, padding=1))
-            if batch_norm:
-                layers.append(nn.BatchNorm2d(channels))
-            layers.append(nn.ReLU(inplace=True))
-            incoming = channels
-        layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
+    for channels in cfg:
+        if isinstance(channels, str):
+            layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
+            continue
+        layers.append(nn.Conv2d(incoming, channels, kernel_size=3, padding=1))
+        if batch_norm:
+            layers.append(nn.BatchNorm2d(channels))
+        layers.append(nn.ReLU(inplace=True))
+        incoming = channels
     return nn.Sequential(*layers)
 
 
 def _make(depth: int, batch_norm: bool, **options: Any) -> VGG:
-    return VGG(_features(depth, batch_norm), **options)
+    layout: list[str | int] = []
+    for stage in _STAGES[depth]:
+        layout += [*stage, "M"]
+    return VGG(make_layers(layout, batch_norm), **options)
 
 
 def _no_init(options: dict[str, Any]) -> None:
