@@ -51,9 +51,6 @@ from .specialisation import Specialisation, all_outputs, final_graph, forget, no
 from .versions import Versions
 
 _PLAIN = (bool, str, bytes, type(None))
-# Versions that the same call may leave stale before it goes over to segments, which assume nothing:
-# what it depends on changes at every call, and a compilation costs more than any call gains.
-_STALE_LIMIT = 8
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
 
 
@@ -131,12 +128,10 @@ class CompiledFunction:
                     return version.run(leaves)
                 except Stale as reason:
                     reasons.append(str(reason))
-        if len(reasons) >= _STALE_LIMIT and not self.fullgraph:
-            self.last_miss = reasons
-            return self._turn().call(self.function, args, kwargs)
         with self._lock:
             fresh = self.compile_count == known and self.segments is None
             if fresh and not self.fullgraph and self._versions.too_many(key, leaves):
+                self.last_miss = reasons
                 self._turn().give_up(reasons)
                 fresh = False
             if fresh:

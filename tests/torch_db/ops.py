@@ -326,13 +326,21 @@ def _accepted(op: Any, function: Callable[..., Any], error: Any) -> str:
     return f"no error for {str(sample.args)[:60]}: {error.error_regex:.60}"
 
 
-def _work(titles: list[str], results: Any) -> None:
+def titles(prefixes: tuple[str, ...] = ("",)) -> list[str]:
+    """The operators that are looked at, whose names start so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_methods_invocations import op_db
+    return [title(op) for op in op_db if public(op) and op.name.startswith(prefixes)]
+
+
+def _work(names: list[str], results: Any) -> None:
+    warnings.simplefilter("ignore")
     from torch.testing._internal.common_methods_invocations import op_db
 
-    warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     graphc.set_num_threads(1)
-    wanted = set(titles)
+    wanted = set(names)
     for op in op_db:
         if title(op) in wanted:
             results.put((title(op), None))
@@ -343,11 +351,11 @@ def _work(titles: list[str], results: Any) -> None:
     results.put(None)
 
 
-def run(titles: list[str], limit: float = 120.0) -> dict[str, Outcome]:
+def run(names: list[str], limit: float = 120.0) -> dict[str, Outcome]:
     """Every operator in a child process, so that a crash or a hang costs one operator."""
     context = multiprocessing.get_context("spawn")
     found: dict[str, Outcome] = {}
-    left = list(titles)
+    left = list(names)
     while left:
         results: Any = context.Queue()
         child = context.Process(target=_work, args=(left, results))
@@ -407,18 +415,12 @@ def table(found: dict[str, Outcome]) -> str:
 
 def main() -> int:
     """Run the command line."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="only operators whose name starts so")
     parser.add_argument("--write", type=Path, help="the table's file")
     parser.add_argument("--json", type=Path, help="the raw outcomes")
     options = parser.parse_args()
-    titles = [
-        title(op) for op in op_db
-        if public(op) and (not options.names or op.name.startswith(tuple(options.names)))
-    ]
-    found = run(titles)
+    found = run(titles(tuple(options.names) or ("",)))
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
     text = table(found)
