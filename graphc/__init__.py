@@ -39,8 +39,10 @@ from .frontend.random_state import (
 )
 from .frontend.tensor import Tensor as Tensor
 from .frontend.tensor import register_methods as _register_methods
+from .host_memory import keep_freed as _keep_freed
 from .ir.dtypes import DType as dtype
 
+_keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
 _dispatch.set_runner(_numpy_backend.run)
 

@@ -117,7 +117,13 @@ class Config(NamedTuple):
         _folder,
         shown="off",
     )
-
+    keep_freed: int = env(
+        "GRAPHC_KEEP_FREED",
+        128,
+        "MB of freed memory that the C library (glibc) keeps for the next tensors instead of "
+        "giving it back to the system; 0 leaves its settings alone.",
+        _whole(0, 1 << 20),
+    )
 
 
 _process = Config()

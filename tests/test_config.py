@@ -29,8 +29,9 @@ def test_values_come_from_the_environment(repository: Path, tmp_path: Path) -> N
         GRAPHC_CACHE_DIR="off",
         GRAPHC_CHECK="2",
         GRAPHC_DUMP=str(tmp_path),
+        GRAPHC_KEEP_FREED="7",
     )
-    assert result.stdout.split() == ["3", "5", "None", "2", str(tmp_path)]
+    assert result.stdout.split() == ["3", "5", "None", "2", str(tmp_path), "7"]
 
 
 @pytest.mark.parametrize(

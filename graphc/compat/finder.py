@@ -33,9 +33,9 @@ PLACES = {
 # parts of graphc that have no counterpart, and so no torch name
 OWN = frozenset(
     f"torch.{name}" for name in """
-        argument_writes compat compile config console demo engine frontend hidden_state host_random
-        inspect ir joint late_names pipeline places predict progress recording replay results
-        root_code roots segment_backward segment_template segments serialization_legacy
+        argument_writes compat compile config console demo engine frontend hidden_state host_memory
+        host_random inspect ir joint late_names pipeline places predict progress recording replay
+        results root_code roots segment_backward segment_template segments serialization_legacy
         serialization_safe sources specialisation unpickle unsupported vision watched
     """.split()
 )
