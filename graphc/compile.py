@@ -288,7 +288,7 @@ class CompiledFunction:
             reverse_types = [n.tensor_type for n in split.backward.outputs]
             plan = BackwardPlan(
                 traced, split, Engine(reverse, reverse_types, dims), allocate,
-                (graph, inputs, count),
+                (pipeline.as_drawn(graph, settings), inputs, count),
             )
             kind = JointSpecialisation
         else:

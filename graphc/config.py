@@ -57,6 +57,15 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"expected {' or '.join(words)}")
+        return text
+
+    return parse
+
+
 def _folder(text: str) -> Path | None:
     return None if text.lower() == "off" else Path(text).expanduser().absolute()
 
@@ -123,6 +132,13 @@ class Config(NamedTuple):
         "MB of freed memory that the C library (glibc) keeps for the next tensors instead of "
         "giving it back to the system; 0 leaves its settings alone.",
         _whole(0, 1 << 20),
+    )
+    random: str = env(
+        "GRAPHC_RANDOM",
+        "torch",
+        "Random numbers of compiled code: `torch` its stream, bit for bit; `counter` others, "
+        "computed where they are used (dropout fuses), from the same seed and state.",
+        _one_of("torch", "counter"),
     )
 
 

@@ -25,6 +25,7 @@ from graphc.ir import kernel_interpret, passes
 from graphc.ir.graph import Graph
 from graphc.ir.kernel import Program
 from graphc.ir.passes import Pass
+from graphc.ir.passes.counter_random import counter_random
 from graphc.ir.passes.cse import cse
 from graphc.ir.passes.dce import dce
 from graphc.ir.passes.decompose import decompose
@@ -46,6 +47,8 @@ class Step(NamedTuple):
     reason: str
 
 
+# Runs under GRAPHC_RANDOM=counter alone.
+COUNTER = Step("counter_random", counter_random, "first: the rest optimises draws like any values")
 # Whole-graph passes; a joint graph is cut after them and before fusion.
 OPTIMISE: tuple[Step, ...] = (
     Step("decompose", decompose, "first: every later pass sees primitive operators only"),
@@ -110,7 +113,7 @@ def build(
     specialised = specialise(graph)
     observer.begin(specialised)
     times: dict[str, float] = {}
-    optimised = _run(OPTIMISE, specialised, observer, times)
+    optimised = _run(_optimise(config), specialised, observer, times)
     return _finish(graph, optimised, observer, times, mutated or {}, backend)
 
 
@@ -135,7 +138,7 @@ def build_pair(
     graph = specialise(graph)
     observer.begin(graph)
     times: dict[str, float] = {}
-    optimised = _run(OPTIMISE, graph, observer, times)
+    optimised = _run(_optimise(config), graph, observer, times)
     start = time.perf_counter()
     parts = split(optimised, forward_inputs, forward_outputs)
     times["partition"] = time.perf_counter() - start
@@ -165,11 +168,20 @@ def build_forward(
     observer = Observer(config, name or graph.name, TABLE, None)
     observer.begin(graph)
     times: dict[str, float] = {}
-    optimised = _run(OPTIMISE, graph, observer, times)
+    optimised = _run(_optimise(config), graph, observer, times)
     parts = split(optimised, forward_inputs, forward_outputs)
     watch = Observer(config, name or graph.name, TABLE, None)
     watch.begin(parts.forward)
     return _finish(parts.forward, parts.forward, watch, times, mutated or {}, backend), parts
+
+
+def _optimise(config: Config) -> tuple[Step, ...]:
+    return (COUNTER, *OPTIMISE) if config.random == "counter" else OPTIMISE
+
+
+def as_drawn(graph: Graph, config: Config) -> Graph:
+    """The graph as it may be run by itself, with the random numbers of its compiled code."""
+    return counter_random(graph) if config.random == "counter" else graph
 
 
 def _run(

@@ -133,7 +133,9 @@ class Segments:
             [edge(t) for t in segment.roots], leaves,
         )
         mutations = tuple([(output, source.number) for output, source, _ in segment.mutations])
-        key = (forward.key, mutations, tuple(trace.overlaps))
+        key = (
+            forward.key, mutations, tuple(trace.overlaps), configuration.current().random
+        )
         version, dims = self._find(segment, key, forward)
         with trace.suspended():
             self._run(segment, version, dims, version.template.arrays(forward))

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from . import config as configuration
 from .frontend import promote
 from .frontend.context import local
 from .frontend.tensor import Tensor, requires_grad
@@ -35,7 +36,10 @@ class Versions:
 
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
-        parts: list[Any] = [structure, local.grad, local.autocast, promote.Defaults.dtype]
+        parts: list[Any] = [
+            structure, local.grad, local.autocast, promote.Defaults.dtype,
+            configuration.current().random,
+        ]
         shapes: list[Any] = []
         for leaf in leaves:
             if isinstance(leaf, Tensor):

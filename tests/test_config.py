@@ -30,8 +30,9 @@ def test_values_come_from_the_environment(repository: Path, tmp_path: Path) -> N
         GRAPHC_CHECK="2",
         GRAPHC_DUMP=str(tmp_path),
         GRAPHC_KEEP_FREED="7",
+        GRAPHC_RANDOM="counter",
     )
-    assert result.stdout.split() == ["3", "5", "None", "2", str(tmp_path), "7"]
+    assert result.stdout.split() == ["3", "5", "None", "2", str(tmp_path), "7", "counter"]
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,7 @@ def test_values_come_from_the_environment(repository: Path, tmp_path: Path) -> N
     [
         ("GRAPHC_DEBUG", "6", "whole number from 0 to 5"),
         ("GRAPHC_THREADS", "-1", "whole number from 1"),
+        ("GRAPHC_RANDOM", "philox", "torch or counter"),
     ],
 )
 def test_a_bad_value_is_named(variable: str, value: str, cure: str, repository: Path) -> None:

@@ -11,6 +11,7 @@ from graphc.ir.dim import Size as DimSize
 from graphc.ir.types import Shape
 
 from .context import local
+from .shared_segment import Segment
 
 
 class Storage:
@@ -21,9 +22,12 @@ class Storage:
     its own, as torch does. `exposed`: NumPy code may have an array on it. `readers`: compiled
     backwards that will read the memory as it is now; they are told before it is written to.
     `meta`: made inside `with torch.device("meta")`, which its tensors say.
+    `segment`: of a root, the memory shared between processes that it is in.
     """
 
-    __slots__ = ("__weakref__", "_root", "array", "exposed", "meta", "readers", "version")
+    __slots__ = (
+        "__weakref__", "_root", "array", "exposed", "meta", "readers", "segment", "version",
+    )  # fmt: skip
 
     def __init__(self, array: np.ndarray, root: Storage | None = None) -> None:
         self.array = array
@@ -32,6 +36,7 @@ class Storage:
         self.readers: list[weakref.ref[Any]] | None = None
         self._root = root
         self.meta = local.meta
+        self.segment: Segment | None = None
 
     @property
     def root(self) -> Storage:

@@ -34,6 +34,7 @@ Array = np.ndarray[Any, Any]
 
 TIMES, GRAPHS, PASSES, KERNELS, ASSEMBLY = 1, 2, 3, 4, 5  # levels of GRAPHC_DEBUG
 VERIFY, VALUES = 1, 2  # levels of GRAPHC_CHECK
+REDRAWING = frozenset({"counter_random"})  # passes that mean to change values: random ones
 
 _compilations = itertools.count(1)
 
@@ -70,7 +71,10 @@ class Observer:
             if self.config.check >= VERIFY:
                 verify(after, name)
             if self.values is not None:
-                self.values.after_pass(name, before, after)
+                if name in REDRAWING:
+                    self.values = ValueCheck(after, self.table, self.values.inputs)
+                else:
+                    self.values.after_pass(name, before, after)
         self._graph(GRAPHS if name == "fuse" else PASSES, name, after)
 
     def split_example(

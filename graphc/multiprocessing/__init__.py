@@ -1,6 +1,8 @@
 """torch.multiprocessing: the standard library's, with spawn() and sharing strategies.
 
-Tensors sent through its queues are copied; `Tensor.share_memory_()` is refused.
+As in torch, a tensor given to a process or sent through a queue or pipe moves to shared memory:
+both sides see the same values from then on. A process that sends one must live until it has
+been received.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import multiprocessing.connection
 from multiprocessing import *  # noqa: F403
 from typing import Any
 
-from . import spawn as _spawn_module
+from .reductions import init_reductions as init_reductions
 from .spawn import ProcessContext as ProcessContext
 from .spawn import ProcessException as ProcessException
 from .spawn import ProcessExitedException as ProcessExitedException
@@ -33,15 +35,14 @@ def get_sharing_strategy() -> str:
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Noted: tensors are copied between processes. Raises AssertionError for another name."""
+    """Noted: file descriptors are used in any case. Raises AssertionError for another name."""
     global _strategy
     if new_strategy not in get_all_sharing_strategies():
         raise AssertionError(f"invalid sharing strategy: {new_strategy!r}")
     _strategy = new_strategy
 
 
-def init_reductions() -> None:
-    """Nothing to do: tensors pickle by themselves."""
+init_reductions()
 
 
 def __getattr__(name: str) -> Any:

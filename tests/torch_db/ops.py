@@ -28,7 +28,7 @@ COLUMNS = ("forward", "dtypes", "gradient", "compiled", "compiled gradient", "er
 _SAMPLES, _COMPILED = 24, 2  # of each dtype; torch has up to some hundreds
 _DTYPES = (torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.complex64)
 # not part of torch's public interface, or of a kind that graphc leaves out as a whole
-_INTERNAL = ("_", "sparse.", "torch.ops.", "ops.", "jiterator_")
+_INTERNAL = ("_", "torch._", "sparse.", "torch.ops.", "ops.", "jiterator_")
 Outcome = dict[str, str]  # column -> "" (right) or what is wrong; a missing column: not applicable
 
 

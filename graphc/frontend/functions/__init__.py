@@ -175,7 +175,7 @@ _METHODS = {
     pointwise_more: "apply_",
     statistics: "sum_to_size",
     copied_views: "unsafe_chunk unsafe_split",
-    storages: "untyped_storage",
+    storages: "is_shared share_memory_ untyped_storage",
 }
 
 

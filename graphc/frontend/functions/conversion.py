@@ -369,16 +369,11 @@ _NO_SPARSE = (
     "there are no sparse tensors",
     "use dense tensors; torch.mm and `@` take them in the same places",
 )  # fmt: skip
-_NO_SHARING = (
-    "memory is not shared between processes",
-    "train in threads, or send state_dicts through a queue",
-)  # fmt: skip
 _ABSENT = {
     **dict.fromkeys((
         "to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr",
         "to_sparse_bsc", "sparse_mask", "coalesce",
     ), _NO_SPARSE),
-    "share_memory_": _NO_SHARING,
 }  # fmt: skip
 
 
@@ -417,7 +412,6 @@ METHODS = {
     "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
     "__format__": _format, "__array_priority__": 1000, "__array_wrap__": _array_wrap,
     "__reversed__": _reversed, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
-    "is_shared": lambda self: False,
     **{name: _absent(name, *reason) for name, reason in _ABSENT.items()},
     **CASTS,
 }  # fmt: skip

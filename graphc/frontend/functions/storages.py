@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..shared_memory import is_shared as is_shared
+from ..shared_memory import share, share_tensors
 from ..storage import Storage, address
 from ..tensor import Tensor, concrete, from_array
 
@@ -37,6 +39,15 @@ class UntypedStorage:
 
     def _bytes(self) -> np.ndarray:
         return self._storage.root.flat().view(np.uint8)
+
+    def share_memory_(self) -> UntypedStorage:
+        """Move the memory to where processes share it; tensors on it follow."""
+        share([self._storage])
+        return self
+
+    def is_shared(self) -> bool:
+        """Whether other processes can see the memory."""
+        return self._storage.root.segment is not None
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
@@ -88,3 +99,12 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
     """The memory under the tensor."""
     concrete(self, "untyped_storage()", "ask for it outside the compiled function")
     return UntypedStorage(self._storage)
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """Move the memory to where processes share it; views and other aliases follow.
+
+    NumPy arrays on the memory stay with the old values, as in torch.
+    """
+    share_tensors([self])
+    return self

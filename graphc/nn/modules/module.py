@@ -11,6 +11,7 @@ from typing import Any
 from ...frontend import functions as T
 from ...frontend import state_version
 from ...frontend.grad_mode import no_grad
+from ...frontend.shared_memory import share_tensors
 from ...frontend.tensor import Parameter, Tensor
 from ...watched import Watched
 from ..parameter import Buffer
@@ -401,8 +402,11 @@ class Module(TraversalMixin, StateDictMixin):
         return self._apply(lambda tensor: tensor.cpu())
 
     def share_memory(self) -> Module:
-        """Put state into memory that processes share."""
-        return self._apply(lambda tensor: tensor.share_memory_())
+        """Put parameters, their gradients and buffers into memory that processes share."""
+        tensors = [*self.parameters(), *self.buffers()]
+        tensors += [p.grad for p in self.parameters() if p.grad is not None]
+        share_tensors(tensors)  # at once: one file for all of them
+        return self
 
     def cuda(self, device: Any = None) -> Module:
         """Move state to a GPU."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -273,6 +274,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             worker.stop()
 
     def __del__(self) -> None:
+        if sys.is_finalizing():  # the processes are ended already, and modules are gone
+            return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.close()

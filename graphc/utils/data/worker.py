@@ -13,11 +13,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ...frontend.random_state import manual_seed
+from . import transfer
 from .fetch import Fetcher
 
 
@@ -135,10 +136,11 @@ def _answer(fetcher: Fetcher | None, index: Any, worker: int) -> Any:
 
 def _send(connection: Connection, answer: Any, worker: int) -> None:
     try:
-        data = pickle.dumps(answer, protocol=5)
+        transfer.send(connection, answer)
+    except (BrokenPipeError, ConnectionResetError):
+        raise
     except Exception as error:
-        data = pickle.dumps(Failure.caught(error, worker), protocol=5)
-    connection.send_bytes(data)
+        transfer.send(connection, Failure.caught(error, worker))
 
 
 def _receive(connection: Connection, tasks: queue.SimpleQueue[Any]) -> None:
@@ -175,7 +177,7 @@ class Worker:
     def send(self, task: Any) -> None:
         """Queue a task."""
         with suppress(BrokenPipeError, ConnectionResetError):  # receive() tells
-            self.connection.send(task)
+            self.connection.send_bytes(pickle.dumps(task))  # send() would share its tensors
 
     def receive(self, timeout: float) -> Any:
         """The next answer; waits without end if timeout is 0. Raises RuntimeError if the worker
@@ -183,13 +185,21 @@ class Worker:
         ready = wait([self.connection, self.process.sentinel], timeout or None)
         if not ready:
             raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
-        data = None
-        with suppress(EOFError, OSError):  # the other end is gone
+        try:
             if self.connection.poll():
-                data = self.connection.recv_bytes()
-        return self._died() if data is None else pickle.loads(data)
+                return transfer.receive(self.connection)
+        except EOFError:
+            pass
+        except OSError as error:
+            self.process.join(0.1)
+            if self.process.is_alive():  # else it died in the middle of a message
+                raise RuntimeError(
+                    f"DataLoader could not take a batch from a worker: {error}. Cure: allow more "
+                    "open files or memory maps, or use num_workers=0"
+                ) from error
+        self._died()
 
-    def _died(self) -> None:
+    def _died(self) -> NoReturn:
         self.process.join(1)
         raise RuntimeError(
             f"DataLoader worker (pid {self.process.pid}) exited unexpectedly with exit code "
