@@ -48,7 +48,7 @@ class Step(NamedTuple):
 
 
 # Runs under GRAPHC_RANDOM=counter alone.
-COUNTER = Step("counter_random", counter_random, "first: the rest optimises draws like any values")
+COUNTER = Step("counter_random", counter_random, "before all: draws become plain arithmetic")
 # Whole-graph passes; a joint graph is cut after them and before fusion.
 OPTIMISE: tuple[Step, ...] = (
     Step("decompose", decompose, "first: every later pass sees primitive operators only"),

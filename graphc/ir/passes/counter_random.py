@@ -25,6 +25,7 @@ _KEY_HIGH, _KEY_LOW, _WORD = 621, 622, 623  # late words: seeding has mixed them
 _LOW32 = 2**32 - 1
 _KEY_MIX = 0x1E3779B97F4A7C15  # so that a state of zeros has a usable key, too
 _SECOND = 0x5851F42D4C957F2C  # even: an odd key stays odd
+_SMALL = 2.0**-8  # a probability from which 32 bits give it 24 significant ones
 
 
 def counter_random(graph: Graph) -> Graph:
@@ -86,13 +87,15 @@ def _swapped(x: Any) -> Any:
     return ops.bitwise_or(ops.shift_left(x, 32), _high(x))
 
 
-def _squares64(counter: Any, key: Any) -> Any:
-    """64 random bits: five rounds of squaring."""
+def _squares(counter: Any, key: Any, bits: int) -> Any:
+    """Random bits: 32 by four rounds of squaring, 64 by five."""
     x = y = counter * key
     z = y + key
     for weyl in (y, z, y):
         x = _swapped(x * x + weyl)
     last = x * x + z
+    if bits == 32:
+        return _high(last)
     x = _swapped(last)
     return ops.bitwise_xor(last, _high(x * x + y))
 
@@ -103,7 +106,8 @@ class _Source:
     def __init__(self, state: Any, draws: int, shape: Shape) -> None:
         self.state = state
         self.shape = shape
-        self.word = self._state_word(_WORD) + draws
+        word = self._state_word(_WORD)
+        self.word = word + draws if draws else word
         counter = ops.shift_left(self.word, 32)
         self.counter = counter + self._position() if shape else counter
 
@@ -126,12 +130,12 @@ class _Source:
             total = index if total is None else total + index
         return total
 
-    def bits(self, mix: int = _KEY_MIX) -> Any:
-        """64 random bits for each element; another `mix` gives others."""
+    def bits(self, count: int = 64, mix: int = _KEY_MIX) -> Any:
+        """32 or 64 random bits for each element; another `mix` gives others."""
         high, low = self._state_word(_KEY_HIGH), self._state_word(_KEY_LOW)
         key = ops.bitwise_or(ops.shift_left(high, 32), low)
         key = ops.bitwise_or(ops.bitwise_xor(key, mix), 1)
-        return _squares64(self.counter, key)
+        return _squares(self.counter, key, count)
 
     def after(self) -> Any:
         """The state after the draw."""
@@ -155,9 +159,10 @@ def _between(bits: Any) -> Any:
 
 
 def _uniform(source: _Source, *, shape: Shape, dtype: DType) -> Any:
-    wide = dtype if dtype.bits >= 32 else dtypes.f32
-    count = 53 if wide is dtypes.f64 else 24
-    values = cast(cast(_top(source.bits(), count), wide) * 2.0**-count, dtype)
+    if dtype is dtypes.f64:
+        return cast(_top(source.bits(), 53), dtype) * 2.0**-53
+    whole = ops.shift_right(source.bits(32), 8)  # f32 holds 24 bits
+    values = cast(cast(whole, dtypes.f32) * 2.0**-24, dtype)
     if dtype.bits == 16:  # what rounds up to 1 becomes 0, as on the stream
         values = select(ops.eq(values, 1.0), 0.0, values)
     return values
@@ -167,7 +172,7 @@ def _normal(source: _Source, *, shape: Shape, dtype: DType = dtypes.f64) -> Any:
     """Box and Muller's cosine of two uniforms."""
     bits = source.bits()
     if dtype is dtypes.f64:
-        first, second = _between(bits), _between(source.bits(_KEY_MIX ^ _SECOND))
+        first, second = _between(bits), _between(source.bits(mix=_KEY_MIX ^ _SECOND))
     else:
         first = (cast(_high(bits), dtypes.f32) + 0.5) * 2.0**-32
         second = cast(_low(bits), dtypes.f32) * 2.0**-32
@@ -181,8 +186,10 @@ def _exponential(source: _Source, *, shape: Shape, dtype: DType) -> Any:
 
 
 def _bernoulli(source: _Source, *, shape: Shape, p: float, dtype: DType) -> Any:
-    # u < p for u = bits / 2**53, compared as integers
-    return cast(ops.lt(_top(source.bits(), 53), math.ceil(p * 2.0**53)), dtype)
+    # u < p compared as integers; a small p needs finer steps of u than 2**-32
+    few = p == 0.0 or p >= _SMALL
+    u = source.bits(32) if few else _top(source.bits(), 53)
+    return cast(ops.lt(u, math.ceil(p * 2.0 ** (32 if few else 53))), dtype)
 
 
 def _randint(source: _Source, *, shape: Shape, low: int, high: int, dtype: DType) -> Any:
