@@ -1,6 +1,9 @@
 """nn.parallel on one device, as torch's: DataParallel, scatter, gather, replicate."""
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 import graphc

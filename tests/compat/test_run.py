@@ -44,6 +44,7 @@ def same(have: str, want: str) -> None:
     ],
 )  # fmt: skip
 def test_scripts_print_what_they_print_with_torch(script: Path, mode: str) -> None:
+    pytest.importorskip("torch")
     want = python(str(script))
     have = python("-m", "graphc", "run", mode, str(script))
     assert (want.returncode, have.returncode) == (0, 0), want.stderr + have.stderr
