@@ -236,7 +236,6 @@ class CompiledFunction:
         except BaseException:
             if trace.whole:
                 before.restore()
-                recording.streams.restore()
             raise
         recording.put_back()
         trace.close()

@@ -1,4 +1,5 @@
-"""What roots hold that no attribute or item shows: sets, queues, NumPy arrays, iterators.
+"""What roots hold that no attribute or item shows: sets, queues, NumPy arrays, iterators, and
+random streams, Python's and NumPy's own among them.
 
 A trace that changes one of these, or reads from an iterator, cannot be a graph: the function runs
 in segments, where its Python runs at every call.
@@ -27,6 +28,13 @@ class HiddenState:
         self.arrays: list[tuple[np.ndarray, bytes, str]] = []
         self.iterators: list[str] = []
 
+    def note_streams(self) -> None:
+        """Remember the streams that the functions of Python's and NumPy's random modules share."""
+        self.note(getattr(random.random, "__self__", None), "Python's random module")
+        module = sys.modules.get("numpy.random")
+        if module is not None:
+            self.note(getattr(module.random, "__self__", None), "numpy.random")
+
     def note(self, value: Any, path: str) -> bool:
         """Remember a value if it is of these kinds; says whether it is."""
         if isinstance(value, np.ndarray):
@@ -43,8 +51,11 @@ class HiddenState:
     def changed(self) -> str:
         """What changed, or was read and is changed by that; "" if nothing."""
         for value, was, _, path in self._known:
-            if _state(value) != was:
+            if _state(value) == was:
+                continue
+            if isinstance(value, (set, deque, bytearray)):
                 return f"changes {path}, a {type(value).__name__}"
+            return f"draws from {path} (torch.rand and torch.randint draw in the graph)"
         broken = self.broken()
         if broken:
             return f"changes {broken}, a NumPy array"
@@ -70,8 +81,10 @@ class HiddenState:
                 value.extend(copied)
             elif isinstance(value, random.Random):
                 value.setstate(copied)
+            elif hasattr(value, "set_state"):
+                value.set_state(copied)
             else:
-                _bits(value).state = copied
+                value.bit_generator.state = copied
         for array, was_bytes, _ in self.arrays:
             if array.tobytes() != was_bytes:
                 array[...] = np.frombuffer(was_bytes, array.dtype).reshape(array.shape)
@@ -88,7 +101,7 @@ def _state(value: Any) -> Any:
         return None if isinstance(value, random.SystemRandom) else value.getstate()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None and isinstance(value, _generators(numpy_random)):
-        return repr(_bits(value).state)
+        return repr(_numpy_state(value))
     return None
 
 
@@ -96,7 +109,7 @@ def _copy(value: Any) -> Any:
     """What restore() puts back."""
     if isinstance(value, (set, deque, bytearray)):
         return list(value)
-    return value.getstate() if isinstance(value, random.Random) else deepcopy(_bits(value).state)
+    return value.getstate() if isinstance(value, random.Random) else deepcopy(_numpy_state(value))
 
 
 class _Same(list[Any]):
@@ -114,5 +127,8 @@ def _generators(module: ModuleType) -> tuple[type, ...]:
     return module.Generator, module.RandomState
 
 
-def _bits(value: Any) -> Any:
-    return value.bit_generator if hasattr(value, "bit_generator") else value._bit_generator
+def _numpy_state(value: Any) -> Any:
+    """A RandomState's, with the normal number that it holds back; or a Generator's."""
+    if hasattr(value, "get_state"):
+        return value.get_state(legacy=False)
+    return value.bit_generator.state

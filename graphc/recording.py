@@ -23,7 +23,6 @@ from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor
 from .frontend.trace import Trace
 from .frontend.tree import flatten, map_leaves
-from .host_random import HostStreams
 from .places import Place
 from .roots import Snapshot
 
@@ -50,7 +49,6 @@ class Recording:
         self, name: str, trace: Trace, before: Snapshot, leaves: list[Any]
     ) -> None:
         self.name, self.trace, self.before, self.leaves = name, trace, before, leaves
-        self.streams = HostStreams()
         self.writes = ArgumentWrites((), ())
         self.after: Snapshot | None = None
         self.traced: Any = None
@@ -114,13 +112,12 @@ class Recording:
         self.traced = traced
 
     def _effects(self) -> None:
-        self.streams.refuse_draws(self.name)
         try:
             changes = list(self.before.changes())
         except ValueError as error:
             raise TraceError(located(
                 f"compiled {self.name}() {error}, which one graph cannot do again at every call. "
-                "Cure: return the value and do that outside, or leave out fullgraph=True"
+                "Cure: do that outside and pass the value in or out, or leave out fullgraph=True"
             )) from None  # fmt: skip
         for original, _ in self.writes.written():
             raise TraceError(located(

@@ -415,6 +415,7 @@ def _first_broken(entries: list[tuple[Place, Any, bool]]) -> Place | None:
 def snapshot(function: Any, objects: list[Any]) -> Snapshot:
     """The roots of a function and of arguments that are not tensors or plain values."""
     found = Snapshot()
+    found.hidden.note_streams()
     found.visit(function, getattr(function, "__name__", "function"))
     for i, value in enumerate(objects):
         found.visit(value, f"argument {i}")

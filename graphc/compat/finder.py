@@ -34,7 +34,7 @@ PLACES = {
 OWN = frozenset(
     f"torch.{name}" for name in """
         argument_writes compat compile config console demo engine frontend hidden_state host_memory
-        host_random inspect ir joint late_names pipeline places predict progress recording replay
+        inspect ir joint late_names pipeline places predict progress recording replay
         results root_code roots segment_backward segment_template segments serialization_legacy
         serialization_safe sources specialisation unpickle unsupported vision watched
     """.split()

@@ -57,3 +57,13 @@ def test_a_whole_graph_refuses_and_draws_nothing() -> None:
         graphc.compile(Model(DRAWS["numpy"]), fullgraph=True)(graphc.ones(2, 4))
     assert random.getstate() == before
     assert np.random.get_state()[1].tolist() == numpy_before
+
+
+def test_a_number_that_numpy_held_back_is_seen() -> None:
+    run = graphc.compile(lambda x: x * np.random.randn())
+    np.random.seed(0)
+    want = [np.random.randn() for _ in range(5)]
+    np.random.seed(0)
+    found = [np.random.randn()]  # NumPy draws normal numbers in pairs: the next one is ready
+    found += [run(graphc.ones(1, dtype=graphc.float64)).item() for _ in range(4)]
+    assert found == want

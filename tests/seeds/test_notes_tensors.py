@@ -1,7 +1,8 @@
 """What the Chinese PyTorch notes (shared/seeds 000 to 003) say of tensors and autograd.
 
-Each test quotes the note's code or its claim. Left to other issues: GPU, DataParallel and
-scatter/allreduce over devices, TensorBoard, visdom, torchsummary, torchvision models, pandas.
+Each test quotes the note's code or its claim. Elsewhere: TensorBoard and torchsummary
+(test_notes_packages.py), DataParallel and scatter (tests/compat/test_parallel.py), torchvision's
+models (tests/vision). Not here: what needs several GPUs, visdom's server, pandas.
 """
 
 from __future__ import annotations
