@@ -27,10 +27,18 @@ from typing import Any
 import numpy as np
 
 from . import config as configuration
-from . import pipeline
-from .argument_writes import ArgumentWrites
 from .backends.llvm import allocator
-from .engine import CompileCounter, Engine
+from .engine import pipeline
+from .engine.built import CompileCounter, Engine
+from .engine.capture.argument_writes import ArgumentWrites
+from .engine.capture.places import Place
+from .engine.capture.recording import FirstUse, Recording, Turned
+from .engine.capture.roots import snapshot
+from .engine.segments.segments import Segments
+from .engine.version.backward import BackwardPlan, History
+from .engine.version.sources import Stale
+from .engine.version.version import Specialisation, all_outputs, final_graph, forget, nothing
+from .engine.version.versions import Versions
 from .frontend.captured import TensorInput, TracedGraph
 from .frontend.context import local
 from .frontend.errors import EscapedTensorError, TraceError
@@ -40,15 +48,7 @@ from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
 from .inspect.example import example_inputs
 from .ir.graph import Graph
-from .joint import BackwardPlan, History
 from .nn.modules.module import Module
-from .places import Place
-from .recording import FirstUse, Recording, Turned
-from .roots import snapshot
-from .segments import Segments
-from .sources import Stale
-from .specialisation import Specialisation, all_outputs, final_graph, forget, nothing
-from .versions import Versions
 
 _PLAIN = (bool, str, bytes, type(None))
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state

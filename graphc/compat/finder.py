@@ -33,10 +33,9 @@ PLACES = {
 # parts of graphc that have no counterpart, and so no torch name
 OWN = frozenset(
     f"torch.{name}" for name in """
-        argument_writes compat compile config console demo engine frontend hidden_state host_memory
-        inspect ir joint late_names pipeline places predict progress recording replay
-        results root_code roots segment_backward segment_template segments serialization_legacy
-        serialization_safe sources specialisation unpickle unsupported vision watched
+        compat compile config demo engine frontend host_memory inspect ir late_names
+        ops_registry predict progress serialization_legacy serialization_safe unpickle unsupported
+        vision
     """.split()
 )
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from graphc import config, pipeline
+from graphc import config
 from graphc.backends.llvm import allocator
+from graphc.engine import pipeline
 from graphc.export import archive, containers
 from graphc.export.errors import ExportError
 from graphc.export.signature import Signature, Weights

@@ -20,8 +20,8 @@ from graphc.ir.kernel_text import print_kernel
 
 if TYPE_CHECKING:
     # compile.py imports the pipeline, which is watched by this package
-    from graphc.pipeline import Built
-    from graphc.specialisation import Specialisation
+    from graphc.engine.pipeline import Built
+    from graphc.engine.version.version import Specialisation
 
 
 @dataclass(frozen=True)

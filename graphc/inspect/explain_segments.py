@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graphc.inspect.report import short_path
 
 if TYPE_CHECKING:
-    from graphc.segments import Segments
+    from graphc.engine.segments.segments import Segments
 
 
 class SegmentsExplanation:

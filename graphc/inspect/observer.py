@@ -28,7 +28,7 @@ from graphc.ir.passes.partition import Split
 from graphc.ir.verify import verify
 
 if TYPE_CHECKING:
-    from graphc.pipeline import Built
+    from graphc.engine.pipeline import Built
 
 Array = np.ndarray[Any, Any]
 

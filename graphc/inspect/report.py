@@ -16,7 +16,7 @@ from graphc.ir.kernel import Callback, Launch, Program
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
-    from graphc.pipeline import Built
+    from graphc.engine.pipeline import Built
 
 
 Lines = tuple[tuple[str, tuple[str, ...]], ...]  # (user's line, operators recorded there)

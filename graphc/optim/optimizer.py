@@ -22,7 +22,7 @@ from ..frontend.context import local
 from ..frontend.grad_mode import enable_grad, no_grad
 from ..frontend.hooks import RemovableHandle, add_hook, new_hooks
 from ..frontend.tensor import Tensor
-from ..watched import Watched, WatchedDefault
+from ..frontend.watched import Watched, WatchedDefault
 
 
 class GroupSource:

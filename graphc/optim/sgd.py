@@ -7,7 +7,7 @@ from typing import Any
 from ..frontend import functions as T
 from ..frontend.context import local
 from ..frontend.tensor import Tensor
-from ..watched import WatchedDefault
+from ..frontend.watched import WatchedDefault
 from .optimizer import Optimizer, one_element, required, run_closure, with_grad
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc import pipeline
 from graphc.config import Config
+from graphc.engine import pipeline
 from graphc.ir.dim import evaluate
 from graphc.ir.graph import Graph
 from graphc.ir.text_parse import parse_graph

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc import pipeline
+from graphc.engine import pipeline
 from graphc.ir import ops
 from graphc.ir.graph import Graph, Node
 from graphc.ir.op import REGISTRY

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import graphc
-from graphc.engine import CompileCounter
+from graphc.engine.built import CompileCounter
 from tests.graphc.scenario import compare, flat, identity, mlp
 
 torch = pytest.importorskip("torch")

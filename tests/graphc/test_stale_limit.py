@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import graphc
-from graphc.engine import CompileCounter
+from graphc.engine.built import CompileCounter
 
 
 class Growing(graphc.nn.Module):

@@ -13,7 +13,7 @@ from ...frontend import state_version
 from ...frontend.grad_mode import no_grad
 from ...frontend.shared_memory import share_tensors
 from ...frontend.tensor import Parameter, Tensor
-from ...watched import Watched
+from ...frontend.watched import Watched
 from ..parameter import Buffer
 from .conversion import parse_to
 from .hooks import EVERYWHERE, HookHandle, call_with_hooks, run_registration_hooks

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from graphc import config, pipeline
+from graphc import config
 from graphc.backends.numpy import TABLE
+from graphc.engine import pipeline
 from graphc.ir import dtypes, interpret, ops
 from graphc.ir.graph import Builder, Expr, Graph
 from graphc.ir.kernel import Launch

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from .frontend.captured import Output, TensorInput, TracedGraph
-from .frontend.context import local
-from .frontend.errors import located
-from .frontend.nodes import TWICE, Node, zeros
-from .frontend.tensor import Tensor, edge, requires_grad
-from .ir.graph import Graph
-from .ir.types import TensorType
+from ...frontend.captured import Output, TensorInput, TracedGraph
+from ...frontend.context import local
+from ...frontend.errors import located
+from ...frontend.nodes import TWICE, Node, zeros
+from ...frontend.tensor import Tensor, edge, requires_grad
+from ...ir.graph import Graph
+from ...ir.types import TensorType
 from .replay import replay, replay_of
-from .specialisation import Allocate, concrete_shape
+from .version import Allocate, concrete_shape
 
 
 class BackwardPlan:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .frontend.captured import Output, TensorInput
-from .frontend.dispatch import apply
-from .frontend.grad_mode import no_grad
-from .frontend.nodes import SpentNode
-from .frontend.tensor import Tensor, from_array
-from .ir.dim import Dim, evaluate
+from ...frontend.captured import Output, TensorInput
+from ...frontend.dispatch import apply
+from ...frontend.grad_mode import no_grad
+from ...frontend.nodes import SpentNode
+from ...frontend.tensor import Tensor, from_array
+from ...ir.dim import Dim, evaluate
 from .sources import tensor_of
 
 if TYPE_CHECKING:
-    from .specialisation import Specialisation
+    from .version import Specialisation
 
 
 class Results:

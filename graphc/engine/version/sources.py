@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .frontend.captured import TensorInput
-from .frontend.tensor import Tensor
-from .places import Place
+from ...frontend.captured import TensorInput
+from ...frontend.tensor import Tensor
+from ..capture.places import Place
 
 
 class Stale(Exception):

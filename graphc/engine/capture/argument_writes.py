@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .frontend.tree import children
+from ...frontend.tree import children
 
 
 class ArgumentWrites:

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .frontend.captured import TensorInput, TracedGraph
-from .frontend.dispatch import constant
-from .frontend.errors import located
-from .frontend.nodes import AccumulateGrad, Edge
-from .frontend.tensor import Tensor, from_array
-from .frontend.worlds import TensorValue
-from .ir.batching import run_graph
-from .ir.graph import Graph
+from ...frontend.captured import TensorInput, TracedGraph
+from ...frontend.dispatch import constant
+from ...frontend.errors import located
+from ...frontend.nodes import AccumulateGrad, Edge
+from ...frontend.tensor import Tensor, from_array
+from ...frontend.worlds import TensorValue
+from ...ir.batching import run_graph
+from ...ir.graph import Graph
 
 
 class Replay(NamedTuple):

@@ -9,7 +9,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parents[2])
 _NAMED = frozenset(dis.hasname)
 
 

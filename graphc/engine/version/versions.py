@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from . import config as configuration
-from .frontend import promote
-from .frontend.context import local
-from .frontend.tensor import Tensor, requires_grad
-from .frontend.tree import Structure
-from .nn.modules.module import Module
-from .places import Place
-from .specialisation import Specialisation
+from ... import config as configuration
+from ...frontend import promote
+from ...frontend.context import local
+from ...frontend.tensor import Tensor, requires_grad
+from ...frontend.tree import Structure
+from ...nn.modules.module import Module
+from ..capture.places import Place
+from .version import Specialisation
 
 _PLAIN = (bool, str, bytes, type(None))
 _LIMIT = 8  # versions for one kind of arguments, before the function runs in segments

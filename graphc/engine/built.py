@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .ir.types import TensorType
+from ..ir.types import TensorType
 
 
 class CompileCounter:

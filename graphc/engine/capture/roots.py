@@ -21,14 +21,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .frontend import state_version
-from .frontend.numbers import is_traced_number
-from .frontend.tensor import Tensor
-from .frontend.trace import Trace
+from ...frontend import state_version
+from ...frontend.numbers import is_traced_number
+from ...frontend.tensor import Tensor
+from ...frontend.trace import Trace
+from ...frontend.watched import Watched
+from ...ir.dtypes import DType
+from ...optim.lr_scheduler import LRScheduler
+from ...optim.optimizer import Optimizer, ParamGroup
 from .hidden_state import HiddenState
-from .ir.dtypes import DType
-from .optim.lr_scheduler import LRScheduler
-from .optim.optimizer import Optimizer, ParamGroup
 from .places import MISSING, Place, same
 from .root_code import (
     code_names,
@@ -40,7 +41,6 @@ from .root_code import (
     loaded_names,
     stored_globals,
 )
-from .watched import Watched
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), DType, Path, slice, range)
 _OPAQUE = (types.BuiltinFunctionType, np.generic, Trace)

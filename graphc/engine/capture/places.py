@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .frontend.tensor import Tensor
+from ...frontend.tensor import Tensor
 
 MISSING = object()  # what a place gives where there is nothing
 

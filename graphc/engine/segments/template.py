@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from .frontend.segment_tape import Fingerprint
-from .ir.dim import Dim, DimEnv, evaluate
-from .ir.graph import Builder, Graph, Node
-from .ir.types import TensorType
+from ...frontend.segment_tape import Fingerprint
+from ...ir.dim import Dim, DimEnv, evaluate
+from ...ir.graph import Builder, Graph, Node
+from ...ir.types import TensorType
 
 
 class NoTemplate(Exception):

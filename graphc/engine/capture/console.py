@@ -11,7 +11,7 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from .frontend.context import local
+from ...frontend.context import local
 
 _lock = threading.Lock()
 _depth = 0

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from .frontend import state_version
-from .frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
-from .frontend.context import local
-from .frontend.grad_mode import no_grad
-from .frontend.storage import address, strides_of
-from .frontend.tensor import Tensor, edge, from_array, requires_grad
-from .frontend.tree import flatten, unflatten
-from .ir.dim import evaluate
-from .ir.graph import Graph
-from .ir.types import TensorType
-from .places import Place
+from ...frontend import state_version
+from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
+from ...frontend.context import local
+from ...frontend.grad_mode import no_grad
+from ...frontend.storage import address, strides_of
+from ...frontend.tensor import Tensor, edge, from_array, requires_grad
+from ...frontend.tree import flatten, unflatten
+from ...ir.dim import evaluate
+from ...ir.graph import Graph
+from ...ir.types import TensorType
+from ..capture.places import Place
+from ..capture.roots import Snapshot
 from .results import Results
-from .roots import Snapshot
 from .sources import Stale, array_of, source_value, tensor_of
 
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]

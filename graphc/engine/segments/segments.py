@@ -18,24 +18,24 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from . import config as configuration
-from . import pipeline
-from .backends.llvm import allocator
-from .engine import CompileCounter, Engine
-from .frontend.captured import TensorInput
-from .frontend.context import local
-from .frontend.nodes import Edge, Node
-from .frontend.segment_close import Segment
-from .frontend.segment_tape import Fingerprint, inner_roots, nodes_read
-from .frontend.segment_trace import SegmentEnd, SegmentTrace
-from .frontend.tensor import edge
-from .frontend.trace import Trace
-from .ir.graph import Graph
-from .ir.graph import Node as IrNode
-from .ir.op import OpError
-from .segment_backward import BackwardPlan, SegmentBackward
-from .segment_template import NoTemplate, Template
-from .specialisation import concrete_shape
+from ... import config as configuration
+from ...backends.llvm import allocator
+from ...frontend.captured import TensorInput
+from ...frontend.context import local
+from ...frontend.nodes import Edge, Node
+from ...frontend.segment_close import Segment
+from ...frontend.segment_tape import Fingerprint, inner_roots, nodes_read
+from ...frontend.segment_trace import SegmentEnd, SegmentTrace
+from ...frontend.tensor import edge
+from ...frontend.trace import Trace
+from ...ir.graph import Graph
+from ...ir.graph import Node as IrNode
+from ...ir.op import OpError
+from .. import pipeline
+from ..built import CompileCounter, Engine
+from ..version.version import concrete_shape
+from .backward import BackwardPlan, SegmentBackward
+from .template import NoTemplate, Template
 
 _LIMIT = 10_000
 # what a Template is made of: its name, the fingerprints, inputs, cotangents, outputs

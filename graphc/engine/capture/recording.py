@@ -12,17 +12,17 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
+from ...frontend.captured import TensorInput
+from ...frontend.context import local
+from ...frontend.errors import TraceError, located
+from ...frontend.numbers import is_traced_number
+from ...frontend.pending import PendingItem
+from ...frontend.segment_trace import SegmentTrace
+from ...frontend.tensor import Tensor
+from ...frontend.trace import Trace
+from ...frontend.tree import flatten, map_leaves
 from .argument_writes import ArgumentWrites
 from .console import NoticedPrint
-from .frontend.captured import TensorInput
-from .frontend.context import local
-from .frontend.errors import TraceError, located
-from .frontend.numbers import is_traced_number
-from .frontend.pending import PendingItem
-from .frontend.segment_trace import SegmentTrace
-from .frontend.tensor import Tensor
-from .frontend.trace import Trace
-from .frontend.tree import flatten, map_leaves
 from .places import Place
 from .roots import Snapshot
 

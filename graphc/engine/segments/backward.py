@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from .engine import Engine
-from .frontend.errors import located
-from .frontend.nodes import TWICE, Node
-from .ir.graph import Builder, Graph
-from .ir.graph import Node as IrNode
-from .ir.op import get as get_op
-from .specialisation import concrete_shape
+from ...frontend.errors import located
+from ...frontend.nodes import TWICE, Node
+from ...ir.graph import Builder, Graph
+from ...ir.graph import Node as IrNode
+from ...ir.op import get as get_op
+from ..built import Engine
+from ..version.version import concrete_shape
 
 Build = Callable[[Graph], Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .frontend import state_version
+from . import state_version
 
 _ABSENT = object()
 

@@ -1,0 +1,1 @@
+"""What compile() is made of: the pipeline, capture of a function, its versions, its segments."""

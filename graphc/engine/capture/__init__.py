@@ -1,0 +1,1 @@
+"""What one run of a function read, called and wrote."""

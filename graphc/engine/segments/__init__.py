@@ -1,0 +1,1 @@
+"""Functions whose Python runs at every call, compiled between its demands."""

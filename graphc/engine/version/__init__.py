@@ -1,0 +1,1 @@
+"""Compiled versions of a whole function: guards, the call, results, backward."""
