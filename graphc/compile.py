@@ -33,7 +33,6 @@ from .engine.built import CompileCounter, Engine
 from .engine.capture.argument_writes import ArgumentWrites
 from .engine.capture.places import Place
 from .engine.capture.recording import FirstUse, Recording, Turned
-from .engine.capture.roots import snapshot
 from .engine.segments.segments import Segments
 from .engine.version.backward import BackwardPlan, History
 from .engine.version.sources import Stale
@@ -190,7 +189,6 @@ class CompiledFunction:
         self._renewed = self._versions.renewed_dims(key, shapes)
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, named, look)
-        before = recording.before
         if (named or self._renewed) and recording.traced.overlaps:
             # parts of one memory, written to: their places in it are constants
             named, self._renewed = {}, []
@@ -200,9 +198,9 @@ class CompiledFunction:
         try:
             version = self._build(recording, started)
         except BaseException:
-            before.restore()
+            recording.restore()
             raise
-        version.undo = before.restore
+        version.undo = recording.restore
         self._versions.add(key, shapes, leaves, version, bool(named or self._renewed))
         self.compile_count += 1
         CompileCounter.count += 1
@@ -212,11 +210,10 @@ class CompiledFunction:
         self, call: Any, leaves: list[Any], structure: Structure,
         named: dict[int, dict[int, str]], look: bool = False,
     ) -> Recording:
-        objects = [v for v in leaves if not isinstance(v, (Tensor, *_PLAIN, int, float))]
-        before = snapshot(self.function, objects)
         trace = Trace(self.name) if self.fullgraph else self._trial(look, bool(named))
         trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
-        recording = Recording(self.name, trace, before, leaves)
+        recording = Recording(self.name, trace, leaves)
+        recording.know(self.function)
         try:
             with trace:
                 for place in self._lifted:
@@ -235,11 +232,10 @@ class CompiledFunction:
             raise
         except BaseException:
             if trace.whole:
-                before.restore()
+                recording.restore()
             raise
         recording.put_back()
         trace.close()
-        recording.after = snapshot(self.function, objects)
         return recording
 
     def _trial(self, look: bool, symbolic: bool) -> SegmentTrace:
@@ -262,6 +258,7 @@ class CompiledFunction:
             for tensor in first.missing:
                 tensor._grad = None
         again.materialise = first.missing
+        again.before = [*first.before, *again.before]
         return again
 
     def _build(self, recording: Recording, started: float) -> Specialisation:
@@ -293,9 +290,8 @@ class CompiledFunction:
         else:
             built = pipeline.build(graph, **options)
             engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
-        assert recording.after is not None
         version = kind(
-            traced, recording.after, recording.replay, engine, allocate,
+            traced, recording.observer, recording.replay, engine, allocate,
             recording.materialise, recording.leaves,
         )
         version.compile_seconds = time.perf_counter() - started
@@ -303,6 +299,7 @@ class CompiledFunction:
             assert plan is not None
             version.plan = plan
         version.follow(recording.stored_inputs(), recording.dropped_guards())
+        recording.observer.seal()
         return version
 
     # --- looking ------------------------------------------------------------------------------

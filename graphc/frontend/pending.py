@@ -27,14 +27,18 @@ class PendingItem:
         self.tensor = tensor
 
 
-def only_returned(entry: CodeType | None) -> bool:
+def only_returned(entry: CodeType | None, site: Any) -> bool:
     """Whether the result of item() goes straight into the result of the user's function, which
-    code `entry` called."""
+    code `entry` called. `site`: the call in the original of the user's code, which runs rewritten
+    (its `code` and `offset`); None where it does not."""
     # this function, SegmentTrace.pending_item(), item(), and who called it
     frame: FrameType = sys._getframe(3)
     if frame.f_back is None or frame.f_back.f_code is not entry:
         return False
-    return _flows_to_return(frame.f_code, frame.f_lasti)
+    code = frame.f_code
+    if site is None or site.code.co_qualname != code.co_qualname:
+        return _flows_to_return(code, frame.f_lasti)
+    return _flows_to_return(site.code, site.offset)
 
 
 @functools.lru_cache(maxsize=1024)

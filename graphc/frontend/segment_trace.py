@@ -65,7 +65,7 @@ class SegmentTrace(Trace):
         return found
 
     def pending_item(self, tensor: Tensor) -> Any:
-        if not self.whole or not only_returned(self.entry):
+        if not self.whole or not only_returned(self.entry, self.site):
             return None
         state = tensor if tensor._trace is self else self.shadow(tensor)
         return PendingItem(self.wrap(self.read(state)))

@@ -67,6 +67,7 @@ class Trace(Uncut):
         self._backwards = 0
         self._undo: list[Callable[[], None]] = []
         self._outer: list[Trace | None] = []
+        self.site: Any = None  # the call that the user's rewritten code makes
         self.may_defer = False
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
         self.late: set[int] = set()  # ids of what holds the numbers that these will change

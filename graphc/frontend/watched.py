@@ -1,4 +1,4 @@
-"""Dictionaries whose writes are counted (frontend/state_version.py).
+"""Dictionaries whose writes are counted (state_version.py).
 
 Guards of compiled functions are checked again only when the count has moved; so what Modules and
 optimizers hold in dictionaries is held in these, and writing to one directly is noticed too.
@@ -6,6 +6,7 @@ optimizers hold in dictionaries is held in these, and writing to one directly is
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from . import state_version
@@ -61,3 +62,37 @@ class WatchedDefault(Watched):
         made = Watched()
         self[key] = made
         return made
+
+
+class WatchedOrdered(OrderedDict[Any, Any]):
+    """An OrderedDict that counts its writes: the hooks of a Module."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        state_version.bump()
+        OrderedDict.__setitem__(self, key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        state_version.bump()
+        OrderedDict.__delitem__(self, key)
+
+    def clear(self) -> None:
+        """Remove all items."""
+        state_version.bump()
+        OrderedDict.clear(self)
+
+    def move_to_end(self, key: Any, last: bool = True) -> None:
+        """Make a key the last, or the first."""
+        state_version.bump()
+        OrderedDict.move_to_end(self, key, last)
+
+    def popitem(self, last: bool = True) -> tuple[Any, Any]:
+        """Remove and return the last item, or the first."""
+        state_version.bump()
+        return OrderedDict.popitem(self, last)
+
+    def pop(self, key: Any, default: Any = _ABSENT) -> Any:
+        """Remove a key; its value, or the default. Raises KeyError."""
+        state_version.bump()
+        return OrderedDict.pop(self, key) if default is _ABSENT else (
+            OrderedDict.pop(self, key, default)
+        )

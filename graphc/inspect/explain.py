@@ -242,11 +242,7 @@ def guards_of(version: Specialisation) -> Iterator[str]:
     for read in version.traced.grad_reads:
         state = "is a tensor" if read.present else "is None"
         yield f".grad of a {tuple(read.tensor._array.shape)} tensor {state}"
-    entries = (*version.roots.loose, *version.roots.counted)
-    if entries:
-        some = ", ".join(place.path for place, _, _ in entries[:8])
-        more = f" and {len(entries) - 8} more" if len(entries) > 8 else ""
-        yield f"unchanged: {some}{more}"
+    yield from version.roots.texts()
 
 
 def _source_text(source: NumberInput) -> str:

@@ -14,13 +14,13 @@ from contextlib import nullcontext
 from copy import deepcopy
 from itertools import chain, count
 from typing import Any
-from weakref import WeakSet
 
 from ..frontend import functions as T
 from ..frontend import state_version
 from ..frontend.context import local
 from ..frontend.grad_mode import enable_grad, no_grad
 from ..frontend.hooks import RemovableHandle, add_hook, new_hooks
+from ..frontend.stepped import stepped
 from ..frontend.tensor import Tensor
 from ..frontend.watched import Watched, WatchedDefault
 
@@ -112,9 +112,6 @@ _HOOKS = tuple(f"_optimizer_{name}_hooks" for name in (
 ))
 # hooks of every optimizer
 global_pre_hooks, global_post_hooks = new_hooks(), new_hooks()
-
-# optimizers that made a step; not an attribute, which a trace would take for the user's state
-stepped: WeakSet[Optimizer] = WeakSet()
 
 
 class _Required:

@@ -6,6 +6,7 @@ import types
 from typing import Any
 
 from ...frontend.tensor import Tensor
+from .kinds import Kind, kind_of
 
 MISSING = object()  # what a place gives where there is nothing
 
@@ -28,14 +29,24 @@ class Place:
                 return MISSING
         if isinstance(container, type):
             return vars(container).get(self.key, MISSING)
+        if type(self.key) is types.MemberDescriptorType:
+            try:
+                return self.key.__get__(container)
+            except AttributeError:
+                return MISSING
         if isinstance(container, dict):
             return dict.get(container, self.key, MISSING)
-        return container[self.key] if self.key < len(container) else MISSING
+        try:
+            return list.__getitem__(container, self.key)
+        except IndexError:
+            return MISSING
 
     def set(self, value: Any) -> None:
         """Put a value there."""
         if type(self.container) is types.CellType:
             self.container.cell_contents = value
+        elif type(self.key) is types.MemberDescriptorType:
+            self.key.__set__(self.container, value)
         elif isinstance(self.container, type):
             setattr(self.container, self.key, value)
         elif isinstance(self.container, dict):
@@ -47,6 +58,12 @@ class Place:
         """Put a value that `get` gave, or nothing where there was nothing."""
         if value is not MISSING:
             self.set(value)
+        elif type(self.container) is types.CellType:
+            if self.get() is not MISSING:
+                del self.container.cell_contents
+        elif type(self.key) is types.MemberDescriptorType:
+            if self.get() is not MISSING:
+                self.key.__delete__(self.container)
         elif isinstance(self.container, dict):
             dict.pop(self.container, self.key, None)
         elif isinstance(self.container, type):
@@ -75,5 +92,18 @@ class Place:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equality of plain values: same type, NaN equal to NaN, 0.0 apart from -0.0."""
-    return type(a) is type(b) and (repr(a) == repr(b) if type(a) is float else bool(a == b))
+    """Equality of plain values: same type, NaN equal to NaN, 0.0 apart from -0.0; False for
+    anything that is compared by identity."""
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind in _NUMBERS:
+        return repr(a) == repr(b)
+    if kind is tuple:
+        return len(a) == len(b) and all(
+            x is y or same(x, y) for x, y in zip(a, b, strict=True)
+        )
+    return kind_of(kind) is Kind.VALUE and bool(a == b)
+
+
+_NUMBERS = frozenset((float, complex))

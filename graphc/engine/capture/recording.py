@@ -1,4 +1,4 @@
-"""What one run of a function's Python under a trace did to the objects that it reaches.
+"""One run of a function's Python under a trace, observed, and what it did to what existed before.
 
 The trace itself changes nothing that lasts: put_back() gives every place its old value, and the
 compiled version does the changes again at each call (stored tensors and numbers from the graph,
@@ -7,9 +7,7 @@ everything else by replay).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from types import FunctionType, ModuleType
 from typing import Any
 
 from ...frontend.captured import TensorInput
@@ -21,10 +19,13 @@ from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
 from ...frontend.tree import flatten, map_leaves
+from . import calls
+from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
 from .argument_writes import ArgumentWrites
-from .console import NoticedPrint
-from .places import Place
-from .roots import Snapshot
+from .kinds import is_plain
+from .net import Net
+from .observer import Observer, running
+from .places import MISSING, Place
 
 
 class Turned(Exception):
@@ -45,12 +46,11 @@ class FirstUse(TraceError):
 class Recording:
     """One run of the Python under a trace, and what it did to the roots."""
 
-    def __init__(
-        self, name: str, trace: Trace, before: Snapshot, leaves: list[Any]
-    ) -> None:
-        self.name, self.trace, self.before, self.leaves = name, trace, before, leaves
+    def __init__(self, name: str, trace: Trace, leaves: list[Any]) -> None:
+        self.name, self.trace, self.leaves = name, trace, leaves
+        self.observer = Observer(trace, name, calls)
+        self.before = [self.observer]  # of this run and of those that it repeats
         self.writes = ArgumentWrites((), ())
-        self.after: Snapshot | None = None
         self.traced: Any = None
         self.replay: list[tuple[Place, Any]] = []
         self.stored: dict[Place, Any] = {}
@@ -59,11 +59,26 @@ class Recording:
         self.missing: list[Tensor] = []
         self.materialise: list[Tensor] = []
 
+    def know(self, function: Any) -> None:
+        """The function and the objects among its arguments existed before."""
+        self.observer.know(function, getattr(function, "__name__", "function"))
+        for i, leaf in enumerate(self.leaves):
+            if not isinstance(leaf, Tensor) and not is_plain(leaf):
+                self.observer.know(leaf, f"argument {i}")
+
+    def restore(self) -> None:
+        """Put everything back as it was before the call."""
+        for observer in reversed(self.before):
+            observer.restore()
+        for place, old in self.lifted:
+            place.set(old)
+
     def lift(self, place: Place) -> None:
         """Make a number in a root a run-time input for this trace."""
         value = place.get()
         if type(value) in (int, float):
             self.lifted.append((place, value))
+            self.observer.lifted.add(place)
             place.set(self.trace.lift_number(value, place))
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
@@ -72,15 +87,20 @@ class Recording:
         if isinstance(trace, SegmentTrace):
             trace.entry = _RUN
         passing = False
-        trace.may_defer = not self.before.reads(_OF_SCHEDULES)
+        trace.may_defer = True
+        observer = self.observer
+        outer, running.observer = running.observer, observer
         try:
-            with NoticedPrint():
-                result = function(*args, **kwargs)
+            with Net(observer):
+                found, given, named = observer.call(function, tuple(args), kwargs or None)
+                result = found(*given, **(named or {}))
         except BaseException:
             if not trace.whole:
                 trace.flush()  # what eager mode would have done by now is done
                 self.writes.copy_back(self._given)
             raise
+        finally:
+            running.observer = outer
         if trace.refused is not None:  # the user's code caught it
             raise trace.refused
         if trace.whole:
@@ -113,7 +133,7 @@ class Recording:
 
     def _effects(self) -> None:
         try:
-            changes = list(self.before.changes())
+            changes = list(self.observer.changes())
         except ValueError as error:
             raise TraceError(located(
                 f"compiled {self.name}() {error}, which one graph cannot do again at every call. "
@@ -126,60 +146,53 @@ class Recording:
             ))  # fmt: skip
         lifted = dict(self.lifted)
         for place, old, now in changes:
-            if (isinstance(now, Tensor) and now._trace is self.trace) or is_traced_number(now):
-                if place in lifted and getattr(now, "expression", None) is not None and (
-                    now.expression.op == "source" and now.expression.args[0] is place
-                ):
-                    self.old_values.append((place, lifted[place]))
-                    continue
-                self.stored[place] = now
-                self.old_values.append((place, lifted.get(place, old)))
-            elif self._made_here(now):
-                self._store_container(place, old, now)
-            elif isinstance(now, (Tensor, dict, list)) or place.is_missing(old):
-                continue  # state made for real
-            else:
-                self.replay.append((place, now))
-                self.old_values.append((place, old))
-
-    def _made_here(self, value: Any) -> bool:
-        """Whether something that the function made holds values of the trace."""
-        stack, seen = [value], set()
-        while stack:
-            item = stack.pop()
-            if (isinstance(item, Tensor) and item._trace is self.trace) or is_traced_number(item):
-                return True
-            if id(item) in seen or isinstance(item, Tensor) or self.before.knows(item):
+            self.old_values.append((place, lifted.get(place, old)))
+            if is_traced_number(now) and place in lifted and self._unchanged(place, now):
                 continue
-            seen.add(id(item))
-            if isinstance(item, dict):
-                stack += item.values()
-            elif isinstance(item, (list, tuple, set, frozenset, deque)):
-                stack += item
-            elif not isinstance(item, (type, ModuleType, FunctionType)):
-                stack += getattr(item, "__dict__", {}).values()
-        return False
+            self._effect(place, old, now)
 
-    def _store_container(self, place: Place, old: Any, now: Any) -> None:
-        """Make a container anew at each call, or raise TraceError."""
-        simple = all(
-            not self._made_here(leaf) or isinstance(leaf, Tensor) or is_traced_number(leaf)
-            for leaf in flatten(now)[0]
+    @staticmethod
+    def _unchanged(place: Place, now: Any) -> bool:
+        expression = getattr(now, "expression", None)
+        return expression is not None and (
+            expression.op == "source" and expression.args[0] is place
         )
-        if simple and self.before.only_written(place):
+
+    def _effect(self, place: Place, old: Any, now: Any) -> None:
+        """What each call has to put into a place that the function's Python has written."""
+        observer = self.observer
+        if isinstance(now, Tensor):
+            for tensor in (old, now):
+                if isinstance(tensor, Tensor) and tensor._trace is None:
+                    self.trace.shadow(tensor)  # fetched from where it is then
             self.stored[place] = now
-            self.old_values.append((place, old))
-            return
-        error = FirstUse if place.is_missing(old) or old is None else TraceError
-        raise error(located(
-            f"compiled {self.name}() puts a new {type(now).__name__} that holds traced values in "
-            f"{place.path}. Cure: keep tensors in attributes of their own, or leave out "
-            "fullgraph=True"
-        ))  # fmt: skip
+        elif is_traced_number(now):
+            self.stored[place] = now
+        elif is_plain(now) or observer.is_known(now) or now is MISSING:
+            if isinstance(old, Tensor) and old._trace is None:
+                self.trace.shadow(old)
+            self.replay.append((place, now))
+        elif self._simple(now) and not observer.was_read(place):
+            self.stored[place] = now  # made anew at each call
+        else:
+            error = FirstUse if place.is_missing(old) or old is None else TraceError
+            raise error(located(
+                f"compiled {self.name}() puts a new {type(now).__name__} in {place.path}, which "
+                "it also reads. Cure: keep tensors in attributes of their own, or leave out "
+                "fullgraph=True"
+            ))  # fmt: skip
+
+    def _simple(self, value: Any) -> bool:
+        """Whether a container can be made anew from its leaves."""
+        leaves, structure = flatten(value)
+        return structure.kind is not None and all(
+            isinstance(leaf, Tensor) or is_traced_number(leaf) or is_plain(leaf)
+            or self.observer.is_known(leaf) for leaf in leaves
+        )
 
     def put_back(self) -> None:
         """Give the roots their old values; the first call changes them like every other."""
-        for place, old in self.old_values:
+        for place, old in reversed(self.old_values):
             place.put(old)
         for place, old in self.lifted:
             place.set(old)
@@ -197,12 +210,7 @@ class Recording:
 
     def dropped_guards(self) -> set[Place]:
         """Places whose value is a run-time input: stored tensors and lifted numbers."""
-        places = {p for p, value in self.old_values if p in self.stored}
-        return places | {place for place, _ in self.lifted}
+        return {*self.stored_inputs().values(), *(place for place, _ in self.lifted)}
 
 
 _RUN = Recording.run.__code__
-# code that names one of these may read what a schedule's step has changed
-_OF_SCHEDULES = frozenset(
-    "last_epoch _last_lr get_last_lr get_lr print_lr base_lrs state_dict _step_count".split()
-)

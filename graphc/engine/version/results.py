@@ -12,6 +12,7 @@ from ...frontend.grad_mode import no_grad
 from ...frontend.nodes import SpentNode
 from ...frontend.tensor import Tensor, from_array
 from ...ir.dim import Dim, evaluate
+from ..capture.places import Place
 from .sources import tensor_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ class Results:
             found = self.made[id(output)] = self._make(output)
         return found
 
+    def fetched(self, place: Place) -> Tensor:
+        """The tensor that a place of the function's own state held at the beginning of the call."""
+        found: Tensor = place.get()
+        return found
+
     def handed_out(self) -> list[tuple[Output, Tensor]]:
         """Graph outputs that the user holds."""
         records = self.spec.records
@@ -64,7 +70,8 @@ class Results:
                 given: Tensor = self.arguments[output.argument]
                 return given
             kept: Tensor = output.tensor
-            return kept
+            place = self.spec.moved.get(id(kept))
+            return kept if place is None else self.fetched(place)
         if output.kind == "alias":
             source = self.spec.inputs[output.index]
             assert isinstance(source, TensorInput)

@@ -21,8 +21,9 @@ from ...frontend.tree import flatten, unflatten
 from ...ir.dim import evaluate
 from ...ir.graph import Graph
 from ...ir.types import TensorType
+from ..capture.observer import Observer
 from ..capture.places import Place
-from ..capture.roots import Snapshot
+from .guards import Guards
 from .results import Results
 from .sources import Stale, array_of, source_value, tensor_of
 
@@ -65,11 +66,12 @@ class Specialisation:
     """A compiled version. `run` raises Stale before it has done anything."""
 
     def __init__(
-        self, traced: TracedGraph, roots: Snapshot, replay: list[tuple[Place, Any]],
+        self, traced: TracedGraph, observer: Observer, replay: list[tuple[Place, Any]],
         engine: Any, allocate: Allocate, materialise: list[Tensor], retained: list[Any],
     ) -> None:
         self.traced = traced
-        self.roots = roots
+        self.roots: Guards = observer.guards
+        self.pairs = observer.pairs  # (argument or tensor, the same, whether they are one)
         self.replay = replay
         self.engine = engine
         self.allocate = allocate
@@ -96,9 +98,10 @@ class Specialisation:
         self.forwarded = {part for part, _ in traced.overlaps}
         self.overlaps = {frozenset(pair) for pair in traced.overlaps}
         # arguments that were one object with another argument or with something in the roots
-        self.identities = _identities(retained, roots)
+        self.identities = _identities(retained, observer)
         self.records = {id(o): o for o in all_outputs(traced) if o.kind in ("value", "view")}
         self.places: dict[int, Place] = {}
+        self.moved: dict[int, Place] = {}  # the same, by the id of the tensor at the trace
         self._apart: list[int] = []  # addresses at which the inputs were seen not to overlap
         self.compile_seconds = 0.0
         # takes back what the trace created for real; for a first call that raises
@@ -107,6 +110,10 @@ class Specialisation:
     def follow(self, places: dict[int, Place], dropped: set[Place]) -> None:
         """Inputs that the function itself renews are fetched from their places."""
         self.places = places
+        self.moved = {
+            id(self.inputs[number].tensor): place  # type: ignore[union-attr]
+            for number, place in places.items()
+        }
         self.roots.drop(dropped)
         kept = {id(self.inputs[number].tensor) for number in places}  # type: ignore[union-attr]
         self.flags = [entry for entry in self.flags if id(entry[0]) not in kept]
@@ -176,6 +183,10 @@ class Specialisation:
         for i, other in self.identities:
             if arguments[i] is not (arguments[other] if type(other) is int else other):
                 raise Stale(f"argument {i} was another tensor, too")
+        for a, b, same in self.pairs:
+            one = arguments[a] if type(a) is int else a
+            if (one is (arguments[b] if type(b) is int else b)) != same:
+                raise Stale("tensors are one now that were two, or the other way round")
         for lodger in self.traced.lodgers:
             self._check_lodger(lodger, arrays[lodger.input], arguments)
         self._check_overlap(arrays)
@@ -272,8 +283,12 @@ class Specialisation:
             history.attach(builder)
         if traced.stored or self.replay:
             state_version.bump()
-        for place, leaves, structure in self.stored:
-            place.set(unflatten([builder.leaf(leaf) for leaf in leaves], structure))
+        stored = [
+            (place, unflatten([builder.leaf(leaf) for leaf in leaves], structure))
+            for place, leaves, structure in self.stored
+        ]
+        for place, made in stored:
+            place.set(made)
         for place, value in self.replay:
             place.set(value)
         leaves = [builder.leaf(o) for o in self.result_leaves]
@@ -334,8 +349,8 @@ def forget(fresh: list[Tensor]) -> None:
         tensor._grad = None
 
 
-def _identities(leaves: list[Any], roots: Snapshot) -> list[tuple[int, int | Tensor]]:
-    known = {id(t): t for t in roots.tensors()}
+def _identities(leaves: list[Any], observer: Observer) -> list[tuple[int, int | Tensor]]:
+    known = {id(t): t for t in observer.tensors()}
     found: list[tuple[int, int | Tensor]] = []
     first: dict[int, int] = {}
     for i, leaf in enumerate(leaves):

@@ -17,6 +17,7 @@ from ...frontend.tensor import Tensor, requires_grad
 from ...frontend.tree import Structure
 from ...nn.modules.module import Module
 from ..capture.places import Place
+from .guards import Entry
 from .version import Specialisation
 
 _PLAIN = (bool, str, bytes, type(None))
@@ -128,9 +129,11 @@ class Versions:
         for versions in self.candidates(key, shapes):
             for version in versions:
                 changed = {place for place, _ in version.replay}
-                for place in version.roots.all_broken():
-                    if place in changed and type(place.get()) in (int, float):
-                        yield place
+                for guard in version.roots.all_broken():
+                    if isinstance(guard, Entry) and guard.place in changed and (
+                        type(guard.place.get()) in (int, float)
+                    ):
+                        yield guard.place
 
 
 _NONE: list[Specialisation] = []

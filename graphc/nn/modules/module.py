@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ from ...frontend import state_version
 from ...frontend.grad_mode import no_grad
 from ...frontend.shared_memory import share_tensors
 from ...frontend.tensor import Parameter, Tensor
-from ...frontend.watched import Watched
+from ...frontend.watched import Watched, WatchedOrdered
 from ..parameter import Buffer
 from .conversion import parse_to
 from .hooks import EVERYWHERE, HookHandle, call_with_hooks, run_registration_hooks
@@ -70,7 +69,7 @@ class Module(TraversalMixin, StateDictMixin):
             "_state_dict_hooks", "_state_dict_pre_hooks",
             "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
         ):
-            write(self, hooks, OrderedDict())
+            write(self, hooks, WatchedOrdered())
 
     # --- attributes ---------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ import warnings
 from typing import Any
 
 from ...frontend.context import local
+from ...frontend.stepped import stepped
 from ...frontend.tensor import Tensor
-from ..optimizer import Optimizer, stepped
+from ..optimizer import Optimizer
 
 
 class LRScheduler:

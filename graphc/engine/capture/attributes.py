@@ -1,0 +1,404 @@
+"""Attributes under a recording: what Python's attribute rules read, kind by kind."""
+
+from __future__ import annotations
+
+import functools
+import types
+from enum import EnumMeta
+from typing import Any
+
+from ...frontend import state_version
+from ...frontend.tensor import Tensor
+from ...nn.modules.module import Module
+from ...optim.optimizer import Optimizer
+from .kinds import Kind, is_own_name, kind_of
+from .module_fields import OWN_FIELDS
+from .observer import Observer
+from .places import MISSING
+
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
+_SLOT = types.MemberDescriptorType
+
+
+def attribute(observer: Observer, obj: Any, name: str) -> Any:
+    """`obj.name`."""
+    kind = kind_of(type(obj))
+    if kind is Kind.INSTANCE:
+        return _instance(observer, obj, name)
+    if kind is Kind.MODULE:
+        return _module(observer, obj, name)
+    if kind is Kind.TENSOR:
+        return _tensor(observer, obj, name)
+    if kind is Kind.CLASS:
+        return _class(observer, obj, name)
+    if kind is Kind.FUNCTION:
+        return _function(observer, obj, name)
+    if kind in (Kind.METHOD, Kind.PARTIAL):
+        found = getattr(obj, name)
+        if observer.is_known(obj):
+            observer.know(found, f"{observer.path(obj)}.{name}")
+        return found
+    if kind is Kind.OPEN:
+        observer.open(f"reading {name} of a {_name(obj)}")
+    return getattr(obj, name)
+
+
+def _name(obj: Any) -> str:
+    return f"{type(obj).__module__}.{type(obj).__qualname__}"
+
+
+def is_counted(obj: Any) -> bool:
+    """Whether writes to an object's attributes are counted, but for those to its __dict__."""
+    return isinstance(obj, (Module, Optimizer))
+
+
+def _instance(observer: Observer, obj: Any, name: str) -> Any:
+    kind = type(obj)
+    getter = observer.lookup(kind, "__getattribute__")
+    if isinstance(getter, types.FunctionType):
+        return observer.run(getter, obj, name)
+    known = observer.is_known(obj)
+    path = f"{observer.path(obj)}.{name}"
+    if known:
+        observer.kind(obj)
+    found = observer.lookup(kind, name)
+    if found is not MISSING:
+        if isinstance(found, property):
+            if found.fget is None:
+                return getattr(obj, name)
+            return observer.run(found.fget, obj)
+        if type(found) is _SLOT:
+            return _slot(observer, obj, found, name, path, known)
+        if _overrides(found):
+            return _by_descriptor(observer, obj, found, name)
+    fields = _fields(obj)
+    if fields is not None:
+        value = fields.get(name, MISSING)
+        if known:
+            value = observer.read(fields, name, path, _is_counted(obj, name, value))
+        if value is not MISSING:
+            return value
+    if found is not MISSING:
+        return _bind(observer, obj, found, name, path)
+    fallback = observer.lookup(kind, "__getattr__")
+    if fallback is MISSING:
+        return getattr(obj, name)  # raises what Python raises
+    if fallback is Module.__getattr__:
+        return _registered(observer, obj, name, path)
+    return observer.run(fallback, obj, name)
+
+
+def _fields(obj: Any) -> dict[str, Any] | None:
+    try:
+        fields = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _is_counted(obj: Any, name: str, value: Any) -> bool:
+    return isinstance(obj, Optimizer) or (
+        isinstance(obj, Module) and (value is MISSING or name in OWN_FIELDS)
+    )
+
+
+def _slot(
+    observer: Observer, obj: Any, slot: Any, name: str, path: str, known: bool
+) -> Any:
+    if known and observer.read(obj, slot, path) is MISSING:
+        return getattr(obj, name)
+    return slot.__get__(obj)
+
+
+def _overrides(member: Any) -> bool:
+    """Whether a class member goes before an instance's own attributes."""
+    return hasattr(type(member), "__set__") or hasattr(type(member), "__delete__")
+
+
+def _by_descriptor(observer: Observer, obj: Any, member: Any, name: str) -> Any:
+    getter = observer.lookup(type(member), "__get__")
+    if isinstance(getter, types.FunctionType):
+        return observer.run(getter, member, obj, type(obj))
+    if name == "__dict__" and type(member) is types.GetSetDescriptorType:
+        fields = obj.__dict__
+        if observer.is_known(obj):
+            observer.know(fields, f"{observer.path(obj)}.__dict__")
+            if is_counted(obj):
+                observer.of_modules.add(id(fields))
+        return fields
+    if name in ("__class__", "__weakref__", "__doc__", "__cause__", "__context__", "args",
+                "__traceback__", "__suppress_context__", "__notes__"):  # fmt: skip
+        return getattr(obj, name)
+    observer.open(f"reading {name} of {observer.path(obj)}")
+    return getattr(obj, name)
+
+
+def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> Any:
+    """A class member that is no data descriptor, seen from an instance."""
+    kind = type(member)
+    if kind is types.FunctionType:
+        return types.MethodType(member, obj)
+    if kind is classmethod:
+        return types.MethodType(member.__func__, type(obj))
+    if kind is staticmethod:
+        return observer.know(member.__func__, path)
+    if kind is functools.cached_property:
+        return _cached(observer, obj, member, name)
+    getter = getattr(kind, "__get__", None)
+    if getter is None:
+        return observer.know(member, path)
+    if isinstance(getter, types.FunctionType):
+        return observer.run(getter, member, obj, type(obj))
+    if kind in _C_DESCRIPTORS:
+        return getattr(obj, name)
+    found = getattr(obj, name)
+    if not _understood(kind):
+        observer.open(f"reading {name} of {observer.path(obj)}, by a {_name(member)}")
+    return observer.know(found, path) if observer.is_known(obj) else found
+
+
+_C_DESCRIPTORS = frozenset((
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType, functools.partial, type,
+))  # fmt: skip
+
+
+def _understood(kind: type) -> bool:
+    return f"{kind.__module__}.{kind.__qualname__}" in (
+        "collections._tuplegetter", "_collections._tuplegetter", "functools.partialmethod",
+        "builtins.type", "functools._lru_cache_wrapper",
+    ) or issubclass(kind, type)
+
+
+def _cached(observer: Observer, obj: Any, member: Any, name: str) -> Any:
+    value = observer.run(member.func, obj)
+    write_field(observer, obj, name, value)
+    return value
+
+
+def _registered(observer: Observer, obj: Any, name: str, path: str) -> Any:
+    """Module.__getattr__: parameters, buffers and submodules."""
+    fields = obj.__dict__
+    for registry in _REGISTRIES:
+        entries = fields.get(registry)
+        if entries is None:
+            continue
+        if observer.is_known(obj):
+            observer.know(entries, f"{observer.path(obj)}.{registry}")
+            value = observer.read(entries, name, path, True)
+        else:
+            value = entries.get(name, MISSING)
+        if value is not MISSING:
+            return value
+    return getattr(obj, name)
+
+
+def _module(observer: Observer, module: Any, name: str) -> Any:
+    namespace = module.__dict__
+    path = f"{observer.path(module)}.{name}" if observer.is_known(module) else name
+    if name == "__dict__":
+        return observer.know(namespace, path)
+    value = observer.read(namespace, name, path)
+    if value is not MISSING:
+        return value
+    late = namespace.get("__getattr__")
+    if isinstance(late, types.FunctionType) and not module.__name__.startswith("graphc"):
+        return observer.run(late, name)
+    return observer.know(getattr(module, name), path)
+
+
+def _tensor(observer: Observer, tensor: Any, name: str) -> Any:
+    found = _static(type(tensor), name)
+    if found is not MISSING:
+        if type(found) is types.FunctionType and not is_own_name(found.__module__):
+            return types.MethodType(observer.lookup(type(tensor), name), tensor)
+        if isinstance(found, property) and not is_own_name(
+            getattr(found.fget, "__module__", None)
+        ):
+            return observer.run(observer.lookup(type(tensor), name).fget, tensor)
+        if hasattr(type(found), "__set__") or name in ("__class__", "__dict__"):
+            return getattr(tensor, name)
+    if tensor._trace is None and not (name.startswith("_") and name in _TENSOR_FIELDS):
+        value = observer.read(tensor.__dict__, name, f"{observer.path(tensor)}.{name}")
+        if value is not MISSING:
+            return value
+    return getattr(tensor, name)
+
+
+_TENSOR_FIELDS = frozenset("""
+    _array _storage _node _output _grad _requires_grad _base _chain _seen _hooks _post_hooks
+    _trace _traced _face _type
+""".split())
+
+
+def _static(kind: type, name: str) -> Any:
+    for base in kind.__mro__:
+        found = vars(base).get(name, MISSING)
+        if found is not MISSING:
+            return found
+    return MISSING
+
+
+def _class(observer: Observer, kind: Any, name: str) -> Any:
+    if isinstance(kind, EnumMeta) or name in _OF_TYPES:
+        return getattr(kind, name)
+    meta = observer.lookup(type(kind), name) if type(kind) is not type else MISSING
+    if isinstance(meta, property) and meta.fget is not None:
+        return observer.run(meta.fget, kind)
+    found = observer.lookup(kind, name)
+    path = f"{kind.__qualname__}.{name}"
+    if found is MISSING:
+        if isinstance(meta, types.FunctionType):
+            return types.MethodType(meta, kind)
+        late = observer.lookup(type(kind), "__getattr__") if type(kind) is not type else MISSING
+        if isinstance(late, types.FunctionType):
+            return observer.run(late, kind, name)
+        return getattr(kind, name)
+    member = type(found)
+    if member is classmethod:
+        return types.MethodType(found.__func__, kind)
+    if member is staticmethod:
+        return observer.know(found.__func__, path)
+    if member is types.FunctionType or isinstance(found, property):
+        return observer.know(found, path)
+    getter = getattr(member, "__get__", None)
+    if isinstance(getter, types.FunctionType):
+        return observer.run(getter, found, None, kind)
+    return getattr(kind, name) if getter is not None else observer.know(found, path)
+
+
+_OF_TYPES = frozenset("__name__ __qualname__ __mro__ __bases__ __base__ __class__ mro".split())
+
+
+def _function(observer: Observer, function: Any, name: str) -> Any:
+    if observer.is_known(function):
+        path = f"{function.__qualname__}.{name}"
+        if name in function.__dict__:
+            return observer.read(function.__dict__, name, path)
+        try:
+            return observer.result(getattr, (function, name), path)
+        except AttributeError:
+            observer.result(hasattr, (function, name), path)
+            raise
+    return getattr(function, name)
+
+
+# --- writes ----------------------------------------------------------------------------------
+
+
+def store_attribute(observer: Observer, obj: Any, name: str, value: Any) -> None:
+    """`obj.name = value`."""
+    kind = kind_of(type(obj))
+    if kind is Kind.INSTANCE:
+        _store(observer, obj, name, value)
+        return
+    if kind is Kind.TENSOR:
+        _store_tensor(observer, obj, name, value)
+        return
+    if kind is Kind.MODULE:
+        observer.save(obj.__dict__, observer.path(obj))
+    elif kind is Kind.CLASS:
+        observer.save(obj, obj.__qualname__)
+    elif kind is Kind.FUNCTION and observer.is_known(obj):
+        if name.startswith("__"):
+            observer.open(f"setting {name} of {obj.__qualname__}()")
+        observer.save(obj.__dict__, f"{obj.__qualname__}()")
+    elif kind in (Kind.OPEN, Kind.METHOD, Kind.BUILTIN, Kind.PARTIAL):
+        observer.open(f"setting {name} of a {_name(obj)}")
+    setattr(obj, name, value)
+
+
+def _store(observer: Observer, obj: Any, name: str, value: Any) -> None:
+    setter = observer.lookup(type(obj), "__setattr__")
+    if setter is Module.__setattr__:
+        if observer.is_known(obj):
+            for registry in _REGISTRIES:
+                entries = obj.__dict__.get(registry)
+                if entries is not None:
+                    observer.save(entries, f"{observer.path(obj)}.{registry}")
+        found = observer.lookup(type(obj), name)
+        if isinstance(found, property) and name not in obj.__dict__.get("_parameters", ()):
+            plain_store(observer, obj, name, value)
+            return
+        _save_fields(observer, obj)
+        Module.__setattr__(obj, name, value)
+    elif isinstance(setter, types.FunctionType):
+        observer.run(setter, obj, name, value)
+    else:
+        plain_store(observer, obj, name, value)
+
+
+def plain_store(observer: Observer, obj: Any, name: str, value: Any) -> None:
+    """object.__setattr__."""
+    found = observer.lookup(type(obj), name)
+    if isinstance(found, property):
+        if found.fset is None:
+            object.__setattr__(obj, name, value)
+        else:
+            observer.run(found.fset, obj, value)
+    elif type(found) is _SLOT:
+        if observer.is_known(obj):
+            observer.save_field(obj, found, f"{observer.path(obj)}.{name}")
+        object.__setattr__(obj, name, value)
+    elif found is not MISSING and hasattr(type(found), "__set__"):
+        setter = observer.lookup(type(found), "__set__")
+        if isinstance(setter, types.FunctionType):
+            observer.run(setter, found, obj, value)
+            return
+        if observer.is_known(obj):
+            observer.open(f"setting {name} of {observer.path(obj)}")
+        object.__setattr__(obj, name, value)
+    else:
+        write_field(observer, obj, name, value)
+
+
+def write_field(observer: Observer, obj: Any, name: str, value: Any) -> None:
+    """Put an attribute into an instance's own."""
+    _save_fields(observer, obj)
+    object.__setattr__(obj, name, value)
+    if is_counted(obj):
+        state_version.bump()
+
+
+def _save_fields(observer: Observer, obj: Any) -> None:
+    fields = _fields(obj)
+    if fields is not None and observer.is_known(obj):
+        observer.save(fields, observer.path(obj))
+
+
+def _store_tensor(observer: Observer, tensor: Tensor, name: str, value: Any) -> None:
+    found = _static(type(tensor), name)
+    if isinstance(found, property) and not is_own_name(getattr(found.fset, "__module__", None)):
+        if found.fset is not None:
+            observer.run(found.fset, tensor, value)
+            return
+    elif found is MISSING and tensor._trace is None:
+        observer.save_field(tensor.__dict__, name, f"{observer.path(tensor)}.{name}")
+    setattr(tensor, name, value)
+
+
+def delete_attribute(observer: Observer, obj: Any, name: str) -> None:
+    """`del obj.name`."""
+    kind = kind_of(type(obj))
+    if kind is Kind.INSTANCE:
+        remover = observer.lookup(type(obj), "__delattr__")
+        if isinstance(remover, types.FunctionType) and remover is not Module.__delattr__:
+            observer.run(remover, obj, name)
+            return
+        if observer.is_known(obj):
+            observer.open(f"del {observer.path(obj)}.{name}")
+    elif kind is not Kind.TENSOR or name != "grad":
+        observer.open(f"del {observer.path(obj)}.{name}")
+    delattr(obj, name)
+
+
+def special(observer: Observer, obj: Any, name: str) -> Any:
+    """A special method of an object's class, bound: what `with` and its kin call."""
+    kind = kind_of(type(obj))
+    if kind is Kind.INSTANCE:
+        found = observer.lookup(type(obj), name)
+        if found is not MISSING:
+            return _bind(observer, obj, found, name, f"{observer.path(obj)}.{name}")
+    elif kind is Kind.OPEN:
+        observer.open(f"{name} of a {_name(obj)}")
+    return getattr(obj, name)

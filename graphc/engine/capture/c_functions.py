@@ -1,0 +1,475 @@
+"""C functions that graphc understands, as data; any other is open.
+
+PURE: the result follows from what the arguments hold, and nothing changes.
+READS, WRITES: methods of containers. The rest has a rule of its own (`RULES`, by full name).
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import attributes, items, operators
+from .c_tables import (
+    ARRAY_WRITES,
+    CLASSES,
+    HIGHER_ORDER,
+    METHODS_OF_VALUES,
+    NUMPY_WRITES,
+    OPERATORS,
+    PURE,
+    READS,
+    WRITES,
+)
+from .kinds import Kind, content_of, full_name, kind_of
+from .observer import Observer
+from .places import MISSING
+
+Call = tuple[Any, tuple[Any, ...], Any]
+Rule = Callable[[Observer, Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+def give(value: Any) -> Any:
+    """The result of a call that a rule has done already."""
+    return value
+
+
+def name_of(function: Any) -> str:
+    """A C function's name, with its module or its class."""
+    owner = getattr(function, "__objclass__", None)
+    if owner is not None:
+        return f"{owner.__name__}.{function.__name__}"
+    bound = getattr(function, "__self__", None)
+    if bound is not None and not isinstance(bound, types.ModuleType):
+        kind = bound if isinstance(bound, type) else type(bound)
+        return f"{kind.__name__}.{function.__name__}"
+    module = getattr(function, "__module__", None) or "builtins"
+    return f"{module}.{getattr(function, '__name__', type(function).__name__)}"
+
+
+def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
+    """What to call in place of a C function."""
+    name = name_of(function)
+    rule = RULES.get(name)
+    if rule is not None:
+        found = rule(observer, function, args, kwargs or {})
+        return (function, args, kwargs) if found is None else (give, (found[0],), None)
+    sign = OPERATORS.get(name)
+    if sign is not None and not kwargs:
+        return give, (_operator(observer, function, sign, args),), None
+    if name in HIGHER_ORDER:
+        return _higher_order(observer, function, args, kwargs)
+    if name in PURE:
+        touch(observer, args, kwargs)
+        return function, plain(args), kwargs
+    bound = getattr(function, "__self__", None)
+    if bound is not None and not isinstance(bound, (types.ModuleType, type)):
+        method(observer, bound, function.__name__, args, kwargs)
+        return function, args, kwargs
+    owner = getattr(function, "__objclass__", None)
+    if owner is not None and args:
+        method(observer, args[0], function.__name__, args[1:], kwargs, owner)
+        return function, args, kwargs
+    if isinstance(bound, type):
+        return _of_class(observer, function, bound, args, kwargs)
+    return _of_numpy(observer, function, name, args, kwargs)
+
+
+def plain(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments for C code: lifted numbers as they are (they know Python's protocols)."""
+    return args
+
+
+def touch(observer: Observer, args: tuple[Any, ...], kwargs: Any = None) -> None:
+    """C code reads everything in its arguments."""
+    for value in args:
+        observer.whole(value)
+    if kwargs:
+        for value in kwargs.values():
+            observer.whole(value)
+
+
+def _operator(observer: Observer, function: Any, sign: str, args: tuple[Any, ...]) -> Any:
+    if sign == "[]":
+        return items.subscript(observer, *args)
+    if sign == "[]=":
+        return items.store_subscript(observer, *args)
+    if sign == "in":
+        return items.contains(observer, args[1], args[0])
+    if sign in ("is", "is not"):
+        return operators.identity(observer, *args, sign)
+    if sign == "not" or len(args) == 1:
+        return operators.unary(observer, args[0], sign)
+    if sign in ("<", "<=", "==", "!=", ">", ">="):
+        return operators.compare(observer, *args, sign)
+    return operators.binary(observer, *args, sign)
+
+
+def _higher_order(
+    observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
+) -> Call:
+    """sorted, map, ...: the functions among the arguments are recorded, too."""
+    given = tuple([_callable_or_items(observer, value) for value in args])
+    named = {k: _callable_or_items(observer, v) for k, v in (kwargs or {}).items()}
+    bound = getattr(function, "__self__", None)
+    if isinstance(bound, list):
+        method(observer, bound, function.__name__, (), None)
+    return function, given, named or None
+
+
+def _callable_or_items(observer: Observer, value: Any) -> Any:
+    kind = kind_of(type(value))
+    if kind in _CALLED:
+        return observer.entry(value)
+    if kind is Kind.INSTANCE and observer.lookup(type(value), "__iter__") is MISSING:
+        return observer.entry(value) if callable(value) else value
+    if kind in (Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN):
+        return value
+    return items.unpack(observer, value)
+
+
+_CALLED = frozenset((Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL, Kind.CLASS, Kind.BUILTIN,
+                     Kind.FIXED))  # fmt: skip
+
+# --- methods ---------------------------------------------------------------------------------
+
+
+def method(
+    observer: Observer, owner: Any, name: str, args: tuple[Any, ...], kwargs: Any,
+    kind: type | None = None,
+) -> None:
+    """A C method of a container or a value is about to be called on `owner`."""
+    touch(observer, args, kwargs)
+    content = items.content(owner)
+    if kind is not None and content is None and isinstance(owner, kind):
+        content = content_of(kind)
+    if content is Kind.ARRAY:
+        _array_method(observer, owner, name)
+        return
+    if content is not None and content is not Kind.VIEW:
+        _container_method(observer, owner, name, content, args)
+        return
+    found = kind_of(type(owner))
+    if found in _IMMUTABLES or content is Kind.VIEW or (
+        full_name(type(owner)) in METHODS_OF_VALUES
+    ):
+        observer.whole(owner)
+        return
+    if found is Kind.ITERATOR or (found is Kind.INSTANCE and (
+        isinstance(owner, BaseException) or name in ("__init__", "__init_subclass__")
+    )):
+        observer.whole(owner)
+        return
+    observer.open(f"{type(owner).__name__}.{name}()")
+
+
+_IMMUTABLES = frozenset((Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN, Kind.CLASS))
+
+
+def _container_method(
+    observer: Observer, owner: Any, name: str, content: Kind, args: tuple[Any, ...]
+) -> None:
+    if content is Kind.TUPLE:
+        observer.whole(owner)
+        return
+    if name in WRITES:
+        if observer.is_known(owner):
+            if name in ("pop", "popitem", "setdefault", "remove", "popleft", "sort", "insert"):
+                observer.whole(owner)
+            observer.save(owner)
+            observer.note_real(owner)
+    elif content is Kind.DICT and name == "get" and args and items.hashed_as_is(args[0]):
+        if observer.is_known(owner):
+            observer.read(owner, args[0], f"{observer.path(owner)}[{args[0]!r}]",
+                          observer.is_watched(owner))
+    elif name in READS:
+        observer.whole(owner, deep=name in ("index", "count", "remove"))
+    else:
+        observer.open(f"{type(owner).__name__}.{name}()")
+
+
+def _array_method(observer: Observer, owner: Any, name: str) -> None:
+    if name in ARRAY_WRITES:
+        if observer.is_known(owner):
+            observer.array(owner)
+    elif name in ("tofile", "dump", "dumps", "setflags", "__array_ufunc__"):
+        observer.open(f"ndarray.{name}()")
+    else:
+        observer.array(owner)
+
+
+def _of_class(
+    observer: Observer, function: Any, owner: type, args: tuple[Any, ...], kwargs: Any
+) -> Call:
+    """A class method in C: dict.fromkeys, int.from_bytes, object.__new__."""
+    if kind_of(owner) in (Kind.OPEN, Kind.CLASS) and function.__name__ != "__new__":
+        observer.open(f"{owner.__name__}.{function.__name__}()")
+    touch(observer, args, kwargs)
+    return function, args, kwargs
+
+
+def _of_numpy(
+    observer: Observer, function: Any, name: str, args: tuple[Any, ...], kwargs: Any
+) -> Call:
+    kind = type(function)
+    module = getattr(function, "__module__", None) or ""
+    numpy = isinstance(function, np.ufunc) or (
+        module.split(".")[0] == "numpy" and not module.startswith("numpy.random")
+    )
+    if numpy and (kind.__module__.split(".")[0] == "numpy" or kind_of(kind) is Kind.BUILTIN):
+        touch(observer, args, kwargs)
+        if function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
+            observer.open(f"numpy.{function.__name__}(), which writes to an array")
+        return function, args, kwargs
+    if kind is functools._lru_cache_wrapper:
+        return observer.call(function.__wrapped__, args, kwargs)
+    if full_name(kind) in ("weakref.ReferenceType", "builtins.weakref"):
+        return give, (observer.result(function, (), f"{observer.path(function)}()"),), None
+    if full_name(kind) in ("operator.itemgetter", "operator.attrgetter",
+                           "operator.methodcaller"):  # fmt: skip
+        return give, (_getter(observer, function, args[0]),), None
+    observer.open(f"{name}()" if kind_of(kind) is Kind.BUILTIN else f"a call of a {name}")
+    return function, args, kwargs
+
+
+def _getter(observer: Observer, getter: Any, value: Any) -> Any:
+    """operator.itemgetter and its kin."""
+    kind, parts = getter.__reduce__()[:2]
+    if kind.__name__ == "itemgetter":
+        found = tuple([items.subscript(observer, value, key) for key in parts])
+    elif kind.__name__ == "attrgetter":
+        found = tuple([_dotted(observer, value, name) for name in parts])
+    else:
+        if isinstance(kind, functools.partial):
+            name, keywords = kind.args[0], kind.keywords
+            given = parts
+        else:
+            (name, *given), keywords = parts, {}
+        return observer.invoke(
+            attributes.attribute(observer, value, name), *given, **keywords
+        )
+    return found[0] if len(found) == 1 else found
+
+
+def _dotted(observer: Observer, value: Any, path: str) -> Any:
+    for name in path.split("."):
+        value = attributes.attribute(observer, value, name)
+    return value
+
+
+# --- classes ---------------------------------------------------------------------------------
+
+
+def construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
+    """What to call to make an instance of a class that C code makes."""
+    name = full_name(kind)
+    rule = RULES.get(name)
+    if rule is not None:
+        found = rule(observer, kind, args, kwargs or {})
+        return (kind, args, kwargs) if found is None else (give, (found[0],), None)
+    if name in HIGHER_ORDER:
+        return _higher_order(observer, kind, args, kwargs)
+    if name in CLASSES or issubclass(kind, (BaseException, np.generic, np.dtype)) or (
+        kind_of(kind) in (Kind.FIXED, Kind.VALUE, Kind.INSTANCE, Kind.MODULE)
+    ):
+        touch(observer, args, kwargs)
+        return kind, args, kwargs
+    observer.open(f"{name}()")
+    return kind, args, kwargs
+
+
+# --- rules: each gives a 1-tuple with the result, or None to call the function itself ---------
+
+
+def _getattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    obj, name, *default = args
+    if not default:
+        return (attributes.attribute(observer, obj, name),)
+    try:
+        return (attributes.attribute(observer, obj, name),)
+    except AttributeError:
+        return (default[0],)
+
+
+def _hasattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    try:
+        attributes.attribute(observer, *args)
+    except AttributeError:
+        return (False,)
+    return (True,)
+
+
+def _setattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    return (attributes.store_attribute(observer, *args),)
+
+
+def _delattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    return (attributes.delete_attribute(observer, *args),)
+
+
+def _plain_setattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if kind_of(type(args[0])) is not Kind.INSTANCE:
+        return _setattr(observer, _, args, kwargs)
+    return (attributes.plain_store(observer, *args),)
+
+
+def _len(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    return (items.length(observer, *args),)
+
+
+def _iter(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    return (items.iterate(observer, args[0]),) if len(args) == 1 else None
+
+
+def _next(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    step = items.python_method(observer, args[0], "__next__")
+    if step is None:
+        observer.whole(args[0])
+        return None
+    try:
+        return (observer.run(step, args[0]),)
+    except StopIteration:
+        if len(args) > 1:
+            return (args[1],)
+        raise
+
+
+def _type(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if len(args) != 1:
+        observer.open("type() of three arguments")
+        return None
+    if kind_of(type(args[0])) is Kind.NUMBER:
+        return (type(number_value(args[0])),)
+    if observer.is_known(args[0]) and kind_of(type(args[0])) is Kind.INSTANCE:
+        observer.kind(args[0])
+    return None
+
+
+def number_value(value: Any) -> Any:
+    """A lifted number or a symbolic size as the number it is in this call: a guard."""
+    return value.item() if hasattr(value, "item") else int(value)
+
+
+def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    value, classes = args
+    if observer.is_known(value) and kind_of(type(value)) is Kind.INSTANCE:
+        observer.kind(value)
+    for kind in classes if isinstance(classes, tuple) else (classes,):
+        check = observer.lookup(type(kind), "__instancecheck__") if (
+            isinstance(kind, type) and type(kind) is not type
+        ) else MISSING
+        if isinstance(check, types.FunctionType) and check.__module__ not in _CHECKS and (
+            not check.__module__.startswith("graphc.")
+        ):
+            return (bool(observer.run(check, kind, value)),)
+    return None
+
+
+_CHECKS = ("abc", "enum", "typing", "_py_abc")
+
+
+def _vars(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if not args:
+        return None
+    return (attributes.attribute(observer, args[0], "__dict__"),)
+
+
+def _dir(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if args:
+        observer.open("dir()")
+    return None
+
+
+def _str(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if len(args) != 1 or kwargs:
+        touch(observer, args, kwargs)
+        return None
+    return (operators.converted(observer, args[0], "s"),)
+
+
+def _repr(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    return (operators.converted(observer, args[0], "r"),)
+
+
+def _format(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    return (operators.formatted(observer, args[0], None, args[1] if len(args) > 1 else ""),)
+
+
+def _bool(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    return (items.truth(observer, args[0]),) if args else None
+
+
+def _number(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    for name in ("__int__", "__index__") if function is int else ("__float__", "__index__"):
+        for value in args[:1]:
+            found = items.python_method(observer, value, name)
+            if found is not None:
+                return (function(observer.run(found, value), *args[1:], **kwargs),)
+    touch(observer, args, kwargs)
+    return None
+
+
+def _dict(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if args:
+        keys = items.python_method(observer, args[0], "keys")
+        mapping = keys is not None or isinstance(args[0], dict)
+        given = items.spread(observer, args[0], "DICT_UPDATE") if mapping else (
+            items.unpack(observer, args[0])
+        )
+        return (function(given, **kwargs),)
+    return None
+
+
+def _hash(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    found = items.python_method(observer, args[0], "__hash__")
+    if found is not None:
+        return (int(observer.run(found, args[0])),)
+    if kind_of(type(args[0])) in (Kind.TENSOR, Kind.INSTANCE) and not observer.is_known(args[0]):
+        observer.open("hash() of an object that each call makes anew")
+    observer.whole(args[0])
+    return None
+
+
+def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    value = args[0]
+    argument = kind_of(type(value)) is Kind.TENSOR and observer.trace.argument_index(value) >= 0
+    if not observer.is_known(value) or argument:
+        observer.open("id() of an object that each call makes anew")
+    return None
+
+
+def _print(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    observer.open("print()", "take the print out of the compiled function, or leave out "
+                             "fullgraph=True")  # fmt: skip
+    return None
+
+
+def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    return None
+
+
+def _warn(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    return observer.warn(args, kwargs)
+
+
+def _context_value(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
+    return (observer.result(function, args, f"{function.__self__.name}.get()"),)
+
+
+RULES: dict[str, Rule] = {
+    "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
+    "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
+    "object.__getattribute__": _getattr, "object.__delattr__": _delattr,
+    "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
+    "builtins.type": _type, "builtins.isinstance": _isinstance, "builtins.vars": _vars,
+    "builtins.dir": _dir, "builtins.str": _str, "builtins.repr": _repr,
+    "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
+    "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
+    "builtins.id": _identifier, "builtins.print": _print, "builtins.super": _super,
+    "collections.OrderedDict": _dict, "_warnings.warn": _warn, "ContextVar.get": _context_value,
+}
+PYTHON: dict[str, Rule] = {}

@@ -1,0 +1,287 @@
+"""Calls under a recording: what is called, and in which form.
+
+A Python function is called in its rewritten copy; graphc's own machinery as it is; a C function
+by its row in c_functions.py. `call` gives what is to be called, natively, in the caller's frame.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ...nn.modules.module import Module
+from . import c_functions
+from .instrument import Uninstrumentable, Where, instrumented
+from .kinds import Kind, content_of, is_own_name, kind_of
+from .observer import Observer
+from .places import MISSING
+
+Call = tuple[Any, tuple[Any, ...], Any]  # function, arguments, keyword arguments or None
+
+
+def give(value: Any) -> Any:
+    """The result of a call that a rule has done already."""
+    return value
+
+
+def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
+    """What to call in place of `function(*args, **kwargs)`."""
+    kind = kind_of(type(function))
+    if kind is Kind.FUNCTION:
+        return _python(observer, function, args, kwargs)
+    if kind is Kind.METHOD:
+        owner = function.__self__
+        if observer.is_known(function):
+            observer.know(owner, f"{observer.path(function)}.__self__")
+        name = getattr(function.__func__, "__name__", "")
+        if observer.is_watched(owner) and is_own_name(function.__func__.__module__):
+            c_functions.method(observer, owner, name, args, kwargs)
+            return function, args, kwargs
+        return call(observer, function.__func__, (owner, *args), kwargs)
+    if kind is Kind.BUILTIN:
+        return c_functions.call(observer, function, args, kwargs)
+    if kind is Kind.CLASS:
+        return _construct(observer, function, args, kwargs)
+    if kind is Kind.PARTIAL:
+        if observer.is_known(function):
+            path = observer.path(function)
+            for i, value in enumerate((*function.args, *function.keywords.values(),
+                                       function.func)):
+                observer.know(value, f"argument {i} of {path}")
+        named = {**function.keywords, **(kwargs or {})}
+        return call(observer, function.func, (*function.args, *args), named or None)
+    if kind is Kind.INSTANCE:
+        method = observer.lookup(type(function), "__call__")
+        if method is not MISSING:
+            return call(observer, _unwrapped(method), (function, *args), kwargs)
+        return function, args, kwargs
+    if hasattr(function, "__compiled_function__"):
+        return call(observer, function.__compiled_function__, args, kwargs)
+    if kind is Kind.OWN:
+        return _own(observer, function, args, kwargs)
+    return c_functions.call(observer, function, args, kwargs)
+
+
+def _unwrapped(member: Any) -> Any:
+    return member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
+
+
+def invoke(observer: Observer, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call something from graphc's own code as the user's code would."""
+    if not observer.running:
+        return function(*args, **kwargs)
+    found, args, named = call(observer, function, args, kwargs or None)
+    return found(*args, **(named or {}))
+
+
+def entry(observer: Observer, function: Any) -> Any:
+    """What code that is not rewritten may call in place of a user's function."""
+    kind = kind_of(type(function))
+    if kind is Kind.FUNCTION:
+        if is_own(function) or function.__code__ in REWRITTEN:
+            return function
+        return copy_of(observer, function)
+    if kind is Kind.METHOD and isinstance(function.__func__, types.FunctionType):
+        if is_own(function.__func__):
+            return function
+        return types.MethodType(entry(observer, function.__func__), function.__self__)
+    if kind in (Kind.METHOD, Kind.PARTIAL, Kind.INSTANCE, Kind.CLASS, Kind.BUILTIN, Kind.FIXED):
+        def entered(*args: Any, **kwargs: Any) -> Any:
+            return invoke(observer, function, *args, **kwargs)
+
+        return entered
+    return function
+
+
+# --- Python functions ------------------------------------------------------------------------
+
+
+def is_own(function: types.FunctionType) -> bool:
+    """Whether a function belongs to graphc's own machinery."""
+    return is_own_name(function.__globals__.get("__name__"))
+
+
+def _python(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
+    rule = c_functions.PYTHON.get(f"{function.__module__}.{function.__qualname__}")
+    if rule is not None:
+        found = rule(observer, function, args, kwargs or {})
+        return (give, (found[0],), None) if found is not None else (function, args, kwargs)
+    if is_own(function):
+        return _own(observer, function, args, kwargs)
+    return copy_of(observer, function), args, kwargs
+
+
+def _own(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
+    """Something of graphc's own reads all that it gets, and may call what it gets."""
+    name = getattr(function, "__name__", "")
+    if function in _SWITCHES:
+        observer.open(f"{name}(), which changes a setting for what follows,")
+    wrap = not name.startswith("register_")
+    given = tuple([_handed(observer, value, wrap) for value in args])
+    named = {k: _handed(observer, v, wrap) for k, v in kwargs.items()} if kwargs else None
+    return function, given, named
+
+
+_SWITCHES: set[Any] = set()  # functions of graphc's own that set what later code reads
+
+
+def _handed(observer: Observer, value: Any, wrap: bool) -> Any:
+    kind = kind_of(type(value))
+    if kind in (Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL) or (
+        kind is Kind.INSTANCE and isinstance(value, Module)
+    ):
+        return entry(observer, value) if wrap else value
+    if kind in _HELD or (kind is Kind.INSTANCE and content_of(type(value)) is not None):
+        observer.whole(value)
+    return value
+
+
+_HELD = frozenset((
+    Kind.LIST, Kind.TUPLE, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.VIEW, Kind.ITERATOR,
+))  # fmt: skip
+_CODES: dict[tuple[types.CodeType, int], tuple[types.CodeType, Any]] = {}
+REWRITTEN: set[types.CodeType] = set()
+_LIMIT = 20_000
+
+
+def copy_of(observer: Observer, function: types.FunctionType) -> types.FunctionType:
+    """The rewritten copy of a Python function."""
+    code = function.__code__
+    if code in REWRITTEN:
+        return function
+    observer.know(function.__globals__, function.__module__ or "globals")
+    observer.code(function)
+    if observer.is_known(function):
+        for cell in function.__closure__ or ():
+            observer.know(cell, "a closure's variable")
+    try:
+        rewritten = rewritten_code(code, function.__globals__)
+    except Uninstrumentable as error:
+        observer.open(f"{function.__qualname__}(), which has {error},")
+        return function
+    copy = types.FunctionType(
+        rewritten, function.__globals__, function.__name__, function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def rewritten_code(code: types.CodeType, namespace: dict[str, Any]) -> types.CodeType:
+    """A code object that reports what it does, for functions with these globals."""
+    key = code, id(namespace)
+    found = _CODES.get(key)
+    if found is not None and found[1] is namespace:
+        return found[0]
+    if len(_CODES) > _LIMIT:
+        _CODES.clear()
+
+    def make(kind: str, detail: Any, where: Where) -> Any:
+        kind_of_site = SITES.get(kind)
+        return None if kind_of_site is None else kind_of_site(detail, where, namespace)
+
+    made = instrumented(code, make)
+    _CODES[key] = made, namespace
+    REWRITTEN.add(made)
+    return made
+
+
+SITES: dict[str, Callable[[Any, Where, dict[str, Any]], Any]] = {}  # filled by recorded_sites.py
+
+
+# --- classes ---------------------------------------------------------------------------------
+
+
+def _construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
+    meta = observer.lookup(type(kind), "__call__") if type(kind) is not type else MISSING
+    if isinstance(meta, types.FunctionType) and not _of_library(type(kind)):
+        return call(observer, meta, (kind, *args), kwargs)
+    made = kind_of(kind)
+    if made is Kind.INSTANCE:
+        return give, (_made(observer, kind, args, kwargs or {}),), None
+    if made in (Kind.TENSOR, Kind.OWN):
+        return _own(observer, kind, args, kwargs)
+    return c_functions.construct(observer, kind, args, kwargs)
+
+
+def _of_library(kind: type) -> bool:
+    return is_own_name(kind.__module__) or kind.__module__ in ("enum", "abc", "typing")
+
+
+def _made(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A new instance of a class written in Python."""
+    maker = observer.lookup(kind, "__new__")
+    start = observer.lookup(kind, "__init__")
+    maker = _unwrapped(maker)
+    if isinstance(maker, types.FunctionType) and maker.__module__ != "typing":
+        made = observer.run(maker, kind, *args, **kwargs)
+    else:
+        if not isinstance(start, types.FunctionType):
+            found, given, named = c_functions.construct(observer, kind, args, kwargs or None)
+            return found(*given, **(named or {}))
+        if kind.__new__ is object.__new__ or content_of(kind) not in (None, Kind.TUPLE):
+            made = kind.__new__(kind)
+        else:
+            made = kind.__new__(kind, *args, **kwargs)
+    if isinstance(made, kind):
+        if isinstance(start, types.FunctionType):
+            observer.run(start, made, *args, **kwargs)
+        elif start is not MISSING and start is not object.__init__:
+            c_functions.touch(observer, args, kwargs)
+            start(made, *args, **kwargs)
+    return made
+
+
+def run(observer: Observer, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run a Python function, recorded."""
+    return invoke(observer, function, *args, **kwargs)
+
+
+def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
+    """`super(kind, obj).name`: what the classes after `kind` have."""
+    order = (obj if isinstance(obj, type) else type(obj)).__mro__
+    for base in order[order.index(kind) + 1 :]:
+        found = observer.lookup(base, name) if base is object else _own_member(
+            observer, base, name
+        )
+        if found is MISSING:
+            continue
+        member = type(found)
+        if member is types.FunctionType:
+            return found if isinstance(obj, type) and name == "__new__" else (
+                types.MethodType(found, obj)
+            )
+        if member is classmethod:
+            return types.MethodType(found.__func__, obj if isinstance(obj, type) else type(obj))
+        if isinstance(found, property) and found.fget is not None:
+            return observer.run(found.fget, obj)
+        break
+    return getattr(super(kind, obj), name)
+
+
+def _own_member(observer: Observer, base: type, name: str) -> Any:
+    return observer.lookup(base, name) if name in vars(base) else MISSING
+
+
+
+
+def imported(
+    observer: Observer, plain: Any, name: str, operand: Any, namespace: dict[str, Any]
+) -> Any:
+    """`import name`: of a module that is loaded, a read; of another one, its code runs."""
+    level, fromlist = operand
+    full = importlib.util.resolve_name("." * level + name, namespace.get("__package__")) if (
+        level
+    ) else name
+    loaded = sys.modules.get(full)
+    if loaded is None or any(
+        part != "*" and not hasattr(loaded, part) for part in fromlist or ()
+    ):
+        observer.open(f"the first import of {full}")
+        return plain[operand]
+    found = plain[operand]
+    observer.read(sys.modules, full, f"sys.modules[{full!r}]")
+    return observer.know(found, found.__name__)

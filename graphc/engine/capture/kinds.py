@@ -1,0 +1,206 @@
+"""The kinds of objects whose state graphc understands, as data.
+
+`kind_of(type)` says how objects of a type are read, guarded and put back; a type that no row names
+is OPEN: code that looks into such an object runs in segments. Types of other distributions are
+named as text, so that nothing is imported for them.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections import OrderedDict, defaultdict, deque
+from enum import Enum, EnumMeta, auto
+from typing import Any, Generic
+
+import numpy as np
+
+from ...frontend.numbers import TracedNumber
+from ...frontend.tensor import Tensor
+from ...frontend.watched import Watched, WatchedDefault, WatchedOrdered
+
+
+class Kind(Enum):
+    """How objects of a type are understood."""
+
+    VALUE = auto()  # immutable, compared by value
+    FIXED = auto()  # immutable, compared by identity; nothing to look into
+    TUPLE = auto()  # immutable, holds others
+    LIST = auto()
+    DICT = auto()
+    SET = auto()
+    QUEUE = auto()
+    ARRAY = auto()  # NumPy
+    VIEW = auto()  # of a dict
+    ITERATOR = auto()
+    FUNCTION = auto()
+    METHOD = auto()
+    BUILTIN = auto()
+    PARTIAL = auto()
+    CLASS = auto()
+    MODULE = auto()
+    TENSOR = auto()
+    NUMBER = auto()  # a lifted number or a symbolic size
+    OWN = auto()  # an object of graphc's own machinery
+    INSTANCE = auto()  # of a class written in Python
+    OPEN = auto()
+
+
+# immutable types whose instances are compared by value
+VALUES = frozenset("""
+    builtins.bool builtins.int builtins.float builtins.complex builtins.str builtins.bytes
+    builtins.NoneType builtins.ellipsis builtins.NotImplementedType builtins.range builtins.slice
+    decimal.Decimal fractions.Fraction datetime.date datetime.datetime datetime.time
+    datetime.timedelta datetime.timezone uuid.UUID pathlib.PosixPath pathlib.PurePosixPath
+    pathlib._local.PosixPath pathlib._local.PurePosixPath numpy.dtype
+    graphc.ir.dtypes.DType graphc.frontend.device.device
+""".split())
+# immutable types whose instances are compared by identity
+FIXEDS = frozenset("""
+    builtins.code builtins.object re.Pattern builtins.generic_alias types.GenericAlias
+    types.UnionType typing._GenericAlias typing._UnionGenericAlias typing._SpecialForm
+    typing.TypeVar typing._SpecialGenericAlias typing._CallableGenericAlias
+    typing._TupleType typing._CallableType typing._AnnotatedAlias typing._LiteralGenericAlias
+    builtins.property builtins.classmethod builtins.staticmethod builtins.super
+    builtins.member_descriptor builtins.getset_descriptor builtins.traceback
+    operator.itemgetter operator.attrgetter operator.methodcaller _operator.itemgetter
+    weakref.ReferenceType weakref.ref builtins.weakref _contextvars.ContextVar
+    functools._lru_cache_wrapper numpy.ufunc builtins.mappingproxy
+    functools.cached_property enum.property
+""".split())
+_EXACT: dict[type, Kind] = {
+    tuple: Kind.TUPLE, frozenset: Kind.TUPLE, list: Kind.LIST, dict: Kind.DICT,
+    OrderedDict: Kind.DICT, defaultdict: Kind.DICT, set: Kind.SET, deque: Kind.QUEUE,
+    np.ndarray: Kind.ARRAY, types.FunctionType: Kind.FUNCTION, types.MethodType: Kind.METHOD,
+    types.BuiltinFunctionType: Kind.BUILTIN, types.MethodDescriptorType: Kind.BUILTIN,
+    types.WrapperDescriptorType: Kind.BUILTIN, types.MethodWrapperType: Kind.BUILTIN,
+    types.ClassMethodDescriptorType: Kind.BUILTIN, functools.partial: Kind.PARTIAL,
+    Watched: Kind.DICT, WatchedDefault: Kind.DICT, WatchedOrdered: Kind.DICT,
+    types.ModuleType: Kind.MODULE, types.GeneratorType: Kind.ITERATOR,
+    type({}.keys()): Kind.VIEW, type({}.values()): Kind.VIEW, type({}.items()): Kind.VIEW,
+    type(OrderedDict().keys()): Kind.VIEW, type(OrderedDict().values()): Kind.VIEW,
+    type(OrderedDict().items()): Kind.VIEW,
+}  # fmt: skip
+# C iterators that are closed when the call itself made them
+_ITERATORS = frozenset("""
+    builtins.zip builtins.map builtins.filter builtins.enumerate builtins.reversed
+    builtins.list_iterator builtins.list_reverseiterator builtins.tuple_iterator
+    builtins.range_iterator builtins.longrange_iterator builtins.str_iterator
+    builtins.str_ascii_iterator builtins.set_iterator builtins.dict_keyiterator
+    builtins.dict_valueiterator builtins.dict_itemiterator builtins.dict_reversekeyiterator
+    builtins.dict_reversevalueiterator builtins.dict_reverseitemiterator builtins.odict_iterator
+    builtins.bytes_iterator builtins.callable_iterator builtins.iterator
+    collections._deque_iterator collections._deque_reverse_iterator _collections._deque_iterator
+    itertools.chain itertools.islice itertools.product itertools.combinations
+    itertools.permutations itertools.combinations_with_replacement itertools.repeat
+    itertools.cycle itertools.count itertools.accumulate itertools.starmap itertools.takewhile
+    itertools.dropwhile itertools.filterfalse itertools.compress itertools.zip_longest
+    itertools.groupby itertools._grouper itertools.pairwise itertools._tee itertools.batched
+""".split())
+# modules of graphc that users do not subclass or look into; their code is not rewritten
+OWN_CODE = (
+    "graphc.frontend", "graphc.ir", "graphc.backends", "graphc.engine", "graphc.config",
+    "graphc.compile", "graphc.inspect", "graphc.nn.functional", "graphc.linalg", "graphc.fft",
+    "graphc.special", "graphc.signal", "graphc.autograd", "graphc.compiler", "graphc._C",
+    "graphc.late_names", "graphc.compat", "graphc.export", "graphc.unsupported", "graphc.library",
+    "graphc.profiler", "graphc.amp",
+)  # fmt: skip
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
+
+
+def is_own_name(module: Any) -> bool:
+    """Whether a module's name is one of graphc's own machinery."""
+    return isinstance(module, str) and any(
+        module == name or module.startswith(name + ".") for name in OWN_CODE
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def is_standard(module: Any) -> bool:
+    """Whether a module is of Python's own library, whose classes and functions stay as they are."""
+    return isinstance(module, str) and module.split(".")[0] in sys.stdlib_module_names and (
+        module != "__main__"
+    )
+
+
+def full_name(kind: type) -> str:
+    """A type's name with its module."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+@functools.lru_cache(maxsize=8192)
+def kind_of(kind: type) -> Kind:
+    """How objects of this type are understood."""
+    exact = _EXACT.get(kind)
+    if exact is not None:
+        return exact
+    name = full_name(kind)
+    if name in VALUES or issubclass(kind, np.generic):
+        return Kind.VALUE
+    if name in FIXEDS or issubclass(kind, np.dtype):
+        return Kind.FIXED
+    if name in _ITERATORS:
+        return Kind.ITERATOR
+    if issubclass(kind, Tensor):
+        return Kind.TENSOR
+    if issubclass(kind, TracedNumber):
+        return Kind.NUMBER
+    if issubclass(kind, type):
+        return Kind.CLASS
+    if isinstance(kind, EnumMeta):
+        return Kind.FIXED
+    if issubclass(kind, types.ModuleType):
+        return Kind.MODULE
+    if is_own_name(kind.__module__):
+        return Kind.TUPLE if issubclass(kind, tuple) else Kind.OWN
+    return _instance(kind)
+
+
+# what a class written in Python may derive from
+_BASES = frozenset((
+    object, tuple, list, dict, set, frozenset, deque, OrderedDict, defaultdict, int, float, str,
+    bytes,
+))  # fmt: skip
+_C_MEMBERS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+def _instance(kind: type) -> Kind:
+    for base in kind.__mro__:
+        known = base in _BASES or base is Generic or issubclass(base, BaseException)
+        if not known and _from_c(base) and full_name(base) not in VALUES:
+            return Kind.OPEN
+    return Kind.INSTANCE
+
+
+def _from_c(kind: type) -> bool:
+    """Whether a type comes from an extension module."""
+    if not kind.__flags__ & _HEAP or kind.__flags__ & _IMMUTABLE:
+        return True
+    return any(
+        isinstance(member, _C_MEMBERS)
+        or (isinstance(member, types.GetSetDescriptorType)
+            and name not in ("__dict__", "__weakref__"))
+        or (isinstance(member, types.BuiltinFunctionType) and name == "__new__")
+        for name, member in vars(kind).items()
+    )  # fmt: skip
+
+
+def content_of(kind: type) -> Kind | None:
+    """The container that a class is or derives from; None if it is none."""
+    for base, found in (
+        (tuple, Kind.TUPLE), (list, Kind.LIST), (dict, Kind.DICT), (set, Kind.SET),
+        (frozenset, Kind.TUPLE), (deque, Kind.QUEUE), (np.ndarray, Kind.ARRAY),
+    ):
+        if issubclass(kind, base):
+            return found
+    return None
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is compared by value: immutable to its last item."""
+    kind = kind_of(type(value))
+    if kind is Kind.VALUE:
+        return True
+    return type(value) in (tuple, frozenset) and all(map(is_plain, value))

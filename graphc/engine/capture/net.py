@@ -1,0 +1,169 @@
+"""Python code that a recording does not see makes its caller open.
+
+Every Python function that starts while a recording runs is a rewritten copy, part of graphc's own
+machinery, or library code that graphc itself called. Anything else (a callback that C code makes,
+a special method that no rule knows) ends the attempt to make one graph, before its first line.
+Python 3.12 and later tell of starting functions by sys.monitoring; 3.11 by sys.setprofile, which
+a profiler may have taken: then nothing is recorded as a whole.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+import ml_dtypes
+import numpy
+
+from . import calls
+from .kinds import OWN_CODE, is_own_name
+from .observer import Observer, running
+
+_PACKAGE = str(Path(__file__).parents[2])
+_LIBRARY = (sysconfig.get_paths()["stdlib"], "<frozen ")
+# what graphc itself stands on
+_PACKAGES = tuple(str(Path(package.__file__).parent) for package in (numpy, ml_dtypes))
+_TOOL = 4  # of sys.monitoring: none of those that are set aside for debuggers and profilers
+_seen: dict[CodeType, str] = {}
+
+
+def _place(code: CodeType) -> str:
+    """"own", "library" or "user": whose code it is."""
+    found = _seen.get(code)
+    if found is None:
+        file = code.co_filename
+        if code in calls.REWRITTEN:
+            return "own"
+        if file.startswith(_PACKAGE):
+            found = "own" if _is_machinery(file) else "library"
+        elif file.startswith(_PACKAGES) or (
+            file.startswith(_LIBRARY) and "site-packages" not in file
+        ):
+            found = "library"
+        else:
+            found = "user"
+        _seen[code] = found
+    return found
+
+
+_MACHINERY = tuple(
+    str(Path(_PACKAGE, *name.split(".")[1:])) for name in OWN_CODE
+)
+
+
+def _is_machinery(file: str) -> bool:
+    return any(
+        file == f"{name}.py" or file.startswith(f"{name}/") for name in _MACHINERY
+    )
+
+
+def _is_stranger(frame: FrameType) -> bool:
+    """Whether a function that starts is neither recorded nor called by graphc itself."""
+    if _place(frame.f_code) == "own":
+        return False
+    library = _is_library(frame)
+    caller: FrameType | None = frame
+    while caller is not None:
+        found = _place(caller.f_code)
+        if caller.f_code.co_name == "__del__":  # the collector runs at any time
+            return False
+        if found == "own":
+            return not library or caller.f_code in calls.REWRITTEN
+        library = library and _is_library(caller)
+        caller = caller.f_back
+    return True
+
+
+def _is_library(frame: FrameType) -> bool:
+    return _place(frame.f_code) == "library" or _is_generated(frame)
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Whether code without a file is that of a named tuple, or of a dataclass of graphc's own."""
+    name = frame.f_globals.get("__name__", "")
+    return frame.f_code.co_filename == "<string>" and (
+        name.startswith("namedtuple_") or is_own_name(name)
+    )
+
+
+class Net:
+    """A context in which `observer` learns of code that is not recorded."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self._busy = False
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        if sys.version_info >= (3, 12):
+            _watch(self)
+            return
+        self._before = sys.getprofile()
+        if self._before is not None:
+            self.observer.open("a profiler that runs (sys.setprofile)")
+            return
+        sys.setprofile(self._event)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if sys.version_info >= (3, 12):
+            _unwatch(self)
+        elif self._before is None:
+            sys.setprofile(None)
+
+    def _event(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            self.started(frame)
+
+    def started(self, frame: FrameType) -> None:
+        """A Python function starts in this thread."""
+        observer = self.observer
+        if self._busy or not observer.running or running.observer is not observer:
+            return
+        if _is_stranger(frame):
+            self._busy = True
+            try:
+                observer.open(f"{frame.f_code.co_qualname}(), which C code calls,")
+            finally:
+                self._busy = False
+
+
+_nets: list[Net] = []
+
+
+def _watch(net: Net) -> None:
+    monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+    if not _nets:
+        if monitoring.get_tool(_TOOL) is not None:
+            net.observer.open("another tool that uses sys.monitoring's id 4")
+            return
+        monitoring.use_tool_id(_TOOL, "graphc")
+        monitoring.register_callback(_TOOL, monitoring.events.PY_START, _started)
+        monitoring.set_events(_TOOL, monitoring.events.PY_START)
+    _nets.append(net)
+
+
+def _unwatch(net: Net) -> None:
+    monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+    if net in _nets:
+        _nets.remove(net)
+        if not _nets:
+            monitoring.set_events(_TOOL, 0)
+            monitoring.register_callback(_TOOL, monitoring.events.PY_START, None)
+            monitoring.free_tool_id(_TOOL)
+
+
+def _started(code: CodeType, offset: int) -> Any:
+    if _place(code) == "own":
+        return None
+    observer = running.observer
+    for net in list(_nets):
+        if net.observer is observer:
+            frame = sys._getframe(1)
+            net.started(frame)
+    return None

@@ -1,0 +1,471 @@
+"""What one recording of a function read and wrote: guards, and containers as they were before.
+
+The user's Python runs in rewritten copies of its code (instrument.py) whose every read, write,
+call and iteration comes by here. What existed before the call is *known*: it was read from a
+place that is guarded. Everything else the call made itself; that needs no guard. What graphc does
+not understand is *open*: `open()` ends the attempt to make one graph, before it happens.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ...frontend import state_version
+from ...frontend.context import local
+from ...frontend.errors import located
+from ...frontend.numbers import is_traced_number
+from ...frontend.tensor import Tensor
+from ...frontend.trace import Trace
+from ...frontend.watched import Watched, WatchedOrdered
+from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Result
+from ..version.guards import Kind as KindGuard
+from .kinds import Kind, content_of, is_plain, is_standard, kind_of
+from .places import MISSING, Place
+
+_ARRAY_BYTES = 1 << 20  # larger arrays are not compared at every call
+
+
+class _Running(threading.local):
+    """The observer of the recording that this thread runs; None outside."""
+
+    observer: Observer | None = None
+
+
+running = _Running()
+
+
+class Observer:
+    """The reads and writes of one recording."""
+
+    def __init__(self, trace: Trace, name: str, calls: Any) -> None:
+        self.trace, self.name, self._calls = trace, name, calls
+        self.guards = Guards()
+        self.known: dict[int, tuple[Any, str]] = {}  # what existed before, by id; with its path
+        self.saved: dict[int, tuple[Any, Any, str]] = {}  # container, its copy, path
+        self.fields: dict[Place, Any] = {}  # slots, cells, attributes of tensors before a write
+        self.real: set[int] = set()  # containers that got state which the call made for good
+        self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
+        self.lifted: set[Place] = set()  # places whose number is a run-time input
+        self.of_modules: set[int] = set()  # attribute dicts of Modules and optimizers
+        self._read: set[Any] = set()
+        self._whole: set[int] = set()
+        self._kept: list[Any] = []  # keeps ids taken
+        self._lookups: dict[tuple[int, str], Any] = {}
+
+    # --- what is done, recorded; calls.py ------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """Whether the recording still is that of the whole function."""
+        return self.trace.whole and self.trace.open
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        """What to call in place of a function."""
+        return self._calls.call(self, function, args, kwargs)
+
+    def invoke(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call a function as the user's code would."""
+        return self._calls.invoke(self, function, *args, **kwargs)
+
+    run = invoke
+
+    def entry(self, function: Any) -> Any:
+        """What code that is not rewritten may call in place of a user's function."""
+        return self._calls.entry(self, function)
+
+    # --- what existed before -----------------------------------------------------------------
+
+    def is_known(self, value: Any) -> bool:
+        """Whether an object existed before the call."""
+        return id(value) in self.known
+
+    def know(self, value: Any, path: str) -> Any:
+        """Note that an object existed before the call; gives it."""
+        if id(value) not in self.known:
+            self.known[id(value)] = value, path
+        return value
+
+    def path(self, value: Any) -> str:
+        """An object's name in the user's words."""
+        found = self.known.get(id(value))
+        return type(value).__name__ if found is None else found[1]
+
+    def open(self, what: str, cure: str = "") -> None:
+        """End the attempt to make one graph of the function: `what` is not understood."""
+        self.trace.end_segment(
+            what, cure or "do this outside and pass the result in, or leave out fullgraph=True"
+        )
+
+    # --- reads ---------------------------------------------------------------------------------
+
+    def read(self, container: Any, key: Any, path: str, counted: bool = False) -> Any:
+        """The value at a place of a container that existed before; MISSING where there is none."""
+        place = Place(container, key, path)
+        value = place.get()
+        token = (id(container), id(key) if isinstance(key, Tensor) else (type(key), key))
+        if token in self._read or self._was_written(place, value):
+            return value
+        self._read.add(token)
+        self._kept.append(container)
+        if place in self.lifted or is_traced_number(value):
+            return value
+        self.guards.add(Entry(place, value, not is_plain(value)), counted)
+        if value is not MISSING:
+            self.know(value, path)
+        return value
+
+    def was_read(self, place: Place) -> bool:
+        """Whether a place was read before the call wrote to it."""
+        key = place.key
+        token = (id(place.container), id(key) if isinstance(key, Tensor) else (type(key), key))
+        return token in self._read or id(place.container) in self._whole
+
+    def _was_written(self, place: Place, value: Any) -> bool:
+        """Whether the call itself has put the value there."""
+        if place in self.fields:
+            return self.fields[place] is not value
+        saved = self.saved.get(id(place.container))
+        if saved is None:
+            return False
+        copy = saved[1]
+        if isinstance(copy, dict):
+            return copy.get(place.key, MISSING) is not value
+        if isinstance(copy, list) and isinstance(place.key, int):
+            inside = -len(copy) <= place.key < len(copy)
+            return not inside or copy[place.key] is not value
+        return True
+
+    def whole(self, value: Any, deep: bool = True) -> None:
+        """Code that graphc does not follow reads everything in an object."""
+        kind = kind_of(type(value))
+        if kind in _NO_CONTENT:
+            return
+        if kind is Kind.INSTANCE:
+            content = content_of(type(value))
+            if content is None:
+                return
+            kind = content
+        if kind is Kind.TUPLE:
+            if not is_plain(value):
+                path = self.path(value)
+                for i, item in enumerate(tuple.__iter__(value) if isinstance(value, tuple)
+                                         else value):
+                    self._inside(value, item, f"{path}[{i}]", deep)
+            return
+        if kind in _READERS:
+            self._container(value, kind, deep)
+        elif kind is Kind.ARRAY:
+            self.array(value)
+        elif kind is Kind.ITERATOR:
+            if self.is_known(value):
+                self.open(f"reading {self.path(value)}, an iterator made before the call,")
+        elif kind is Kind.OPEN:
+            self.open(f"use of a {type(value).__module__}.{type(value).__qualname__}")
+
+    def _inside(self, holder: Any, item: Any, path: str, deep: bool) -> None:
+        if self.is_known(holder) and id(item) not in self.known:
+            self.know(item, path)
+        if deep and kind_of(type(item)) in _HOLDERS:
+            self.whole(item)
+
+    def _container(self, value: Any, kind: Kind, deep: bool) -> None:
+        if self.is_known(value) and id(value) not in self._whole:
+            self._whole.add(id(value))
+            guard = Items(value, _READERS[kind], self.path(value))
+            saved = self.saved.get(id(value))
+            if saved is not None:  # as it was when the call began
+                guard.items = _READERS[kind](saved[1])
+            self.guards.add(guard, self.is_watched(value))
+        path = self.path(value)
+        if kind is Kind.DICT:
+            for key, item in list(dict.items(value)):
+                self._inside(value, key, f"a key of {path}", deep)
+                self._inside(value, item, f"{path}[{_key_text(key)}]", deep)
+        else:
+            for i, item in enumerate(list(value)):
+                self._inside(value, item, f"{path}[{i}]", deep)
+
+    def array(self, value: np.ndarray) -> None:
+        """The values of a NumPy array are read."""
+        if not self.is_known(value) or id(value) in self._whole:
+            return
+        path = self.path(value)
+        if value.nbytes > _ARRAY_BYTES or value.dtype == object:
+            what = "of objects" if value.dtype == object else f"of {value.nbytes >> 20} MB"
+            self.open(f"reading {path}, a NumPy array {what},", "make it a tensor once, outside")
+            return
+        self._whole.add(id(value))
+        self.save(value)
+        self.guards.add(Array(value, path))
+
+    def emptiness(self, value: Any, size: Callable[[Any], Any] = bool) -> None:
+        """How many items a container has is read, or whether it has any."""
+        token = (id(value), size)
+        if self.is_known(value) and token not in self._read:
+            self._read.add(token)
+            saved = self.saved.get(id(value))
+            was = size(value if saved is None else saved[1])
+            path = f"{size.__name__}({self.path(value)})"
+            self.guards.add(Result(size, (value,), was, path), self.is_watched(value))
+
+    def membership(self, container: Any, key: Any) -> None:
+        """Whether a dict or a set has a key is read."""
+        token = (id(container), "in", id(key) if isinstance(key, Tensor) else (type(key), key))
+        if token not in self._read:
+            self._read.add(token)
+            saved = self.saved.get(id(container))
+            was = key in (container if saved is None else saved[1])
+            path = f"{_key_text(key)} in {self.path(container)}"
+            guard = Result(operator.contains, (container, key), was, path)
+            self.guards.add(guard, self.is_watched(container))
+
+    def identity(self, a: Any, b: Any, same: bool) -> None:
+        """`a is b` was asked: of tensors that are arguments, each call answers anew."""
+        pair = []
+        for value in (a, b):
+            if not isinstance(value, Tensor):
+                return
+            index = self.trace.argument_index(value) if value._trace is None else -1
+            pair.append(index if index >= 0 else value)
+        if any(type(item) is int for item in pair):
+            self.pairs.append((pair[0], pair[1], same))
+
+    def read_group(self, group: Any, key: Any) -> None:
+        """An entry of a param group is read; its floats are run-time inputs."""
+        value = dict.get(group, key, MISSING)
+        if type(value) is float or (
+            type(value) is tuple and value and all(type(v) is float for v in value)
+        ):
+            if self.is_known(group) and local.trace is not None:
+                self.result(_type_of, (group, key), f"the type of {self.path(group)}[{key!r}]",
+                            counted=True)
+            return
+        if self.is_known(group):
+            self.read(group, key, f"{self.path(group)}[{key!r}]", counted=True)
+
+    @staticmethod
+    def is_watched(container: Any) -> bool:
+        """Whether a container counts its writes."""
+        return isinstance(container, (Watched, WatchedOrdered))
+
+    def note_real(self, container: Any) -> None:
+        """A write to a container outside the recording is made for good."""
+        if local.trace is None:
+            self.real.add(id(container))
+
+    def result(self, function: Callable[..., Any], arguments: tuple[Any, ...], path: str,
+               counted: bool = False) -> Any:
+        """What a function without effects gives, guarded."""
+        value = function(*arguments)
+        token = (function, tuple(map(id, arguments)))
+        if token not in self._read:
+            self._read.add(token)
+            self._kept.append(arguments)
+            self.guards.add(Result(function, arguments, value, path), counted)
+        return self.know(value, path) if not is_plain(value) else value
+
+    def kind(self, value: Any) -> None:
+        """The class of an object that existed before is relied on."""
+        token = (id(value), "class")
+        if token not in self._read:
+            self._read.add(token)
+            self._kept.append(value)
+            # an object that a place holds is looked at through that place; of graphc's own
+            # classes nobody changes __class__
+            name = type(value).__module__
+            if not name.startswith("graphc.") and not is_standard(name):
+                self.guards.add(KindGuard(value, self.path(value)))
+
+    def code(self, function: FunctionType) -> None:
+        """The code and the defaults of a function are relied on."""
+        token = (id(function), "code")
+        if token in self._read:
+            return
+        self._read.add(token)
+        self._kept.append(function)
+        for i, value in enumerate(function.__defaults__ or ()):
+            self.know(value, f"default {i} of {function.__name__}()")
+        for name, value in (function.__kwdefaults__ or {}).items():
+            self.know(value, f"default {name} of {function.__name__}()")
+        name = function.__module__ or ""
+        if self.is_known(function) and not name.startswith("graphc.") and not is_standard(name):
+            self.guards.add(Code(function, f"{function.__qualname__}()"))
+
+    def lookup(self, kind: type, name: str) -> Any:
+        """What a class or its bases have under a name; MISSING if nothing. Guarded."""
+        found = self._lookups.get((id(kind), name))
+        if found is None:
+            found = self._lookups[id(kind), name] = (self._look(kind, name),)
+            self._kept.append(kind)
+        value = found[0]
+        return value
+
+    def _look(self, kind: type, name: str) -> Any:
+        for base in kind.__mro__:
+            value = vars(base).get(name, MISSING)
+            fixed = base.__flags__ & _IMMUTABLE or is_standard(base.__module__)
+            done = id(base) in self.saved or (id(base), name) in self._read
+            if fixed or done or name in ("__dict__", "__class__"):
+                pass
+            elif value is not MISSING or not base.__module__.startswith("graphc."):
+                self._read.add((id(base), name))
+                place = Place(base, name, f"{base.__qualname__}.{name}")
+                self.guards.add(Entry(place, value, not is_plain(value)))
+            if value is not MISSING:
+                return value
+        return MISSING
+
+    # --- writes --------------------------------------------------------------------------------
+
+    def save(self, container: Any, path: str = "") -> None:
+        """A container that existed before is about to be written to."""
+        if id(container) in self.saved:
+            return
+        self.saved[id(container)] = container, _copy(container), path or self.path(container)
+
+    def save_field(self, container: Any, key: Any, path: str) -> None:
+        """A slot, a cell or an attribute that stands alone is about to be written to."""
+        place = Place(container, key, path)
+        if place not in self.fields:
+            self.fields[place] = place.get()
+            self._kept.append(container)
+
+    def changes(self) -> Iterator[tuple[Place, Any, Any]]:
+        """(place, value before, value now) of every entry that changed or appeared.
+
+        Raises ValueError saying what changed in another way.
+        """
+        for container, copy, path in list(self.saved.values()):
+            if isinstance(copy, dict):
+                mapping = vars(container) if isinstance(container, type) else container
+                if any(key not in mapping for key in copy):
+                    raise ValueError(f"removes an entry of {path}")
+                for key, now in list(dict(mapping).items()):
+                    before = copy.get(key, MISSING)
+                    if now is not before and id(container) not in self.real:
+                        yield Place(container, key, _entry_path(path, key)), before, now
+            elif isinstance(copy, list) and isinstance(container, list):
+                if len(container) != len(copy):
+                    raise ValueError(f"changes the length of the list {path}")
+                for i, (before, now) in enumerate(zip(copy, container, strict=True)):
+                    if now is not before:
+                        yield Place(container, i, f"{path}[{i}]"), before, now
+            elif isinstance(container, np.ndarray):
+                if container.tobytes() != copy:
+                    raise ValueError(f"changes {path}, a NumPy array")
+            elif list(container) != list(copy) if not isinstance(copy, list) else (
+                len(container) != len(copy)
+                or any(a is not b for a, b in zip(container, copy, strict=True))
+            ):
+                raise ValueError(f"changes {path}, a {type(container).__name__}")
+        for place, before in self.fields.items():
+            if (now := place.get()) is not before:
+                yield place, before, now
+
+    def restore(self) -> None:
+        """Put every container back as it was."""
+        for place, before in self.fields.items():
+            if place.get() is not before:
+                place.put(before)
+        for container, copy, _ in self.saved.values():
+            _put_back(container, copy)
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def seal(self) -> None:
+        """The recording is over, and its changes are taken back: guards on state that the call
+        made for good say how that is now. Raises ValueError where another one does not hold."""
+        for guard in self.guards.all_broken():
+            if not self._made_for_good(guard):
+                raise ValueError(f"changes {guard.path}")
+            guard.renew()
+        self.guards.seal()
+
+    def _made_for_good(self, guard: Guard) -> bool:
+        if isinstance(guard, Entry):
+            return id(guard.place.container) in self.real
+        if isinstance(guard, Items):
+            return id(guard.container) in self.real
+        return isinstance(guard, Result) and any(id(a) in self.real for a in guard.arguments)
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Every tensor that was met."""
+        return (value for value, _ in self.known.values() if isinstance(value, Tensor))
+
+    def error(self, text: str) -> str:
+        """A message with the user's line."""
+        return located(f"compiled {self.name}() {text}")
+
+
+def _type_of(container: dict[Any, Any], key: Any) -> type:
+    return type(dict.get(container, key))
+
+
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
+_NO_CONTENT = frozenset((
+    Kind.VALUE, Kind.FIXED, Kind.FUNCTION, Kind.METHOD, Kind.BUILTIN, Kind.PARTIAL, Kind.CLASS,
+    Kind.MODULE, Kind.TENSOR, Kind.NUMBER, Kind.OWN,
+))  # fmt: skip
+_HOLDERS = frozenset((
+    Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.VIEW, Kind.INSTANCE,
+    Kind.ITERATOR, Kind.OPEN,
+))  # fmt: skip
+
+
+def _dict_items(value: Any) -> list[Any]:
+    return [part for pair in dict.items(value) for part in pair]
+
+
+_READERS: dict[Kind, Callable[[Any], list[Any]]] = {
+    Kind.LIST: list, Kind.DICT: _dict_items, Kind.SET: list, Kind.QUEUE: list,
+    Kind.VIEW: list,
+}  # fmt: skip
+
+
+def _copy(container: Any) -> Any:
+    if isinstance(container, type):
+        return dict(vars(container))
+    if isinstance(container, dict):
+        return dict(dict.items(container))
+    if isinstance(container, np.ndarray):
+        return container.tobytes()
+    return list(container)
+
+
+def _put_back(container: Any, copy: Any) -> None:
+    if isinstance(container, type):
+        for key, now in list(vars(container).items()):
+            if now is not copy.get(key, MISSING):
+                Place(container, key, "").put(copy.get(key, MISSING))
+    elif isinstance(container, dict):
+        if len(container) != len(copy) or any(
+            dict.get(container, key, MISSING) is not value for key, value in copy.items()
+        ):
+            dict.clear(container)
+            dict.update(container, copy)
+            state_version.bump()
+    elif isinstance(container, np.ndarray):
+        if container.tobytes() != copy:
+            container[...] = np.frombuffer(copy, container.dtype).reshape(container.shape)
+    elif len(container) != len(copy) or any(
+        a is not b for a, b in zip(container, copy, strict=True)
+    ):
+        if isinstance(container, list):
+            container[:] = copy
+        else:
+            container.clear()
+            (container.update if isinstance(container, set) else container.extend)(copy)
+
+
+def _key_text(key: Any) -> str:
+    return "..." if isinstance(key, Tensor) else repr(key)
+
+
+def _entry_path(path: str, key: Any) -> str:
+    return f"{path}[{_key_text(key)}]"

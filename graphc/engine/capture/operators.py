@@ -1,0 +1,192 @@
+"""Operators, comparisons and formatting under a recording."""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ...frontend.numbers import is_traced_number
+from .items import contains, python_method, truth
+from .kinds import Kind, content_of, kind_of
+from .observer import Observer
+from .places import MISSING
+
+# text: (the function, its special method, the reflected one, the in-place one)
+_BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "+": (operator.add, "add"), "-": (operator.sub, "sub"), "*": (operator.mul, "mul"),
+    "/": (operator.truediv, "truediv"), "//": (operator.floordiv, "floordiv"),
+    "%": (operator.mod, "mod"), "**": (operator.pow, "pow"), "@": (operator.matmul, "matmul"),
+    "&": (operator.and_, "and"), "|": (operator.or_, "or"), "^": (operator.xor, "xor"),
+    "<<": (operator.lshift, "lshift"), ">>": (operator.rshift, "rshift"),
+}  # fmt: skip
+_IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv,
+    "//": operator.ifloordiv, "%": operator.imod, "**": operator.ipow, "@": operator.imatmul,
+    "&": operator.iand, "|": operator.ior, "^": operator.ixor, "<<": operator.ilshift,
+    ">>": operator.irshift,
+}  # fmt: skip
+_COMPARE: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
+    "<": (operator.lt, "__lt__", "__gt__"), "<=": (operator.le, "__le__", "__ge__"),
+    "==": (operator.eq, "__eq__", "__eq__"), "!=": (operator.ne, "__ne__", "__ne__"),
+    ">": (operator.gt, "__gt__", "__lt__"), ">=": (operator.ge, "__ge__", "__le__"),
+}  # fmt: skip
+_UNARY: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "-": (operator.neg, "__neg__"), "+": (operator.pos, "__pos__"),
+    "~": (operator.invert, "__invert__"),
+}  # fmt: skip
+_EASY = frozenset((Kind.VALUE, Kind.TENSOR, Kind.NUMBER, Kind.FIXED))
+
+
+def binary(observer: Observer, a: Any, b: Any, sign: str) -> Any:
+    """`a sign b`; `sign` ends with "=" for the in-place form."""
+    plain = sign.removesuffix("=")
+    in_place = plain != sign
+    function, name = _BINARY[plain]
+    kinds = kind_of(type(a)), kind_of(type(b))
+    if not (kinds[0] in _EASY and kinds[1] in _EASY):
+        found = _by_python(observer, a, b, name, in_place)
+        if found is not NotImplemented:
+            return found
+        for value, kind in zip((a, b), kinds, strict=True):
+            _operand(observer, value, kind, plain)
+        if in_place and observer.is_known(a) and _mutable(a):
+            observer.save(a)
+    return _IN_PLACE[plain](a, b) if in_place else function(a, b)
+
+
+def _mutable(value: Any) -> bool:
+    return content_of(type(value)) not in (None, Kind.TUPLE)
+
+
+def _operand(observer: Observer, value: Any, kind: Kind, what: str) -> None:
+    if kind in (Kind.OPEN, Kind.OWN, Kind.MODULE, Kind.METHOD, Kind.PARTIAL):
+        if kind is Kind.OPEN:
+            observer.open(f"{what} of a {type(value).__module__}.{type(value).__qualname__}")
+        return
+    observer.whole(value)
+
+
+def _by_python(observer: Observer, a: Any, b: Any, name: str, in_place: bool) -> Any:
+    """The result of special methods written in Python; NotImplemented where there are none."""
+    if in_place:
+        method = python_method(observer, a, f"__i{name}__")
+        if method is not None:
+            found = observer.run(method, a, b)
+            if found is not NotImplemented:
+                return found
+    return _both(observer, a, b, f"__{name}__", f"__r{name}__")
+
+
+def _both(observer: Observer, a: Any, b: Any, name: str, reflected: str) -> Any:
+    left = python_method(observer, a, name)
+    right = python_method(observer, b, reflected)
+    if left is None and right is None:
+        return NotImplemented
+    if type(a) is type(b) and name != reflected and not name.startswith(
+        ("__l", "__g")
+    ):
+        right = None
+    first, second = (a, b, left), (b, a, right)
+    if type(a) is not type(b) and issubclass(type(b), type(a)) and right is not None:
+        first, second = second, first
+    for own, other, method in (first, second):
+        if method is not None:
+            found = observer.run(method, own, other)
+            if found is not NotImplemented:
+                return found
+        elif own is a and kind_of(type(a)) is not Kind.INSTANCE:
+            special = getattr(type(a), name, None)
+            found = NotImplemented if special is None else special(a, other)
+            if found is not NotImplemented:
+                return found
+    return NotImplemented
+
+
+def compare(observer: Observer, a: Any, b: Any, sign: str) -> Any:
+    """`a sign b`."""
+    function, name, reflected = _COMPARE[sign]
+    kinds = kind_of(type(a)), kind_of(type(b))
+    if not (kinds[0] in _EASY and kinds[1] in _EASY):
+        found = _both(observer, a, b, name, reflected)
+        if found is not NotImplemented:
+            return found
+        if sign == "!=":
+            found = _both(observer, a, b, "__eq__", "__eq__")
+            if found is not NotImplemented:
+                return not truth(observer, found)
+        for value, kind in zip((a, b), kinds, strict=True):
+            _operand(observer, value, kind, sign)
+    return function(a, b)
+
+
+def identity(observer: Observer, a: Any, b: Any, sign: str) -> bool:
+    """`a is b`, `a is not b`."""
+    if is_traced_number(a) and b is not None and not isinstance(b, bool):
+        a = a.item() if hasattr(a, "item") else int(a)
+    same = a is b
+    observer.identity(a, b, same)
+    return same if sign == "is" else not same
+
+
+def unary(observer: Observer, value: Any, sign: str) -> Any:
+    """`-value`, `~value`, `not value`."""
+    if sign == "not":
+        return not truth(observer, value)
+    function, name = _UNARY[sign]
+    method = python_method(observer, value, name)
+    if method is not None:
+        return observer.run(method, value)
+    _operand(observer, value, kind_of(type(value)), sign)
+    return function(value)
+
+
+def membership(observer: Observer, item: Any, container: Any, sign: str) -> bool:
+    """`item in container`, `item not in container`."""
+    found = contains(observer, item, container)
+    return found if sign == "in" else not found
+
+
+def formatted(observer: Observer, value: Any, conversion: str | None, spec: str) -> str:
+    """f"{value!conversion:spec}"."""
+    if conversion is not None:
+        value = converted(observer, value, conversion)
+    kind = kind_of(type(value))
+    if kind is Kind.INSTANCE:
+        method = observer.lookup(type(value), "__format__")
+        if isinstance(method, types.FunctionType):
+            return str(observer.run(method, value, spec))
+        if not spec:
+            return converted(observer, value, "s")
+    show(observer, value)
+    return format(value, spec)
+
+
+def converted(observer: Observer, value: Any, conversion: str) -> str:
+    """str(), repr() or ascii()."""
+    function = {"s": str, "r": repr, "a": ascii}[conversion]
+    if kind_of(type(value)) is Kind.INSTANCE:
+        names = ("__str__", "__repr__") if conversion == "s" else ("__repr__",)
+        for name in names:
+            method = observer.lookup(type(value), name)
+            if isinstance(method, types.FunctionType):
+                text = str(observer.run(method, value))
+                return ascii(text)[1:-1] if conversion == "a" else text
+            if method is not MISSING and method is not object.__str__:
+                break
+    show(observer, value)
+    return function(value)
+
+
+def show(observer: Observer, value: Any) -> None:
+    """An object is printed by Python's own code."""
+    kind = kind_of(type(value))
+    if kind is Kind.OPEN:
+        observer.open(f"printing a {type(value).__module__}.{type(value).__qualname__}")
+    elif kind is Kind.INSTANCE and content_of(type(value)) is None and (
+        not isinstance(value, BaseException)
+    ):
+        # the address is another at each run, not at each call
+        return
+    observer.whole(value)

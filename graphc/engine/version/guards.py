@@ -1,0 +1,218 @@
+"""Guards: what a version relies on, each a record that can be checked, printed and renewed.
+
+A version skips the user's Python; its guards say why that is right. They are checked in the order
+in which the recording met them, so that a guard may rely on those before it. Entries of
+dictionaries that count their writes (frontend/watched.py), and attributes of Modules and
+optimizers that graphc's own code read, stand apart: an unchanged counter skips them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ...frontend import state_version
+from ..capture.places import Place, same
+
+
+class Guard:
+    """Something that must be as it was. `path` is its name in the user's words."""
+
+    __slots__ = ("path",)
+    path: str
+
+    def holds(self) -> bool:
+        """Whether it is as it was."""
+        raise NotImplementedError
+
+    def renew(self) -> None:
+        """Take over how it is now: state that the first call made for good."""
+
+    def text(self) -> str:
+        """For explain()."""
+        return self.path
+
+
+class Entry(Guard):
+    """A place holds this value: the same object, or an equal plain value."""
+
+    __slots__ = ("identity", "place", "value")
+
+    def __init__(self, place: Place, value: Any, identity: bool) -> None:
+        self.place, self.value, self.identity, self.path = place, value, identity, place.path
+
+    def holds(self) -> bool:
+        now = self.place.get()
+        return now is self.value or (not self.identity and same(now, self.value))
+
+    def renew(self) -> None:
+        self.value = self.place.get()
+
+    def text(self) -> str:
+        if self.place.is_missing(self.value):
+            return f"{self.path} is not there"
+        if self.identity:
+            return f"{self.path} is the same {type(self.value).__name__}"
+        return f"{self.path} == {self.value!r}"
+
+
+class Items(Guard):
+    """A container has these items, and no others: the same objects, or equal plain values."""
+
+    __slots__ = ("container", "items", "read")
+
+    def __init__(
+        self, container: Any, read: Callable[[Any], list[Any]], path: str
+    ) -> None:
+        self.container, self.read, self.path = container, read, path
+        self.items = read(container)
+
+    def holds(self) -> bool:
+        now = self.read(self.container)
+        return len(now) == len(self.items) and all(
+            a is b or same(a, b) for a, b in zip(now, self.items, strict=True)
+        )
+
+    def renew(self) -> None:
+        self.items = self.read(self.container)
+
+    def text(self) -> str:
+        return f"{self.path} has the same {len(self.items)} items"
+
+
+class Kind(Guard):
+    """An object is of this class."""
+
+    __slots__ = ("kind", "value")
+
+    def __init__(self, value: Any, path: str) -> None:
+        self.value, self.kind, self.path = value, type(value), path
+
+    def holds(self) -> bool:
+        return type(self.value) is self.kind
+
+    def text(self) -> str:
+        return f"{self.path} is a {self.kind.__qualname__}"
+
+
+class Code(Guard):
+    """A Python function has this code, and these defaults."""
+
+    __slots__ = ("code", "defaults", "function", "keywords")
+
+    def __init__(self, function: FunctionType, path: str) -> None:
+        self.function, self.path = function, path
+        self.code, self.defaults = function.__code__, function.__defaults__
+        self.keywords = None if function.__kwdefaults__ is None else dict(function.__kwdefaults__)
+
+    def holds(self) -> bool:
+        function = self.function
+        if function.__code__ is not self.code or function.__defaults__ is not self.defaults:
+            return False
+        now = function.__kwdefaults__
+        if now is None or self.keywords is None:
+            return now is self.keywords
+        return now.keys() == self.keywords.keys() and all(
+            now[k] is v or same(now[k], v) for k, v in self.keywords.items()
+        )
+
+    def text(self) -> str:
+        return f"the code and defaults of {self.path}"
+
+
+class Result(Guard):
+    """A function without effects gives this for these arguments."""
+
+    __slots__ = ("arguments", "function", "value")
+
+    def __init__(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], value: Any, path: str
+    ) -> None:
+        self.function, self.arguments, self.value, self.path = function, arguments, value, path
+
+    def holds(self) -> bool:
+        try:
+            now = self.function(*self.arguments)
+        except Exception:
+            return False
+        return now is self.value or same(now, self.value)
+
+    def renew(self) -> None:
+        self.value = self.function(*self.arguments)
+
+    def text(self) -> str:
+        return f"{self.path} gives {self.value!r}"
+
+
+class Array(Guard):
+    """A NumPy array has this shape, type and these values."""
+
+    __slots__ = ("array", "dtype", "shape", "values")
+
+    def __init__(self, array: np.ndarray, path: str) -> None:
+        self.array, self.path = array, path
+        self.values, self.shape, self.dtype = array.tobytes(), array.shape, array.dtype
+
+    def holds(self) -> bool:
+        array = self.array
+        return (
+            array.shape == self.shape and array.dtype == self.dtype
+            and array.tobytes() == self.values
+        )
+
+    def text(self) -> str:
+        return f"the values of {self.path}"
+
+
+class Guards:
+    """The guards of one version."""
+
+    def __init__(self) -> None:
+        self.loose: list[Guard] = []
+        self.counted: list[Guard] = []
+        self.version = state_version.current()
+
+    def add(self, guard: Guard, counted: bool = False) -> None:
+        """One more; `counted`: it can only break when the count of writes grows."""
+        (self.counted if counted else self.loose).append(guard)
+
+    def broken(self) -> Guard | None:
+        """The first guard that does not hold; None if all do."""
+        for guard in self.loose:
+            if not guard.holds():
+                return guard
+        version = state_version.current()
+        if version == self.version:
+            return None
+        for guard in self.counted:
+            if not guard.holds():
+                return guard
+        self.version = version
+        return None
+
+    def all_broken(self) -> list[Guard]:
+        """Every guard that does not hold."""
+        return [guard for guard in (*self.loose, *self.counted) if not guard.holds()]
+
+    def entries(self) -> Iterable[Entry]:
+        """The guards on single places."""
+        return (g for g in (*self.loose, *self.counted) if isinstance(g, Entry))
+
+    def drop(self, places: set[Place]) -> None:
+        """Forget entries: their values are run-time inputs."""
+        def kept(guard: Guard) -> bool:
+            return not (isinstance(guard, Entry) and guard.place in places)
+
+        self.loose = [guard for guard in self.loose if kept(guard)]
+        self.counted = [guard for guard in self.counted if kept(guard)]
+
+    def seal(self) -> None:
+        """All guards hold now, at this count."""
+        self.version = state_version.current()
+
+    def texts(self) -> list[str]:
+        """What explain() prints."""
+        return [guard.text() for guard in (*self.loose, *self.counted)]

@@ -1,0 +1,23 @@
+"""Which optimizers have made a step: what schedules warn by, and nobody else reads."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakSet
+
+
+class Stepped:
+    """A set of optimizers that does not keep them; its writes are no effects of a trace."""
+
+    def __init__(self) -> None:
+        self._members: WeakSet[Any] = WeakSet()
+
+    def add(self, optimizer: Any) -> None:
+        """Note a step."""
+        self._members.add(optimizer)
+
+    def __contains__(self, optimizer: Any) -> bool:
+        return optimizer in self._members
+
+
+stepped = Stepped()
