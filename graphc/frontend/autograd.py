@@ -17,7 +17,7 @@ from graphc.ir.autodiff import sum_to, walk
 from graphc.ir.types import TensorType
 
 from .anomaly import Anomaly, check
-from .context import local
+from .context import callout, local
 from .dispatch import apply, constant, inplace
 from .errors import located
 from .hooks import Hooks
@@ -288,7 +288,7 @@ class Pass:
                 kept._grad = _private(world.to_tensor(slots[output]), self.create_graph)
         for hook in list((node.pre_hooks or {}).values()):
             given = tuple([None if v is None else world.to_tensor(v) for v in slots])
-            changed = hook(given)
+            changed = callout(hook)(given)
             if changed is not None:
                 changed = _tuple(changed)
                 slots[:] = [None if t is None else world.from_tensor(t) for t in changed]
@@ -298,7 +298,7 @@ class Pass:
         for hook in list((node.post_hooks or {}).values()):
             grads_in = tuple([None if v is None else world.to_tensor(v) for v in found])
             grads_out = tuple([None if v is None else world.to_tensor(v) for v in slots])
-            changed = hook(grads_in, grads_out)
+            changed = callout(hook)(grads_in, grads_out)
             if changed is not None:
                 changed = _tuple(changed)
                 found[:] = [None if t is None else world.from_tensor(t) for t in changed]
@@ -345,7 +345,7 @@ class Pass:
         else:
             inplace(old, apply(ops.add, old, self.world.to_tensor(value)))
         for hook in list((variable._post_hooks or {}).values()):
-            hook(variable if trace is None else trace.face(variable))
+            callout(hook)(variable if trace is None else trace.face(variable))
 
 
 def _adds_in_place(old: Tensor) -> bool:
@@ -381,7 +381,7 @@ def _retainers(node: Node, output: int) -> list[Tensor]:
 
 def _run_hooks(hooks: Hooks, tensor: Tensor) -> Tensor:
     for hook in list(hooks.values()):
-        changed = hook(tensor)
+        changed = callout(hook)(tensor)
         if changed is not None:
             if not isinstance(changed, Tensor):
                 raise TypeError(f"expected Tensor, but hook returned '{type(changed).__name__}'")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphc.ir.dtypes import DType
@@ -23,6 +24,13 @@ class _Local(threading.local):
     devices: tuple[tuple[bool, object], ...] = ()
     # whether new memory says that it is on the meta device
     meta: bool = False
+    # what a recording makes of a user's function that graphc's own code calls
+    enter: Callable[[Any], Any] | None = None
 
 
 local = _Local()
+
+
+def callout(function: Any) -> Any:
+    """A user's function (a hook, a custom Function's backward) for graphc's own code to call."""
+    return function if local.enter is None else local.enter(function)

@@ -9,7 +9,7 @@ from typing import Any
 from graphc.ir.types import TensorType
 
 from .anomaly import Anomaly
-from .context import local
+from .context import callout, local
 from .errors import located, user_location
 from .nodes import TWICE, Edge, Node, World, zeros
 from .saved_hooks import Packed, hooks, pack, unpack
@@ -125,7 +125,7 @@ class FunctionNode(Node):
         rule = self.function.backward
         if rule is Function.backward:
             rule = self.function.vjp
-        found = rule(self.ctx, *given)
+        found = callout(rule)(self.ctx, *given)
         found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         count = len(self.edges)
         if len(found) < count or any(f is not None for f in found[count:]):
@@ -195,10 +195,10 @@ class Function:
         local.grad = False
         try:
             if cls.setup_context is not Function.setup_context:
-                result = cls.forward(*args)
-                cls.setup_context(ctx, args, result)
+                result = callout(cls.forward)(*args)
+                callout(cls.setup_context)(ctx, args, result)
             else:
-                result = cls.forward(ctx, *args)
+                result = callout(cls.forward)(ctx, *args)
         finally:
             local.grad = saved_mode
         several = isinstance(result, (tuple, list))
@@ -288,7 +288,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         saved = local.grad
         local.grad = False
         try:
-            found = function(ctx, *grads)
+            found = callout(function)(ctx, *grads)
         finally:
             local.grad = saved
         tracked = [

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .context import local
+from .context import callout, local
 from .functionalize import saved_place
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def pack(tensor: Tensor) -> Packed:
     saved_grad, local.grad = local.grad, False
     hooks.busy = True
     try:
-        return Packed(function(tensor), unpack)
+        return Packed(callout(function)(tensor), unpack)
     finally:
         hooks.busy = False
         local.grad = saved_grad
@@ -68,7 +68,7 @@ def pack(tensor: Tensor) -> Packed:
 
 def unpack(packed: Packed) -> Tensor:
     """The tensor again. Raises TypeError where the hook gives anything else."""
-    from_hook: Any = packed.unpack(packed.held)
+    from_hook: Any = callout(packed.unpack)(packed.held)
     if not hasattr(from_hook, "_storage"):
         raise TypeError(
             "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "

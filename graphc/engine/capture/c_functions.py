@@ -164,7 +164,20 @@ def method(
     )):
         observer.whole(owner)
         return
-    observer.open(f"{type(owner).__name__}.{name}()")
+    observer.open(phrase(owner, name))
+
+
+def phrase(owner: Any, name: str) -> str:
+    """A method of an object that is not understood, in words."""
+    kind = full_name(type(owner))
+    known = {
+        "random.Random": "drawing from Python's random module (torch.rand draws in the graph)",
+        "numpy.random.mtrand.RandomState": "drawing from numpy.random (torch.rand draws in the "
+                                           "graph)",
+        "numpy.random._generator.Generator": "drawing from a NumPy generator (torch.rand draws "
+                                             "in the graph)",
+    }
+    return known.get(kind, f"{type(owner).__name__}.{name}()")
 
 
 _IMMUTABLES = frozenset((Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN, Kind.CLASS))

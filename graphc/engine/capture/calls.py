@@ -37,6 +37,9 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         if observer.is_known(function):
             observer.know(owner, f"{observer.path(function)}.__self__")
         name = getattr(function.__func__, "__name__", "")
+        if kind_of(type(owner)) is Kind.OPEN:
+            observer.open(c_functions.phrase(owner, name))
+            return function, args, kwargs
         if observer.is_watched(owner) and is_own_name(function.__func__.__module__):
             c_functions.method(observer, owner, name, args, kwargs)
             return function, args, kwargs

@@ -12,6 +12,7 @@ import sys
 import types
 from collections import OrderedDict, defaultdict, deque
 from enum import Enum, EnumMeta, auto
+from pathlib import Path
 from typing import Any, Generic
 
 import numpy as np
@@ -106,6 +107,8 @@ OWN_CODE = (
     "graphc.late_names", "graphc.compat", "graphc.export", "graphc.unsupported", "graphc.library",
     "graphc.profiler", "graphc.amp",
 )  # fmt: skip
+PACKAGE = str(Path(__file__).parents[2])
+_MACHINERY = tuple(str(Path(PACKAGE, *name.split(".")[1:])) for name in OWN_CODE)
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 
@@ -115,6 +118,12 @@ def is_own_name(module: Any) -> bool:
     return isinstance(module, str) and any(
         module == name or module.startswith(name + ".") for name in OWN_CODE
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def is_machinery(file: str) -> bool:
+    """Whether a file is one of graphc's own machinery."""
+    return any(file == f"{name}.py" or file.startswith(f"{name}/") for name in _MACHINERY)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -19,10 +19,9 @@ import ml_dtypes
 import numpy
 
 from . import calls
-from .kinds import OWN_CODE, is_own_name
+from .kinds import PACKAGE, is_machinery, is_own_name
 from .observer import Observer, running
 
-_PACKAGE = str(Path(__file__).parents[2])
 _LIBRARY = (sysconfig.get_paths()["stdlib"], "<frozen ")
 # what graphc itself stands on
 _PACKAGES = tuple(str(Path(package.__file__).parent) for package in (numpy, ml_dtypes))
@@ -37,8 +36,8 @@ def _place(code: CodeType) -> str:
         file = code.co_filename
         if code in calls.REWRITTEN:
             return "own"
-        if file.startswith(_PACKAGE):
-            found = "own" if _is_machinery(file) else "library"
+        if file.startswith(PACKAGE):
+            found = "own" if is_machinery(file) else "library"
         elif file.startswith(_PACKAGES) or (
             file.startswith(_LIBRARY) and "site-packages" not in file
         ):
@@ -47,17 +46,6 @@ def _place(code: CodeType) -> str:
             found = "user"
         _seen[code] = found
     return found
-
-
-_MACHINERY = tuple(
-    str(Path(_PACKAGE, *name.split(".")[1:])) for name in OWN_CODE
-)
-
-
-def _is_machinery(file: str) -> bool:
-    return any(
-        file == f"{name}.py" or file.startswith(f"{name}/") for name in _MACHINERY
-    )
 
 
 def _is_stranger(frame: FrameType) -> bool:

@@ -9,9 +9,11 @@ not understand is *open*: `open()` ends the attempt to make one graph, before it
 from __future__ import annotations
 
 import operator
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import FunctionType
+from pathlib import Path
+from types import FrameType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -20,12 +22,13 @@ from ...frontend import state_version
 from ...frontend.context import local
 from ...frontend.errors import located
 from ...frontend.numbers import is_traced_number
+from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
 from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Result
 from ..version.guards import Kind as KindGuard
-from .kinds import Kind, content_of, is_plain, is_standard, kind_of
+from .kinds import Kind, content_of, is_machinery, is_plain, is_standard, kind_of
 from .places import MISSING, Place
 
 _ARRAY_BYTES = 1 << 20  # larger arrays are not compared at every call
@@ -97,7 +100,13 @@ class Observer:
         return type(value).__name__ if found is None else found[1]
 
     def open(self, what: str, cure: str = "") -> None:
-        """End the attempt to make one graph of the function: `what` is not understood."""
+        """End the attempt to make one graph of the function: `what` is not understood.
+
+        Where graphc's own code is at work (a backward pass that runs a hook), it cannot be ended
+        in place: everything is taken back, and the function starts again, in segments.
+        """
+        if isinstance(self.trace, SegmentTrace) and _inside_machinery():
+            self.trace.tainted = self.trace.tainted or what
         self.trace.end_segment(
             what, cure or "do this outside and pass the result in, or leave out fullgraph=True"
         )
@@ -401,6 +410,21 @@ class Observer:
     def error(self, text: str) -> str:
         """A message with the user's line."""
         return located(f"compiled {self.name}() {text}")
+
+
+def _inside_machinery() -> bool:
+    """Whether code of graphc's own, other than this folder's, waits for what runs now."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and not frame.f_code.co_filename.startswith(_RECORDING):
+        file = frame.f_code.co_filename
+        if not file.startswith(_HERE) and is_machinery(file):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_HERE = str(Path(__file__).parent)
+_RECORDING = str(Path(_HERE, "recording.py"))
 
 
 def _type_of(container: dict[Any, Any], key: Any) -> type:

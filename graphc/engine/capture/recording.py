@@ -90,6 +90,7 @@ class Recording:
         trace.may_defer = True
         observer = self.observer
         outer, running.observer = running.observer, observer
+        entered, local.enter = local.enter, observer.entry
         try:
             with Net(observer):
                 found, given, named = observer.call(function, tuple(args), kwargs or None)
@@ -100,7 +101,7 @@ class Recording:
                 self.writes.copy_back(self._given)
             raise
         finally:
-            running.observer = outer
+            running.observer, local.enter = outer, entered
         if trace.refused is not None:  # the user's code caught it
             raise trace.refused
         if trace.whole:
