@@ -249,7 +249,7 @@ C @H = @H + 1
 == number_global_use
 S H = 3
 B acc = acc * @H
-B out.append(f"{@H}")
+B out.append(f'{@H}')
 B out.append(@H // 2)
 C @H = 5
 C @H = 7.5

@@ -107,6 +107,6 @@ def _script(pieces: list[Piece], rng: random.Random) -> list[Call | Change]:
         x = f"data({rows}, {rng.randint(0, 5)})"
         if graded and rng.random() < 0.5:
             x += ".requires_grad_()"
-        mode = rng.choice(("no_grad", "inference_mode", "")) if moded else ""
+        mode = rng.choice(("no_grad", "enable_grad", "")) if moded else ""
         steps.append(Call(x, tuple(now.items()), mode))
     return steps

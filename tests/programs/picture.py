@@ -28,6 +28,8 @@ class Painter:
 
     def __init__(self, torch: Any, module: types.ModuleType) -> None:
         self.torch, self.module = torch, module
+        optimizers = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler
+        self._painted = (torch.Tensor, torch.nn.Module, *optimizers, tuple)
         self._taken: dict[int, tuple[Any, Any]] = {}
         self._names: dict[int, int] = {}
         self._storages: dict[int, int] = {}
@@ -55,6 +57,8 @@ class Painter:
         kind = type(value)
         if isinstance(value, type):
             return "type", *self._code(value)
+        if kind.__module__.startswith(("torch", "graphc")) and not isinstance(value, self._painted):
+            return "library", str(value) if "dtype" in kind.__name__.lower() else ""
         if isinstance(value, _FUNCTIONS) and not self._own(value):
             return "function", value.__name__  # a library's; some are built in
         return (kind.__name__, *self._contents(value, kind))
@@ -138,6 +142,8 @@ class Painter:
 
     def _code(self, value: Any) -> tuple[Any, ...]:
         if isinstance(value, types.FunctionType):
+            if value.__code__.co_filename != self.module.__file__:
+                return value.__name__, self._item(getattr(value, "__wrapped__", None))
             cells = [_cell(cell) for cell in value.__closure__ or ()]
             parts = (value.__defaults__, value.__kwdefaults__, cells, vars(value))
             return value.__name__, *map(self._item, parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -96,7 +97,7 @@ def _with_piece(program: Program, index: int, piece: Piece) -> Program:
 
 def _fewer_statements(program: Program) -> Iterator[Program]:
     for i, piece in enumerate(program.pieces):
-        for body in _shorter(piece.body.replace("@", "STATE_")):
+        for body in _shorter(re.sub(r"@([HKMN])\b", r"STATE_\1", piece.body)):
             yield _with_piece(program, i, replace(piece, body=body.replace("STATE_", "@")))
         for top in _shorter(piece.top):
             yield _with_piece(program, i, replace(piece, top=top))
