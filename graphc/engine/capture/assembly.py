@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from .opcodes import CACHES, EXTENDED_ARG, JUMPS, OPMAP, refuse
 
+_LENGTHS = [2] * 10 + [3] * 3 + [1] * 3  # of location entries, or the least of them
 _NO_EXTENSION = OPMAP["SEND"]  # gen.throw() reads its argument from the one byte
 
 
@@ -75,8 +76,11 @@ def encode(op: int, arg: int) -> bytes:
 def instructions_of(code: CodeType, locations: list[Location]) -> list[Instruction]:
     """The instructions of a code object in order."""
     raw = code.co_code
-    found: list[tuple[int, int, int, int, int]] = []
+    result: list[Instruction] = []
     index: dict[int, int] = {}
+    jumps: list[tuple[int, int]] = []
+    starts = [location.start for location in locations[1:]] + [len(raw)]
+    place, line = 0, locations[0].line if locations else None
     at, size = 0, len(raw)
     while at < size:
         start = at
@@ -84,22 +88,20 @@ def instructions_of(code: CodeType, locations: list[Location]) -> list[Instructi
         while op == EXTENDED_ARG:
             at += 2
             op, arg = raw[at], arg << 8 | raw[at + 1]
-        index[start] = len(found)
+        while starts[place] <= start:
+            place += 1
+            line = locations[place].line
         offset = at
         at += 2 + 2 * CACHES[op]
-        found.append((op, arg, start, offset, at))
-    result = []
-    place = 0
-    for op, arg, start, offset, end in found:
-        while place + 1 < len(locations) and locations[place + 1].start <= start:
-            place += 1
-        line = locations[place].line if locations else None
-        target = -1
+        index[start] = number = len(result)
         if JUMPS[op]:
-            target = index.get(end + JUMPS[op] * 2 * arg, -1)
-            if target < 0:
-                raise refuse(code, op, line, "it jumps to no instruction")
-        result.append(Instruction(op, arg, start, offset, end, target, line))
+            jumps.append((number, at + JUMPS[op] * 2 * arg))
+        result.append(Instruction(op, arg, start, offset, at, -1, line))
+    for number, target in jumps:
+        each = result[number]
+        if target not in index:
+            raise refuse(code, each.op, each.line, "it jumps to no instruction")
+        result[number] = each._replace(target=index[target])
     return result
 
 
@@ -112,10 +114,11 @@ def locations_of(code: CodeType) -> list[Location]:
     size = len(table)
     while at < size:
         first = table[at]
-        stop = at + 1
-        while stop < size and table[stop] < 128:
-            stop += 1
         form = first >> 3 & 15
+        stop = at + _LENGTHS[form]
+        if form in (13, 14):  # numbers of any length
+            while stop < size and table[stop] < 128:
+                stop += 1
         rest = table[at + 1 : stop]
         if form in (13, 14):
             line += _signed(rest)
@@ -160,13 +163,18 @@ def location_table(
         while at < count and instructions[at].start < stop:
             at += 1
         units = (positions[at] - positions[first]) // 2
+        if not units:
+            continue
         form, rest = location.form, location.rest
-        while units:
-            length = min(units, 8)
-            result.append(128 | form << 3 | (length - 1))
-            result += rest
-            units -= length
+        result.append(128 | form << 3 | (min(units, 8) - 1))
+        result += rest
+        if units > 8:
             form, rest = _continued(form, rest)
+            whole, left = divmod(units - 8, 8)
+            result += (bytes((128 | form << 3 | 7,)) + rest) * whole
+            if left:
+                result.append(128 | form << 3 | (left - 1))
+                result += rest
     return bytes(result)
 
 

@@ -285,7 +285,7 @@ def match_class(it: Rewriting, at: int, each: Instruction) -> bytes | None:
 
 def _with_null(load: bytes) -> bytes:
     """The value, and NULL in the slot of a method's `self`."""
-    return PUSH_NULL + SWAP[2] + load if table.NULL_BELOW else load + PUSH_NULL
+    return load + PUSH_NULL + (SWAP[2] if table.NULL_BELOW else b"")
 
 
 def _dropped(chunk: bytes | None) -> bytes | None:

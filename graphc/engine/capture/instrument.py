@@ -34,14 +34,15 @@ from __future__ import annotations
 
 from types import CodeType
 
-from .assembly import Jump, assemble, exception_table, location_table
+from .assembly import Jump, assemble, exception_table, location_table, one
 from .events import EVENTS
-from .opcodes import JUMPS, KNOWN_PYTHON, Uninstrumentable
+from .opcodes import JUMPS, KNOWN_PYTHON, Uninstrumentable, table
 from .rewriting import Make, Rewriting, Where
 
 __all__ = ["Make", "Uninstrumentable", "Where", "instrumented"]
 
-_EXTRA_STACK = 6  # no replacement needs more above what its instruction found there
+_NOP = one("NOP")
+_EXTRA_STACK = 6  # no replacement needs more than that above what it finds
 
 
 def instrumented(code: CodeType, make: Make) -> CodeType:
@@ -68,6 +69,8 @@ def _rewritten(it: Rewriting) -> CodeType:
         chunk = None
         if event is not None and it.states[at] is not None:
             chunk = event(it, at, instruction)
+            if chunk and table.CALL_HIDES_LINE and it.is_jump_target(at + 1):
+                chunk += _NOP
         if JUMPS[op]:
             if at not in it.jumps:
                 it.jumps[at] = Jump(chunk or b"", op, b"", instruction.target)

@@ -148,3 +148,4 @@ METHOD_BIT = True  # LOAD_ATTR's lowest bit asks for NULL too
 COMPARE_SHIFT = 4  # COMPARE_OP's operator starts at this bit
 COMPARE_BOOL = 0  # this bit of COMPARE_OP asks for a bool
 LOAD_CELL = "LOAD_CLOSURE"
+CALL_HIDES_LINE = True  # a tracer sees a line anew at a jump target right after a call

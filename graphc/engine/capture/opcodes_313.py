@@ -154,3 +154,4 @@ METHOD_BIT = True  # LOAD_ATTR's lowest bit asks for NULL too
 COMPARE_SHIFT = 5  # COMPARE_OP's operator starts at this bit
 COMPARE_BOOL = 16  # this bit of COMPARE_OP asks for a bool
 LOAD_CELL = "LOAD_FAST"
+CALL_HIDES_LINE = False  # a tracer sees a line anew at a jump target right after a call

@@ -84,11 +84,17 @@ class Attribute(Detailed):
 class SuperAttribute(Detailed):
     """`super().name`, where `super` may be anything"""
 
-    __slots__ = ()
+    __slots__ = ("explicit",)
+
+    def __init__(self, detail: str, where: Where) -> None:
+        super().__init__(detail)
+        # LOAD_SUPER_ATTR's second bit: the code has `super(class, self)`, not `super()`
+        self.explicit = bool(where.code.co_code[where.offset + 1] & 2)
 
     def __getitem__(self, operand: tuple[Any, type, Any]) -> Any:
         maker, owner, instance = operand
-        return getattr(maker(owner, instance), self.detail)
+        bare = maker is not super and not self.explicit
+        return getattr(maker() if bare else maker(owner, instance), self.detail)
 
 
 class StoreAttribute(Detailed):
@@ -393,7 +399,6 @@ class ImportFrom(Detailed):
 
 _DETAILED: dict[str, type[Detailed]] = {
     "attribute": Attribute,
-    "super_attribute": SuperAttribute,
     "store_attribute": StoreAttribute,
     "delete_attribute": DeleteAttribute,
     "free": Free,
@@ -432,6 +437,8 @@ def transparent(kind: str, detail: Any, where: Where, globals: dict[str, Any]) -
         return _DETAILED[kind](detail)
     if kind in _NAMED:
         return _NAMED[kind](detail, globals)
+    if kind == "super_attribute":
+        return SuperAttribute(detail, where)
     if kind == "iterate":
         return Iterate(detail, where.code)
     if kind == "match":
