@@ -302,6 +302,7 @@ class CompiledFunction:
         if isinstance(version, JointSpecialisation):
             assert plan is not None
             version.plan = plan
+        version.makes(recording.rebuild, list(recording.stored))
         version.follow(recording.stored_inputs(), recording.dropped_guards())
         return version
 

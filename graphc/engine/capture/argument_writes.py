@@ -17,12 +17,15 @@ class ArgumentWrites:
 
     def __init__(self, originals: Any, copies: Any) -> None:
         self._pairs: list[tuple[Any, Any, list[tuple[Any, Any]]]] = []
+        self.originals: dict[int, Any] = {}  # by the id of the copy
+        self._copies = copies
         stack = [(originals, copies)]
         while stack:
             original, copy = stack.pop()
             inside = children(copy)
             if inside is None:
                 continue
+            self.originals[id(copy)] = original
             if not isinstance(copy, tuple):
                 self._pairs.append((original, copy, _items(copy)))
             stack += zip(children(original) or (), inside, strict=True)

@@ -20,7 +20,8 @@ from ...frontend.pending import PendingItem
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
-from ...frontend.tree import flatten, map_leaves
+from ...frontend.tree import flatten
+from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from .argument_writes import ArgumentWrites
 from .console import NoticedPrint
 from .places import Place
@@ -56,6 +57,7 @@ class Recording:
         self.stored: dict[Place, Any] = {}
         self.old_values: list[tuple[Place, Any]] = []
         self.lifted: list[tuple[Place, Any]] = []
+        self.rebuild: Rebuild  # of the result and of what is stored
         self.missing: list[Tensor] = []
         self.materialise: list[Tensor] = []
 
@@ -75,7 +77,7 @@ class Recording:
         trace.may_defer = not self.before.reads(_OF_SCHEDULES)
         try:
             with NoticedPrint():
-                result = function(*args, **kwargs)
+                held = [function(*args, **kwargs)]
         except BaseException:
             if not trace.whole:
                 trace.flush()  # what eager mode would have done by now is done
@@ -86,24 +88,39 @@ class Recording:
         if trace.whole:
             try:
                 self._effects()
+                self._take_apart(held)
             except TraceError as error:
                 if not isinstance(trace, SegmentTrace) or trace.tainted:
                     raise
                 trace.note_end(str(error).split(". Cure")[0])
                 passing = isinstance(error, FirstUse)
             else:
-                self._finish(result)
+                self._finish()
                 return
         trace.flush()
         self.writes.copy_back(self._given)
-        raise Turned(map_leaves(self._given, result), trace, passing)
+        raise Turned(resolved(held[0], self._given, self.before.knows), trace, passing)
 
     def _given(self, leaf: Any) -> Any:
-        """A leaf after the trace went on in segments."""
-        return leaf.tensor.item() if isinstance(leaf, PendingItem) else leaf
+        """What a part of the result is after the trace went on in segments."""
+        if isinstance(leaf, PendingItem):
+            return leaf.tensor.item()
+        return self.writes.originals.get(id(leaf), leaf)
 
-    def _finish(self, result: Any) -> None:
-        traced = self.trace.finish(result, self.stored, backward=local.grad)
+    def _take_apart(self, held: list[Any]) -> None:
+        """Say how the result, and what is stored, are made anew; raises TraceError."""
+        held += self.stored.values()
+        try:
+            self.rebuild = Rebuild(held, self.before.knows, self.writes.originals.keys())
+        except NotRebuilt as error:
+            raise TraceError(located(
+                f"compiled {self.name}() gives back {error}, which one graph cannot make again at "
+                "every call. Cure: give back tensors in plain containers, or leave out "
+                "fullgraph=True"
+            )) from None  # fmt: skip
+
+    def _finish(self) -> None:
+        traced = self.trace.finish(self.rebuild.leaves, {}, backward=local.grad)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}
         self.missing = [
             read.tensor for read in traced.grad_reads

@@ -138,7 +138,9 @@ class SegmentBackward(Node):
         # memory that was saved: by place in `saved`, its storage and the version then
         self.stamps: dict[int, tuple[Any, int]] = {}
         self.dims = dims
-        self.remember([], {}, set())
+        self.inputs: list[np.ndarray] = []
+        self.owners: dict[int, tuple[Any, int]] = {}
+        self.overwritten: set[int] = set()
 
     def watch(self, places: dict[int, Any]) -> None:
         """Note which saved values lie in memory that the user can write to."""
@@ -163,8 +165,7 @@ class SegmentBackward(Node):
         self.released = True
         self.saved = None
         self.stamps = {}
-        self.inputs = []
-        self.owners = {}
+        self.inputs, self.owners = [], {}
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         if self.saved is None:
@@ -177,7 +178,7 @@ class SegmentBackward(Node):
             return found
         for i in part.saved:
             if i in self.stamps:
-                _check_unchanged(*self.stamps[i], self.saved[i])
+                _check_unchanged(self.stamps[i], self.saved[i])
         engine = part.engine
         inputs = [np.ascontiguousarray(self.saved[i]) for i in part.saved]
         inputs += [np.ascontiguousarray(grads[i]) for i in part.tangents]
@@ -209,7 +210,7 @@ class SegmentBackward(Node):
                 "call the function uncompiled"
             ))  # fmt: skip
         for i in plan.read.intersection(self.owners):
-            _check_unchanged(*self.owners[i], self.inputs[i])
+            _check_unchanged(self.owners[i], self.inputs[i])
         like = world.to_expr(next(g for g in grads if g is not None))
         types = [
             TensorType(t.dtype, concrete_shape(t, self.dims)) for t in self.out_types
@@ -224,7 +225,9 @@ class SegmentBackward(Node):
         ]
 
 
-def _check_unchanged(storage: Any, version: int, array: np.ndarray) -> None:
+def _check_unchanged(stamp: tuple[Any, int], array: np.ndarray) -> None:
+    """Raise RuntimeError if a storage was written to since."""
+    storage, version = stamp
     if storage.version != version:
         raise RuntimeError(located(
             "one of the variables needed for gradient computation has been modified by an "
