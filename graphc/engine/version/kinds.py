@@ -103,6 +103,16 @@ def _array(value: Any) -> Maker:
     return lambda parts: np.array(kept)
 
 
+def _partial(value: Any) -> Maker:
+    count, names = 1 + len(value.args), tuple(value.keywords)
+
+    def make(parts: list[Any]) -> Any:
+        keywords = dict(zip(names, parts[count:], strict=True))
+        return functools.partial(parts[0], *parts[1:count], **keywords)
+
+    return make
+
+
 def _nothing(made: Any, parts: list[Any]) -> None:
     """Nothing but attributes."""
 
@@ -134,10 +144,7 @@ _EXACT: dict[type, Kind] = {
         lambda v: [v.__func__, v.__self__], lambda v: lambda parts: types.MethodType(*parts)
     ),
     np.ndarray: Kind(lambda v: [], _array, _nothing),
-    functools.partial: Kind(
-        lambda v: [v.func, v.args, v.keywords],
-        lambda v: lambda parts: functools.partial(parts[0], *parts[1], **parts[2]),
-    ),
+    functools.partial: Kind(lambda v: [v.func, *v.args, *v.keywords.values()], _partial),
 }
 _CONSTANT = (
     bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range,
@@ -210,6 +217,8 @@ def _of_python(kind: type) -> bool:
 def _of_namedtuple(cls: Any) -> bool:
     if not issubclass(cls, tuple) or not hasattr(cls, "_fields"):
         return False
+    if cls.__module__ == "torch.return_types":
+        return True
     new = vars(cls)["__new__"]
     code = getattr(getattr(new, "__func__", new), "__code__", None)
     return code is not None and code.co_filename.startswith("<")
