@@ -22,6 +22,7 @@ class Uncut:
     """A trace of the whole function: a value that Python needs is an error."""
 
     whole = True  # False once it runs in segments
+    passing = False  # what ended it is done once: a later call may be one graph
     refused: TraceError | None = None  # the demand that was an error
 
     def demand(self, tensor: Tensor, what: str, cure: str) -> np.ndarray:

@@ -73,7 +73,6 @@ class Recording:
         trace = self.trace
         if isinstance(trace, SegmentTrace):
             trace.entry = _RUN
-        passing = False
         trace.may_defer = not self.before.reads(_OF_SCHEDULES)
         try:
             with NoticedPrint():
@@ -93,13 +92,13 @@ class Recording:
                 if not isinstance(trace, SegmentTrace) or trace.tainted:
                     raise
                 trace.note_end(str(error).split(". Cure")[0])
-                passing = isinstance(error, FirstUse)
+                trace.passing = isinstance(error, FirstUse)
             else:
                 self._finish()
                 return
         trace.flush()
         self.writes.copy_back(self._given)
-        raise Turned(resolved(held[0], self._given, self.before.knows), trace, passing)
+        raise Turned(resolved(held[0], self._given, self.before.knows), trace, trace.passing)
 
     def _given(self, leaf: Any) -> Any:
         """What a part of the result is after the trace went on in segments."""
