@@ -202,8 +202,10 @@ class CompiledFunction:
         except BaseException:
             before.restore()
             raise
-        version.undo = before.restore
+        version.undo = nothing if look else before.restore
         self._versions.add(key, shapes, leaves, version, bool(named or self._renewed))
+        if self.fullgraph:
+            self._versions.drop_oldest(key, leaves)
         self.compile_count += 1
         CompileCounter.count += 1
         return version
@@ -233,9 +235,9 @@ class CompiledFunction:
                 recording.run(self.function, args, kwargs)
         except Turned:
             raise
-        except BaseException:
+        except BaseException as error:
             if trace.whole:
-                before.restore()
+                recording.take_back(error, look)
             raise
         recording.put_back()
         trace.close()
@@ -294,6 +296,7 @@ class CompiledFunction:
             built = pipeline.build(graph, **options)
             engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
         assert recording.after is not None
+        recording.after.settle()
         version = kind(
             traced, recording.after, recording.replay, engine, allocate,
             recording.materialise, recording.leaves,

@@ -24,6 +24,7 @@ from ...frontend.tree import flatten
 from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from .argument_writes import ArgumentWrites
 from .console import NoticedPrint
+from .failed import keep_python
 from .places import Place
 from .roots import Snapshot
 
@@ -192,6 +193,15 @@ class Recording:
             f"{place.path}. Cure: keep tensors in attributes of their own, or leave out "
             "fullgraph=True"
         ))  # fmt: skip
+
+    def take_back(self, error: BaseException, look: bool) -> None:
+        """What is left of a run that failed: the Python state, if it is the user's own error."""
+        if look or isinstance(error, TraceError) or self.trace.refused is not None:
+            self.before.restore()
+            return
+        keep_python(self.before, self.writes, self._made_here)
+        for action in self.trace.deferred:
+            action()
 
     def put_back(self) -> None:
         """Give the roots their old values; the first call changes them like every other."""

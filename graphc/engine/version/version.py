@@ -76,8 +76,8 @@ class Specialisation:
         self.allocate = allocate
         # tensors whose missing `.grad` counts as zeros (see compile.py)
         self.materialise = materialise
-        # objects that the key knows by id must not be freed; tensors are not among them
-        self.retained = [value for value in retained if not isinstance(value, Tensor)]
+        # objects that the key knows by id and that nothing tells the death of
+        self.retained: list[Any] = []
         self.calls = 0
         self.rebuild: Rebuild  # makes the result, and what goes to the places in `stored`
         self.stored: list[Place] = []
