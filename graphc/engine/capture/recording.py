@@ -120,7 +120,7 @@ class Recording:
             )) from None  # fmt: skip
 
     def _finish(self) -> None:
-        traced = self.trace.finish(self.rebuild.leaves, {}, backward=local.grad)
+        traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=local.grad)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}
         self.missing = [
             read.tensor for read in traced.grad_reads

@@ -52,6 +52,11 @@ class Rebuild:
         self._check_elsewhere(held)
         self._resolve(roots)
 
+    def take_leaves(self) -> list[Any]:
+        """What make() is to be given, as the trace has it; not kept."""
+        leaves, self.leaves = self.leaves, []
+        return leaves
+
     def make(self, leaves: list[Any]) -> list[Any]:
         """The objects with these leaves."""
         values = [*leaves, *self._constants]
@@ -132,7 +137,8 @@ class Rebuild:
             (fill, at([number])[0], at(parts), names, at(holds))
             for fill, number, parts, names, holds in reversed(self._fills)
         ]
-        self._numbers, self._made, self._waiting = {}, [], []
+        # only the recipe is kept
+        del self._numbers, self._made, self._waiting, self._known, self._foreign
 
 
 _STATE = frozenset(Tensor.__annotations__)
