@@ -200,8 +200,10 @@ class CompiledFunction:
         except BaseException:
             recording.restore()
             raise
-        version.undo = recording.restore
+        version.undo = nothing if look else recording.restore
         self._versions.add(key, shapes, leaves, version, bool(named or self._renewed))
+        if self.fullgraph:
+            self._versions.drop_oldest(key, leaves)
         self.compile_count += 1
         CompileCounter.count += 1
         return version
@@ -230,9 +232,9 @@ class CompiledFunction:
                 recording.run(self.function, args, kwargs)
         except Turned:
             raise
-        except BaseException:
+        except BaseException as error:
             if trace.whole:
-                recording.restore()
+                recording.take_back(error, look)
             raise
         recording.put_back()
         trace.close()
@@ -298,8 +300,10 @@ class CompiledFunction:
         if isinstance(version, JointSpecialisation):
             assert plan is not None
             version.plan = plan
+        version.makes(recording.rebuild, list(recording.stored))
         version.follow(recording.stored_inputs(), recording.dropped_guards())
         recording.observer.seal()
+        recording.observer.settle()
         return version
 
     # --- looking ------------------------------------------------------------------------------

@@ -112,7 +112,8 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 def _nodes(tensors: Any) -> list[Node]:
     """The nodes that made tensors; others are left to be complained about."""
     states = [current(t) for t in tensors or () if isinstance(t, Tensor)]
-    return [edge(state)[0] for state in states if requires_grad(state)]
+    given = [t.node for t in tensors or () if isinstance(t, GradientEdge)]
+    return [*given, *(edge(state)[0] for state in states if requires_grad(state))]
 
 
 def _zeros_like(tensor: Tensor) -> Tensor:

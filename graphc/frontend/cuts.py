@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import TraceError, located, unsupported_in_trace
+from .outside_history import goes_on
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +22,7 @@ class Uncut:
     """A trace of the whole function: a value that Python needs is an error."""
 
     whole = True  # False once it runs in segments
+    passing = False  # what ended it is done once: a later call may be one graph
     refused: TraceError | None = None  # the demand that was an error
 
     def demand(self, tensor: Tensor, what: str, cure: str) -> np.ndarray:
@@ -54,7 +56,14 @@ class Uncut:
         return False
 
     def crosses(self, roots: list[Node], wanted: set[Node]) -> bool:
-        """Whether a backward pass from `roots` is to be run eagerly, in `eager()`."""
+        """Whether a backward pass from `roots` is to be run eagerly, in `eager()`. Raises
+        TraceError where it is, and cannot be."""
+        if goes_on(roots, wanted):
+            self.end_segment(
+                "a backward pass through history from before the call",
+                "compute the loss from leaves inside the function, detach() what comes from "
+                "outside, or leave out fullgraph=True",
+            )
         return False
 
     def writes_outside(self, target: Tensor) -> bool:

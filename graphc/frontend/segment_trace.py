@@ -26,8 +26,9 @@ from graphc.ir.op import Attrs, Op
 
 from .errors import user_location
 from .functionalize import TracedStorage
-from .nodes import AccumulateGrad, OutsideHistory
+from .nodes import AccumulateGrad
 from .nodes import Node as GradNode
+from .outside_history import goes_on, reachable
 from .pending import PendingItem, only_returned
 from .tensor import Tensor
 from .trace import Trace
@@ -207,22 +208,18 @@ class SegmentTrace(Trace):
 
     def crosses(self, roots: list[GradNode], wanted: set[GradNode]) -> bool:
         """Whether a backward pass leaves what was recorded, or runs hooks."""
-        if self.whole or self._flushing:
+        if self._flushing:
             return False
-        seen: set[GradNode] = set(roots)
-        stack = list(roots)
-        while stack:
-            node = stack.pop()
-            if node.tensor_hooks or node.pre_hooks or node.post_hooks or node.retained:
+        return goes_on(roots, wanted) or (not self.whole and _has_hooks(roots))
+
+
+def _has_hooks(roots: list[GradNode]) -> bool:
+    """Whether a backward pass from `roots` runs hooks."""
+    for node in reachable(roots):
+        if node.tensor_hooks or node.pre_hooks or node.post_hooks or node.retained:
+            return True
+        if isinstance(node, AccumulateGrad):
+            variable = node.variable
+            if variable._hooks or variable._post_hooks:
                 return True
-            if isinstance(node, OutsideHistory) and node not in wanted:
-                return True
-            if isinstance(node, AccumulateGrad):
-                variable = node.variable
-                if variable._hooks or variable._post_hooks:
-                    return True
-            for place in node.edges:
-                if place is not None and place[0] not in seen:
-                    seen.add(place[0])
-                    stack.append(place[0])
-        return False
+    return False

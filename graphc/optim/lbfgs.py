@@ -48,13 +48,19 @@ class LBFGS(Optimizer):
 
     def step(self, closure: Any = None) -> Any:
         """Several iterations, each of which calls the closure for the loss and gradients."""
-        if local.trace is not None:
-            raise RuntimeError(
-                "LBFGS cannot be compiled: how often it calls the closure depends on the losses. "
-                "Leave optimizer.step(closure) outside and compile the model or the closure"
-            )
         if closure is None:
             raise TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")
+        trace = local.trace
+        if trace is None:
+            return self._iterate(closure)
+        trace.end_segment(
+            "LBFGS.step(), which calls the closure as often as the losses say,",
+            "leave optimizer.step(closure) outside and compile the model or the closure",
+        )
+        with trace.suspended():
+            return self._iterate(closure)
+
+    def _iterate(self, closure: Any) -> Any:
         group, state = self.param_groups[0], self.state[self._params[0]]
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)

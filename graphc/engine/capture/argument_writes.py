@@ -17,12 +17,15 @@ class ArgumentWrites:
 
     def __init__(self, originals: Any, copies: Any) -> None:
         self._pairs: list[tuple[Any, Any, list[tuple[Any, Any]]]] = []
+        self.originals: dict[int, Any] = {}  # by the id of the copy
+        self._copies = copies
         stack = [(originals, copies)]
         while stack:
             original, copy = stack.pop()
             inside = children(copy)
             if inside is None:
                 continue
+            self.originals[id(copy)] = original
             if not isinstance(copy, tuple):
                 self._pairs.append((original, copy, _items(copy)))
             stack += zip(children(original) or (), inside, strict=True)
@@ -36,12 +39,17 @@ class ArgumentWrites:
             ):
                 yield original, copy
 
-    def copy_back(self, resolved: Callable[[Any], Any]) -> None:
-        """Give the originals the items of their copies; `resolved` says what each leaf is now."""
+    def copy_back(
+        self, resolved: Callable[[Any], Any], dead: Callable[[Any], bool] | None = None
+    ) -> None:
+        """Give the originals the items of their copies; `resolved` says what each leaf is now.
+        A container that holds `dead` values stays as it was."""
         real = {id(copy): original for original, copy, _ in self._pairs}
         for original, copy in list(self.written()):
             items = [(key, real.get(id(v), v)) for key, v in _items(copy)]
             items = [(key, resolved(v)) for key, v in items]
+            if dead is not None and any(dead(v) for _, v in items):
+                continue
             if isinstance(original, list):
                 original[:] = [value for _, value in items]
             elif isinstance(original, dict):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from types import ModuleType
 from typing import Any
@@ -68,10 +68,10 @@ class HiddenState:
                 return path
         return ""
 
-    def restore(self) -> None:
-        """Put everything back but iterators."""
+    def restore(self, only: Callable[[Any], bool] | None = None) -> None:
+        """Put everything back but iterators; `only` what holds values that it names."""
         for value, was, copied, _ in self._known:
-            if _state(value) == was:
+            if _state(value) == was or (only is not None and not only(value)):
                 continue
             if isinstance(value, set):
                 value.clear()
@@ -86,7 +86,7 @@ class HiddenState:
             else:
                 value.bit_generator.state = copied
         for array, was_bytes, _ in self.arrays:
-            if array.tobytes() != was_bytes:
+            if only is None and array.tobytes() != was_bytes:
                 array[...] = np.frombuffer(was_bytes, array.dtype).reshape(array.shape)
 
 

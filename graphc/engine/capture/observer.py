@@ -383,7 +383,7 @@ class Observer:
             if place.get() is not before:
                 place.put(before)
         for container, copy, _ in self.saved.values():
-            _put_back(container, copy)
+            put_back(container, copy)
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -395,6 +395,11 @@ class Observer:
                 raise ValueError(f"changes {guard.path}")
             guard.renew()
         self.guards.seal()
+
+    def settle(self) -> None:
+        """Nothing more is asked: what was met need not be kept."""
+        self.known = {}
+        self._kept = []
 
     def _made_for_good(self, guard: Guard) -> bool:
         if isinstance(guard, Entry):
@@ -462,7 +467,8 @@ def _copy(container: Any) -> Any:
     return list(container)
 
 
-def _put_back(container: Any, copy: Any) -> None:
+def put_back(container: Any, copy: Any) -> None:
+    """Give a container the items of its copy."""
     if isinstance(container, type):
         for key, now in list(vars(container).items()):
             if now is not copy.get(key, MISSING):

@@ -18,10 +18,11 @@ from ...frontend.pending import PendingItem
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
-from ...frontend.tree import flatten, map_leaves
+from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
 from .argument_writes import ArgumentWrites
+from .failed import keep_python
 from .kinds import is_plain
 from .net import Net
 from .observer import Observer, running
@@ -56,6 +57,7 @@ class Recording:
         self.stored: dict[Place, Any] = {}
         self.old_values: list[tuple[Place, Any]] = []
         self.lifted: list[tuple[Place, Any]] = []
+        self.rebuild: Rebuild  # of the result and of what is stored
         self.missing: list[Tensor] = []
         self.materialise: list[Tensor] = []
 
@@ -86,7 +88,6 @@ class Recording:
         trace = self.trace
         if isinstance(trace, SegmentTrace):
             trace.entry = _RUN
-        passing = False
         trace.may_defer = True
         observer = self.observer
         outer, running.observer = running.observer, observer
@@ -94,7 +95,7 @@ class Recording:
         try:
             with Net(observer):
                 found, given, named = observer.call(function, tuple(args), kwargs or None)
-                result = found(*given, **(named or {}))
+                held = [found(*given, **(named or {}))]
         except BaseException:
             if not trace.whole:
                 trace.flush()  # what eager mode would have done by now is done
@@ -107,24 +108,39 @@ class Recording:
         if trace.whole:
             try:
                 self._effects()
+                self._take_apart(held)
             except TraceError as error:
                 if not isinstance(trace, SegmentTrace) or trace.tainted:
                     raise
                 trace.note_end(str(error).split(". Cure")[0])
-                passing = isinstance(error, FirstUse)
+                trace.passing = isinstance(error, FirstUse)
             else:
-                self._finish(result)
+                self._finish()
                 return
         trace.flush()
         self.writes.copy_back(self._given)
-        raise Turned(map_leaves(self._given, result), trace, passing)
+        raise Turned(resolved(held[0], self._given, self.observer.is_known), trace, trace.passing)
 
     def _given(self, leaf: Any) -> Any:
-        """A leaf after the trace went on in segments."""
-        return leaf.tensor.item() if isinstance(leaf, PendingItem) else leaf
+        """What a part of the result is after the trace went on in segments."""
+        if isinstance(leaf, PendingItem):
+            return leaf.tensor.item()
+        return self.writes.originals.get(id(leaf), leaf)
 
-    def _finish(self, result: Any) -> None:
-        traced = self.trace.finish(result, self.stored, backward=local.grad)
+    def _take_apart(self, held: list[Any]) -> None:
+        """Say how the result, and what is stored, are made anew; raises TraceError."""
+        held += self.stored.values()
+        try:
+            self.rebuild = Rebuild(held, self.observer.is_known, self.writes.originals.keys())
+        except NotRebuilt as error:
+            raise TraceError(located(
+                f"compiled {self.name}() gives back {error}, which one graph cannot make again at "
+                "every call. Cure: give back tensors in plain containers, or leave out "
+                "fullgraph=True"
+            )) from None  # fmt: skip
+
+    def _finish(self) -> None:
+        traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=local.grad)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}
         self.missing = [
             read.tensor for read in traced.grad_reads
@@ -173,7 +189,7 @@ class Recording:
             if isinstance(old, Tensor) and old._trace is None:
                 self.trace.shadow(old)
             self.replay.append((place, now))
-        elif self._simple(now) and not observer.was_read(place):
+        elif not observer.was_read(place):
             self.stored[place] = now  # made anew at each call
         else:
             error = FirstUse if place.is_missing(old) or old is None else TraceError
@@ -183,13 +199,14 @@ class Recording:
                 "fullgraph=True"
             ))  # fmt: skip
 
-    def _simple(self, value: Any) -> bool:
-        """Whether a container can be made anew from its leaves."""
-        leaves, structure = flatten(value)
-        return structure.kind is not None and all(
-            isinstance(leaf, Tensor) or is_traced_number(leaf) or is_plain(leaf)
-            or self.observer.is_known(leaf) for leaf in leaves
-        )
+    def take_back(self, error: BaseException, look: bool) -> None:
+        """What is left of a run that failed: the Python state, if it is the user's own error."""
+        if look or isinstance(error, TraceError) or self.trace.refused is not None:
+            self.restore()
+            return
+        keep_python(self.observer, self.writes)
+        for action in self.trace.deferred:
+            action()
 
     def put_back(self) -> None:
         """Give the roots their old values; the first call changes them like every other."""

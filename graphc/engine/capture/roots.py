@@ -169,6 +169,11 @@ class Snapshot:
         """Whether an object was met in the roots."""
         return id(value) in self._seen
 
+    def settle(self) -> None:
+        """Nothing more is collected: what was met need not be kept."""
+        self._seen = {}
+        self._waiting = {}
+
     def restore(self) -> None:
         """Put every container back as it was."""
         self.hidden.restore()

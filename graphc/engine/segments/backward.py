@@ -15,12 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from ...frontend.context import local
 from ...frontend.errors import located
-from ...frontend.nodes import TWICE, Node
+from ...frontend.nodes import TWICE, Node, zeros
 from ...ir.graph import Builder, Graph
 from ...ir.graph import Node as IrNode
 from ...ir.op import get as get_op
+from ...ir.types import TensorType
 from ..built import Engine
+from ..version.replay import Replay, replay
 from ..version.version import concrete_shape
 
 Build = Callable[[Graph], Any]
@@ -51,6 +54,7 @@ class BackwardPlan:
         self.strict = strict  # saved values that eager mode's rules read, too
         self.allocate = allocate
         self.parts: dict[Any, Part] = {}
+        self.replay: Replay  # for create_graph
         self._build = build
         self._lock = threading.Lock()
         tangents = graph.inputs[len(self.saved) :]
@@ -134,6 +138,9 @@ class SegmentBackward(Node):
         # memory that was saved: by place in `saved`, its storage and the version then
         self.stamps: dict[int, tuple[Any, int]] = {}
         self.dims = dims
+        self.inputs: list[np.ndarray] = []
+        self.owners: dict[int, tuple[Any, int]] = {}
+        self.overwritten: set[int] = set()
 
     def watch(self, places: dict[int, Any]) -> None:
         """Note which saved values lie in memory that the user can write to."""
@@ -158,29 +165,20 @@ class SegmentBackward(Node):
         self.released = True
         self.saved = None
         self.stamps = {}
+        self.inputs, self.owners = [], {}
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         if self.saved is None:
             raise RuntimeError(located(TWICE))
         if any(g is not None and not isinstance(g, np.ndarray) for g in grads):
-            raise RuntimeError(located(
-                "create_graph=True through an earlier segment of a compiled function is not "
-                "supported. Cure: do not ask for a tensor's value between the two, or call the "
-                "function uncompiled"
-            ))  # fmt: skip
+            return self._by_tape(grads, needs, world)
         found: list[Any] = [None] * len(self.edges)
         part = self.plan.part(tuple([g is not None for g in grads]), tuple(needs))
         if part.engine is None:
             return found
         for i in part.saved:
-            storage, version = self.stamps.get(i, (None, 0))
-            if storage is not None and storage.version != version:
-                raise RuntimeError(located(
-                    "one of the variables needed for gradient computation has been modified by an "
-                    f"inplace operation: [torch.Tensor {list(self.saved[i].shape)}] is at version "
-                    f"{storage.version}; expected version {version} instead. Hint: use an "
-                    "out-of-place operation, or clone() the tensor before the in-place one."
-                ))  # fmt: skip
+            if i in self.stamps:
+                _check_unchanged(self.stamps[i], self.saved[i])
         engine = part.engine
         inputs = [np.ascontiguousarray(self.saved[i]) for i in part.saved]
         inputs += [np.ascontiguousarray(grads[i]) for i in part.tangents]
@@ -192,3 +190,48 @@ class SegmentBackward(Node):
         for i, value in zip(part.results, results, strict=True):
             found[i] = value
         return found
+
+    def remember(
+        self, arrays: list[np.ndarray], owners: dict[int, Any], overwritten: set[int]
+    ) -> None:
+        """What create_graph computes from: the segment's inputs, their storages by number, and
+        which of them the segment has written to since."""
+        self.inputs = arrays
+        self.overwritten = overwritten
+        self.owners = {i: (storage, storage.version) for i, storage in owners.items()}
+
+    def _by_tape(self, grads: list[Any], needs: Sequence[bool], world: Any) -> list[Any]:
+        """The gradients with a history of their own."""
+        plan = self.plan.replay
+        if not plan.read.isdisjoint(self.overwritten):
+            raise RuntimeError(located(
+                "create_graph=True through a segment of a compiled function that overwrites what "
+                "its gradients are computed from is not supported. Cure: clone() that first, or "
+                "call the function uncompiled"
+            ))  # fmt: skip
+        for i in plan.read.intersection(self.owners):
+            _check_unchanged(self.owners[i], self.inputs[i])
+        like = world.to_expr(next(g for g in grads if g is not None))
+        types = [
+            TensorType(t.dtype, concrete_shape(t, self.dims)) for t in self.out_types
+        ]
+        given = [
+            world.to_tensor(world.from_expr(zeros(like, t)) if g is None else g)
+            for g, t in zip(grads, types, strict=True)
+        ]
+        found = replay(plan, self.inputs, given, self.edges, self.dims, local.grad)
+        return [
+            world.from_tensor(t) if need else None for t, need in zip(found, needs, strict=True)
+        ]
+
+
+def _check_unchanged(stamp: tuple[Any, int], array: np.ndarray) -> None:
+    """Raise RuntimeError if a storage was written to since."""
+    storage, version = stamp
+    if storage.version != version:
+        raise RuntimeError(located(
+            "one of the variables needed for gradient computation has been modified by an "
+            f"inplace operation: [torch.Tensor {list(array.shape)}] is at version "
+            f"{storage.version}; expected version {version} instead. Hint: use an "
+            "out-of-place operation, or clone() the tensor before the in-place one."
+        ))  # fmt: skip

@@ -26,13 +26,14 @@ from ...frontend.nodes import Edge, Node
 from ...frontend.segment_close import Segment
 from ...frontend.segment_tape import Fingerprint, inner_roots, nodes_read
 from ...frontend.segment_trace import SegmentEnd, SegmentTrace
-from ...frontend.tensor import edge
+from ...frontend.tensor import Tensor, edge
 from ...frontend.trace import Trace
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
 from ...ir.op import OpError
 from .. import pipeline
 from ..built import CompileCounter, Engine
+from ..version.replay import replay_of
 from ..version.version import concrete_shape
 from .backward import BackwardPlan, SegmentBackward
 from .template import NoTemplate, Template
@@ -220,6 +221,8 @@ class Segments:
                 split.backward, split.saved, entries, strict, allocator.empty, self._late
             )
             plan.inner = inner_roots(roots)
+            sources = [_source(segment, segment.entries[i][0]) for i in entries]
+            plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)
         else:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
             built = pipeline.build(graph, **options)
@@ -283,8 +286,20 @@ class Segments:
             before.get(i, given[i]) if kind == "input" else results[i] for kind, i in plan.saved
         ]
         node = SegmentBackward(plan, edges, types, saved, dims)
+        written = set(version.mutated.values())
+        node.remember(
+            [before.get(i, array) for i, array in enumerate(given)],
+            {i: segment.owner(i)._storage for i in plan.replay.read if i not in written
+             and i < len(segment.inputs) and isinstance(segment.inputs[i], TensorInput)},
+            written - before.keys(),
+        )
         segment.fill(results, node)
         node.watch(_watched(segment, version, plan, results))
+
+
+def _source(segment: Segment, tensor: Tensor) -> tuple[int, Tensor]:
+    """The argument that a tensor is (-1: it is captured), and the tensor."""
+    return segment.trace.argument_index(tensor), tensor
 
 
 def _watched(

@@ -43,7 +43,7 @@ class BackwardPlan:
         self.engine = engine
         self.allocate = allocate
         self.behind = _behind(*joint)
-        self.replay = replay_of(*joint, traced, pairs)
+        self.replay = replay_of(*joint, traced.inputs, pairs)
         self.types: tuple[TensorType, ...] = tuple(
             o.type for o in backward.outputs if o.type is not None
         )

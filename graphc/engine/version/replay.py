@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...frontend.captured import TensorInput, TracedGraph
+from ...frontend.captured import NumberInput, TensorInput
 from ...frontend.dispatch import constant
 from ...frontend.errors import located
 from ...frontend.nodes import AccumulateGrad, Edge
@@ -37,7 +37,7 @@ class Replay(NamedTuple):
 
 
 def replay_of(
-    joint: Graph, inputs: int, outputs: int, traced: TracedGraph,
+    joint: Graph, inputs: int, outputs: int, traced_inputs: Sequence[TensorInput | NumberInput],
     sources: Sequence[tuple[int, Tensor]],
 ) -> Replay:
     """From the joint graph: its first `inputs` inputs and `outputs` outputs are the forward's."""
@@ -47,7 +47,7 @@ def replay_of(
         used.update(node.inputs)
     read = frozenset(i for i, node in enumerate(joint.inputs[:inputs]) if node in used)
     numbers: dict[Any, int] = {}
-    for i, source in enumerate(traced.inputs):
+    for i, source in enumerate(traced_inputs):
         if isinstance(source, TensorInput) and source.kind in ("argument", "tensor"):
             key = source.index if source.kind == "argument" else id(source.tensor)
             numbers[source.kind, key] = i

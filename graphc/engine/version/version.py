@@ -17,13 +17,14 @@ from ...frontend.context import local
 from ...frontend.grad_mode import no_grad
 from ...frontend.storage import address, strides_of
 from ...frontend.tensor import Tensor, edge, from_array, requires_grad
-from ...frontend.tree import flatten, unflatten
+from ...frontend.tree import flatten
 from ...ir.dim import evaluate
 from ...ir.graph import Graph
 from ...ir.types import TensorType
 from ..capture.observer import Observer
 from ..capture.places import Place
 from .guards import Guards
+from .rebuild import Rebuild
 from .results import Results
 from .sources import Stale, array_of, source_value, tensor_of
 
@@ -77,11 +78,11 @@ class Specialisation:
         self.allocate = allocate
         # tensors whose missing `.grad` counts as zeros (see compile.py)
         self.materialise = materialise
-        # objects that the key knows by id must not be freed; tensors are not among them
-        self.retained = [value for value in retained if not isinstance(value, Tensor)]
+        # objects that the key knows by id and that nothing tells the death of
+        self.retained: list[Any] = []
         self.calls = 0
-        self.result_leaves, self.result_structure = flatten(traced.result, _is_output)
-        self.stored = [(p, *flatten(value, _is_output)) for p, value in traced.stored.items()]
+        self.rebuild: Rebuild  # makes the result, and what goes to the places in `stored`
+        self.stored: list[Place] = []
         self.dims = tuple(traced.graph.env.hints)
         self.guards = list(traced.graph.env.guards)
         self.inputs = [i for i in traced.inputs if not _is_tangent(i)]
@@ -106,6 +107,10 @@ class Specialisation:
         self.compile_seconds = 0.0
         # takes back what the trace created for real; for a first call that raises
         self.undo: Callable[[], None] = nothing
+
+    def makes(self, rebuild: Rebuild, stored: list[Place]) -> None:
+        """How to make the result, and what goes to the places in `stored`."""
+        self.rebuild, self.stored = rebuild, stored
 
     def follow(self, places: dict[int, Place], dropped: set[Place]) -> None:
         """Inputs that the function itself renews are fetched from their places."""
@@ -281,22 +286,18 @@ class Specialisation:
                 flag.tensor._requires_grad = flag.requires_grad
         if history is not None:
             history.attach(builder)
-        if traced.stored or self.replay:
+        if self.stored or self.replay:
             state_version.bump()
-        stored = [
-            (place, unflatten([builder.leaf(leaf) for leaf in leaves], structure))
-            for place, leaves, structure in self.stored
-        ]
-        for place, made in stored:
-            place.set(made)
+        result, *stored = self.rebuild.make([builder.leaf(o) for o in traced.result])
+        for place, value in zip(self.stored, stored, strict=True):
+            place.set(value)
         for place, value in self.replay:
             place.set(value)
-        leaves = [builder.leaf(o) for o in self.result_leaves]
         if history is not None:
             history.watch(builder)
         for action in traced.deferred:
             action()
-        return unflatten(leaves, self.result_structure)
+        return result
 
 
 def concrete_shape(type_: TensorType, dims: dict[str, int]) -> tuple[int, ...]:

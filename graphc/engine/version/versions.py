@@ -6,6 +6,7 @@ arguments and of tensors that the function itself renews (a cache that grows by 
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -34,6 +35,10 @@ class Versions:
         self._symbolic: dict[Any, list[Specialisation]] = {}
         self._shapes: dict[Any, list[tuple[Any, ...]]] = {}
         self._kinds: Counter[Any] = Counter()
+        self._order: dict[Any, list[Specialisation]] = {}  # by kind, the newest last
+        # objects that keys name by id: what goes with each when it dies
+        self._watched: dict[int, weakref.ref[Any]] = {}
+        self._named: dict[int, set[Any]] = {}
 
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
@@ -65,12 +70,64 @@ class Versions:
         self, key: Any, shapes: tuple[Any, ...], leaves: list[Any], version: Specialisation,
         symbolic: bool,
     ) -> None:
-        """Remember a new version."""
+        """Remember a new version, for as long as the objects live that the key names."""
+        head = len(key) - len(leaves)
+        version.retained = [
+            leaf for part, leaf in zip(key[head:], leaves, strict=True)
+            if type(part) is int and not self._watch(leaf, key)
+        ]
         if symbolic:
             self._symbolic.setdefault(key, []).insert(0, version)
         else:
             self._exact.setdefault((key, shapes), []).insert(0, version)
-        self._kinds[self._kind(key, leaves)] += 1
+        kind = self._kind(key, leaves)
+        self._kinds[kind] += 1
+        self._order.setdefault(kind, []).append(version)
+
+    def drop_oldest(self, key: Any, leaves: list[Any]) -> None:
+        """Keep no more than the limit for arguments of this kind."""
+        known = self._order.get(self._kind(key, leaves), [])
+        while self.dynamic is not False and len(known) > _LIMIT:
+            self._remove(known.pop(0))
+
+    def _remove(self, version: Specialisation) -> None:
+        for table in (self._exact, self._symbolic):
+            for place, versions in list(table.items()):
+                if version in versions:
+                    table[place] = [v for v in versions if v is not version]
+
+    def _watch(self, leaf: Any, key: Any) -> bool:
+        """Forget the key when an object dies; False: nobody would tell."""
+        if id(leaf) not in self._watched:
+            number, owner = id(leaf), weakref.ref(self)
+
+            def died(reference: Any) -> None:
+                versions = owner()
+                if versions is not None:
+                    versions._forget(number)
+
+            try:
+                self._watched[number] = weakref.ref(leaf, died)
+            except TypeError:
+                return False
+        self._named.setdefault(id(leaf), set()).add(key)
+        return True
+
+    def _forget(self, number: int) -> None:
+        """An object has died: its id may soon be another's."""
+        del self._watched[number]
+        keys = self._named.pop(number, set())
+        gone = [v for place, found in self._exact.items() if place[0] in keys for v in found]
+        gone += [v for key in keys for v in self._symbolic.get(key, ())]
+        self._exact = {place: v for place, v in self._exact.items() if place[0] not in keys}
+        for key in keys:
+            self._symbolic.pop(key, None)
+            self._shapes.pop(key, None)
+        for kind, known in list(self._order.items()):
+            if number in kind:
+                del self._order[kind], self._kinds[kind]
+            else:
+                self._order[kind] = [v for v in known if v not in gone]
 
     def too_many(self, key: Any, leaves: list[Any]) -> bool:
         """Whether arguments of this kind were compiled for so often that more is no use."""

@@ -293,14 +293,17 @@ def check_apart(out: Tensor, inputs: Iterable[Any]) -> None:
 
 
 def write_out(out: Tensor, value: Tensor) -> Tensor:
-    """Copy a result into `out=`, resizing it (in eager) as torch does."""
+    """Copy a result into `out=`, resizing it as torch does."""
     check_inplace(out, value)
     if tuple(out.shape) != tuple(value.shape):
-        if local.trace is not None:
-            raise RuntimeError(located(
-                f"out= of shape {list(out.shape)} would be resized to {list(value.shape)} under "
-                "compile. Cure: give it the right shape"
-            ))  # fmt: skip
-        out.data = value.detach().clone().to(out.dtype)
+        if local.trace is None:
+            out.data = value.detach().clone().to(out.dtype)
+            return out
+        local.trace.end_segment(
+            f"out= of shape {list(out.shape)}, which takes on the shape {list(value.shape)},",
+            "give it the right shape",
+        )
+        with local.trace.suspended():
+            out.data = value.detach().clone().to(out.dtype)
         return out
     return inplace(out, value, overwrite=True)

@@ -55,12 +55,17 @@ class LazyModuleMixin:
 
     @staticmethod
     def _infer_parameters(module: Any, args: Any, kwargs: Any = None) -> None:
-        if local.trace is not None and module.has_uninitialized_params():
-            raise RuntimeError(
-                f"{type(module).__name__} has no parameters yet, and they cannot be made while "
-                "tracing. Call the module once outside of the compiled function"
+        trace = local.trace
+        if trace is not None and module.has_uninitialized_params():
+            trace.end_segment(
+                f"the first call of {type(module).__name__}, which makes its parameters,",
+                "call the module once outside of the compiled function",
             )
-        module.initialize_parameters(*args, **(kwargs or {}))
+            trace.passing = True
+            with trace.suspended():
+                module.initialize_parameters(*args, **(kwargs or {}))
+        else:
+            module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(
                 f"module {module._get_name()} has not been fully initialized"

@@ -1,0 +1,261 @@
+"""Which objects a compiled call can make anew, and how: taken apart into what they hold.
+
+A kind says what an object holds (`parts`), how to make one (`maker`) and how to fill it (`fill`;
+without it, an object is made of its parts at once). Attributes, in `__dict__` and in
+`__slots__`, are taken from and given to the object itself, past the methods of its class, so that
+dataclasses, frozen or not, and containers with constructors of their own come out as they were.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import gc
+import re
+import sys
+import types
+import uuid
+import weakref
+from abc import ABCMeta
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ...frontend.device import device
+from ...frontend.numbers import Size
+from ...ir.dtypes import DType
+from ...nn.modules.module import Module
+
+Maker = Callable[[list[Any]], Any]
+
+
+class Kind(NamedTuple):
+    """How to take an object apart and to make another one."""
+
+    parts: Callable[[Any], list[Any]]
+    # of an object: what makes one like it, given its parts if there is no `fill`
+    maker: Callable[[Any], Maker]
+    fill: Callable[[Any, list[Any]], None] | None = None
+
+
+def _empty(base: Any) -> Callable[[Any], Maker]:
+    """Makes empty objects of a class derived from `base`."""
+    def maker(value: Any) -> Maker:
+        kind = type(value)
+        return lambda parts: base.__new__(kind)
+
+    return maker
+
+
+def _from_parts(base: Any) -> Callable[[Any], Maker]:
+    def maker(value: Any) -> Maker:
+        kind = type(value)
+        return lambda parts: base.__new__(kind, parts)
+
+    return maker
+
+
+def _pairs(kind: Any) -> Kind:
+    """A dict: keys, then values."""
+
+    def fill(made: Any, parts: list[Any]) -> None:
+        half = len(parts) // 2
+        for key, value in zip(parts[:half], parts[half:], strict=True):
+            kind.__setitem__(made, key, value)
+
+    return Kind(
+        lambda value: [*kind.keys(value), *kind.values(value)], _empty(kind), fill
+    )
+
+
+def _defaultdict() -> Kind:
+    pairs = _pairs(dict)
+
+    def fill(made: Any, parts: list[Any]) -> None:
+        made.default_factory = parts[0]
+        assert pairs.fill is not None
+        pairs.fill(made, parts[1:])
+
+    return Kind(
+        lambda value: [value.default_factory, *pairs.parts(value)], _empty(defaultdict), fill
+    )
+
+
+def _deque(value: Any) -> Maker:
+    kind, most = type(value), value.maxlen
+
+    def make(parts: list[Any]) -> Any:
+        made = deque.__new__(kind)
+        deque.__init__(made, (), most)
+        return made
+
+    return make
+
+
+def _array(value: Any) -> Maker:
+    kept = np.array(value)
+    return lambda parts: np.array(kept)
+
+
+def _partial(value: Any) -> Maker:
+    count, names = 1 + len(value.args), tuple(value.keywords)
+
+    def make(parts: list[Any]) -> Any:
+        keywords = dict(zip(names, parts[count:], strict=True))
+        return functools.partial(parts[0], *parts[1:count], **keywords)
+
+    return make
+
+
+def _nothing(made: Any, parts: list[Any]) -> None:
+    """Nothing but attributes."""
+
+
+# what holds other objects, by the built-in class that it is or derives from
+BASES: dict[type, Kind] = {
+    list: Kind(list.copy, _empty(list), list.extend),
+    dict: _pairs(dict),
+    OrderedDict: _pairs(OrderedDict),
+    defaultdict: _defaultdict(),
+    set: Kind(list, _empty(set), set.update),
+    deque: Kind(list, _deque, deque.extend),
+    tuple: Kind(lambda v: [*tuple.__iter__(v)], _from_parts(tuple)),
+    frozenset: Kind(list, _from_parts(frozenset)),
+    types.SimpleNamespace: Kind(lambda v: [], _empty(types.SimpleNamespace), _nothing),
+    object: Kind(lambda v: [], _empty(object), _nothing),
+}
+# kinds that nothing derives from
+_EXACT: dict[type, Kind] = {
+    Size: BASES[tuple],
+    slice: Kind(lambda v: [v.start, v.stop, v.step], lambda v: lambda parts: slice(*parts)),
+    bytearray: Kind(
+        lambda v: [bytes(v)], lambda v: lambda parts: bytearray(), lambda made, p: made.extend(p[0])
+    ),
+    types.MappingProxyType: Kind(
+        gc.get_referents, lambda v: lambda parts: types.MappingProxyType(parts[0])
+    ),
+    types.MethodType: Kind(
+        lambda v: [v.__func__, v.__self__], lambda v: lambda parts: types.MethodType(*parts)
+    ),
+    np.ndarray: Kind(lambda v: [], _array, _nothing),
+    functools.partial: Kind(lambda v: [v.func, *v.args, *v.keywords.values()], _partial),
+}
+_CONSTANT = (
+    bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range,
+    DType, device, datetime.datetime, datetime.date, datetime.time, datetime.timedelta,
+    datetime.timezone, decimal.Decimal, fractions.Fraction, uuid.UUID, re.Pattern,
+    types.GenericAlias, np.dtype,
+)  # fmt: skip
+_ALWAYS = (enum.Enum, type, types.ModuleType, np.generic, PurePath)
+_META = {type, ABCMeta, type(Protocol)}
+_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or by an extension
+# graphc's own parts, which users hold but do not make
+_INNER = ("graphc.frontend.", "graphc.ir.", "graphc.engine.", "graphc.backends.", "graphc.optim.")
+
+
+def is_constant(value: Any) -> bool:
+    """Whether nobody can tell one object from another with the same value, or there is but one."""
+    if type(value) in _CONSTANT or isinstance(value, _ALWAYS):
+        return True
+    if isinstance(value, types.BuiltinFunctionType):
+        return value.__self__ is None or isinstance(value.__self__, (types.ModuleType, type))
+    if isinstance(value, types.FunctionType):
+        return _importable(value)
+    return False
+
+
+def kind_of(value: Any) -> Kind | None:
+    """How an object is made anew; None if it cannot be."""
+    kind = type(value)
+    if kind is np.ndarray and (value.base is not None or value.dtype.hasobject):
+        return None
+    if kind is functools.partial and vars(value):
+        return None
+    exact = _EXACT.get(kind) or BASES.get(kind)
+    if exact is not None:
+        return exact
+    base = _base(kind)
+    if base is None or weakref.getweakrefcount(value):
+        return None  # somebody may keep a list of these
+    return BASES[base]
+
+
+def _base(kind: Any) -> type | None:
+    """The built-in class below a class of Python code; None where it cannot be made past that."""
+    if type(kind) not in _META or issubclass(kind, (Module, BaseException)):
+        return None
+    if (kind.__module__ or "").startswith(_INNER):
+        return None
+    for cls in kind.__mro__:
+        if cls in BASES:
+            return cls if cls is not object or _of_python(kind) else None
+        if not cls.__flags__ & _HEAP or "__del__" in vars(cls):
+            return None
+        if "__new__" in vars(cls) and not _of_namedtuple(cls):
+            return None
+    return None
+
+
+def _of_python(kind: type) -> bool:
+    """Whether all that an instance of a class without a built-in base holds are attributes."""
+    for cls in kind.__mro__[:-1]:
+        own = vars(cls)
+        if "__slots__" in own or (
+            isinstance(own.get("__dict__"), types.GetSetDescriptorType)
+            and isinstance(own.get("__weakref__"), types.GetSetDescriptorType)
+        ):
+            return True
+    return False
+
+
+def _of_namedtuple(cls: Any) -> bool:
+    if not issubclass(cls, tuple) or not hasattr(cls, "_fields"):
+        return False
+    if cls.__module__ == "torch.return_types":
+        return True
+    new = vars(cls)["__new__"]
+    code = getattr(getattr(new, "__func__", new), "__code__", None)
+    return code is not None and code.co_filename.startswith("<")
+
+
+def attributes(value: Any) -> Iterator[tuple[Any, Any]]:
+    """(name or slot, what it holds) of each attribute of an object of Python code."""
+    if type(value) in _EXACT:
+        return
+    own = getattr(type(value), "__dictoffset__", 0) and object.__getattribute__(value, "__dict__")
+    if isinstance(own, dict):
+        yield from dict.items(own)
+    for cls in type(value).__mro__:
+        if cls in BASES:
+            return
+        for slot in list(vars(cls).values()):
+            if isinstance(slot, types.MemberDescriptorType):
+                try:
+                    yield slot, slot.__get__(value)
+                except AttributeError:
+                    continue
+
+
+def set_attribute(made: Any, name: Any, value: Any) -> None:
+    """Set what attributes() gave, past the class's own `__setattr__`."""
+    if isinstance(name, types.MemberDescriptorType):
+        name.__set__(made, value)
+    else:
+        object.__getattribute__(made, "__dict__")[name] = value
+
+
+def _importable(function: types.FunctionType) -> bool:
+    """Whether a function is its module's, so that there is one of it only."""
+    found: Any = sys.modules.get(function.__module__ or "")
+    for name in function.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is function
+
+
+

@@ -1,0 +1,73 @@
+"""A version lives as long as the objects that its call named, and there are not too many."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+import graphc
+
+
+def apply(module: Any, x: Any) -> Any:
+    return module(x) * 2
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_module_that_was_an_argument_is_freed(fullgraph: bool) -> None:
+    run = graphc.compile(apply, fullgraph=fullgraph)
+    x = graphc.ones(2, 3)
+    alive = []
+    for k in range(3):
+        module = graphc.nn.Sequential(graphc.nn.Linear(3, 2), graphc.nn.Tanh())
+        with graphc.no_grad():
+            module[0].weight.fill_(k / 10)
+            module[0].bias.fill_(0.0)
+        for _ in range(2):
+            found = run(module, x)
+            assert found.tolist() == (module(x) * 2).tolist()
+        alive += [weakref.ref(module), weakref.ref(module[0].weight)]
+        del module, found
+        gc.collect()
+    assert [r() for r in alive] == [None] * len(alive)
+
+
+def test_an_object_in_the_place_of_a_freed_one_is_not_taken_for_it() -> None:
+    class Scale:
+        def __init__(self, by: float) -> None:
+            self.by = by
+
+    run = graphc.compile(lambda scale, x: x * scale.by)
+    x = graphc.ones(2)
+    for k in range(6):
+        scale = Scale(float(k))  # where the last one was
+        assert run(scale, x).tolist() == [float(k)] * 2
+        assert run(scale, x).tolist() == [float(k)] * 2
+        del scale
+
+
+def test_versions_are_looked_at_without_keeping_their_objects() -> None:
+    run = graphc.compile(apply)
+    module = graphc.nn.Linear(3, 2)
+    run.version(module, graphc.ones(2, 3))
+    reference = weakref.ref(module)
+    del module
+    gc.collect()
+    assert reference() is None
+
+
+def test_fullgraph_keeps_no_more_versions_than_others() -> None:
+    state: dict[str, Any] = {"k": "0"}
+    run = graphc.compile(lambda x: x + int(state["k"]), fullgraph=True)
+    for k in [*range(20), 19, 18, 3]:
+        state["k"] = str(k)
+        assert run(graphc.zeros(2)).tolist() == [float(k)] * 2
+    kept = [v for found in run._versions._exact.values() for v in found]
+    assert len(kept) <= 8
+    count = run.compile_count
+    for k in (3, 18, 19):
+        state["k"] = str(k)
+        assert run(graphc.zeros(2)).tolist() == [float(k)] * 2
+    assert run.compile_count == count
