@@ -251,7 +251,6 @@ def test_fullgraph_says_what_it_cannot_give_back() -> None:
 # --- caches ------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(reason="a cache that a trace fills is read by eager code", strict=True)
 def test_a_cached_function_is_not_poisoned() -> None:
     @functools.lru_cache
     def table(size: int) -> Any:

@@ -11,7 +11,7 @@ from ...frontend import state_version
 from ...frontend.tensor import Tensor
 from ...nn.modules.module import Module
 from ...optim.optimizer import Optimizer
-from .kinds import Kind, is_own_name, kind_of
+from .kinds import Kind, is_own_name, is_plain, kind_of
 from .module_fields import OWN_FIELDS
 from .observer import Observer
 from .places import MISSING
@@ -126,6 +126,11 @@ def _by_descriptor(observer: Observer, obj: Any, member: Any, name: str) -> Any:
             if is_counted(obj):
                 observer.of_modules.add(id(fields))
         return fields
+    if type(member).__name__ == "_tuplegetter":
+        found = getattr(obj, name)
+        return observer.know(found, f"{observer.path(obj)}.{name}") if (
+            observer.is_known(obj) and not is_plain(found)
+        ) else found
     if name in ("__class__", "__weakref__", "__doc__", "__cause__", "__context__", "args",
                 "__traceback__", "__suppress_context__", "__notes__"):  # fmt: skip
         return getattr(obj, name)

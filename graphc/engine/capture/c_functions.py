@@ -25,7 +25,7 @@ from .c_tables import (
     READS,
     WRITES,
 )
-from .kinds import Kind, content_of, full_name, kind_of
+from .kinds import Kind, content_of, full_name, is_own_name, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -53,6 +53,9 @@ def name_of(function: Any) -> str:
 
 def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
     """What to call in place of a C function."""
+    if type(function) is types.MethodWrapperType:
+        args = function.__self__, *args
+        function = getattr(function.__objclass__, function.__name__)
     name = name_of(function)
     rule = RULES.get(name)
     if rule is not None:
@@ -286,7 +289,7 @@ def construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any)
         return (kind, args, kwargs) if found is None else (give, (found[0],), None)
     if name in HIGHER_ORDER:
         return _higher_order(observer, kind, args, kwargs)
-    if name in CLASSES or issubclass(kind, (BaseException, np.generic, np.dtype)) or (
+    if name in CLASSES or is_own_name(kind.__module__) or issubclass(kind, (BaseException, np.generic, np.dtype)) or (
         kind_of(kind) in (Kind.FIXED, Kind.VALUE, Kind.INSTANCE, Kind.MODULE)
     ):
         touch(observer, args, kwargs)

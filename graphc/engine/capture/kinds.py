@@ -78,7 +78,7 @@ _EXACT: dict[type, Kind] = {
     types.WrapperDescriptorType: Kind.BUILTIN, types.MethodWrapperType: Kind.BUILTIN,
     types.ClassMethodDescriptorType: Kind.BUILTIN, functools.partial: Kind.PARTIAL,
     Watched: Kind.DICT, WatchedDefault: Kind.DICT, WatchedOrdered: Kind.DICT,
-    types.ModuleType: Kind.MODULE, types.GeneratorType: Kind.ITERATOR,
+    types.ModuleType: Kind.MODULE, types.SimpleNamespace: Kind.INSTANCE, types.GeneratorType: Kind.ITERATOR,
     type({}.keys()): Kind.VIEW, type({}.values()): Kind.VIEW, type({}.items()): Kind.VIEW,
     type(OrderedDict().keys()): Kind.VIEW, type(OrderedDict().values()): Kind.VIEW,
     type(OrderedDict().items()): Kind.VIEW,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from abc import ABCMeta
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any
@@ -25,6 +26,9 @@ from .observer import Observer, running
 _LIBRARY = (sysconfig.get_paths()["stdlib"], "<frozen ")
 # what graphc itself stands on
 _PACKAGES = tuple(str(Path(package.__file__).parent) for package in (numpy, ml_dtypes))
+_HARMLESS = frozenset((
+    ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
+))  # fmt: skip
 _TOOL = 4  # of sys.monitoring: none of those that are set aside for debuggers and profilers
 _seen: dict[CodeType, str] = {}
 
@@ -50,7 +54,7 @@ def _place(code: CodeType) -> str:
 
 def _is_stranger(frame: FrameType) -> bool:
     """Whether a function that starts is neither recorded nor called by graphc itself."""
-    if _place(frame.f_code) == "own":
+    if _place(frame.f_code) == "own" or frame.f_code in _HARMLESS:
         return False
     library = _is_library(frame)
     caller: FrameType | None = frame
