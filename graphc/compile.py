@@ -36,6 +36,7 @@ from .engine.capture.recording import FirstUse, Recording, Turned
 from .engine.capture.roots import snapshot
 from .engine.segments.segments import Segments
 from .engine.version.backward import BackwardPlan, History
+from .engine.version.refused import ERRORS, is_refusal, run_python
 from .engine.version.sources import Stale
 from .engine.version.version import Specialisation, all_outputs, final_graph, forget, nothing
 from .engine.version.versions import Versions
@@ -128,6 +129,13 @@ class CompiledFunction:
                     return version.run(leaves)
                 except Stale as reason:
                     reasons.append(str(reason))
+                except ERRORS as error:
+                    if not is_refusal(error):
+                        raise
+                    break
+            else:
+                continue
+            return self._refused(version, leaves, args, kwargs)
         with self._lock:
             fresh = self.compile_count == known and self.segments is None
             if fresh and not self.fullgraph and self._versions.too_many(key, leaves):
@@ -161,9 +169,16 @@ class CompiledFunction:
         undo, version.undo = version.undo, nothing
         try:
             return version.run(leaves)
-        except BaseException:
+        except BaseException as error:
             undo()
-            raise
+            if not is_refusal(error):
+                raise
+        return self._refused(version, leaves, args, kwargs)
+
+    def _refused(self, version: Specialisation, leaves: list[Any], args: Any, kwargs: Any) -> Any:
+        """Let the Python run that a version's native code refused to stand for."""
+        before = snapshot(self.function, _objects(leaves))
+        return run_python(version, leaves, before, lambda: self.function(*args, **kwargs))
 
     def _turn(self) -> Segments:
         """From now on, run in segments."""
@@ -214,7 +229,7 @@ class CompiledFunction:
         self, call: Any, leaves: list[Any], structure: Structure,
         named: dict[int, dict[int, str]], look: bool = False,
     ) -> Recording:
-        objects = [v for v in leaves if not isinstance(v, (Tensor, *_PLAIN, int, float))]
+        objects = _objects(leaves)
         before = snapshot(self.function, objects)
         trace = Trace(self.name) if self.fullgraph else self._trial(look, bool(named))
         trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
@@ -330,6 +345,11 @@ class CompiledFunction:
         return CompiledFunction(
             self.function, dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph
         )
+
+
+def _objects(leaves: list[Any]) -> list[Any]:
+    """The arguments that have roots of their own."""
+    return [v for v in leaves if not isinstance(v, (Tensor, *_PLAIN, int, float))]
 
 
 def _joint(graph: Graph, traced: TracedGraph, mutated: dict[int, int]) -> tuple[Graph, int]:
