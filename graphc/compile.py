@@ -35,6 +35,7 @@ from .engine.capture.places import Place
 from .engine.capture.recording import FirstUse, Recording, Turned
 from .engine.segments.segments import Segments
 from .engine.version.backward import BackwardPlan, History
+from .engine.version.refused import ERRORS, is_refusal, run_python
 from .engine.version.sources import Stale
 from .engine.version.version import Specialisation, all_outputs, final_graph, forget, nothing
 from .engine.version.versions import Versions
@@ -127,6 +128,13 @@ class CompiledFunction:
                     return version.run(leaves)
                 except Stale as reason:
                     reasons.append(str(reason))
+                except ERRORS as error:
+                    if not is_refusal(error):
+                        raise
+                    break
+            else:
+                continue
+            return self._refused(version, leaves, args, kwargs)
         with self._lock:
             fresh = self.compile_count == known and self.segments is None
             if fresh and not self.fullgraph and self._versions.too_many(key, leaves):
@@ -160,9 +168,15 @@ class CompiledFunction:
         undo, version.undo = version.undo, nothing
         try:
             return version.run(leaves)
-        except BaseException:
+        except BaseException as error:
             undo()
-            raise
+            if not is_refusal(error):
+                raise
+        return self._refused(version, leaves, args, kwargs)
+
+    def _refused(self, version: Specialisation, leaves: list[Any], args: Any, kwargs: Any) -> Any:
+        """Let the Python run that a version's native code refused to stand for."""
+        return run_python(version, leaves, lambda: self.function(*args, **kwargs))
 
     def _turn(self) -> Segments:
         """From now on, run in segments."""

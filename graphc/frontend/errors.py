@@ -44,6 +44,20 @@ def user_location() -> Loc | None:
     return None
 
 
+def locate(error: Exception) -> None:
+    """Add the user's line to the text of an error that graphc's own code has raised."""
+    inner, loc = False, None
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        inner = code.co_filename.startswith(_PACKAGE)
+        if not code.co_filename.startswith(_HIDDEN):
+            loc = Loc(code.co_filename, step.tb_lineno, code.co_qualname)
+        step = step.tb_next
+    if inner and loc is not None and "\n" not in str(error):
+        error.args = (located(str(error), loc),)
+
+
 def located(message: str, loc: Loc | None = None) -> str:
     """`message` with the user's file, line and function."""
     loc = loc if loc is not None else user_location()

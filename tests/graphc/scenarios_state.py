@@ -262,6 +262,7 @@ def exceptions_restore(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         )
 
     if compile is identity:
+        s.n += 1  # what the Python did before it raised is done; what a graph writes is not
         out += state()
         out += [torch.initial_seed() is not None]
     else:

@@ -169,6 +169,50 @@ def an_error_of_python(torch: Any, compile: Any) -> Any:
     return found
 
 
+@case
+def an_index_that_the_function_catches(torch: Any, compile: Any) -> Any:
+    table = torch.arange(8.0).reshape(4, 2)
+    state = State()
+
+    @compile
+    def step(i):
+        state.n += 1
+        try:
+            y = torch.nn.functional.embedding(i, table) * 2
+        except IndexError:
+            state.total = state.total + 1
+            return torch.zeros(1) - 1
+        return y.sum(0)
+
+    found = []
+    for i in (1, 9, 2, 3, 11, 0):
+        found += [step(torch.tensor([i, 0])), state.n, state.total]
+    return found
+
+
+@case
+def an_index_and_what_is_done_in_finally(torch: Any, compile: Any) -> Any:
+    table = torch.arange(8.0).reshape(4, 2)
+    state = State()
+
+    @compile
+    def step(i):
+        state.before = "set"
+        try:
+            return torch.nn.functional.embedding(i, table) * 2
+        finally:
+            state.n += 1
+
+    found = []
+    for i in (9, 1, 9, 2, 3, 11, 0):
+        try:
+            found.append(step(torch.tensor([i, 0])))
+        except IndexError:
+            found.append("IndexError")
+        found += [state.n, state.before]
+    return found
+
+
 @pytest.mark.parametrize("fullgraph", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_as_in_torch(name: str, fullgraph: bool) -> None:

@@ -25,6 +25,7 @@ from ..capture.observer import Observer
 from ..capture.places import Place
 from .guards import Guards
 from .rebuild import Rebuild
+from .refused import ERRORS, mark
 from .results import Results
 from .sources import Stale, array_of, source_value, tensor_of
 
@@ -260,7 +261,11 @@ class Specialisation:
                 results.append(inputs[target])
                 if inputs[target] is not arrays[target]:
                     scattered.append((arrays[target], inputs[target]))
-        self.engine.run(inputs, results, tuple(dims[name] for name in self.dims))
+        try:
+            self.engine.run(inputs, results, tuple(dims[name] for name in self.dims))
+        except ERRORS as error:
+            mark(error)
+            raise
         for target_array, value in scattered:
             np.copyto(target_array, value)
         return results
