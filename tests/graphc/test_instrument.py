@@ -170,6 +170,26 @@ def test_an_event_may_be_declined(kind):
         assert outcome(copied) == outcome(function)
 
 
+def test_a_site_chooses_what_is_called():
+    """Another callable, other arguments, keywords where there were none and none where some were."""
+
+    class Redirect(Site):
+        def __getitem__(self, operand):
+            function, args, kwargs = operand
+            if function is len:
+                return dict, args[:0], {"n": args}
+            return (function, args, kwargs) if function is print else (str, args[:1], None)
+
+    def work(x):
+        return len(x), sorted([x], key=len, reverse=True), sorted(*([x],), **{"key": len})
+
+    def make(kind, detail, where):
+        return Redirect() if kind == "call" else None
+
+    copied = types.FunctionType(instrumented(work.__code__, make), globals())
+    assert copied("ab") == ({"n": ("ab",)}, "['ab']", "['ab']")
+
+
 def test_the_copy_keeps_its_names_and_places():
     code = corpus.raises_deep.__code__
     copied = rewrite(code)
