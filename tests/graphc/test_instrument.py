@@ -18,6 +18,7 @@ from graphc.engine.capture.site import Site
 from graphc.engine.capture.sites import transparent
 from graphc.engine.capture.stack_states import stack_states
 from tests.graphc import instrument_corpus as corpus
+from tests.graphc import instrument_scopes
 
 ENGINE = opcodes.__file__.rsplit("/", 1)[0]
 STDLIB = """
@@ -87,7 +88,7 @@ def lines_of(function):
     seen = []
 
     def trace(frame, event, arg):
-        if frame.f_code.co_filename != corpus.__file__:
+        if frame.f_code.co_filename not in (corpus.__file__, instrument_scopes.__file__):
             return None
         if event in ("call", "line", "return"):
             seen.append((event, frame.f_code.co_name, frame.f_lineno))
@@ -168,6 +169,26 @@ def test_an_event_may_be_declined(kind):
             instrumented(function.__code__, make), function.__globals__, function.__name__
         )
         assert outcome(copied) == outcome(function)
+
+
+def test_a_site_chooses_what_is_called():
+    """Another callable, other arguments, keywords where none were and none where some were."""
+
+    class Redirect(Site):
+        def __getitem__(self, operand):
+            function, args, kwargs = operand
+            if function is len:
+                return dict, args[:0], {"n": args}
+            return (function, args, kwargs) if function is print else (str, args[:1], None)
+
+    def work(x):
+        return len(x), sorted([x], key=len, reverse=True), sorted(*([x],), key=len)
+
+    def make(kind, detail, where):
+        return Redirect() if kind == "call" else None
+
+    copied = types.FunctionType(instrumented(work.__code__, make), globals())
+    assert copied("ab") == ({"n": ("ab",)}, "['ab']", "['ab']")
 
 
 def test_the_copy_keeps_its_names_and_places():

@@ -27,9 +27,6 @@ def _native_call() -> bytes:
 _NATIVE_CALL = _native_call()
 
 
-# calls
-
-
 def _call_site(it: Rewriting, at: int) -> bytes | None:
     """The site of the call at an instruction: KW_NAMES and PRECALL ask before the call does."""
     if at not in it.call_sites:

@@ -6,7 +6,7 @@ subscript is the one way to run Python code that needs no NULL on the stack and 
 versions: LOAD_CONST site; SWAP 2; BINARY_SUBSCR. A call's site does not call: it gives back what
 the copy then calls natively, so that super(), locals() and tracebacks see the user's own frame.
 
-Kinds, their details and what the site is subscripted with (`docs/architecture.md` has no more):
+Kinds, their details and what the site is subscripted with:
 
     attribute name: object                    store_attribute name: (object, value)
     super_attribute name: (super, cls, self)  delete_attribute name: object
