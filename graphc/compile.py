@@ -6,8 +6,9 @@ through the pipeline, and the new version runs. The first call thus has the effe
 once: the trace itself changes nothing that lasts.
 
 Sizes: the first size is compiled as it is; the second distinct size of an argument's dimension
-makes it symbolic. Numbers: floats and ints among the arguments and floats in param groups are
-run-time inputs; an attribute that the function's own Python counts up becomes one, too.
+makes it symbolic. Numbers: a float or int argument is compiled as it is, and is a run-time input
+from its second value on (number_policy.py); floats in param groups are from the first; an
+attribute that the function's own Python counts up becomes one, too.
 
 Steady state: what a step creates on first use (`.grad`, moments) exists from the second call on.
 A first trace that starts without gradients and leaves some is therefore traced again with zeros
@@ -102,6 +103,8 @@ class CompiledFunction:
         self._versions = Versions(dynamic)
         self._lifted: dict[Place, None] = {}
         self._renewed: list[tuple[Tensor, dict[int, str]]] = []  # of the trace that is running
+        self._symbolic = False  # whether that has symbolic sizes
+        self._numbers: set[int] = set()  # the arguments that are run-time numbers in it
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
 
@@ -136,9 +139,7 @@ class CompiledFunction:
                 fresh = False
             if fresh:
                 try:
-                    version = self._compile(
-                        (args, kwargs), leaves, structure, key, shapes, reasons
-                    )
+                    version = self._compile((args, kwargs), leaves, structure, reasons)
                 except Turned as turned:
                     self._turn().note(turned.trace)
                     self._rest(turned.passing)
@@ -179,15 +180,31 @@ class CompiledFunction:
 
     # --- compilation --------------------------------------------------------------------------
 
-    def _compile(
+    def _compile(self, given: Any, leaves: list[Any], structure: Structure, *rest: Any,
+                 **options: Any) -> Specialisation:
+        """Trace and build, with run-time numbers and sizes where that is possible."""
+        key, shapes = self._versions.key(leaves, structure)
+        try:
+            return self._compile_for(given, leaves, structure, key, shapes, *rest, **options)
+        except (Turned, TraceError):
+            raise
+        except Exception:
+            # refused by code that takes plain ints and floats alone, or the user's own error
+            if not self._versions.specialise(key, leaves, self._symbolic):
+                raise
+        return self._compile(given, leaves, structure, *rest, **options)
+
+    def _compile_for(
         self, given: Any, leaves: list[Any], structure: Structure, key: Any,
         shapes: tuple[Any, ...], reasons: list[str], look: bool = False,
     ) -> Specialisation:
         """Trace and build. `look`: never run anything. Raises Turned where it ran in segments."""
         self.last_miss = reasons
+        self._symbolic, self._numbers = False, self._versions.lifted(key, leaves)
         self._lifted.update(dict.fromkeys(self._versions.counters(key, shapes)))
         named = self._versions.named_dims(leaves, key, shapes)
         self._renewed = self._versions.renewed_dims(key, shapes)
+        self._symbolic = bool(named or self._renewed)
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, named, look)
         before = recording.before
@@ -214,6 +231,10 @@ class CompiledFunction:
     ) -> Recording:
         objects = [v for v in leaves if not isinstance(v, (Tensor, *_PLAIN, int, float))]
         before = snapshot(self.function, objects)
+        if before.names("type") and (self._numbers or (
+            self._symbolic and before.names("int")
+        )):
+            raise TypeError("code in reach asks type(), which a run-time number cannot answer")
         trace = Trace(self.name) if self.fullgraph else self._trial(look, bool(named))
         trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
         recording = Recording(self.name, trace, before, leaves)
@@ -225,7 +246,7 @@ class CompiledFunction:
                 for i, leaf in enumerate(leaves):
                     if isinstance(leaf, Tensor):
                         trace.add_argument(leaf, i, named.get(i))
-                    elif type(leaf) in (int, float):
+                    elif i in self._numbers:
                         leaf = trace.lift_number(leaf, ("argument", i))
                     given.append(leaf)
                 args, kwargs = unflatten(given, structure)
@@ -320,7 +341,7 @@ class CompiledFunction:
                 if found.fits(leaves):
                     return found
         with self._lock:
-            return self._compile((args, kwargs), leaves, structure, key, shapes, [], look=True)
+            return self._compile((args, kwargs), leaves, structure, [], look=True)
 
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
         return CompiledFunction(

@@ -250,5 +250,8 @@ def guards_of(version: Specialisation) -> Iterator[str]:
 
 
 def _source_text(source: NumberInput) -> str:
-    found = source.source
+    expression = source.expression
+    if expression.op != "source":
+        return f"{expression.op}() of numbers"
+    found = expression.args[0]
     return f"argument {found[1]}" if isinstance(found, tuple) else repr(found)

@@ -165,6 +165,10 @@ class Snapshot:
         """Whether code in reach may read attributes of these names."""
         return self._everything or not names.isdisjoint(self._loaded)
 
+    def names(self, name: str) -> bool:
+        """Whether code in reach has this name."""
+        return name in self._loaded
+
     def knows(self, value: Any) -> bool:
         """Whether an object was met in the roots."""
         return id(value) in self._seen

@@ -24,9 +24,10 @@ from ...ir.types import TensorType
 from ..capture.places import Place
 from ..capture.roots import Snapshot
 from .results import Results
-from .sources import Stale, array_of, source_value, tensor_of
+from .sources import Stale, array_of, number_array, source_value, tensor_of
 
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]
+_UNKNOWN = np.zeros(())  # in place of numbers, until the sizes are known
 
 
 def final_graph(traced: TracedGraph, mutations: list[Any]) -> tuple[Graph, dict[int, int]]:
@@ -83,6 +84,7 @@ class Specialisation:
         self.dims = tuple(traced.graph.env.hints)
         self.guards = list(traced.graph.env.guards)
         self.inputs = [i for i in traced.inputs if not _is_tangent(i)]
+        self.computed = [i for i in self.inputs if isinstance(i, NumberInput)]
         self.sources = _sources(traced)
         self.expected = [_expectation(i) for i in self.inputs]
         self.mutated = {m.output: m.input for m in traced.mutations}
@@ -152,8 +154,7 @@ class Specialisation:
         dims: dict[str, int] = {}
         for source, (shape, dtype, strides) in zip(self.inputs, self.expected, strict=True):
             if isinstance(source, NumberInput):
-                value = source_value(source.source, source.value, arguments)
-                arrays.append(np.asarray(value, dtype))
+                arrays.append(_UNKNOWN)
                 continue
             array = array_of(source, arguments, self.places.get(source.number))
             if array.shape != shape and not _bind(array.shape, shape, dims):
@@ -168,11 +169,13 @@ class Specialisation:
         for guard in self.guards:
             if not guard.check(dims):
                 raise Stale(f"sizes no longer satisfy {guard.text()}")
-        if self.traced.numbers:
+        if self.traced.numbers or self.computed:
             sources = self.number_values(arguments)  # before the call changes them
             for number in self.traced.numbers:
                 if not number.holds(sources, dims):
                     raise Stale(f"a number that was decided upon changed, at {number.loc}")
+            for computed in self.computed:
+                arrays[computed.number] = number_array(computed, sources, dims)
         for i, other in self.identities:
             if arguments[i] is not (arguments[other] if type(other) is int else other):
                 raise Stale(f"argument {i} was another tensor, too")
@@ -349,8 +352,9 @@ def _identities(leaves: list[Any], roots: Snapshot) -> list[tuple[int, int | Ten
 
 def _sources(traced: TracedGraph) -> list[tuple[Any, float | int]]:
     """The run-time numbers that inputs, guards and results read, with their values at the trace."""
-    found = {i.source: i.value for i in traced.inputs if isinstance(i, NumberInput)}
+    found: dict[Any, float | int] = {}
     stack = [guard.expression for guard in traced.numbers]
+    stack += [i.expression for i in traced.inputs if isinstance(i, NumberInput)]
     stack += [o.number for o in all_outputs(traced) if o.number is not None]
     seen = set()
     while stack:

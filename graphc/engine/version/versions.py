@@ -13,10 +13,12 @@ from typing import Any
 from ... import config as configuration
 from ...frontend import promote
 from ...frontend.context import local
+from ...frontend.number_expr import spelled
 from ...frontend.tensor import Tensor, requires_grad
 from ...frontend.tree import Structure
 from ...nn.modules.module import Module
 from ..capture.places import Place
+from .number_policy import NumberPolicy, decided_upon
 from .version import Specialisation
 
 _PLAIN = (bool, str, bytes, type(None))
@@ -29,6 +31,8 @@ class Versions:
 
     def __init__(self, dynamic: bool | None) -> None:
         self.dynamic = dynamic
+        self._numbers = NumberPolicy(at_once=dynamic is True)
+        self._fixed: set[Any] = set()  # keys for which symbolic sizes are no use
         self._exact: dict[Any, list[Specialisation]] = {}
         self._symbolic: dict[Any, list[Specialisation]] = {}
         self._shapes: dict[Any, list[tuple[Any, ...]]] = {}
@@ -41,7 +45,7 @@ class Versions:
             configuration.current().random,
         ]
         shapes: list[Any] = []
-        for leaf in leaves:
+        for i, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 array = leaf._array
                 parts.append((array.dtype, array.ndim, requires_grad(leaf), type(leaf)))
@@ -49,10 +53,26 @@ class Versions:
             elif isinstance(leaf, _PLAIN):
                 parts.append((type(leaf), leaf))
             elif type(leaf) in (int, float):
-                parts.append(type(leaf))
+                parts.append(self._numbers.part(structure, i, leaf))
             else:
                 parts.append(id(leaf))
         return tuple(parts), tuple(shapes)
+
+    @staticmethod
+    def lifted(key: Any, leaves: list[Any]) -> set[int]:
+        """The arguments that are numbers of any value."""
+        parts = key[len(key) - len(leaves) :]
+        return {i for i, part in enumerate(parts) if part is int or part is float}
+
+    def specialise(self, key: Any, leaves: list[Any], symbolic: bool) -> bool:
+        """A trace with run-time numbers or sizes failed: from now on the numbers, or else the
+        sizes, are passed as themselves. False if they are already."""
+        lifted = self.lifted(key, leaves)
+        if lifted:
+            self._numbers.decide(key[0], lifted, leaves)
+        elif symbolic:
+            self._fixed.add(key)
+        return bool(lifted) or symbolic
 
     def candidates(
         self, key: Any, shapes: tuple[Any, ...]
@@ -65,6 +85,14 @@ class Versions:
         symbolic: bool,
     ) -> None:
         """Remember a new version."""
+        decided = decided_upon(version.traced.numbers) & self.lifted(key, leaves)
+        if decided:
+            self._numbers.decide(key[0], decided, leaves)
+            head = len(key) - len(leaves)
+            key = tuple(
+                spelled(leaves[i - head]) if i - head in decided else part
+                for i, part in enumerate(key)
+            )
         if symbolic:
             self._symbolic.setdefault(key, []).insert(0, version)
         else:
@@ -77,10 +105,12 @@ class Versions:
 
     @staticmethod
     def _kind(key: Any, leaves: list[Any]) -> Any:
-        """The key with the types of objects, but Modules, in place of their identities."""
+        """The key with the types of numbers and objects, but Modules, in place of what they are."""
         head = len(key) - len(leaves)
         parts = (
-            type(leaf) if type(part) is int and not isinstance(leaf, Module) else part
+            type(leaf)
+            if type(leaf) in (int, float) or (type(part) is int and not isinstance(leaf, Module))
+            else part
             for part, leaf in zip(key[head:], leaves, strict=True)
         )
         return (*key[:head], *parts)
@@ -89,7 +119,7 @@ class Versions:
         """Which dims of which arguments have had another size before: these become symbolic."""
         seen = self._shapes.setdefault(key, [])
         named: Named = {}
-        if self.dynamic is not False:
+        if self.dynamic is not False and key not in self._fixed:
             names: dict[Any, str] = {}
             positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
             for t, (position, shape) in enumerate(zip(positions, shapes, strict=True)):
@@ -106,7 +136,7 @@ class Versions:
         self, key: Any, shapes: tuple[Any, ...]
     ) -> list[tuple[Tensor, dict[int, str]]]:
         """The same for tensors that earlier versions fetch from a place and put back there."""
-        if self.dynamic is False:
+        if self.dynamic is False or key in self._fixed:
             return []
         found: dict[Place, dict[int, str]] = {}
         names: dict[Any, str] = {}
