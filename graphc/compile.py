@@ -188,11 +188,18 @@ class CompiledFunction:
             return self._compile_for(given, leaves, structure, key, shapes, *rest, **options)
         except (Turned, TraceError):
             raise
-        except Exception:
+        except Exception as error:
             # refused by code that takes plain ints and floats alone, or the user's own error
-            if not self._versions.specialise(key, leaves, self._symbolic):
+            last = error
+        for _ in self._versions.plainer(key, leaves, self._symbolic):
+            try:
+                key, shapes = self._versions.key(leaves, structure)
+                return self._compile_for(given, leaves, structure, key, shapes, *rest, **options)
+            except (Turned, TraceError):
                 raise
-        return self._compile(given, leaves, structure, *rest, **options)
+            except Exception as error:
+                last = error
+        raise last
 
     def _compile_for(
         self, given: Any, leaves: list[Any], structure: Structure, key: Any,
@@ -203,7 +210,7 @@ class CompiledFunction:
         self._symbolic, self._numbers = False, self._versions.lifted(key, leaves)
         self._lifted.update(dict.fromkeys(self._versions.counters(key, shapes)))
         named = self._versions.named_dims(leaves, key, shapes)
-        self._renewed = self._versions.renewed_dims(key, shapes)
+        self._renewed = self._versions.renewed_dims(leaves, key, shapes)
         self._symbolic = bool(named or self._renewed)
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, named, look)

@@ -40,7 +40,8 @@ class NumberExpr:
         self.op = op
         self.args = args
         self.value = value
-        self.lifted: bool = op == "source" or any(isinstance(a, NumberExpr) and a.lifted for a in args)
+        inside = [a for a in args if isinstance(a, NumberExpr)]
+        self.lifted: bool = op == "source" or any(a.lifted for a in inside)
 
     def evaluate(self, sources: Mapping[Any, Any], dims: Mapping[str, int]) -> Any:
         """The result for these values of the sources and dims; iterative."""

@@ -231,6 +231,8 @@ def guards_of(version: Specialisation) -> Iterator[str]:
             yield f"argument {source.index} is {source.type}{grad}"
         elif isinstance(source, NumberInput):
             yield f"{_source_text(source)} is a {type(source.value).__name__}: any value"
+    for index, value in version.own_numbers.items():
+        yield f"argument {index} is {value!r}"
     captured = [s for s in version.inputs if isinstance(s, TensorInput) and s.kind == "tensor"]
     if captured:
         yield f"{len(captured)} captured tensors keep dtype, shape, layout and requires_grad"

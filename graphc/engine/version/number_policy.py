@@ -37,8 +37,17 @@ class NumberPolicy:
 
     def decide(self, structure: Structure, positions: Iterable[int], leaves: list[Any]) -> None:
         """From now on these numbers are passed as themselves."""
+        self._set(_DECIDED, structure, positions, leaves)
+
+    def lift(self, structure: Structure, positions: Iterable[int], leaves: list[Any]) -> None:
+        """From now on these numbers are run-time inputs."""
+        self._set(_LIFTED, structure, positions, leaves)
+
+    def _set(
+        self, state: object, structure: Structure, positions: Iterable[int], leaves: list[Any]
+    ) -> None:
         for position in positions:
-            self._states[structure, position, type(leaves[position])] = _DECIDED
+            self._states[structure, position, type(leaves[position])] = state
 
 
 def decided_upon(guards: Iterable[NumberGuard]) -> set[int]:

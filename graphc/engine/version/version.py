@@ -101,6 +101,7 @@ class Specialisation:
         self.identities = _identities(retained, roots)
         self.records = {id(o): o for o in all_outputs(traced) if o.kind in ("value", "view")}
         self.places: dict[int, Place] = {}
+        self.own_numbers: dict[int, float | int] = {}  # arguments that the key knows by value
         self._apart: list[int] = []  # addresses at which the inputs were seen not to overlap
         self.compile_seconds = 0.0
         # takes back what the trace created for real; for a first call that raises

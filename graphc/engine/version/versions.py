@@ -32,7 +32,7 @@ class Versions:
     def __init__(self, dynamic: bool | None) -> None:
         self.dynamic = dynamic
         self._numbers = NumberPolicy(at_once=dynamic is True)
-        self._fixed: set[Any] = set()  # keys for which symbolic sizes are no use
+        self._fixed: set[Any] = set()  # kinds of arguments for which symbolic sizes are no use
         self._exact: dict[Any, list[Specialisation]] = {}
         self._symbolic: dict[Any, list[Specialisation]] = {}
         self._shapes: dict[Any, list[tuple[Any, ...]]] = {}
@@ -64,15 +64,21 @@ class Versions:
         parts = key[len(key) - len(leaves) :]
         return {i for i, part in enumerate(parts) if part is int or part is float}
 
-    def specialise(self, key: Any, leaves: list[Any], symbolic: bool) -> bool:
-        """A trace with run-time numbers or sizes failed: from now on the numbers, or else the
-        sizes, are passed as themselves. False if they are already."""
+    def plainer(self, key: Any, leaves: list[Any], symbolic: bool) -> Iterator[None]:
+        """For a trace with run-time numbers or symbolic sizes that failed: makes the numbers, the
+        sizes, then both be passed as themselves. What is so when the caller stops lasts."""
         lifted = self.lifted(key, leaves)
-        if lifted:
-            self._numbers.decide(key[0], lifted, leaves)
-        elif symbolic:
-            self._fixed.add(key)
-        return bool(lifted) or symbolic
+        kind = self._kind(key, leaves)
+        for numbers, sizes in ((True, False), (False, True), (True, True)):
+            if (numbers and not lifted) or (sizes and not symbolic):
+                continue
+            if numbers:
+                self._numbers.decide(key[0], lifted, leaves)
+            if sizes:
+                self._fixed.add(kind)
+            yield
+            self._numbers.lift(key[0], lifted, leaves)
+            self._fixed.discard(kind)
 
     def candidates(
         self, key: Any, shapes: tuple[Any, ...]
@@ -85,7 +91,12 @@ class Versions:
         symbolic: bool,
     ) -> None:
         """Remember a new version."""
-        decided = decided_upon(version.traced.numbers) & self.lifted(key, leaves)
+        lifted = self.lifted(key, leaves)
+        version.own_numbers = {
+            i: leaf for i, leaf in enumerate(leaves)
+            if type(leaf) in (int, float) and i not in lifted
+        }
+        decided = decided_upon(version.traced.numbers) & lifted
         if decided:
             self._numbers.decide(key[0], decided, leaves)
             head = len(key) - len(leaves)
@@ -119,7 +130,7 @@ class Versions:
         """Which dims of which arguments have had another size before: these become symbolic."""
         seen = self._shapes.setdefault(key, [])
         named: Named = {}
-        if self.dynamic is not False and key not in self._fixed:
+        if self._varying(key, leaves):
             names: dict[Any, str] = {}
             positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
             for t, (position, shape) in enumerate(zip(positions, shapes, strict=True)):
@@ -132,11 +143,15 @@ class Versions:
         seen.append(shapes)
         return named
 
+    def _varying(self, key: Any, leaves: list[Any]) -> bool:
+        """Whether sizes may become symbolic."""
+        return self.dynamic is not False and self._kind(key, leaves) not in self._fixed
+
     def renewed_dims(
-        self, key: Any, shapes: tuple[Any, ...]
+        self, leaves: list[Any], key: Any, shapes: tuple[Any, ...]
     ) -> list[tuple[Tensor, dict[int, str]]]:
         """The same for tensors that earlier versions fetch from a place and put back there."""
-        if self.dynamic is False or key in self._fixed:
+        if not self._varying(key, leaves):
             return []
         found: dict[Place, dict[int, str]] = {}
         names: dict[Any, str] = {}
