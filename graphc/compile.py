@@ -103,8 +103,6 @@ class CompiledFunction:
         self._versions = Versions(dynamic)
         self._lifted: dict[Place, None] = {}
         self._renewed: list[tuple[Tensor, dict[int, str]]] = []  # of the trace that is running
-        self._symbolic = False  # whether that has symbolic sizes
-        self._numbers: set[int] = set()  # the arguments that are run-time numbers in it
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
 
@@ -180,26 +178,13 @@ class CompiledFunction:
 
     # --- compilation --------------------------------------------------------------------------
 
-    def _compile(self, given: Any, leaves: list[Any], structure: Structure, *rest: Any,
-                 **options: Any) -> Specialisation:
-        """Trace and build, with run-time numbers and sizes where that is possible."""
-        key, shapes = self._versions.key(leaves, structure)
-        try:
-            return self._compile_for(given, leaves, structure, key, shapes, *rest, **options)
-        except (Turned, TraceError):
-            raise
-        except Exception as error:
-            # refused by code that takes plain ints and floats alone, or the user's own error
-            last = error
-        for _ in self._versions.plainer(key, leaves, self._symbolic):
-            try:
-                key, shapes = self._versions.key(leaves, structure)
-                return self._compile_for(given, leaves, structure, key, shapes, *rest, **options)
-            except (Turned, TraceError):
-                raise
-            except Exception as error:
-                last = error
-        raise last
+    def _compile(
+        self, given: Any, leaves: list[Any], structure: Structure, reasons: list[str],
+        look: bool = False,
+    ) -> Specialisation:
+        return self._versions.attempt(leaves, structure, lambda key, shapes: self._compile_for(
+            given, leaves, structure, key, shapes, reasons, look
+        ))  # fmt: skip
 
     def _compile_for(
         self, given: Any, leaves: list[Any], structure: Structure, key: Any,
@@ -207,11 +192,9 @@ class CompiledFunction:
     ) -> Specialisation:
         """Trace and build. `look`: never run anything. Raises Turned where it ran in segments."""
         self.last_miss = reasons
-        self._symbolic, self._numbers = False, self._versions.lifted(key, leaves)
         self._lifted.update(dict.fromkeys(self._versions.counters(key, shapes)))
         named = self._versions.named_dims(leaves, key, shapes)
         self._renewed = self._versions.renewed_dims(leaves, key, shapes)
-        self._symbolic = bool(named or self._renewed)
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, named, look)
         before = recording.before
@@ -238,10 +221,7 @@ class CompiledFunction:
     ) -> Recording:
         objects = [v for v in leaves if not isinstance(v, (Tensor, *_PLAIN, int, float))]
         before = snapshot(self.function, objects)
-        if before.names("type") and (self._numbers or (
-            self._symbolic and before.names("int")
-        )):
-            raise TypeError("code in reach asks type(), which a run-time number cannot answer")
+        self._versions.check_names(before)
         trace = Trace(self.name) if self.fullgraph else self._trial(look, bool(named))
         trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
         recording = Recording(self.name, trace, before, leaves)
@@ -253,7 +233,7 @@ class CompiledFunction:
                 for i, leaf in enumerate(leaves):
                     if isinstance(leaf, Tensor):
                         trace.add_argument(leaf, i, named.get(i))
-                    elif i in self._numbers:
+                    elif i in self._versions.lifting:
                         leaf = trace.lift_number(leaf, ("argument", i))
                     given.append(leaf)
                 args, kwargs = unflatten(given, structure)

@@ -7,17 +7,20 @@ arguments and of tensors that the function itself renews (a cache that grows by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import config as configuration
 from ...frontend import promote
 from ...frontend.context import local
+from ...frontend.errors import TraceError
 from ...frontend.number_expr import spelled
 from ...frontend.tensor import Tensor, requires_grad
 from ...frontend.tree import Structure
 from ...nn.modules.module import Module
 from ..capture.places import Place
+from ..capture.recording import Turned
+from ..capture.roots import Snapshot
 from .number_policy import NumberPolicy, decided_upon
 from .version import Specialisation
 
@@ -32,6 +35,8 @@ class Versions:
     def __init__(self, dynamic: bool | None) -> None:
         self.dynamic = dynamic
         self._numbers = NumberPolicy(at_once=dynamic is True)
+        self.lifting: set[int] = set()  # arguments that are run-time numbers in the present trace
+        self._symbolic_now = False  # whether that has symbolic sizes
         self._fixed: set[Any] = set()  # kinds of arguments for which symbolic sizes are no use
         self._exact: dict[Any, list[Specialisation]] = {}
         self._symbolic: dict[Any, list[Specialisation]] = {}
@@ -64,21 +69,50 @@ class Versions:
         parts = key[len(key) - len(leaves) :]
         return {i for i, part in enumerate(parts) if part is int or part is float}
 
-    def plainer(self, key: Any, leaves: list[Any], symbolic: bool) -> Iterator[None]:
-        """For a trace with run-time numbers or symbolic sizes that failed: makes the numbers, the
-        sizes, then both be passed as themselves. What is so when the caller stops lasts."""
-        lifted = self.lifted(key, leaves)
-        kind = self._kind(key, leaves)
+    def attempt(
+        self, leaves: list[Any], structure: Structure,
+        compile: Callable[[Any, tuple[Any, ...]], Specialisation],
+    ) -> Specialisation:
+        """compile(key, shapes) with run-time numbers and symbolic sizes; where that fails, with the
+        numbers, the sizes, then both as themselves. What works is done from then on."""
+        key, shapes = self.key(leaves, structure)
+        try:
+            return self._once(compile, key, shapes, leaves)
+        except (Turned, TraceError):
+            raise
+        except Exception as error:
+            # refused by code that takes plain ints and floats alone, or the user's own error
+            last = error
+        lifted, symbolic, kind = self.lifting, self._symbolic_now, self._kind(key, leaves)
         for numbers, sizes in ((True, False), (False, True), (True, True)):
             if (numbers and not lifted) or (sizes and not symbolic):
                 continue
             if numbers:
-                self._numbers.decide(key[0], lifted, leaves)
+                self._numbers.decide(structure, lifted, leaves)
             if sizes:
                 self._fixed.add(kind)
-            yield
-            self._numbers.lift(key[0], lifted, leaves)
+            try:
+                return self._once(compile, self.key(leaves, structure)[0], shapes, leaves)
+            except (Turned, TraceError):
+                raise
+            except Exception as error:
+                last = error
+            self._numbers.lift(structure, lifted, leaves)
             self._fixed.discard(kind)
+        raise last
+
+    def _once(
+        self, compile: Callable[[Any, tuple[Any, ...]], Specialisation], key: Any,
+        shapes: tuple[Any, ...], leaves: list[Any],
+    ) -> Specialisation:
+        self.lifting, self._symbolic_now = self.lifted(key, leaves), False
+        return compile(key, shapes)
+
+    def check_names(self, reached: Snapshot) -> None:
+        """Raise TypeError if code in reach may ask what type() a run-time number or size has."""
+        sizes = self._symbolic_now and reached.names("int")
+        if reached.names("type") and (self.lifting or sizes):
+            raise TypeError("type() is asked, and cannot be answered for a run-time number")
 
     def candidates(
         self, key: Any, shapes: tuple[Any, ...]
@@ -128,7 +162,7 @@ class Versions:
 
     def named_dims(self, leaves: list[Any], key: Any, shapes: tuple[Any, ...]) -> Named:
         """Which dims of which arguments have had another size before: these become symbolic."""
-        seen = self._shapes.setdefault(key, [])
+        seen = self._shapes.setdefault(self._kind(key, leaves), [])
         named: Named = {}
         if self._varying(key, leaves):
             names: dict[Any, str] = {}
@@ -141,6 +175,7 @@ class Versions:
                         name = names.setdefault((history, size), f"s{len(names)}")
                         named.setdefault(position, {})[d] = name
         seen.append(shapes)
+        self._symbolic_now = bool(named)
         return named
 
     def _varying(self, key: Any, leaves: list[Any]) -> bool:
@@ -166,6 +201,7 @@ class Versions:
                         if new > 1 and old != new:
                             name = names.setdefault((old, new), f"c{len(names)}")
                             found.setdefault(place, {})[d] = name
+        self._symbolic_now |= bool(found)
         return [(place.get(), dims) for place, dims in found.items()]
 
     def counters(self, key: Any, shapes: tuple[Any, ...]) -> Iterator[Place]:
