@@ -6,8 +6,9 @@ through the pipeline, and the new version runs. The first call thus has the effe
 once: the trace itself changes nothing that lasts.
 
 Sizes: the first size is compiled as it is; the second distinct size of an argument's dimension
-makes it symbolic. Numbers: floats and ints among the arguments and floats in param groups are
-run-time inputs; an attribute that the function's own Python counts up becomes one, too.
+makes it symbolic. Numbers: a float or int argument is compiled as it is, and is a run-time input
+from its second value on (number_policy.py); floats in param groups are from the first; an
+attribute that the function's own Python counts up becomes one, too.
 
 Steady state: what a step creates on first use (`.grad`, moments) exists from the second call on.
 A first trace that starts without gradients and leaves some is therefore traced again with zeros
@@ -143,9 +144,7 @@ class CompiledFunction:
                 fresh = False
             if fresh:
                 try:
-                    version = self._compile(
-                        (args, kwargs), leaves, structure, key, shapes, reasons
-                    )
+                    version = self._compile((args, kwargs), leaves, structure, reasons)
                 except Turned as turned:
                     self._turn().note(turned.trace)
                     self._rest(turned.passing)
@@ -193,6 +192,14 @@ class CompiledFunction:
     # --- compilation --------------------------------------------------------------------------
 
     def _compile(
+        self, given: Any, leaves: list[Any], structure: Structure, reasons: list[str],
+        look: bool = False,
+    ) -> Specialisation:
+        return self._versions.attempt(leaves, structure, lambda key, shapes: self._compile_for(
+            given, leaves, structure, key, shapes, reasons, look
+        ))  # fmt: skip
+
+    def _compile_for(
         self, given: Any, leaves: list[Any], structure: Structure, key: Any,
         shapes: tuple[Any, ...], reasons: list[str], look: bool = False,
     ) -> Specialisation:
@@ -200,7 +207,7 @@ class CompiledFunction:
         self.last_miss = reasons
         self._lifted.update(dict.fromkeys(self._versions.counters(key, shapes)))
         named = self._versions.named_dims(leaves, key, shapes)
-        self._renewed = self._versions.renewed_dims(key, shapes)
+        self._renewed = self._versions.renewed_dims(leaves, key, shapes)
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, named, look)
         if (named or self._renewed) and recording.traced.overlaps:
@@ -238,7 +245,7 @@ class CompiledFunction:
                 for i, leaf in enumerate(leaves):
                     if isinstance(leaf, Tensor):
                         trace.add_argument(leaf, i, named.get(i))
-                    elif type(leaf) in (int, float):
+                    elif i in self._versions.lifting:
                         leaf = trace.lift_number(leaf, ("argument", i))
                     given.append(leaf)
                 args, kwargs = unflatten(given, structure)
@@ -248,7 +255,7 @@ class CompiledFunction:
             raise
         except BaseException as error:
             if trace.whole:
-                recording.take_back(error, look)
+                recording.take_back(error, look or self._versions.retries)
             raise
         recording.put_back()
         trace.close()
@@ -335,7 +342,7 @@ class CompiledFunction:
                 if found.fits(leaves):
                     return found
         with self._lock:
-            return self._compile((args, kwargs), leaves, structure, key, shapes, [], look=True)
+            return self._compile((args, kwargs), leaves, structure, [], look=True)
 
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
         return CompiledFunction(

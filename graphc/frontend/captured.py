@@ -10,7 +10,7 @@ Inputs (in order; fetch their arrays at each call)
     TensorInput "grad"      the `.grad` of a tensor: `tensor.grad._array` (guard: not None)
     TensorInput "storage"   the whole flat memory under overlapping tensors:
                             `tensor._storage.root.flat()`; `tensor` is argument `index` if >= 0
-    NumberInput             a Python number: float64 or int64 0-d; fetched from its `source`
+    NumberInput             a Python number: float64 or int64 0-d; `expression.evaluate(...)`
 
 Results (`result` is a structure from tree.py whose leaves are Output records)
     Output "value"     graph output `index`; if `order` is not None the array must be transposed
@@ -58,7 +58,7 @@ from graphc.ir.types import Shape, TensorType
 from .views import Chain
 
 if TYPE_CHECKING:
-    from .numbers import NumberExpr, NumberGuard
+    from .number_expr import NumberExpr, NumberGuard
     from .tensor import Tensor
 
 
@@ -89,12 +89,17 @@ class TensorInput:
 
 @dataclass(eq=False, slots=True)
 class NumberInput:
-    """A graph input that is a Python number; `value` is the one at the trace."""
+    """A graph input that is a Python number: a lifted one, or what Python computes of such."""
 
     node: Node
-    source: Any
-    value: float | int
+    expression: NumberExpr
     number: int = -1
+
+    @property
+    def value(self) -> float | int:
+        """The number at the trace."""
+        number: float | int = self.expression.value
+        return number
 
     @property
     def type(self) -> TensorType:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,11 +28,11 @@ from .captured import (
 from .functionalize import dense_order
 from .nodes import Edge
 from .nodes import Node as GradNode
-from .numbers import TracedNumber
+from .numbers import TracedNumber, plain_number
 from .pending import PendingItem
 from .storage import address, strides_of
 from .tensor import Tensor, requires_grad
-from .tree import flatten, map_leaves, unflatten
+from .tree import Structure, flatten, unflatten
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -64,8 +66,8 @@ class _Finish:
         traced = TracedGraph(
             graph=None,  # type: ignore[arg-type]  # set below, when every output is known
             inputs=trace.inputs,
-            result=unflatten(outputs, structure),
-            stored={key: map_leaves(self.output, value) for key, value in stored.items()},
+            result=unflatten(outputs, _plain_keys(structure)),
+            stored={key: self._outputs(value) for key, value in stored.items()},
         )
         traced.mutations = self._mutations()
         traced.rebinds = [Rebind(t, self.output(v)) for t, v in trace.rebinds()]
@@ -104,6 +106,10 @@ class _Finish:
         """The output number of a node."""
         return self.nodes.setdefault(node, len(self.nodes))
 
+    def _outputs(self, value: Any) -> Any:
+        leaves, structure = flatten(value)
+        return unflatten([self.output(leaf) for leaf in leaves], _plain_keys(structure))
+
     def output(self, value: Any) -> Output:
         """What a leaf of the result is. Raises EscapedTensorError for another trace's tensor."""
         found = self.outputs.get(id(value))
@@ -121,6 +127,10 @@ class _Finish:
             return found
         if isinstance(value, TracedNumber):
             return Output("number", number=value.expression)
+        if type(value) in (set, frozenset):  # what it holds was hashed, and so decided upon
+            value = type(value)(plain_number(item) for item in value)
+        elif isinstance(value, Counter):
+            value = Counter({plain_number(key): plain_number(n) for key, n in value.items()})
         if not isinstance(value, Tensor):
             return Output("object", tensor=value)
         if value._trace is None:
@@ -289,3 +299,12 @@ def _zero(node: Node) -> bool:
         return bool(node.attrs["value"] == 0)
     return node.op.name == "const" and not node.attrs["value"].array.any()
 
+
+def _plain_keys(structure: Structure) -> Structure:
+    """The same with plain numbers as the keys of dicts, which were hashed, and so decided upon."""
+    if structure.kind is None:
+        return structure
+    return replace(
+        structure, keys=tuple([plain_number(key) for key in structure.keys]),
+        children=tuple([_plain_keys(child) for child in structure.children]),
+    )

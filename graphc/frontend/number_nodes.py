@@ -1,4 +1,9 @@
-"""Number expressions as graph nodes: float64 or int64 scalars, one node per expression."""
+"""Number expressions as graph nodes: float64 or int64 scalars, one node per expression.
+
+Sizes are computed with in the graph, and floats are added, multiplied and divided there. Every
+other result of lifted numbers is an input that Python computes at each call, so that ints have no
+bounds and everything is rounded as Python rounds.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,14 @@ from graphc.ir.op import get as get_op
 from graphc.ir.types import TensorType
 
 from .captured import NumberInput, TensorInput
-from .numbers import LiftedNumber, NumberExpr, SymInt, TracedNumber
+from .number_expr import NumberExpr
+from .numbers import LiftedNumber, SymInt, TracedNumber
+
+_OF_FLOATS = frozenset({"add", "sub", "mul", "div", "neg", "abs", "float"})
+_IR_NAMES = {
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not",
+    "lshift": "shift_left", "rshift": "shift_right", "int": "trunc",
+}  # fmt: skip
 
 
 class NumberNodes:
@@ -32,9 +44,8 @@ class NumberNodes:
             if expression in nodes:
                 stack.pop()
                 continue
-            waiting = [
-                a for a in expression.args if isinstance(a, NumberExpr) and a not in nodes
-            ]
+            inside = expression.args if _in_graph(expression) else ()
+            waiting = [a for a in inside if isinstance(a, NumberExpr) and a not in nodes]
             if waiting:
                 stack.extend(waiting)
             else:
@@ -51,19 +62,27 @@ class NumberNodes:
             return builder.const(expression.value, dtype)
         if expression.op == "dim":
             return builder.emit(ops.full, shape=(), value=expression.args[0], dtype=dtypes.i64)
-        if expression.op == "source":
-            node = builder.input(TensorType(dtype, ()), f"number{len(self._inputs)}")
+        if not _in_graph(expression):
             number = len(self._inputs)
-            self._inputs.append(
-                NumberInput(node, expression.args[0], expression.value, number)
-            )
+            node = builder.input(TensorType(dtype, ()), f"number{number}")
+            self._inputs.append(NumberInput(node, expression, number))
             return node
-        # Python divides and powers in the result's type
-        same = dtypes.f64 if expression.op == "div" else dtype
-        inputs = [self._as(self._nodes[a], same) for a in expression.args]
+        of_ints = expression.op != "div" and all(isinstance(a.value, int) for a in expression.args)
+        kind = dtypes.i64 if of_ints and expression.op != "float" else dtypes.f64
+        inputs = [self._as(self._nodes[a], kind) for a in expression.args]
         if expression.op == "float":
             return inputs[0]
-        return builder.emit(get_op(expression.op), *inputs)
+        name = _IR_NAMES.get(expression.op, expression.op)
+        return self._as(builder.emit(get_op(name), *inputs), dtype)
+
+
+def _in_graph(expression: NumberExpr) -> bool:
+    if not expression.lifted:
+        return True
+    if expression.op not in _OF_FLOATS or isinstance(expression.value, int):
+        return False
+    # a quotient of ints is rounded once
+    return expression.op != "div" or any(isinstance(a.value, float) for a in expression.args)
 
 
 def plain_attrs(attrs: Attrs) -> Attrs:
@@ -80,7 +99,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, SymInt):
         return value.dim
     if isinstance(value, LiftedNumber):
-        return value.item()
+        return value.decided()
     if any(isinstance(v, (tuple, TracedNumber)) for v in value):
         return tuple([_plain(v) if type(v) in _MAY_HOLD else v for v in value])
     return value

@@ -2,27 +2,26 @@
 
 A SymInt is an integer expression over a trace's symbolic dims. A LiftedNumber is a Python number
 that is a run-time input (a learning rate, a step count): arithmetic on it builds a NumberExpr,
-which becomes float64 or int64 graph nodes when a tensor meets it. Neither is an int or a float.
-Whatever needs the value now (`float()`, a comparison, use as a size) is decided by the value of
-the example, and becomes a guard with the user's line.
+which becomes a float64 or int64 graph input when a tensor meets it. Both answer `isinstance` as
+int or float and have the methods of one. Whatever needs the value now (`float()`, a comparison,
+a hash, text, a method, use as a size) is decided by the value of the example, and becomes a guard
+with the user's line.
 """
 
 from __future__ import annotations
 
-import math
-import numbers
 import operator
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphc.ir.dim import Dim, evaluate, product, unwrap
+from graphc.ir.dim import Dim, product, unwrap
 from graphc.ir.dim import Size as DimSize
 from graphc.ir.dtypes import DType
-from graphc.ir.graph import Loc
 
 from .errors import user_location
+from .number_expr import PYTHON, NumberExpr, NumberGuard
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -59,95 +58,6 @@ class Size(tuple[Any, ...]):
         return (Size, (tuple(self),))
 
 
-# --- expressions -----------------------------------------------------------------------------
-
-_PYTHON: dict[str, Callable[..., Any]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
-    "floor_divide": operator.floordiv, "remainder": operator.mod, "pow": operator.pow,
-    "neg": operator.neg, "abs": operator.abs, "float": float,
-    "eq": operator.eq, "lt": operator.lt, "le": operator.le,
-}  # fmt: skip
-
-
-class NumberExpr:
-    """A Python computation on lifted numbers. `value` is its result in the example.
-
-    `op` is "source" (args: the key), "dim" (a Dim), "constant" (a number) or a name in _PYTHON
-    with NumberExprs as args.
-    """
-
-    __slots__ = ("args", "op", "value")
-
-    def __init__(self, op: str, args: tuple[Any, ...], value: Any) -> None:
-        self.op = op
-        self.args = args
-        self.value = value
-
-    def evaluate(self, sources: Mapping[Any, Any], dims: Mapping[str, int]) -> Any:
-        """The result for these values of the sources and dims; iterative."""
-        done: dict[int, Any] = {}
-        stack = [self]
-        while stack:
-            node = stack[-1]
-            if id(node) in done:
-                stack.pop()
-            elif node.op == "source":
-                done[id(node)] = sources[node.args[0]]
-            elif node.op == "dim":
-                done[id(node)] = evaluate(node.args[0], dims)
-            elif node.op == "constant":
-                done[id(node)] = node.args[0]
-            else:
-                waiting = [a for a in node.args if id(a) not in done]
-                if waiting:
-                    stack.extend(waiting)
-                else:
-                    done[id(node)] = _PYTHON[node.op](*[done[id(a)] for a in node.args])
-        return done[id(self)]
-
-
-class NumberGuard(NamedTuple):
-    """A decision that a trace took: `expression` had `value`, at the user's line `loc`."""
-
-    expression: NumberExpr
-    value: Any
-    loc: Loc | None
-
-    def holds(self, sources: Mapping[Any, Any], dims: Mapping[str, int]) -> bool:
-        """Whether the same would be decided now; False if it would raise."""
-        try:
-            now = self.expression.evaluate(sources, dims)
-        except ArithmeticError:
-            return False
-        both_nan = now != now and self.value != self.value
-        return type(now) is type(self.value) and (both_nan or bool(now == self.value))
-
-
-class NumberTable:
-    """Equal expressions of one trace are one object, so that guards and nodes are made once."""
-
-    def __init__(self) -> None:
-        self._made: dict[Any, NumberExpr] = {}
-
-    def leaf(self, op: str, key: Any, value: Any) -> NumberExpr:
-        """A "source", "dim" or "constant"."""
-        # constants by spelling: 1, 1.0, True and -0.0 differ, though they are equal
-        name = (op, type(key), repr(key)) if op == "constant" else (op, key)
-        found = self._made.get(name)
-        if found is None:
-            found = self._made[name] = NumberExpr(op, (key,), value)
-        return found
-
-    def combine(self, op: str, *args: NumberExpr) -> NumberExpr:
-        """A Python operation; raises what Python raises for the example's values."""
-        key = (op, *[id(a) for a in args])
-        found = self._made.get(key)
-        if found is None:
-            value = _PYTHON[op](*[a.value for a in args])
-            found = self._made[key] = NumberExpr(op, args, value)
-        return found
-
-
 # --- numbers ---------------------------------------------------------------------------------
 
 
@@ -157,6 +67,11 @@ class TracedNumber:
     __slots__ = ("trace",)
 
     trace: Trace
+
+    # isinstance() asks this; type() cannot be answered
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return int if self.is_integer_number else float
 
     @property
     def is_integer_number(self) -> bool:
@@ -178,6 +93,14 @@ class TracedNumber:
         if expression.op != "constant" and expression not in guards:
             guards[expression] = NumberGuard(expression, expression.value, user_location())
         return expression.value
+
+    def decided(self) -> Any:
+        """The number's value, kept true by a guard."""
+        return self._decide(self.expression)
+
+    def _lifted(self, op: str, *others: NumberExpr) -> LiftedNumber:
+        expression = self.trace.numbers.combine(op, self.expression, *others)
+        return LiftedNumber(self.trace, expression)
 
     def _zero(self) -> NumberExpr:
         return self.trace.numbers.leaf("constant", 0, 0)
@@ -202,7 +125,7 @@ class TracedNumber:
         for side in (left, right):
             if side.op != "constant":
                 self._decide(self.trace.numbers.combine("lt", side, zero))
-        if isinstance(_PYTHON["pow"](left.value, right.value), complex):
+        if isinstance(PYTHON["pow"](left.value, right.value), complex):
             raise ValueError(
                 f"{left.value} ** {right.value} is complex, which a compiled function cannot hold"
             )
@@ -251,20 +174,75 @@ class TracedNumber:
     def __rmod__(self, other: Any) -> Any:
         return self._with("remainder", other, swap=True)
 
-    def __pow__(self, other: Any) -> Any:
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __lshift__(self, other: Any) -> Any:
+        return self._with("lshift", other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self._with("lshift", other, swap=True)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self._with("rshift", other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self._with("rshift", other, swap=True)
+
+    def __and__(self, other: Any) -> Any:
+        return self._with("and", other)
+
+    def __rand__(self, other: Any) -> Any:
+        return self._with("and", other, swap=True)
+
+    def __or__(self, other: Any) -> Any:
+        return self._with("or", other)
+
+    def __ror__(self, other: Any) -> Any:
+        return self._with("or", other, swap=True)
+
+    def __xor__(self, other: Any) -> Any:
+        return self._with("xor", other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return self._with("xor", other, swap=True)
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is not None:
+            return pow(self.decided(), *(operator.index(n) for n in (other, modulus)))
         return self._with("pow", other)
 
     def __rpow__(self, other: Any) -> Any:
         return self._with("pow", other, swap=True)
 
     def __neg__(self) -> Any:
-        return LiftedNumber(self.trace, self.trace.numbers.combine("neg", self.expression))
+        return self._lifted("neg")
 
     def __pos__(self) -> Any:
         return self
 
     def __abs__(self) -> Any:
-        return LiftedNumber(self.trace, self.trace.numbers.combine("abs", self.expression))
+        return self._lifted("abs")
+
+    def __invert__(self) -> Any:
+        return self._lifted("invert")
+
+    def __round__(self, digits: Any = None) -> Any:
+        if digits is not None:
+            return round(self.decided(), operator.index(digits))
+        return self if self.is_integer_number else self._lifted("round")
+
+    def __trunc__(self) -> Any:
+        return self if self.is_integer_number else self._lifted("int")
+
+    def __floor__(self) -> Any:
+        return self if self.is_integer_number else self._lifted("floor")
+
+    def __ceil__(self) -> Any:
+        return self if self.is_integer_number else self._lifted("ceil")
 
     def __eq__(self, other: object) -> Any:
         return self._compare("eq", other)
@@ -288,40 +266,48 @@ class TracedNumber:
         return not self._decide(self.trace.numbers.combine("eq", self.expression, self._zero()))
 
     def __float__(self) -> float:
-        return float(self._decide(self.expression))
+        return float(self.decided())
 
     def __int__(self) -> int:
-        return int(self._decide(self.expression))
+        return int(self._decide(self.__trunc__().expression))
 
-    def __trunc__(self) -> int:
-        return int(self._decide(self.expression))
-
-    def __round__(self, digits: int | None = None) -> Any:
-        return round(self._decide(self.expression), digits)
-
-    def __floor__(self) -> int:
-        value: float = self._decide(self.expression)
-        return math.floor(value)
-
-    def __ceil__(self) -> int:
-        value: float = self._decide(self.expression)
-        return math.ceil(value)
+    def __index__(self) -> int:
+        return operator.index(self.decided())
 
     def __hash__(self) -> int:
-        return hash(self._decide(self.expression))
+        return hash(self.decided())
+
+    def __repr__(self) -> str:
+        return repr(self.decided())
 
     def __str__(self) -> str:
-        return str(self._decide(self.expression))
+        return str(self.decided())
 
     def __format__(self, spec: str) -> str:
-        return format(self._decide(self.expression), spec)
+        return format(self.decided(), spec)
+
+    # NumPy's functions and scalars get the plain number
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return getattr(ufunc, method)(*[plain_number(value) for value in inputs], **options)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self.decided(), dtype)
+
+    # the methods and attributes of an int or a float
+    def __getattr__(self, name: str) -> Any:
+        kind = self.__class__
+        if name.startswith("__") or not hasattr(kind, name):
+            raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
+        return getattr(self.decided(), name)
+
+    def __copy__(self) -> Any:
+        return self
 
     def __deepcopy__(self, memo: object) -> Any:
         return self
 
     def __reduce__(self) -> Any:
-        kind = int if self.is_integer_number else float
-        return (kind, (self._decide(self.expression),))
+        return (self.__class__, (self.decided(),))
 
 
 class LiftedNumber(TracedNumber):
@@ -336,20 +322,6 @@ class LiftedNumber(TracedNumber):
     @property
     def expression(self) -> NumberExpr:
         return self._expression
-
-    def __repr__(self) -> str:
-        return repr(self._decide(self._expression))
-
-    def __index__(self) -> int:
-        return operator.index(self._decide(self._expression))
-
-    def is_integer(self) -> bool:
-        """float.is_integer."""
-        return float(self).is_integer()
-
-    def item(self) -> Any:
-        """The number's value, as a guard."""
-        return self._decide(self._expression)
 
 
 class SymInt(TracedNumber):
@@ -410,26 +382,11 @@ class SymInt(TracedNumber):
     def __bool__(self) -> bool:
         return not self.trace.env.equal(self.dim, 0)
 
-    def __index__(self) -> int:
-        return int(self._decide(self.expression))
-
-    # Dims have structural equality, so a size can be a key without being decided upon
-    def __hash__(self) -> int:
-        return hash(self.dim)
-
-    def __repr__(self) -> str:
-        return str(self.dim)
-
-    __str__ = __repr__
-
 
 _DIM_OPERATORS: dict[str, Callable[[DimSize, DimSize], DimSize]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul,
     "floor_divide": operator.floordiv, "remainder": operator.mod,
 }  # fmt: skip
-
-numbers.Real.register(LiftedNumber)
-numbers.Integral.register(SymInt)
 
 
 def is_traced_number(value: Any) -> bool:
@@ -437,12 +394,16 @@ def is_traced_number(value: Any) -> bool:
     return isinstance(value, TracedNumber)
 
 
+def plain_number(value: Any) -> Any:
+    """A traced number as its value, kept true by a guard; anything else as it is."""
+    return value.decided() if isinstance(value, TracedNumber) else value
+
+
 def _expression(value: Any, trace: Trace) -> NumberExpr | None:
     if isinstance(value, TracedNumber):
         return value.expression
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, (bool, int, float)):
+    # NumPy's scalars have arithmetic of their own: theirs is asked, with a decided number
+    if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
         return trace.numbers.leaf("constant", value, value)
     return None
 
@@ -450,7 +411,7 @@ def _expression(value: Any, trace: Trace) -> NumberExpr | None:
 def _size(value: Any) -> DimSize | None:
     if isinstance(value, SymInt):
         return value.dim
-    if isinstance(value, (int, np.integer)):
+    if isinstance(value, int) and not isinstance(value, TracedNumber):
         return int(value)
     return None
 

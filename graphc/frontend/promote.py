@@ -110,8 +110,12 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
     if isinstance(value, Tensor):
         return cast(value, dtype)
     if is_traced_number(value):
-        found: Tensor = value.as_operand(dtype)
-        return found
+        now = value.expression.value
+        fits = -(2**63) <= now < 2**63 if value.is_integer_number else not dtype.is_integer
+        if fits:
+            found: Tensor = value.as_operand(dtype)
+            return found
+        value = value.decided()
     if local.trace is not None:
         return local.trace.constant(_scalar(value, dtype))
     if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:

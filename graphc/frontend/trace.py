@@ -40,15 +40,9 @@ from .finish import finish
 from .functionalize import Memory, TracedState, TracedStorage, result_strides, saved_place
 from .nodes import Edge, OutsideHistory, class_of
 from .nodes import Node as GradNode
+from .number_expr import NumberExpr, NumberGuard, NumberTable
 from .number_nodes import NumberNodes, plain_attrs
-from .numbers import (
-    LiftedNumber,
-    NumberExpr,
-    NumberGuard,
-    NumberTable,
-    SymInt,
-    TracedNumber,
-)
+from .numbers import LiftedNumber, SymInt, TracedNumber
 from .saved_hooks import hooks, pack_node
 from .storage import strides_of
 from .tensor import Tensor, alias, edge, requires_grad

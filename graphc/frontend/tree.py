@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .numbers import Size
+
 
 @dataclass(frozen=True, slots=True)
 class Structure:
@@ -52,7 +54,7 @@ def _flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | Non
 
 
 def _parts(value: Any, kind: type) -> tuple[tuple[Any, ...], list[Any], Any] | None:
-    if kind is list or kind is tuple:
+    if kind is list or kind is tuple or kind is Size:
         return (), list(value), None
     if kind is dict or kind is OrderedDict:
         return tuple(value), list(value.values()), None
@@ -95,8 +97,8 @@ def _unflatten(leaves: Any, structure: Structure) -> Any:
     children = [_unflatten(leaves, child) for child in structure.children]
     if kind is list:
         return children
-    if kind is tuple:
-        return tuple(children)
+    if kind is tuple or kind is Size:
+        return kind(children)
     if issubclass(kind, tuple):
         return kind._make(children)  # type: ignore[attr-defined]
     if kind is defaultdict:

@@ -231,6 +231,8 @@ def guards_of(version: Specialisation) -> Iterator[str]:
             yield f"argument {source.index} is {source.type}{grad}"
         elif isinstance(source, NumberInput):
             yield f"{_source_text(source)} is a {type(source.value).__name__}: any value"
+    for index, value in version.own_numbers.items():
+        yield f"argument {index} is {value!r}"
     captured = [s for s in version.inputs if isinstance(s, TensorInput) and s.kind == "tensor"]
     if captured:
         yield f"{len(captured)} captured tensors keep dtype, shape, layout and requires_grad"
@@ -246,5 +248,8 @@ def guards_of(version: Specialisation) -> Iterator[str]:
 
 
 def _source_text(source: NumberInput) -> str:
-    found = source.source
+    expression = source.expression
+    if expression.op != "source":
+        return f"{expression.op}() of numbers"
+    found = expression.args[0]
     return f"argument {found[1]}" if isinstance(found, tuple) else repr(found)

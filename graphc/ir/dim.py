@@ -156,11 +156,12 @@ def as_dim(value: Size) -> Dim:
     """Wrap an int as a constant Dim (only inside atoms, where arguments are uniform)."""
     if isinstance(value, Dim):
         return value
-    return Dim(((((), value)),) if value else ())
+    constant = operator.index(value)
+    return Dim(((((), constant)),) if constant else ())
 
 
 def _constant(value: Size) -> int | None:
-    if isinstance(value, int):
+    if type(value) is int:
         return value
     if not isinstance(value, Dim):
         return operator.index(value)  # a number object: its value, which its trace then guards

@@ -92,7 +92,8 @@ def arrays_of(traced: TracedGraph, arguments: list[Any], numbers: dict[Any, Any]
     found = []
     for source in traced.inputs:
         if isinstance(source, NumberInput):
-            found.append(np.asarray(numbers[source.source], source.type.dtype.numpy))
+            value = source.expression.evaluate(numbers, {})
+            found.append(np.asarray(value, source.type.dtype.numpy))
         elif source.kind == "storage":
             found.append(source.tensor._storage.root.flat())
         elif source.kind == "grad":

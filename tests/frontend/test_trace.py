@@ -189,7 +189,10 @@ def test_lifted_numbers_follow_python_and_guard_decisions() -> None:
         traced = trace.finish(result)
     verify(traced.graph)
     numbers = [s for s in traced.inputs if isinstance(s, NumberInput)]
-    assert {(n.source, n.type.dtype.name) for n in numbers} == {("rate", "f64"), ("count", "i64")}
+    # what is no sum, product or quotient of floats is computed by Python at each call
+    assert {(n.expression.op, n.type.dtype.name) for n in numbers} == {
+        ("source", "f64"), ("pow", "f64"),
+    }  # fmt: skip
     new = {"rate": 0.7, "count": 8}
     expected = np.float32(0.7 / (1 - 0.9**9) * 2) * np.array([1, 2], np.float32)
     np.testing.assert_allclose(evaluate(traced, [], new)[0], expected, rtol=1e-6)
@@ -204,7 +207,7 @@ def test_lifted_number_float_is_a_guard_and_dies_with_the_trace() -> None:
     with Trace() as trace:
         rate = trace.lift_number(0.5, "rate")
         assert float(rate) == 0.5 and f"{rate}" == "0.5" and rate == 0.5 and hash(rate) is not None
-        assert isinstance(3 - rate, type(rate)) and -rate < 0 and int(rate * 4) == 2
+        assert type(3 - rate) is type(rate) and -rate < 0 and int(rate * 4) == 2
         with pytest.raises(ZeroDivisionError):
             1 / (rate - 0.5)
         traced = trace.finish(mul(tensor([2.0]), rate))
@@ -225,17 +228,17 @@ def test_sources_that_print_alike_are_kept_apart() -> None:
         a, b = trace.lift_number(1.0, first), trace.lift_number(2.0, second)
         again = trace.lift_number(1.0, first)
         traced = trace.finish(mul(mul(tensor([1.0]), a + again), b * 1))
-    assert [s.source for s in traced.inputs[1:]] == [first, second]
+    assert [s.expression.args[0] for s in traced.inputs[1:]] == [first, second]
     assert evaluate(traced, [], {first: 3.0, second: 5.0})[0].tolist() == [30.0]
 
 
 def test_symbolic_sizes_stay_symbolic_until_decided() -> None:
     def f(x: Tensor) -> Tensor:
         n, m = x.shape
-        assert isinstance(n, SymInt) and m == 3 and repr(n * m) == "3*n"
+        assert isinstance(n, SymInt) and m == 3 and str((n * m).dim) == "3*n"
         assert x.shape.numel() == 3 * n and (n * 3) // 3 == n
         y = reshape(mul(x, 1 / n), n * m)
-        assert n > 0 and len({n: 1, n + 0: 2}) == 1
+        assert n > 0 and isinstance(n, int)
         return total(y)
 
     x = tensor(np.ones((4, 3)))

@@ -132,7 +132,10 @@ def test_guards_are_listed() -> None:
             return x * rate
         return x
 
-    found = explain(torch.compile(halves), torch.ones(6).requires_grad_(), 0.75)
+    compiled, x = torch.compile(halves), torch.ones(6).requires_grad_()
+    found = explain(compiled, x, 0.5)
+    assert "argument 1 is 0.5" in found.guards
+    found = explain(compiled, x, 0.75)
     text = "\n".join(found.guards)
     assert "argument 0 is f32[6], requires_grad" in text
     assert "argument 1 is a float: any value" in text

@@ -289,8 +289,9 @@ def construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any)
         return (kind, args, kwargs) if found is None else (give, (found[0],), None)
     if name in HIGHER_ORDER:
         return _higher_order(observer, kind, args, kwargs)
-    if name in CLASSES or is_own_name(kind.__module__) or issubclass(kind, (BaseException, np.generic, np.dtype)) or (
-        kind_of(kind) in (Kind.FIXED, Kind.VALUE, Kind.INSTANCE, Kind.MODULE)
+    if name in CLASSES or is_own_name(kind.__module__) or (
+        issubclass(kind, (BaseException, np.generic, np.dtype))
+        or kind_of(kind) in (Kind.FIXED, Kind.VALUE, Kind.INSTANCE, Kind.MODULE)
     ):
         touch(observer, args, kwargs)
         return kind, args, kwargs

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...frontend.captured import TensorInput
+from ...frontend.captured import NumberInput, TensorInput
 from ...frontend.tensor import Tensor
 from ..capture.places import Place
 
@@ -36,6 +36,17 @@ def array_of(source: TensorInput, arguments: list[Any], place: Place | None) -> 
     if not isinstance(tensor, Tensor):
         raise Stale(f"{place} is no tensor now")
     return tensor._storage.root.flat() if source.kind == "storage" else tensor._array
+
+
+def number_array(
+    source: NumberInput, numbers: dict[Any, Any], dims: dict[str, int]
+) -> np.ndarray:
+    """What Python computes for a number of the graph. Raises Stale where that is an error or does
+    not fit: the trace of such a call knows which error."""
+    try:
+        return np.asarray(source.expression.evaluate(numbers, dims), source.type.dtype.numpy)
+    except (ArithmeticError, ValueError) as error:
+        raise Stale(f"a number cannot be computed: {error}") from None
 
 
 def source_value(source: Any, was: float | int, arguments: list[Any]) -> Any:

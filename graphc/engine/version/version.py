@@ -27,9 +27,10 @@ from .guards import Guards
 from .rebuild import Rebuild
 from .refused import ERRORS, mark
 from .results import Results
-from .sources import Stale, array_of, source_value, tensor_of
+from .sources import Stale, array_of, number_array, source_value, tensor_of
 
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]
+_UNKNOWN = np.zeros(())  # in place of numbers, until the sizes are known
 
 
 def final_graph(traced: TracedGraph, mutations: list[Any]) -> tuple[Graph, dict[int, int]]:
@@ -87,6 +88,7 @@ class Specialisation:
         self.dims = tuple(traced.graph.env.hints)
         self.guards = list(traced.graph.env.guards)
         self.inputs = [i for i in traced.inputs if not _is_tangent(i)]
+        self.computed = [i for i in self.inputs if isinstance(i, NumberInput)]
         self.sources = _sources(traced)
         self.expected = [_expectation(i) for i in self.inputs]
         self.mutated = {m.output: m.input for m in traced.mutations}
@@ -104,6 +106,7 @@ class Specialisation:
         self.records = {id(o): o for o in all_outputs(traced) if o.kind in ("value", "view")}
         self.places: dict[int, Place] = {}
         self.moved: dict[int, Place] = {}  # the same, by the id of the tensor at the trace
+        self.own_numbers: dict[int, float | int] = {}  # arguments that the key knows by value
         self._apart: list[int] = []  # addresses at which the inputs were seen not to overlap
         self.compile_seconds = 0.0
         # takes back what the trace created for real; for a first call that raises
@@ -165,8 +168,7 @@ class Specialisation:
         dims: dict[str, int] = {}
         for source, (shape, dtype, strides) in zip(self.inputs, self.expected, strict=True):
             if isinstance(source, NumberInput):
-                value = source_value(source.source, source.value, arguments)
-                arrays.append(np.asarray(value, dtype))
+                arrays.append(_UNKNOWN)
                 continue
             array = array_of(source, arguments, self.places.get(source.number))
             if array.shape != shape and not _bind(array.shape, shape, dims):
@@ -181,11 +183,13 @@ class Specialisation:
         for guard in self.guards:
             if not guard.check(dims):
                 raise Stale(f"sizes no longer satisfy {guard.text()}")
-        if self.traced.numbers:
+        if self.traced.numbers or self.computed:
             sources = self.number_values(arguments)  # before the call changes them
             for number in self.traced.numbers:
                 if not number.holds(sources, dims):
                     raise Stale(f"a number that was decided upon changed, at {number.loc}")
+            for computed in self.computed:
+                arrays[computed.number] = number_array(computed, sources, dims)
         for i, other in self.identities:
             if arguments[i] is not (arguments[other] if type(other) is int else other):
                 raise Stale(f"argument {i} was another tensor, too")
@@ -370,8 +374,9 @@ def _identities(leaves: list[Any], observer: Observer) -> list[tuple[int, int | 
 
 def _sources(traced: TracedGraph) -> list[tuple[Any, float | int]]:
     """The run-time numbers that inputs, guards and results read, with their values at the trace."""
-    found = {i.source: i.value for i in traced.inputs if isinstance(i, NumberInput)}
+    found: dict[Any, float | int] = {}
     stack = [guard.expression for guard in traced.numbers]
+    stack += [i.expression for i in traced.inputs if isinstance(i, NumberInput)]
     stack += [o.number for o in all_outputs(traced) if o.number is not None]
     seen = set()
     while stack:

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import config as configuration
 from ...frontend import promote
 from ...frontend.context import local
+from ...frontend.errors import TraceError
+from ...frontend.number_expr import spelled
 from ...frontend.tensor import Tensor, requires_grad
 from ...frontend.tree import Structure
 from ...nn.modules.module import Module
 from ..capture.places import Place
+from ..capture.recording import Turned
 from .guards import Entry
+from .number_policy import NumberPolicy, decided_upon
 from .version import Specialisation
 
 _PLAIN = (bool, str, bytes, type(None))
@@ -31,6 +35,10 @@ class Versions:
 
     def __init__(self, dynamic: bool | None) -> None:
         self.dynamic = dynamic
+        self._numbers = NumberPolicy(at_once=dynamic is True)
+        self.lifting: set[int] = set()  # arguments that are run-time numbers in the present trace
+        self._symbolic_now = False  # whether that has symbolic sizes
+        self._fixed: set[Any] = set()  # kinds of arguments for which symbolic sizes are no use
         self._exact: dict[Any, list[Specialisation]] = {}
         self._symbolic: dict[Any, list[Specialisation]] = {}
         self._shapes: dict[Any, list[tuple[Any, ...]]] = {}
@@ -47,7 +55,7 @@ class Versions:
             configuration.current().random,
         ]
         shapes: list[Any] = []
-        for leaf in leaves:
+        for i, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 array = leaf._array
                 parts.append((array.dtype, array.ndim, requires_grad(leaf), type(leaf)))
@@ -55,10 +63,60 @@ class Versions:
             elif isinstance(leaf, _PLAIN):
                 parts.append((type(leaf), leaf))
             elif type(leaf) in (int, float):
-                parts.append(type(leaf))
+                parts.append(self._numbers.part(structure, i, leaf))
             else:
                 parts.append(id(leaf))
         return tuple(parts), tuple(shapes)
+
+    @staticmethod
+    def lifted(key: Any, leaves: list[Any]) -> set[int]:
+        """The arguments that are numbers of any value."""
+        parts = key[len(key) - len(leaves) :]
+        return {i for i, part in enumerate(parts) if part is int or part is float}
+
+    def attempt(
+        self, leaves: list[Any], structure: Structure,
+        compile: Callable[[Any, tuple[Any, ...]], Specialisation],
+    ) -> Specialisation:
+        """compile(key, shapes) with run-time numbers and symbolic sizes; where that fails, with the
+        numbers, the sizes, then both as themselves. What works is done from then on."""
+        key, shapes = self.key(leaves, structure)
+        try:
+            return self._once(compile, key, shapes, leaves)
+        except (Turned, TraceError):
+            raise
+        except Exception as error:
+            # refused by code that takes plain ints and floats alone, or the user's own error
+            last = error
+        lifted, symbolic, kind = self.lifting, self._symbolic_now, self._kind(key, leaves)
+        for numbers, sizes in ((True, False), (False, True), (True, True)):
+            if (numbers and not lifted) or (sizes and not symbolic):
+                continue
+            if numbers:
+                self._numbers.decide(structure, lifted, leaves)
+            if sizes:
+                self._fixed.add(kind)
+            try:
+                return self._once(compile, self.key(leaves, structure)[0], shapes, leaves)
+            except (Turned, TraceError):
+                raise
+            except Exception as error:
+                last = error
+            self._numbers.lift(structure, lifted, leaves)
+            self._fixed.discard(kind)
+        raise last
+
+    def _once(
+        self, compile: Callable[[Any, tuple[Any, ...]], Specialisation], key: Any,
+        shapes: tuple[Any, ...], leaves: list[Any],
+    ) -> Specialisation:
+        self.lifting, self._symbolic_now = self.lifted(key, leaves), False
+        return compile(key, shapes)
+
+    @property
+    def retries(self) -> bool:
+        """Whether a trace that fails now is tried again, with plain numbers and sizes."""
+        return bool(self.lifting) or self._symbolic_now
 
     def candidates(
         self, key: Any, shapes: tuple[Any, ...]
@@ -72,6 +130,18 @@ class Versions:
     ) -> None:
         """Remember a new version, for as long as the objects live that the key names."""
         head = len(key) - len(leaves)
+        lifted = self.lifted(key, leaves)
+        version.own_numbers = {
+            i: leaf for i, leaf in enumerate(leaves)
+            if type(leaf) in (int, float) and i not in lifted
+        }
+        decided = decided_upon(version.traced.numbers) & lifted
+        if decided:
+            self._numbers.decide(key[0], decided, leaves)
+            key = tuple(
+                spelled(leaves[i - head]) if i - head in decided else part
+                for i, part in enumerate(key)
+            )
         version.retained = [
             leaf for part, leaf in zip(key[head:], leaves, strict=True)
             if type(part) is int and not self._watch(leaf, key)
@@ -135,19 +205,21 @@ class Versions:
 
     @staticmethod
     def _kind(key: Any, leaves: list[Any]) -> Any:
-        """The key with the types of objects, but Modules, in place of their identities."""
+        """The key with the types of numbers and objects, but Modules, in place of what they are."""
         head = len(key) - len(leaves)
         parts = (
-            type(leaf) if type(part) is int and not isinstance(leaf, Module) else part
+            type(leaf)
+            if type(leaf) in (int, float) or (type(part) is int and not isinstance(leaf, Module))
+            else part
             for part, leaf in zip(key[head:], leaves, strict=True)
         )
         return (*key[:head], *parts)
 
     def named_dims(self, leaves: list[Any], key: Any, shapes: tuple[Any, ...]) -> Named:
         """Which dims of which arguments have had another size before: these become symbolic."""
-        seen = self._shapes.setdefault(key, [])
+        seen = self._shapes.setdefault(self._kind(key, leaves), [])
         named: Named = {}
-        if self.dynamic is not False:
+        if self._varying(key, leaves):
             names: dict[Any, str] = {}
             positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
             for t, (position, shape) in enumerate(zip(positions, shapes, strict=True)):
@@ -158,13 +230,18 @@ class Versions:
                         name = names.setdefault((history, size), f"s{len(names)}")
                         named.setdefault(position, {})[d] = name
         seen.append(shapes)
+        self._symbolic_now = bool(named)
         return named
 
+    def _varying(self, key: Any, leaves: list[Any]) -> bool:
+        """Whether sizes may become symbolic."""
+        return self.dynamic is not False and self._kind(key, leaves) not in self._fixed
+
     def renewed_dims(
-        self, key: Any, shapes: tuple[Any, ...]
+        self, leaves: list[Any], key: Any, shapes: tuple[Any, ...]
     ) -> list[tuple[Tensor, dict[int, str]]]:
         """The same for tensors that earlier versions fetch from a place and put back there."""
-        if self.dynamic is False:
+        if not self._varying(key, leaves):
             return []
         found: dict[Place, dict[int, str]] = {}
         names: dict[Any, str] = {}
@@ -179,6 +256,7 @@ class Versions:
                         if new > 1 and old != new:
                             name = names.setdefault((old, new), f"c{len(names)}")
                             found.setdefault(place, {})[d] = name
+        self._symbolic_now |= bool(found)
         return [(place.get(), dims) for place, dims in found.items()]
 
     def counters(self, key: Any, shapes: tuple[Any, ...]) -> Iterator[Place]:

@@ -89,8 +89,15 @@ def fitting(value: Any, dtype: DType) -> Any:
 
     Raises RuntimeError where it lies outside the dtype's range, as fills and comparisons do.
     """
-    if is_traced_number(value) or dtype.kind in ("bool", "complex"):
+    if dtype.kind in ("bool", "complex"):
         return value
+    if is_traced_number(value):
+        # what 64 bits hold is checked as the number enters the graph
+        wide = dtype in (dtypes.i64, dtypes.f64)
+        same_kind = value.is_integer_number or not dtype.is_integer
+        if same_kind and (wide or -LARGEST[dtype] <= value <= LARGEST[dtype]):
+            return value
+        value = value.decided()
     if isinstance(value, complex):
         raise RuntimeError(located(
             f"value cannot be converted to type {_FIT_NAMES[dtype]} without overflow: {value}"

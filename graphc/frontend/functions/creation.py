@@ -256,6 +256,8 @@ def _filled(
         result = expand_value(promote.operand(value, dtype), shape)
         return result.requires_grad_() if requires_grad else result
     if is_traced_number(value):
+        value = fitting(value, dtype)
+    if is_traced_number(value):
         result = expand_value(promote.operand(value, dtype), shape)
     else:
         result = apply(ops.full, shape=shape, value=_plain(value, dtype), dtype=dtype)

@@ -10,6 +10,7 @@ import numpy as np
 from ...frontend import functions as T
 from ...frontend.autocast import full_precision
 from ...frontend.dispatch import apply
+from ...frontend.numbers import is_traced_number
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from .conv import tuple_of
@@ -216,6 +217,16 @@ def _adaptive_sizes(
     return tuple(s if o is None else o for o, s in zip(given, sizes, strict=True)), sizes
 
 
+def _is_global(outputs: tuple[Any, ...], sizes: tuple[Any, ...]) -> bool:
+    """One window over a size that is symbolic: a reduction, for a window's size is a number."""
+    one = all(type(o) is int and o == 1 for o in outputs)
+    return one and any(is_traced_number(s) for s in sizes)
+
+
+def _plain(sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(int(size) for size in sizes)
+
+
 def _bounds(size: int, outputs: int) -> list[tuple[int, int]]:
     return [(i * size // outputs, -(-(i + 1) * size // outputs)) for i in range(outputs)]
 
@@ -223,8 +234,10 @@ def _bounds(size: int, outputs: int) -> list[tuple[int, int]]:
 def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
     """Windows that divide evenly go to the plain pool; others one dim at a time."""
     outputs, sizes = _adaptive_sizes(input, output_size, spatial, "avg")
+    if _is_global(outputs, sizes):
+        return input.mean(tuple(range(-spatial, 0)), keepdim=True)
     if all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
-        window = tuple(s // o for s, o in zip(sizes, outputs, strict=True))
+        window = _plain(tuple(s // o for s, o in zip(sizes, outputs, strict=True)))
         return _avg_pool(spatial, input, window, window, 0, False, True, None)
     result = input
     for i in range(spatial):
@@ -240,6 +253,12 @@ def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
 def _adaptive_max(spatial: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
     """Windows that divide evenly go to the plain pool; others to a gather of all windows."""
     outputs, sizes = _adaptive_sizes(input, output_size, spatial, "max")
+    if _is_global(outputs, sizes):
+        found = input.flatten(-spatial).max(-1)
+        shape = (*found.values.shape, *outputs)
+        values, indices = found.values.reshape(shape), found.indices.reshape(shape)
+        return (values, indices) if return_indices else values
+    outputs, sizes = _plain(outputs), _plain(sizes)
     if all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
         window = tuple(s // o for s, o in zip(sizes, outputs, strict=True))
         return _max_pool(spatial, input, window, window, 0, 1, False, return_indices)

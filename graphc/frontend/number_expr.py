@@ -1,0 +1,109 @@
+"""Python computations on lifted numbers and symbolic sizes: expressions, and decisions on them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from graphc.ir.dim import evaluate
+from graphc.ir.graph import Loc
+
+PYTHON: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "floor_divide": operator.floordiv, "remainder": operator.mod, "pow": operator.pow,
+    "neg": operator.neg, "abs": operator.abs, "float": float, "int": int,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "invert": operator.invert,
+    "lshift": operator.lshift, "rshift": operator.rshift,
+    "round": round, "floor": math.floor, "ceil": math.ceil,
+    "eq": operator.eq, "lt": operator.lt, "le": operator.le,
+}  # fmt: skip
+
+
+def spelled(value: Any) -> Any:
+    """A number as something hashable that is equal for the same number only: type, NaN and the
+    sign of zero count."""
+    return (float, value.hex()) if type(value) is float else (type(value), value)
+
+
+class NumberExpr:
+    """A Python computation on lifted numbers. `value` is its result in the example.
+
+    `op` is "source" (args: the key), "dim" (a Dim), "constant" (a number) or a name in PYTHON
+    with NumberExprs as args. `lifted`: a source is among them.
+    """
+
+    __slots__ = ("args", "lifted", "op", "value")
+
+    def __init__(self, op: str, args: tuple[Any, ...], value: Any) -> None:
+        self.op = op
+        self.args = args
+        self.value = value
+        inside = [a for a in args if isinstance(a, NumberExpr)]
+        self.lifted: bool = op == "source" or any(a.lifted for a in inside)
+
+    def evaluate(self, sources: Mapping[Any, Any], dims: Mapping[str, int]) -> Any:
+        """The result for these values of the sources and dims; iterative."""
+        if self.op == "source":
+            return sources[self.args[0]]
+        done: dict[int, Any] = {}
+        stack = [self]
+        while stack:
+            node = stack[-1]
+            if id(node) in done:
+                stack.pop()
+            elif node.op == "source":
+                done[id(node)] = sources[node.args[0]]
+            elif node.op == "dim":
+                done[id(node)] = evaluate(node.args[0], dims)
+            elif node.op == "constant":
+                done[id(node)] = node.args[0]
+            else:
+                waiting = [a for a in node.args if id(a) not in done]
+                if waiting:
+                    stack.extend(waiting)
+                else:
+                    done[id(node)] = PYTHON[node.op](*[done[id(a)] for a in node.args])
+        return done[id(self)]
+
+
+class NumberGuard(NamedTuple):
+    """A decision that a trace took: `expression` had `value`, at the user's line `loc`."""
+
+    expression: NumberExpr
+    value: Any
+    loc: Loc | None
+
+    def holds(self, sources: Mapping[Any, Any], dims: Mapping[str, int]) -> bool:
+        """Whether the same would be decided now; False if it would raise."""
+        try:
+            now = self.expression.evaluate(sources, dims)
+        except (ArithmeticError, ValueError):
+            return False
+        return bool(spelled(now) == spelled(self.value))
+
+
+class NumberTable:
+    """Equal expressions of one trace are one object, so that guards and nodes are made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, NumberExpr] = {}
+
+    def leaf(self, op: str, key: Any, value: Any) -> NumberExpr:
+        """A "source", "dim" or "constant"."""
+        # constants by spelling: 1, 1.0, True and -0.0 differ, though they are equal
+        name = (op, *spelled(key)) if op == "constant" else (op, key)
+        found = self._made.get(name)
+        if found is None:
+            found = self._made[name] = NumberExpr(op, (key,), value)
+        return found
+
+    def combine(self, op: str, *args: NumberExpr) -> NumberExpr:
+        """A Python operation; raises what Python raises for the example's values."""
+        key = (op, *[id(a) for a in args])
+        found = self._made.get(key)
+        if found is None:
+            value = PYTHON[op](*[a.value for a in args])
+            found = self._made[key] = NumberExpr(op, args, value)
+        return found
