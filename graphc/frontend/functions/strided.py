@@ -11,6 +11,7 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply, inplace
 from ..errors import TraceError, located
+from ..ownership import owns_result
 from ..storage import address, contiguous_strides, offset_of
 from ..tensor import Tensor, alias, current, requires_grad
 from .arguments import environment, shape, shape_of, with_out, wrap_dim
@@ -143,6 +144,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 _diagonal = diagonal
 
 
+@owns_result
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last dim of `input` on their diagonals."""
     n = shape(input)[-1]
