@@ -42,6 +42,7 @@ from .engine.version.versions import Versions
 from .frontend.captured import TensorInput, TracedGraph
 from .frontend.context import local
 from .frontend.errors import EscapedTensorError, TraceError
+from .frontend.grad_mode import set_grad_mode
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
 from .frontend.trace import Trace
@@ -60,7 +61,7 @@ class JointSpecialisation(Specialisation):
     plan: BackwardPlan
 
     def run(self, arguments: list[Any]) -> Any:
-        fresh = self.check()
+        fresh = self.check(arguments)
         try:
             arrays, dims = self.fetch(arguments)
             saved = list(arrays)
@@ -233,9 +234,11 @@ class CompiledFunction:
                 recording.run(self.function, args, kwargs)
         except Turned:
             raise
-        except BaseException:
+        except BaseException as error:
             if trace.whole:
                 before.restore()
+                if isinstance(error, TraceError):  # it runs again
+                    set_grad_mode(*recording.mode)
             raise
         recording.put_back()
         trace.close()

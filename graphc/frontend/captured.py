@@ -137,6 +137,7 @@ class GradWrite:
     tensor: Tensor
     value: Output | None
     zero: bool = False
+    argument: int = -1  # which argument the tensor was
 
 
 @dataclass(eq=False, slots=True)
@@ -145,6 +146,7 @@ class Rebind:
 
     tensor: Tensor
     value: Output
+    argument: int = -1
 
 
 @dataclass(eq=False, slots=True)
@@ -153,6 +155,7 @@ class FlagWrite:
 
     tensor: Tensor
     requires_grad: bool
+    argument: int = -1
 
 
 @dataclass(eq=False, slots=True)
@@ -161,6 +164,7 @@ class GradRead:
 
     tensor: Tensor
     present: bool
+    argument: int = -1
 
 
 @dataclass(eq=False, slots=True)

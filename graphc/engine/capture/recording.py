@@ -7,14 +7,15 @@ everything else by replay).
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
 from ...frontend.captured import TensorInput
-from ...frontend.context import local
 from ...frontend.errors import TraceError, located
+from ...frontend.grad_mode import grad_mode, set_grad_mode
 from ...frontend.numbers import is_traced_number
 from ...frontend.pending import PendingItem
 from ...frontend.segment_trace import SegmentTrace
@@ -58,6 +59,7 @@ class Recording:
         self.lifted: list[tuple[Place, Any]] = []
         self.missing: list[Tensor] = []
         self.materialise: list[Tensor] = []
+        self.mode = grad_mode()
 
     def lift(self, place: Place) -> None:
         """Make a number in a root a run-time input for this trace."""
@@ -103,7 +105,7 @@ class Recording:
         return leaf.tensor.item() if isinstance(leaf, PendingItem) else leaf
 
     def _finish(self, result: Any) -> None:
-        traced = self.trace.finish(result, self.stored, backward=local.grad)
+        traced = self.trace.finish(result, self.stored, backward=True)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}
         self.missing = [
             read.tensor for read in traced.grad_reads
@@ -183,6 +185,10 @@ class Recording:
             place.put(old)
         for place, old in self.lifted:
             place.set(old)
+        left = grad_mode()
+        if left != self.mode:  # by set_grad_enabled(...) as a call: each call does so at its end
+            self.traced.deferred.append(functools.partial(set_grad_mode, *left))
+            set_grad_mode(*self.mode)
 
     def stored_inputs(self) -> dict[int, Place]:
         """Inputs that must be fetched from the place that the function itself renews."""
