@@ -9,12 +9,31 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import TraceError, located, unsupported_in_trace
+from .nodes import Node, OutsideHistory
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from .nodes import Node
     from .tensor import Tensor
+
+
+def goes_outside(roots: list[Node], wanted: set[Node]) -> bool:
+    """Whether gradients of the `roots` go to histories from before the trace: all of them where
+    no node is `wanted`, those of wanted nodes that the recording does not have otherwise."""
+    seen = _behind(roots)
+    return any(isinstance(node, OutsideHistory) and node not in wanted for node in seen) and (
+        not wanted or not wanted <= seen
+    )
+
+
+def _behind(roots: list[Node]) -> set[Node]:
+    seen, stack = set(roots), list(roots)
+    while stack:
+        for place in stack.pop().edges:
+            if place is not None and place[0] not in seen:
+                seen.add(place[0])
+                stack.append(place[0])
+    return seen
 
 
 class Uncut:
@@ -54,7 +73,15 @@ class Uncut:
         return False
 
     def crosses(self, roots: list[Node], wanted: set[Node]) -> bool:
-        """Whether a backward pass from `roots` is to be run eagerly, in `eager()`."""
+        """Whether a backward pass from `roots` is to be run eagerly, in `eager()`.
+
+        Raises TraceError where it goes on into what ran before a graph that must be whole.
+        """
+        if goes_outside(roots, wanted):
+            self.end_segment(
+                "backward() through operations that ran before the call",
+                "detach() the argument, or call backward() outside",
+            )
         return False
 
     def writes_outside(self, target: Tensor) -> bool:

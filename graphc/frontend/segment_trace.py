@@ -24,6 +24,7 @@ import numpy as np
 from graphc.ir.graph import Loc, Node
 from graphc.ir.op import Attrs, Op
 
+from .cuts import goes_outside
 from .errors import user_location
 from .functionalize import TracedStorage
 from .nodes import AccumulateGrad, OutsideHistory
@@ -207,8 +208,10 @@ class SegmentTrace(Trace):
 
     def crosses(self, roots: list[GradNode], wanted: set[GradNode]) -> bool:
         """Whether a backward pass leaves what was recorded, or runs hooks."""
-        if self.whole or self._flushing:
+        if self._flushing:
             return False
+        if self.whole:
+            return goes_outside(roots, wanted)
         seen: set[GradNode] = set(roots)
         stack = list(roots)
         while stack:
