@@ -61,7 +61,7 @@ class JointSpecialisation(Specialisation):
     plan: BackwardPlan
 
     def run(self, arguments: list[Any]) -> Any:
-        fresh = self.check()
+        fresh = self.check(arguments)
         try:
             arrays, dims = self.fetch(arguments)
             saved = list(arrays)

@@ -142,6 +142,7 @@ class GradWrite:
     tensor: Tensor
     value: Output | None
     zero: bool = False
+    argument: int = -1  # which argument the tensor was
 
 
 @dataclass(eq=False, slots=True)
@@ -150,6 +151,7 @@ class Rebind:
 
     tensor: Tensor
     value: Output
+    argument: int = -1
 
 
 @dataclass(eq=False, slots=True)
@@ -158,6 +160,7 @@ class FlagWrite:
 
     tensor: Tensor
     requires_grad: bool
+    argument: int = -1
 
 
 @dataclass(eq=False, slots=True)
@@ -166,6 +169,7 @@ class GradRead:
 
     tensor: Tensor
     present: bool
+    argument: int = -1
 
 
 @dataclass(eq=False, slots=True)

@@ -176,7 +176,7 @@ def _wrap_view(
 
 def join_view(result: Tensor, source: Tensor, op: Op, attrs: Attrs) -> None:
     """Note that `result` is the view `op` of `source`, for writes that change its history."""
-    base = source._base
+    base = views.base_of(source)
     result._base = source if base is None else base
     result._chain = (*source._chain, (op, attrs))
     result._seen = source._storage.version
@@ -272,7 +272,7 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
         with local.trace.eager("an in-place write to an earlier segment's tensor"):
             return inplace(target, value, overwrite)
     if tracks:
-        _check_history(state)
+        check_history(state)
         if not overwrite:
             _keep_former(state, current(value))
     value = _fit(state, value)
@@ -288,10 +288,11 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
 def _keep_former(target: Tensor, value: Tensor) -> None:
     """Where the rule of the operation that made `value` reads the target's former contents
     (y.mul_(w)), let it keep a copy, as torch does."""
-    node = value._node
+    node, storage = value._node, target._storage
     if not isinstance(node, OpNode) or node.saved_in is None:
+        if node is not None:
+            node.keep_former(storage)
         return
-    storage = target._storage
     read = [which for owner, _, which in node.stamps if owner is storage and which >= 0]
     if not read:
         return
@@ -303,8 +304,9 @@ def _keep_former(target: Tensor, value: Tensor) -> None:
     node.stamps = tuple([s for s in node.stamps if s[0] is not storage or s[2] < 0])
 
 
-def _check_history(target: Tensor) -> None:
-    base = target._base
+def check_history(target: Tensor) -> None:
+    """Raise RuntimeError where autograd cannot follow a write to `target`."""
+    base = views.base_of(target)
     if base is not None and target._no_grad_view:
         raise RuntimeError(located(
             "A view was created in no_grad mode and is being modified inplace with grad mode "
@@ -318,7 +320,9 @@ def _check_history(target: Tensor) -> None:
                 "a leaf Variable that requires grad is being used in an in-place operation. "
                 "Cure: use an out-of-place operation, or write under torch.no_grad()"
             ))  # fmt: skip
-    elif base._node is None and requires_grad(base):
+    elif (target._node is None) if target._requires_grad else (
+        base._node is None and requires_grad(base)
+    ):
         raise RuntimeError(located(
             "a view of a leaf Variable that requires grad is being used in an in-place operation. "
             "Cure: clone() the leaf first, or write under torch.no_grad()"
@@ -363,7 +367,7 @@ def _rebase(target: Tensor, value: Tensor, overwrite: bool) -> None:
     """Give `target`, or the base that it is a view of, the history of the value written."""
     value_edge = edge(value) if requires_grad(value) else None
     type_ = target._type
-    base = target._base
+    base = views.base_of(target)
     if base is not None:
         base_edge = edge(base) if requires_grad(base) else None
         base._node = CopySlices(target._chain, (base_edge, value_edge), base._type, type_)

@@ -52,7 +52,7 @@ class _Finish:
         self.sharing: dict[int, int] = {}  # id of a storage made in the trace -> tensors on it
 
     def run(self, result: Any, stored: dict[Any, Any], backward: bool) -> TracedGraph:
-        trace = self.trace
+        trace, which = self.trace, self.trace.argument_index
         leaves, structure = flatten(result)
         grads = [
             (tensor, shadow._grad)
@@ -60,7 +60,8 @@ class _Finish:
             if shadow._grad is not UNREAD and shadow._grad is not tensor._grad
         ]
         stored_leaves = flatten(list(stored.values()))[0]
-        leaving = [*leaves, *stored_leaves, *(g for _, g in grads), *trace.rebound_values()]
+        rebound = [value for _, value in trace.rebound.values()]
+        leaving = [*leaves, *stored_leaves, *(g for _, g in grads), *rebound]
         self._count(leaving)
         outputs = [self.output(leaf) for leaf in leaves]
         traced = TracedGraph(
@@ -70,17 +71,21 @@ class _Finish:
             stored={key: self._outputs(value) for key, value in stored.items()},
         )
         traced.mutations = self._mutations()
-        traced.rebinds = [Rebind(t, self.output(v)) for t, v in trace.rebinds()]
+        traced.rebinds = [
+            Rebind(t, self.output(v), which(t)) for t, v in trace.rebound.values()
+        ]
         for tensor, value in grads:
             kept = None if value is None else self.output(value)
             zero = isinstance(value, Tensor) and value._trace is trace and _zero(trace.read(value))
-            traced.grads.append(GradWrite(tensor, kept, zero))
+            traced.grads.append(GradWrite(tensor, kept, zero, which(tensor)))
         traced.flags = [
-            FlagWrite(tensor, shadow._requires_grad)
+            FlagWrite(tensor, shadow._requires_grad, which(tensor))
             for tensor, shadow in trace.shadows.values()
             if tensor._node is None and shadow._requires_grad != tensor._requires_grad
         ]
-        traced.grad_reads = [GradRead(t, present) for t, present in trace.grad_reads.values()]
+        traced.grad_reads = [
+            GradRead(t, present, which(t)) for t, present in trace.grad_reads.values()
+        ]
         traced.numbers = list(trace.number_guards.values())
         traced.overlaps = trace.overlaps
         traced.lodgers = _lodgers(trace)
@@ -256,6 +261,8 @@ def _lodgers(trace: Trace) -> list[Lodger]:
         owner = trace.grad_owner(tensor)
         index = trace.argument_index(tensor)
         kind = "argument" if index >= 0 else "tensor" if owner is None else "grad"
+        if kind == "grad" and owner is not None:
+            index = trace.argument_index(owner)
         source = TensorInput(
             kind, tensor if owner is None else owner, host.node, strides_of(array), index
         )

@@ -241,7 +241,9 @@ class Memory:
                 r for r in self.regions
                 if r.low < own.high and own.low < r.high and r.storage.root is not storage
             ]
-            if overlapping:
+            if _repeats(own.array):
+                self._flatten(own.tensor, overlapping)
+            elif overlapping:
                 self._join(own, overlapping)
         self.settled.add(id(storage))
         self.settled.add(id(storage.root))
@@ -321,6 +323,13 @@ def _span(array: np.ndarray) -> int:
         return 0
     reach: int = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
     return reach + array.itemsize
+
+
+def _repeats(array: np.ndarray) -> bool:
+    """Whether it is an expanded array, whose elements are less memory than they seem."""
+    return array.size > 0 and any(
+        n > 1 and s == 0 for n, s in zip(array.shape, array.strides, strict=True)
+    )
 
 
 def _same_place(a: np.ndarray, b: np.ndarray) -> bool:

@@ -17,6 +17,16 @@ def is_grad_enabled() -> bool:
     return local.grad
 
 
+def grad_mode() -> tuple[bool, bool]:
+    """Whether operations are recorded, and whether inside inference_mode()."""
+    return local.grad, local.inference
+
+
+def set_grad_mode(grad: bool, inference: bool) -> None:
+    """Put back what grad_mode() gave."""
+    local.grad, local.inference = grad, inference
+
+
 def is_inference_mode_enabled() -> bool:
     """Whether this thread is inside inference_mode()."""
     return local.inference

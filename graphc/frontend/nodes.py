@@ -104,6 +104,9 @@ class Node:
         """The name torch prints, e.g. AddBackward0."""
         return type(self).__name__
 
+    def keep_former(self, storage: Any) -> None:
+        """What the node made is about to be written to `storage`, which it may read itself."""
+
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """(node, result number) that made each input; (None, 0) where no gradient goes."""

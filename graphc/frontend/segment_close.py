@@ -174,7 +174,7 @@ class Segment:
         old = traced._node
         if old is None:
             return
-        base = tensor._base
+        base = views.base_of(tensor)
         if old in self.spent:
             tensor._node, tensor._output = SpentNode((), (tensor._type,)), 0
         elif old in self.broken:

@@ -32,7 +32,7 @@ from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
 from .nodes import AccumulateGrad, AsStridedBackward, Edge, Node
 from .numbers import Size
 from .storage import Storage, address, offset_of, strides_of
-from .views import Chain, check_bounds, strided
+from .views import Chain, base_of, check_bounds, strided
 
 if TYPE_CHECKING:
     from .functionalize import TracedState
@@ -70,6 +70,7 @@ class Tensor:
     _chain: Chain = ()
     _seen: int = 0
     _no_grad_view: bool = False
+    _reshaped: bool = False  # by t_() and the like: the base is this tensor as it was before
 
     _constructor: Callable[..., Any] | None = None  # torch.Tensor(...), set by functions/
 
@@ -137,7 +138,7 @@ class Tensor:
         return version
 
     def _is_view(self) -> bool:
-        return current(self)._base is not None
+        return current(self)._base is not None and not current(self)._reshaped
 
     # --- history ---------------------------------------------------------------------------
 
@@ -211,16 +212,6 @@ class Tensor:
     def detach(self) -> Tensor:
         """A tensor on the same memory without history."""
         return alias(self)
-
-    def detach_(self) -> Tensor:
-        """Forget the history, in place. Raises RuntimeError for views."""
-        state = current(self)
-        if state._base is not None:
-            raise RuntimeError(located(
-                "Can't detach views in-place. Use detach() instead."
-            ))  # fmt: skip
-        state._node, state._output, state._requires_grad = None, 0, False
-        return self
 
     @property
     def data(self) -> Tensor:
@@ -453,7 +444,7 @@ def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
 def requires_grad(tensor: Tensor) -> bool:
     """Whether operations on it are recorded. For a view whose base was written to, looks again."""
     if tensor._base is not None and tensor._seen != tensor._storage.version:
-        _follow_base(tensor, tensor._base)
+        _follow_base(tensor, base_of(tensor))
     return tensor._node is not None or tensor._requires_grad
 
 

@@ -76,7 +76,7 @@ class Trace(Uncut):
         # whether `.grad` of a concrete tensor was None when looked at
         self.grad_reads: dict[int, tuple[Tensor, bool]] = {}
         self.shadows: dict[int, tuple[Tensor, Tensor]] = {}  # by id: (concrete, shadow)
-        self.rebound: dict[int, tuple[Tensor, Tensor]] = {}
+        self.rebound: dict[int, tuple[Tensor, Tensor]] = {}  # by id: (concrete, its new .data)
         self.overlaps: list[tuple[int, int]] = []
         self.memory = Memory(self)
         self.outside: set[GradNode] = set()
@@ -224,6 +224,8 @@ class Trace(Uncut):
         owner = self._grad_owners.get(id(tensor))
         kind = "argument" if index >= 0 else "tensor" if owner is None else "grad"
         name = f"{kind}{index if index >= 0 else len(self.inputs)}"
+        if kind == "grad" and owner is not None:
+            index = self.argument_index(owner)
         type_ = TensorType(dtypes.from_numpy(array.dtype), tuple(shape))
         node = self.builder.input(type_, name)
         source = TensorInput(
@@ -455,17 +457,15 @@ class Trace(Uncut):
         """`tensor.data = value`: take over the value's memory."""
         state = tensor if tensor._trace is self else self.shadow(tensor)
         source = value if value._trace is self else self.shadow(value)
+        if tensor._trace is not self and source._storage.root.source is not None:
+            self.end_segment("assigning .data memory that was there before", "x.data.copy_(value)")
+            with self.suspended():
+                tensor.data = value
+            return
         state._storage = source._storage
         state._traced = source._traced.copy()
         if tensor._trace is not self:
             self.rebound[id(tensor)] = (tensor, value)
-
-    def rebinds(self) -> list[tuple[Tensor, Tensor]]:
-        """(tensor, value) for each concrete tensor whose `.data` was set."""
-        return list(self.rebound.values())
-
-    def rebound_values(self) -> list[Tensor]:
-        return [value for _, value in self.rebound.values()]
 
     # --- backward --------------------------------------------------------------------------
 

@@ -244,6 +244,17 @@ def may_overlap(size: Shape, strides: Shape, env: DimEnv) -> bool:
     return False
 
 
+def base_of(view: Any) -> Any:
+    """The tensor whose history a view follows; None for a tensor that is no view.
+
+    A base that has changed its own shape is a view of what it was, which its views follow.
+    """
+    base = view._base
+    while base is not None and base._base is not None:
+        base = view._base = base._base
+    return base
+
+
 # --- on values -----------------------------------------------------------------------------
 
 
@@ -261,7 +272,7 @@ def write_back(chain: Chain, base: Any, value: Any, env: DimEnv) -> Any:
     """
     if not chain:
         return value
-    if any(op.name == "expand" and _repeats(op, attrs) for op, attrs in chain):
+    if any(_repeats(op, attrs) for op, attrs in chain):
         chain = _one_stride(chain, base, env)
     bases = [base]
     for op, attrs in chain[:-1]:
@@ -272,7 +283,9 @@ def write_back(chain: Chain, base: Any, value: Any, env: DimEnv) -> Any:
 
 
 def _repeats(op: Op, attrs: Attrs) -> bool:
-    return bool(product(attrs["shape"]) != 1)
+    if op.name == "as_strided":
+        return 0 in attrs["stride"]
+    return op.name == "expand" and bool(product(attrs["shape"]) != 1)
 
 
 def _inverse(op: Op, attrs: Attrs, base: Any, value: Any, env: DimEnv) -> Any:

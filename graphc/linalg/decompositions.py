@@ -6,6 +6,7 @@ from typing import Any
 
 import graphc
 
+from ..frontend.ownership import owns_result
 from ._batches import (
     Tensor,
     apply,
@@ -227,6 +228,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None)
 
 
 @with_out
+@owns_result
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of Householder reflections 1 - tau v v^H."""
     rows, columns = _reduced("linalg.householder_product", A)

@@ -8,6 +8,7 @@ import graphc
 from graphc.frontend.functions.norms import vector_norm as _vector_norm
 from graphc.frontend.functions.zero_gradient import flat_in
 
+from ..frontend.ownership import owns_result
 from . import decompositions
 from ._batches import Tensor, check_floating, located, with_out
 from .solves import inv
@@ -67,6 +68,7 @@ def _two_dims(x: Tensor, dim: Any) -> tuple[int, int]:
 
 
 @with_out
+@owns_result
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:

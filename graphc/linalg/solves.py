@@ -6,6 +6,7 @@ from typing import Any
 
 import graphc
 
+from ..frontend.ownership import owns_result
 from ._batches import (
     Tensor,
     apply,
@@ -25,6 +26,7 @@ def _is_vector(a: Tensor, b: Tensor) -> bool:
 
 
 @with_out
+@owns_result
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X of A X = B, or of X A = B. Raises LinAlgError where A is singular."""
     check_floating("linalg.solve", A)
@@ -56,6 +58,7 @@ def _same_rows(name: str, a: Tensor, b: Tensor) -> None:
 
 
 @with_out
+@owns_result
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     """The solution, and an info tensor that is not 0 where A is singular."""
     info = inv_ex(A, check_errors=check_errors)[1]
@@ -102,6 +105,7 @@ def logdet(input: Tensor) -> Tensor:
 
 
 @with_out
+@owns_result
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """Lower L of A = L L^H (or upper, of U^H U). Raises LinAlgError where A is not positive."""
     check_floating("linalg.cholesky", A)
@@ -115,6 +119,7 @@ def _lower(a: Tensor, upper: bool) -> Tensor:
 
 
 @with_out
+@owns_result
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """The factor, and the order of the first leading minor that is not positive, or 0."""
     check_floating("linalg.cholesky", A)
@@ -123,6 +128,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
 
 
 @with_out
+@owns_result
 def solve_triangular(
     A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:

@@ -7,12 +7,14 @@ everything else by replay).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.errors import TraceError, located
+from ...frontend.grad_mode import grad_mode, set_grad_mode
 from ...frontend.numbers import is_traced_number
 from ...frontend.pending import PendingItem
 from ...frontend.segment_trace import SegmentTrace
@@ -60,6 +62,7 @@ class Recording:
         self.rebuild: Rebuild  # of the result and of what is stored
         self.missing: list[Tensor] = []
         self.materialise: list[Tensor] = []
+        self.mode = grad_mode()
 
     def know(self, function: Any) -> None:
         """The function and the objects among its arguments existed before."""
@@ -140,7 +143,7 @@ class Recording:
             )) from None  # fmt: skip
 
     def _finish(self) -> None:
-        traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=local.grad)
+        traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=True)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}
         self.missing = [
             read.tensor for read in traced.grad_reads
@@ -203,6 +206,7 @@ class Recording:
         """What is left of a run that failed: the Python state, if it is the user's own error."""
         if look or isinstance(error, TraceError) or self.trace.refused is not None:
             self.restore()
+            set_grad_mode(*self.mode)
             return
         keep_python(self.observer, self.writes)
         for action in self.trace.deferred:
@@ -214,6 +218,10 @@ class Recording:
             place.put(old)
         for place, old in self.lifted:
             place.set(old)
+        left = grad_mode()
+        if left != self.mode:  # by set_grad_enabled(...) as a call: each call does so at its end
+            self.traced.deferred.append(functools.partial(set_grad_mode, *left))
+            set_grad_mode(*self.mode)
 
     def stored_inputs(self) -> dict[int, Place]:
         """Inputs that must be fetched from the place that the function itself renews."""

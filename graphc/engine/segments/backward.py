@@ -158,6 +158,12 @@ class SegmentBackward(Node):
                 self.saved[place] = self.saved[place].copy()
                 del self.stamps[place]
 
+    def keep_former(self, storage: Any) -> None:
+        for place, (watched, _) in list(self.stamps.items()):
+            if watched is storage and self.saved is not None:
+                self.saved[place] = self.saved[place].copy()
+                del self.stamps[place]
+
     def name(self) -> str:
         return "CompiledBackward"
 

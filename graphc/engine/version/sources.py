@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ...frontend.captured import NumberInput, TensorInput
+from ...frontend.captured import (
+    FlagWrite,
+    GradRead,
+    GradWrite,
+    NumberInput,
+    Rebind,
+    TensorInput,
+)
 from ...frontend.tensor import Tensor
 from ..capture.places import Place
 
@@ -28,6 +35,14 @@ def tensor_of(source: TensorInput, arguments: list[Any]) -> Tensor:
             raise Stale("a .grad that was read is None now")
         gradient: Tensor = tensor._grad
         return gradient
+    return tensor
+
+
+def written_to(
+    record: GradWrite | Rebind | FlagWrite | GradRead, arguments: list[Any]
+) -> Tensor:
+    """The tensor of this call whose `.grad`, `.data` or flag it is."""
+    tensor: Tensor = record.tensor if record.argument < 0 else arguments[record.argument]
     return tensor
 
 

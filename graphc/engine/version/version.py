@@ -27,7 +27,7 @@ from .guards import Guards
 from .rebuild import Rebuild
 from .refused import ERRORS, mark
 from .results import Results
-from .sources import Stale, array_of, number_array, source_value, tensor_of
+from .sources import Stale, array_of, number_array, source_value, tensor_of, written_to
 
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]
 _UNKNOWN = np.zeros(())  # in place of numbers, until the sizes are known
@@ -129,7 +129,7 @@ class Specialisation:
 
     # --- guards and inputs -----------------------------------------------------------------
 
-    def check(self) -> list[Tensor]:
+    def check(self, arguments: list[Any]) -> list[Tensor]:
         """Raise Stale unless the roots, gradients and flags are as they were.
 
         Gives the tensors whose missing `.grad` it made zeros (forget() undoes it)."""
@@ -138,9 +138,10 @@ class Specialisation:
             raise Stale(f"{broken.path} changed")
         fresh: list[Tensor] = []
         for read in self.traced.grad_reads:
-            if (read.tensor._grad is not None) != read.present:
+            tensor = written_to(read, arguments)
+            if (tensor._grad is not None) != read.present:
                 if read.present and any(read.tensor is t for t in self.materialise):
-                    fresh.append(read.tensor)
+                    fresh.append(tensor)
                 else:
                     raise Stale("a .grad is None now and was not, or the other way round")
         for tensor, flag, hooks in self.flags:
@@ -154,7 +155,7 @@ class Specialisation:
         """Whether a call with these arguments would run this version."""
         fresh: list[Tensor] = []
         try:
-            fresh = self.check()
+            fresh = self.check(arguments)
             self.fetch(arguments)
         except Stale:
             return False
@@ -240,7 +241,7 @@ class Specialisation:
 
     def run(self, arguments: list[Any]) -> Any:
         """Check, run the native code, do the effects; gives the function's result."""
-        fresh = self.check()
+        fresh = self.check(arguments)
         try:
             arrays, dims = self.fetch(arguments)
             results = self.execute(arrays, dims)
@@ -288,11 +289,12 @@ class Specialisation:
             tensor._storage.version += max(mutation.versions, 1)
         with no_grad():
             for rebind in traced.rebinds:
-                rebind.tensor.data = builder.tensor(rebind.value)
+                written_to(rebind, arguments).data = builder.tensor(rebind.value)
             for write in traced.grads:
-                write.tensor._grad = None if write.value is None else builder.tensor(write.value)
+                value = None if write.value is None else builder.tensor(write.value)
+                written_to(write, arguments)._grad = value
             for flag in traced.flags:
-                flag.tensor._requires_grad = flag.requires_grad
+                written_to(flag, arguments)._requires_grad = flag.requires_grad
         if history is not None:
             history.attach(builder)
         if self.stored or self.replay:

@@ -36,6 +36,7 @@ from . import (
     index_reduce,
     indexing,
     inplace,
+    inplace_shape,
     joining,
     linalg_basic,
     norms,
@@ -171,7 +172,7 @@ _METHODS = {
     repetition: "expand expand_as repeat",
     copies: "contiguous is_contiguous",
     strided: "fill_diagonal_ unfold",
-    inplace: "resize_ resize_as_ set_",
+    inplace_shape: "detach_ resize_ resize_as_ set_",
     pointwise_more: "apply_",
     statistics: "sum_to_size",
     copied_views: "unsafe_chunk unsafe_split",
@@ -250,8 +251,8 @@ NAMES |= {
     "_assert": settings.assert_, "_check": settings.check, "fill": inplace.fill,
     "resolve_conj": complex_numbers.resolve, "resolve_neg": complex_numbers.resolve,
     "is_conj": conversion.METHODS["is_conj"], "is_neg": conversion.METHODS["is_neg"],
-    "resize_as_": inplace.resize_as_,
-    "detach": Tensor.detach, "detach_": Tensor.detach_, "index_put_": gathering.index_put_,
+    "resize_as_": inplace_shape.resize_as_,
+    "detach": Tensor.detach, "detach_": inplace_shape.detach_, "index_put_": gathering.index_put_,
 }  # fmt: skip
 globals().update(NAMES)
 Tensor._constructor = staticmethod(tensor_types.legacy_constructor)

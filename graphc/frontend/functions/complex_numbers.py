@@ -9,6 +9,7 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply
 from ..errors import located
+from ..ownership import owns_result
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import named, with_out
@@ -100,6 +101,7 @@ def _pair(name: str, first: Tensor, second: Tensor) -> None:
 
 
 @with_out
+@owns_result
 def complex(real: Tensor, imag: Tensor) -> Tensor:
     """Complex numbers of real and imaginary parts."""
     _pair("complex", real, imag)
@@ -109,6 +111,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
 
 
 @with_out
+@owns_result
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers of absolute values and angles."""
     _pair("polar", abs, angle)

@@ -73,9 +73,12 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             " of torch.nn.Module.to() when moving module from meta to a different device."
         ))  # fmt: skip
     result = self if dtype is None else promote.cast(self, _dtype(dtype))
-    if layout is not None and layout is not preserve_format:
-        result = contiguous(result, layout)
+    result = _laid_out(result, layout)
     return clone(result) if copy and result is self else result
+
+
+def _laid_out(x: Tensor, layout: Any) -> Tensor:
+    return x if layout is None or layout is preserve_format else contiguous(x, layout)
 
 
 def _dtype(dtype: Any) -> DType:
@@ -111,7 +114,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 def _as(dtype: DType, name: str) -> Any:
     def method(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
-        return promote.cast(self, dtype)
+        return _laid_out(promote.cast(self, dtype), memory_format)
 
     method.__name__ = name
     method.__doc__ = f"The tensor as {dtype}."
@@ -129,8 +132,8 @@ CASTS = {
 
 
 def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
-    """The tensor itself: every tensor is on the CPU."""
-    return self
+    """The tensor itself, in the layout asked for: every tensor is on the CPU."""
+    return _laid_out(self, memory_format)
 
 
 def cuda(

@@ -11,6 +11,7 @@ from .. import promote
 from ..dispatch import apply
 from ..errors import located
 from ..numbers import plain_size
+from ..ownership import own, owns_result
 from ..tensor import Tensor
 from . import complex_numbers, parts, repetition, shape, strided
 from .arguments import fitting, wrap_dim, write_out
@@ -69,14 +70,15 @@ FUNCTIONS = {f"{name}_copy": _copied(name, view) for name, view in _VIEWS.items(
 
 def unsafe_split(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """split() whose pieces autograd takes for tensors of their own."""
-    return parts.split(tensor, split_size, dim)
+    return tuple(own(piece, ()) for piece in parts.split(tensor, split_size, dim))
 
 
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """chunk() whose pieces autograd takes for tensors of their own."""
-    return parts.chunk(input, chunks, dim)
+    return tuple(own(piece, ()) for piece in parts.chunk(input, chunks, dim))
 
 
+@owns_result
 def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     """Pad by (low, high) pairs from the last dim back with one value; negative ones cut."""
     amounts = [int(plain_size(n)) for n in pad]

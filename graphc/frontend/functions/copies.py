@@ -7,6 +7,7 @@ from typing import Any
 from graphc.ir import ops
 
 from ..dispatch import apply
+from ..ownership import own
 from ..tensor import Tensor, current
 from .arguments import named, shape
 
@@ -60,7 +61,7 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     sizes = shape(input)
     flat: Tensor = apply(ops.reshape, input, shape=(input._type.elements,))
     result: Tensor = apply(ops.reshape, _copied(flat), shape=sizes)
-    return result
+    return own(result, ())
 
 
 def _channels_last(x: Tensor) -> Tensor:
@@ -70,7 +71,7 @@ def _channels_last(x: Tensor) -> Tensor:
     inverse = (0, x.ndim - 1, *range(1, x.ndim - 1))
     moved = contiguous(apply(ops.permute, x, dims=order))
     result: Tensor = apply(ops.permute, moved, dims=inverse)
-    return result
+    return own(result, ())
 
 
 def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:

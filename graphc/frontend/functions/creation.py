@@ -15,6 +15,7 @@ from ..context import local
 from ..dispatch import apply, constant
 from ..errors import located
 from ..numbers import is_traced_number
+from ..ownership import owns_result
 from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
 from .arguments import (
@@ -207,7 +208,26 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     return tensor(data, dtype=dtype)
 
 
-asarray = as_tensor
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """as_tensor() that says whether memory is shared: `copy=True` never, `copy=False` always.
+
+    Raises ValueError where memory cannot be shared and `copy` is False.
+    """
+    found = as_tensor(obj, dtype, device)
+    shared = found is obj or (isinstance(obj, np.ndarray) and found._storage.exposed)
+    if copy is False and not shared:
+        raise ValueError(located(
+            f"can't alias {type(obj).__name__} as a tensor"
+            + ("" if dtype is None else f" of dtype {dtype}") + ". Cure: leave copy=False out"
+        ))  # fmt: skip
+    if copy and shared:
+        found = clone(found)
+    if requires_grad is None:
+        return found
+    return found.requires_grad_() if requires_grad else found.detach()
 
 
 def from_numpy(ndarray: np.ndarray) -> Tensor:
@@ -373,6 +393,7 @@ def scalar_tensor(
     return full((), s, dtype=kind, device=device, requires_grad=requires_grad)
 
 
+@owns_result
 def empty_strided(size: Any, stride: Any, *, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A tensor with the given strides, in elements."""
     sizes, strides = as_sequence(size), as_sequence(stride)
@@ -383,6 +404,7 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, **kwargs: Any) -
     return memory.as_strided(sizes, strides)  # type: ignore[no-any-return]
 
 
+@owns_result
 def empty_permuted(size: Any, physical_layout: Any, **kwargs: Any) -> Tensor:
     """A tensor whose dims lie in memory in the given order, outermost first."""
     sizes, order = as_sequence(size), as_sequence(physical_layout)
@@ -399,6 +421,7 @@ def empty_permuted(size: Any, physical_layout: Any, **kwargs: Any) -> Tensor:
     return empty_strided(sizes, strides, **kwargs)
 
 
+@owns_result
 def new_empty_strided(self: Tensor, size: Any, stride: Any, **kwargs: Any) -> Tensor:
     """empty_strided() of the tensor's dtype."""
     kwargs["dtype"] = kwargs.get("dtype") or self.dtype

@@ -37,7 +37,10 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     missing = [label for label in output if label not in labels]
     assert not missing
     order = tuple(labels.index(label) for label in output)
-    return value if order == tuple(range(len(order))) else apply(ops.permute, value, dims=order)
+    if value is not given[0] and order == tuple(range(len(order))):
+        return value
+    moved: Tensor = apply(ops.permute, value, dims=order)  # of one operand: a view, as in torch
+    return moved
 
 
 def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:

@@ -11,6 +11,7 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply, constant, inplace
 from ..errors import located
+from ..ownership import owns_result
 from ..tensor import Tensor, concrete
 from . import pointwise as P
 from .arguments import (
@@ -47,6 +48,7 @@ def _require_index(name: str, index: Any) -> Tensor:
 
 
 @with_out
+@owns_result
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """input[..., index[i], ...] along `dim`; the result has index's shape."""
     along = wrap_dim(dim, input.ndim)
@@ -109,6 +111,7 @@ def _cut(name: str, src: Tensor, sizes: tuple[Any, ...]) -> Tensor:
 
 
 @with_out
+@owns_result
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
     reduce: str | None = None,
@@ -121,12 +124,14 @@ def scatter(
 
 
 @with_out
+@owns_result
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with src added at `index` along `dim`."""
     return _scatter("scatter_add", input, dim, index, src, "add")
 
 
 @with_out
+@owns_result
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -186,6 +191,7 @@ def _select_at(x: Tensor, dim: int, index: Tensor) -> Selection:
 
 
 @with_out
+@owns_result
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `dim` at the positions of a vector."""
     along = wrap_dim(dim, input.ndim)
@@ -251,6 +257,7 @@ def _same_slices(name: str, x: Tensor, dim: int, source: Tensor) -> None:
 
 
 @with_out
+@owns_result
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
 ) -> Tensor:
@@ -261,12 +268,14 @@ def index_add(
 
 
 @with_out
+@owns_result
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with source written at the positions of `index`."""
     return _index_write("index_copy", input, dim, index, source, False)
 
 
 @with_out
+@owns_result
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy with a number written at the positions of `index`."""
     if isinstance(value, Tensor):
@@ -391,6 +400,7 @@ def take_flat(input: Tensor, index: Tensor) -> Tensor:
     return take(input.reshape(-1), [_require_index("take", index)], 0)
 
 
+@owns_result
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with source written (or added) at flat positions."""
     places = _require_index("put_", index).reshape(-1)

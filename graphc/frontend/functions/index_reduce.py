@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import located
+from ..ownership import owns_result
 from ..tensor import Tensor
 from .arguments import shape, with_out, wrap_dim
 from .gathering import scatter_reduce
@@ -13,6 +14,7 @@ _KINDS = {"prod": "prod", "mean": "mean", "amax": "amax", "amin": "amin"}
 
 
 @with_out
+@owns_result
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
     include_self: bool = True,

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from graphc.ir import dtypes
 
 from .. import promote
 from ..dispatch import inplace
 from ..errors import located
-from ..tensor import Tensor, concrete, current, from_array
-from . import cumulative, gathering, index_reduce, joining, linalg_basic, pointwise, pointwise_more
-from .arguments import fitting, shape, shape_of
+from ..tensor import Tensor
+from . import (
+    cumulative,
+    gathering,
+    index_reduce,
+    inplace_shape,
+    joining,
+    linalg_basic,
+    pointwise,
+    pointwise_more,
+)
+from .arguments import fitting, shape
 from .copies import clone
 from .parts import slice_dim
 
@@ -104,24 +111,6 @@ def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return inplace(self, promote.check_inplace(self, pointwise.clamp(self, min, max)))
 
 
-def _reshaped(name: str) -> Callable[..., Tensor]:
-    """t_, squeeze_, ...: the tensor itself gets another shape on the same memory."""
-
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if current(self)._trace is not None or self.requires_grad:
-            raise RuntimeError(located(
-                f"{name}_() changes the shape of the tensor itself, which neither a compiled "
-                f"function nor autograd can follow. Cure: x = x.{name}(...)"
-            ))  # fmt: skip
-        seen = getattr(self.detach(), name)(*args, **kwargs)
-        self._array = seen._array
-        return self
-
-    method.__name__ = f"{name}_"
-    method.__doc__ = f"{name}() of the tensor itself (eager, without a gradient)."
-    return method
-
-
 def methods() -> dict[str, Callable[..., Any]]:
     """name_ -> method, for every function that has one."""
     table: dict[str, Callable[..., Any]] = {}
@@ -138,8 +127,7 @@ def methods() -> dict[str, Callable[..., Any]]:
     ):
         for name in names.split():
             table[f"{name}_"] = _written(getattr(module, name), False)
-    for name in "squeeze unsqueeze transpose t swapaxes swapdims as_strided".split():
-        table[f"{name}_"] = _reshaped(name)
+    table |= inplace_shape.methods()
     table |= {
         "zero_": zero_, "fill_": fill_, "copy_": copy_, "index_put_": gathering.index_put_,
         "put_": gathering.put_,
@@ -164,31 +152,3 @@ def methods() -> dict[str, Callable[..., Any]]:
 
 def _product(name: str) -> Callable[..., Tensor]:
     return _written(getattr(linalg_basic, name), True)
-
-
-def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
-    """Another shape; elements are kept, new ones are 0. Eager, without a gradient."""
-    array = concrete(self, "resize_()", "make a new tensor")
-    want = shape_of(sizes)
-    count = int(np.prod(want, dtype=np.int64))
-    flat = np.zeros(count, array.dtype)
-    kept = min(count, array.size)
-    flat[:kept] = array.reshape(-1)[:kept]
-    if count <= array.size and array.flags.c_contiguous:
-        flat = array.reshape(-1)[:count]
-        self._array = flat.reshape(want)
-        return self
-    fresh = from_array(flat.reshape(want))
-    self._array, self._storage = fresh._array, fresh._storage
-    return self
-
-
-def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
-    """resize_() to the shape of another tensor."""
-    return resize_(self, *shape(the_template))
-
-
-def set_(self: Tensor, source: Tensor) -> Tensor:
-    """Stand for the memory of another tensor from now on."""
-    self.data = source
-    return self

@@ -10,9 +10,9 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply
 from ..errors import located
+from ..ownership import owns_result
 from ..tensor import Tensor
 from .arguments import as_sequence, environment, shape, variadic, with_out, wrap_dim, wrap_dims
-from .copies import clone
 from .parts import slice_dim
 from .shape import transpose, unsqueeze
 from .zero_gradient import flat_in
@@ -170,6 +170,7 @@ def flipud(input: Tensor) -> Tensor:
     return flip(input, 0)
 
 
+@owns_result
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements shifted along `dims` (flattened without one), around the ends."""
     if dims is None or dims == ():
@@ -190,9 +191,10 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
             continue
         cut = size - shift
         input = cat([slice_dim(input, dim, cut, size), slice_dim(input, dim, 0, cut)], dim)
-    return clone(input) if all(s == 0 for s in moves) else input
+    return input
 
 
+@owns_result
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Turned by k quarter turns in the plane of `dims`."""
     if len(dims) != 2:

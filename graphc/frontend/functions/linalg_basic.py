@@ -13,6 +13,7 @@ from ..autocast import full_precision, lower_precision
 from ..dispatch import apply
 from ..errors import located
 from ..numbers import is_traced_number
+from ..ownership import owns_result
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import (
@@ -331,6 +332,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
 
 
 @with_out
+@owns_result
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product."""
     rank = max(input.ndim, other.ndim)
@@ -342,6 +344,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     return P.mul(left, right).reshape(final)  # type: ignore[no-any-return]
 
 
+@owns_result
 def chain_matmul(*matrices: Tensor) -> Tensor:
     """The product of matrices, from the left."""
     result = matrices[0]
@@ -350,6 +353,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     return result
 
 
+@owns_result
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """A square matrix multiplied by itself; n >= 0."""
     if n < 0:

@@ -27,7 +27,7 @@ from .arguments import (
     shape_of,
     write_out,
 )
-from .inplace import resize_
+from .inplace_shape import resize_
 from .parts import slice_dim
 from .random_inplace import (
     bernoulli_,

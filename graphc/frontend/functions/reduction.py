@@ -13,6 +13,7 @@ from ..autocast import full_precision
 from ..context import local
 from ..dispatch import apply
 from ..errors import located
+from ..ownership import own, owns_result
 from ..tensor import Tensor, requires_grad
 from . import pointwise as P
 from . import return_types
@@ -267,7 +268,7 @@ def _max_or_min(name: str, arg: Any, whole: Any, pairwise: Any) -> Any:
         f"{name}(x): over all. {name}(x, dim): (values, indices) along a dim. {name}(x, y): the "
         "elementwise one."
     )
-    return with_out(numpy_names(function))
+    return with_out(numpy_names(owns_result(function)))
 
 
 max = _max_or_min("max", ops.argmax, amax, P.maximum)
@@ -347,6 +348,7 @@ def safe_root(x: Tensor) -> Tensor:
 
 
 @numpy_names
+@owns_result
 def var_mean(
     input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False,
     *, correction: Any = None,
@@ -356,6 +358,7 @@ def var_mean(
 
 
 @numpy_names
+@owns_result
 def std_mean(
     input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False,
     *, correction: Any = None,
@@ -370,6 +373,7 @@ def std_mean(
 
 @with_out
 @numpy_names
+@owns_result
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, stable."""
     if input.dtype.is_complex:  # scaled by the largest real part
@@ -409,7 +413,7 @@ def _softmax(name: str) -> Any:
         if x.ndim == 0:
             wrap_dim(dim, 0)
             flat: Tensor = apply(record, x.reshape(1), dim=0)
-            return flat.reshape(())  # type: ignore[no-any-return]
+            return own(flat.reshape(()), ())
         result: Tensor = apply(record, x, dim=wrap_dim(dim, x.ndim))
         return result
 

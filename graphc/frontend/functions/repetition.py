@@ -10,6 +10,7 @@ from graphc.ir import dtypes, ops
 
 from ..dispatch import apply, constant
 from ..errors import located
+from ..ownership import owns_result
 from ..tensor import Tensor, concrete
 from .arguments import (
     as_sequence,
@@ -71,10 +72,11 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     common = broadcast_sizes(*(shape(x) for x in given))
-    return tuple(expand(x, *common) for x in given)
+    return tuple(x if shape(x) == common else expand(x, *common) for x in given)
 
 
 @variadic("repeats")
+@owns_result
 def repeat(self: Tensor, *repeats: Any) -> Tensor:
     """A new tensor with copies of this one along each dim."""
     counts = shape_of(repeats)

@@ -12,6 +12,7 @@ from .. import promote
 from ..autocast import full_precision
 from ..dispatch import apply, constant
 from ..errors import located
+from ..ownership import owns_result
 from ..tensor import Tensor, concrete
 from . import pointwise as P
 from . import return_types
@@ -77,6 +78,7 @@ def topk(
 
 
 @with_out
+@owns_result
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest (from 1) along `dim`, and its index."""
     along = wrap_dim(dim, input.ndim)
@@ -124,7 +126,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
 
     function.__name__ = name
     function.__doc__ = "The middle value (the lower of two), or with its index along a dim."
-    return with_out(numpy_names(function))
+    return with_out(numpy_names(owns_result(function)))
 
 
 median = _median("median", False)
@@ -133,6 +135,7 @@ nanmedian = _median("nanmedian", True)
 
 @with_out
 @numpy_names
+@owns_result
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent value along `dim` (the smallest of equals), and its last index."""
     along = wrap_dim(dim, input.ndim)
@@ -196,6 +199,7 @@ def _quantile(
 
 @with_out
 @full_precision
+@owns_result
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,
     interpolation: str = "linear",
@@ -206,6 +210,7 @@ def quantile(
 
 @with_out
 @full_precision
+@owns_result
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,
     interpolation: str = "linear",

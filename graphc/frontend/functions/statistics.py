@@ -174,6 +174,8 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     dims = tuple(range(extra)) + tuple(
         i + extra for i, n in enumerate(want) if n == 1 and have[i + extra] != 1
     )
+    if not dims and not extra:
+        return self
     total = sum_(self, dims, True) if dims else self
     if total.dtype is dtypes.bool_ and tuple(have) != tuple(want):
         total = promote.cast(total, dtypes.i64)

@@ -11,8 +11,10 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply, inplace
 from ..errors import TraceError, located
+from ..ownership import owns_result
 from ..storage import address, contiguous_strides, offset_of
 from ..tensor import Tensor, alias, current, requires_grad
+from ..views import base_of
 from .arguments import environment, shape, shape_of, with_out, wrap_dim
 from .inplace import fill_
 
@@ -20,7 +22,7 @@ from .inplace import fill_
 def _root(x: Tensor) -> tuple[Tensor, Any]:
     """A row-major tensor on the memory under x, with x's history, and x's offset in it."""
     state = current(x)
-    base = current(state._base) if state._base is not None else state
+    base = current(base_of(state)) if state._base is not None else state
     if state._trace is not None:
         if base._storage is state._storage and base._traced.is_contiguous():
             return base, state._traced.offset - base._traced.offset
@@ -143,6 +145,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 _diagonal = diagonal
 
 
+@owns_result
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last dim of `input` on their diagonals."""
     n = shape(input)[-1]

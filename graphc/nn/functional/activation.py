@@ -11,6 +11,7 @@ from ...frontend import promote
 from ...frontend.autocast import lower_precision
 from ...frontend.dispatch import apply
 from ...frontend.functions.arguments import with_out
+from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
 
@@ -231,6 +232,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return first * T.sigmoid(second)
 
 
+@owns_result
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
@@ -252,6 +254,7 @@ def softmin(
     return softmax(-input, dim, dtype=dtype)
 
 
+@owns_result
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.dispatch import apply
+from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from .conv import tuple_of
@@ -16,6 +17,7 @@ def _blocks(size: int, kernel: int, dilation: int, padding: int, stride: int) ->
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
+@owns_result
 def unfold(
     input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
@@ -51,6 +53,7 @@ def unfold(
     return stacked.reshape([batch, channels * kernel[0] * kernel[1], rows * columns])
 
 
+@owns_result
 def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     stride: Any = 1,
@@ -109,6 +112,7 @@ def _spread_out(
     return result
 
 
+@owns_result
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels [g * n] in the order [n * g]."""
     if input.dim() <= 2:

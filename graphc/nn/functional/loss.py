@@ -11,6 +11,7 @@ from ...frontend import functions as T
 from ...frontend.autocast import full_precision
 from ...frontend.context import local
 from ...frontend.dispatch import apply
+from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from .activation import log_softmax, logsigmoid
@@ -57,6 +58,7 @@ def _weighted(loss: Tensor, input: Tensor, weight: Tensor | None, reduction: str
 
 
 @full_precision
+@owns_result
 def cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
@@ -126,6 +128,7 @@ def _soft_cross_entropy(
 
 
 @full_precision
+@owns_result
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",

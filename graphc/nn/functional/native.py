@@ -11,6 +11,7 @@ from ...frontend.functions.arguments import shape as sizes_of
 from ...frontend.functions.arguments import with_out
 from ...frontend.functions.copied_views import slice_of
 from ...frontend.functions.zero_gradient import flat_in
+from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from . import norm
@@ -23,6 +24,7 @@ def _statistics(input: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tenso
     return mean, T.rsqrt(variance + eps)
 
 
+@owns_result
 def native_layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -32,6 +34,7 @@ def native_layer_norm(
     return result, *_statistics(input, tuple(range(-rank, 0)), eps)
 
 
+@owns_result
 def native_group_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C: Any, HxW: Any,
     group: int, eps: float,
@@ -43,6 +46,7 @@ def native_group_norm(
 
 
 @with_out
+@owns_result
 def native_batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
     running_var: Tensor | None, training: bool, momentum: float, eps: float,

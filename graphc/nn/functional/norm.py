@@ -7,6 +7,7 @@ from typing import Any
 from ...frontend import functions as T
 from ...frontend.dispatch import apply
 from ...frontend.grad_mode import no_grad
+from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
 
@@ -200,6 +201,7 @@ def rms_norm(
     return (result if weight is None else result * weight).to(input.dtype)
 
 
+@owns_result
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,

@@ -7,10 +7,12 @@ from typing import Any
 import graphc.frontend.functions as T
 
 from ...frontend.dispatch import apply
+from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
 
 
+@owns_result
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
     """Pad the trailing dims, last first: (left, right, top, bottom, ...); negative crops."""
     amounts = [int(p) for p in pad]
@@ -43,7 +45,7 @@ def _constant(input: Tensor, pairs: list[tuple[int, int]], value: float) -> Tens
             start, stop = max(-before, 0), result.shape[dim] - max(-after, 0)
             result = result.narrow(dim, start, stop - start)
     if not any(low) and not any(high):
-        return result.clone() if result is input else result
+        return result
     fill: Any = bool(value) if input.dtype.kind == "bool" else value
     padded: Tensor = apply(
         ops.pad, result, low=tuple(low), high=tuple(high), interior=(0,) * rank, value=fill
@@ -73,6 +75,7 @@ def _by_index(input: Tensor, dim: int, low: int, high: int, mode: str) -> Tensor
     return input.index_select(dim, T.tensor(positions))
 
 
+@owns_result
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """[*, C r^2, H, W] -> [*, C, H r, W r]."""
     *lead, channels, height, width = input.shape
@@ -88,6 +91,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return split.permute(order).reshape([*lead, channels // (r * r), height * r, width * r])
 
 
+@owns_result
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """The inverse of pixel_shuffle."""
     *lead, channels, height, width = input.shape

@@ -11,6 +11,7 @@ from ...frontend import functions as T
 from ...frontend.autocast import full_precision
 from ...frontend.dispatch import apply
 from ...frontend.numbers import is_traced_number
+from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from .conv import tuple_of
@@ -250,6 +251,7 @@ def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
     return result
 
 
+@owns_result
 def _adaptive_max(spatial: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
     """Windows that divide evenly go to the plain pool; others to a gather of all windows."""
     outputs, sizes = _adaptive_sizes(input, output_size, spatial, "max")

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.autocast import full_precision
+from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from .conv import tuple_of
 from .pooling import (
@@ -102,6 +103,7 @@ def _unpooled_sizes(
     return given
 
 
+@owns_result
 def _unpool(
     spatial: int, input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any,
     output_size: Any,
@@ -208,6 +210,7 @@ def _fractional(
     return (picked, where) if batched else (picked.squeeze(0), where.squeeze(0))
 
 
+@owns_result
 def fractional_max_pool2d_with_indices(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
     return_indices: bool = False, _random_samples: Tensor | None = None,
@@ -216,6 +219,7 @@ def fractional_max_pool2d_with_indices(
     return _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+@owns_result
 def fractional_max_pool3d_with_indices(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
     return_indices: bool = False, _random_samples: Tensor | None = None,

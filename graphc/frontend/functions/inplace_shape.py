@@ -1,0 +1,185 @@
+"""Methods that give the tensor itself another shape or memory: t_, squeeze_, resize_, set_, ...
+
+Others may be views of the tensor as it was, and follow its history by how they are made from it.
+So the tensor becomes a view of what it was, a hidden tensor on the same memory (`views.base_of`).
+A compiled graph cannot give a tensor that was there before another shape: a trace ends its segment
+and has it done eagerly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..context import local
+from ..dispatch import check_history
+from ..errors import located
+from ..functionalize import TracedStorage
+from ..nodes import BrokenNode
+from ..storage import Storage, contiguous_strides, offset_of
+from ..tensor import Tensor, concrete, current, edge, requires_grad
+from ..views import check_bounds, strided
+from .arguments import shape, shape_of
+from .storages import UntypedStorage
+
+_INHERITED = ("_array", "_storage", "_trace", "_traced", "_node", "_output", "_no_grad_view")
+
+
+def _reshaping(name: str) -> Callable[..., Tensor]:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        state = current(self)
+        trace = local.trace
+        if trace is not None and (state._face is not None or name == "as_strided"):
+            trace.end_segment(
+                f"{name}_() of a tensor", f"x = x.{name}(...), which leaves the tensor as it is"
+            )
+            with trace.suspended():
+                return method(self, *args, **kwargs)
+        if local.grad:
+            check_history(state)
+        saved = local.grad
+        local.grad = saved or state._node is not None
+        try:
+            source = state if state._base is not None else _as_it_was(state)
+            _take_place(state, getattr(source, name)(*args, **kwargs))
+        finally:
+            local.grad = saved
+        return self
+
+    method.__name__ = f"{name}_"
+    method.__doc__ = f"{name}() of the tensor itself, on the same memory."
+    return method
+
+
+def _as_it_was(state: Tensor) -> Tensor:
+    """A hidden tensor with the place and the history of one that changes its own shape."""
+    former: Tensor = object.__new__(Tensor)
+    former.__dict__.update({k: v for k, v in state.__dict__.items() if k in _INHERITED})
+    if state._trace is not None:
+        former._traced = state._traced.copy()
+        state._trace.adopt(former)
+    state._reshaped = True
+    return former
+
+
+def _take_place(state: Tensor, seen: Tensor) -> None:
+    """Let a tensor be the view `seen` from now on."""
+    if state._trace is not None:
+        state._traced = seen._traced
+    else:
+        state._array = seen._array
+    state._storage = seen._storage
+    _bump(state._storage.root)
+    state._node, state._output = seen._node, seen._output
+    state._base, state._chain = seen._base, seen._chain
+    state._no_grad_view, state._accumulator = seen._no_grad_view, None
+    state._seen = state._storage.version
+
+
+def _bump(storage: Any) -> None:
+    """Count a change that autograd must see."""
+    if isinstance(storage, TracedStorage):
+        storage.rebind(storage.node, tracked=True)
+    else:
+        storage.version += 1
+
+
+def methods() -> dict[str, Callable[..., Any]]:
+    """name_ -> method."""
+    names = "squeeze unsqueeze transpose t swapaxes swapdims as_strided".split()
+    return {f"{name}_": _reshaping(name) for name in names}
+
+
+def detach_(self: Tensor) -> Tensor:
+    """Forget the history, in place. Raises RuntimeError for views."""
+    state = current(self)
+    if state._base is not None and not state._reshaped:
+        raise RuntimeError(located("Can't detach views in-place. Use detach() instead."))
+    trace = local.trace
+    if trace is not None and state._face is not None and state._node is not None:
+        trace.end_segment("detach_() of a tensor that was there before", "x = x.detach()")
+        with trace.suspended():
+            return detach_(self)
+    for tensor in (state, state if state._base is None else state._base):
+        tensor._node, tensor._output, tensor._requires_grad = None, 0, False
+    return self
+
+
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Another shape, row-major on the same memory; more memory, of zeros, where it is too small.
+
+    Raises RuntimeError for a tensor that requires a gradient.
+    """
+    array = concrete(self, "resize_()", "make a new tensor")
+    if requires_grad(self):
+        raise RuntimeError(located("cannot resize variables that require grad"))
+    want = shape_of(sizes)
+    if want == array.shape:
+        return self
+    count = int(np.prod(want, dtype=np.int64))
+    flat = self._storage.flat(array.dtype)[offset_of(array, self._storage) :]
+    if count > flat.size:
+        grown = np.zeros(count, array.dtype)
+        grown[: flat.size] = flat
+        flat = grown
+        self._storage = Storage(grown)
+        self._base, self._chain = None, ()
+    self._array = flat[:count].reshape(want)
+    _bump(self._storage)
+    return self
+
+
+def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
+    """resize_() to the shape of another tensor."""
+    return resize_(self, *shape(the_template))
+
+
+def set_(
+    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Tensor:
+    """Stand for the memory of a tensor or storage, or a part of it, from now on.
+
+    Raises RuntimeError for a leaf that requires a gradient, another dtype, or a part outside.
+    """
+    trace = local.trace
+    if trace is not None:
+        trace.end_segment("set_()", "x.copy_(source), which keeps x's own memory")
+        with trace.suspended():
+            return set_(self, source, storage_offset, size, stride)
+    if local.grad:
+        check_history(self)
+    kind = self._array.dtype
+    if isinstance(source, Tensor) and source._array.dtype != kind:
+        raise RuntimeError(located(
+            f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}"
+        ))  # fmt: skip
+    version = self._version + 1
+    self._array, storage = _placed(kind, source, storage_offset, size, stride)
+    self._storage = storage.sibling()
+    self._storage.version = version
+    self._base, self._chain, self._node = None, (), None
+    if local.grad and isinstance(source, Tensor) and requires_grad(source):
+        message = "the derivative for 'set_' is not implemented."
+        self._node, self._output = BrokenNode(message, (edge(source),), (self._type,)), 0
+    return self
+
+
+def _placed(
+    kind: np.dtype, source: Any, offset: int, size: Any, stride: Any
+) -> tuple[np.ndarray, Storage]:
+    """The array and the storage that set_() is given."""
+    if source is None:
+        empty = np.zeros(0, kind)
+        return empty, Storage(empty)
+    if isinstance(source, Tensor) and size is None:
+        return source._array, source._storage
+    if not isinstance(source, (Tensor, UntypedStorage)):
+        raise TypeError(located(f"set_(): source must be a tensor or a storage, not {source!r}"))
+    storage: Storage = source._storage
+    flat = storage.root.flat(kind)
+    sizes = (flat.size - offset,) if size is None else shape_of((size,))
+    steps: Any = contiguous_strides(sizes) if stride is None else shape_of((stride,))
+    check_bounds(sizes, steps, offset, flat.size)
+    return strided(flat[offset:], sizes, steps), storage
