@@ -335,13 +335,9 @@ class Tensor:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         array = concrete(self, "pickling", "pickle it outside the compiled function")
-        if self._node is not None:
-            raise RuntimeError(located(
-                "cannot pickle a Tensor that has a grad_fn: detach() it first"
-            ))  # fmt: skip
         parts = (offset_of(array, self._storage), array.shape, strides_of(array))
         own = {k: v for k, v in self.__dict__.items() if k not in _INTERNAL}
-        place = (type(self), self._storage, *parts, self._requires_grad, array.dtype)
+        place = (type(self), self._storage, *parts, requires_grad(self), array.dtype)
         return (rebuild, place, own or None)
 
     if TYPE_CHECKING:  # attached by functions/

@@ -207,20 +207,6 @@ def check_dtype(dtype: Any) -> DType | None:
     return found
 
 
-def check_device(device: Any) -> None:
-    """Raise RuntimeError for a device other than the CPU."""
-    if device is None:
-        return
-    kind = str(device).split(":")[0]
-    if kind == "cuda":
-        raise RuntimeError(located(
-            "no CUDA backend in this build of graphc: use device='cpu' (torch.cuda.is_available() "
-            "is False)"
-        ))  # fmt: skip
-    if kind not in ("cpu", "meta"):
-        raise RuntimeError(located(f"device {str(device)!r} is not supported: use 'cpu'"))
-
-
 # what torch writes while it still reads the inputs
 _APART = frozenset(
     "cat gather index_select kthvalue masked_select mode take_flat take_along_dim".split()

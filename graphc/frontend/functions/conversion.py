@@ -11,12 +11,13 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..context import local
+from ..device import check_device
 from ..device import device as device_type
 from ..errors import located
 from ..numbers import is_traced_number
 from ..tensor import Tensor, concrete, current, from_array
 from . import dtype_names
-from .arguments import check_device, public_size, shape, wrap_dim
+from .arguments import public_size, shape, wrap_dim
 from .copies import clone, contiguous, preserve_format
 from .joining import flip
 from .parts import unbind
@@ -66,8 +67,9 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         copy = flags[1]
     if other is not None:
         dtype = other.dtype
-    check_device(device)
-    if device is not None and self.device.type == "meta" and device_type(device).type != "meta":
+    if device is None or self.device.type != "meta":
+        check_device(device)
+    elif device_type(device).type != "meta":
         raise NotImplementedError(located(
             "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead"
             " of torch.nn.Module.to() when moving module from meta to a different device."

@@ -11,6 +11,7 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..context import local
+from ..device import check_device
 from ..dispatch import apply
 from ..errors import located
 from ..random_state import Generator, draw
@@ -19,7 +20,6 @@ from . import pointwise as P
 from .arguments import (
     broadcast_sizes,
     check_apart,
-    check_device,
     check_dtype,
     non_negative,
     public_size,
