@@ -17,6 +17,7 @@ from ...frontend.watched import Watched
 from ..parameter import Buffer
 from .conversion import parse_to
 from .hooks import EVERYWHERE, HookHandle, call_with_hooks, run_registration_hooks
+from .module_notes import note_module
 from .state import _EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX
 from .state import IncompatibleKeys as _IncompatibleKeys  # noqa: F401 (torch's place of it)
 from .state import StateDictMixin
@@ -223,12 +224,17 @@ class Module(TraversalMixin, StateDictMixin):
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         fields = self.__dict__
-        if not (
-            fields["_forward_hooks"] or fields["_forward_pre_hooks"]
-            or fields["_backward_hooks"] or fields["_backward_pre_hooks"] or EVERYWHERE["calls"]
-        ):
-            return self.forward(*args, **kwargs)
-        return call_with_hooks(self, args, kwargs)
+        try:
+            if not (
+                fields["_forward_hooks"] or fields["_forward_pre_hooks"]
+                or fields["_backward_hooks"] or fields["_backward_pre_hooks"]
+                or EVERYWHERE["calls"]
+            ):
+                return self.forward(*args, **kwargs)
+            return call_with_hooks(self, args, kwargs)
+        except Exception as error:
+            note_module(self, error)
+            raise
 
     _wrapped_call_impl = _call_impl
 
