@@ -30,15 +30,18 @@ class EscapedTensorError(TraceError):
     """A traced Tensor was used after its trace had ended."""
 
 
-def user_location() -> Loc | None:
-    """The innermost line of running code outside graphc; None if there is none."""
+def user_location(beyond: str = "") -> Loc | None:
+    """The innermost line of running code outside graphc; None if there is none.
+
+    `beyond`: and outside the files whose paths contain this.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         inside = _inside.get(code)
         if inside is None:
             inside = _inside[code] = code.co_filename.startswith(_HIDDEN)
-        if not inside:
+        if not inside and not (beyond and beyond in code.co_filename):
             return Loc(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back
     return None

@@ -13,7 +13,7 @@ from .. import promote
 from ..context import local
 from ..device import check_device
 from ..device import device as device_type
-from ..errors import located
+from ..errors import located, user_location
 from ..numbers import is_traced_number
 from ..tensor import Tensor, concrete, current, from_array
 from . import dtype_names
@@ -177,6 +177,11 @@ def tolist(self: Tensor) -> Any:
     return array.tolist()
 
 
+_REQUIRES_GRAD = (
+    "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+)
+
+
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array on the same memory. Raises RuntimeError if a gradient is required."""
     array = concrete(self, "numpy()", _CURE)
@@ -184,15 +189,16 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     if force:
         return array.astype(np.float32) if self.dtype is dtypes.bf16 else array
     if self.requires_grad:
-        raise RuntimeError(located(
-            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-        ))  # fmt: skip
+        raise RuntimeError(located(_REQUIRES_GRAD))
     if self.dtype is dtypes.bf16:
         raise TypeError(located("Got unsupported ScalarType BFloat16. Use tensor.float().numpy()"))
     return array
 
 
 def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> np.ndarray:
+    if self.requires_grad and local.trace is None:
+        # asked by a library that plots: the line that helps is the one that called it
+        raise RuntimeError(located(_REQUIRES_GRAD, user_location(beyond="site-packages")))
     array = numpy(self)
     if dtype is not None:
         array = array.astype(dtype, copy=bool(copy))
