@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import functools
 import os
 import sys
 from types import CodeType, FrameType
@@ -14,11 +11,10 @@ from graphc.ir.graph import Loc
 from graphc.ir.op import OpError
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# generated code, and library code that only calls on, has no line that helps
-_HIDDEN = (
-    _PACKAGE, "<string>", "<frozen ", "<__array_function__", copy.__file__, functools.__file__,
-    contextlib.__file__,
-)  # fmt: skip
+# generated code, and Python's own library, which only calls on, has no line that helps
+_HIDDEN = (_PACKAGE, "<string>", "<frozen ", "<__array_function__")
+_PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_INSTALLED = ("site-packages", "dist-packages")  # below Python's library, but not of it
 _inside: dict[CodeType, bool] = {}
 
 
@@ -40,11 +36,17 @@ def user_location(beyond: str = "") -> Loc | None:
         code = frame.f_code
         inside = _inside.get(code)
         if inside is None:
-            inside = _inside[code] = code.co_filename.startswith(_HIDDEN)
+            inside = _inside[code] = _hidden(code.co_filename)
         if not inside and not (beyond and beyond in code.co_filename):
             return Loc(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back
     return None
+
+
+def _hidden(file: str) -> bool:
+    if file.startswith(_HIDDEN):
+        return True
+    return file.startswith(_PYTHON) and not any(folder in file for folder in _INSTALLED)
 
 
 def located(message: str, loc: Loc | None = None) -> str:
