@@ -22,6 +22,7 @@ class Uncut:
 
     whole = True  # False once it runs in segments
     refused: TraceError | None = None  # the demand that was an error
+    otherwise = ", or leave out fullgraph=True"  # what cures say besides
 
     def demand(self, tensor: Tensor, what: str, cure: str) -> np.ndarray:
         """The array of a tensor whose value Python needs now. Raises TraceError."""

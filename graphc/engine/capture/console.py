@@ -22,9 +22,8 @@ def _traced_print(*args: Any, **kwargs: Any) -> None:
     """builtins.print, noticed."""
     trace = local.trace
     if trace is not None and trace.whole:
-        trace.end_segment(
-            "print()", "take the print out of the compiled function, or leave out fullgraph=True"
-        )
+        cure = f"take the print out of the compiled function{trace.otherwise}"
+        trace.end_segment("print()", cure)
     _print(*args, **kwargs)
 
 

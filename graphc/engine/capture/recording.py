@@ -117,12 +117,12 @@ class Recording:
         except ValueError as error:
             raise TraceError(located(
                 f"compiled {self.name}() {error}, which one graph cannot do again at every call. "
-                "Cure: do that outside and pass the value in or out, or leave out fullgraph=True"
+                f"Cure: do that outside and pass the value in or out{self.trace.otherwise}"
             )) from None  # fmt: skip
         for original, _ in self.writes.written():
             raise TraceError(located(
                 f"compiled {self.name}() writes to a {type(original).__name__} among its "
-                "arguments. Cure: return what it puts there, or leave out fullgraph=True"
+                f"arguments. Cure: return what it puts there{self.trace.otherwise}"
             ))  # fmt: skip
         lifted = dict(self.lifted)
         for place, old, now in changes:
@@ -173,8 +173,7 @@ class Recording:
         error = FirstUse if place.is_missing(old) or old is None else TraceError
         raise error(located(
             f"compiled {self.name}() puts a new {type(now).__name__} that holds traced values in "
-            f"{place.path}. Cure: keep tensors in attributes of their own, or leave out "
-            "fullgraph=True"
+            f"{place.path}. Cure: keep tensors in attributes of their own{self.trace.otherwise}"
         ))  # fmt: skip
 
     def put_back(self) -> None:

@@ -26,6 +26,13 @@ from .traversal import TraversalMixin
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 
 
+# what users of other frameworks, and of torch.jit, ask of a model
+_CURES = {
+    "save": ". Cure: torch.save(model.state_dict(), path), or torch.export.export(model, args)"
+            ".save('model.gcx'), which runs without the model's code",
+}  # fmt: skip
+
+
 def _indent(text: str) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *("  " + line for line in rest)])
@@ -81,7 +88,10 @@ class Module(TraversalMixin, StateDictMixin):
             entries = fields.get(registry)
             if entries is not None and name in entries:
                 return entries[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        raise AttributeError(
+            f"'{type(self).__name__}' object has no attribute '{name}'{_CURES.get(name, '')}",
+            name=name, obj=self,
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         state_version.bump()
