@@ -154,7 +154,7 @@ def _warn_of_unknown() -> None:
         word = name.removeprefix(_PREFIX)
         if word != name and word not in known:
             near = difflib.get_close_matches(word, known, 1)
-            some = f"{_PREFIX}{near[0]}" if near else " or ".join(known)
+            some = f"{_PREFIX}{near[0]}" if near else " or ".join(_PREFIX + each for each in known)
             meant = f"Did you mean {some}?"
             warnings.warn(f"{name} is no switch of graphc and does nothing. {meant}", stacklevel=2)
 

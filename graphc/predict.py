@@ -12,7 +12,7 @@ import graphc.export
 # what is wrong with a file or an input is said by these
 _MISTAKES = (OSError, ValueError, TypeError, graphc.export.ExportError)
 # digits that give the same number when read again
-_CSV_FORMATS = {"f": {2: "%.5g", 4: "%.9g", 8: "%.17g"}, "i": "%d", "u": "%d", "b": "%d"}
+_CSV_DIGITS = {2: 5, 4: 9, 8: 17}
 
 
 def main(model: Path, inputs: Sequence[Path], out: Path) -> int:
@@ -55,11 +55,10 @@ def _read(path: Path) -> np.ndarray:
 
 def _write_csv(path: Path, array: np.ndarray) -> None:
     """One line a row; a vector is one column."""
-    if array.ndim > 2 or array.dtype.kind not in _CSV_FORMATS:
+    if array.ndim > 2 or array.dtype.kind not in "fiub":
         raise ValueError(
             f"{path}: an array of {array.dtype} {list(array.shape)} has no CSV form. Cure: "
             f"--out {path.with_suffix('.npy')}"
         )
-    form = _CSV_FORMATS[array.dtype.kind]
-    fmt = form if isinstance(form, str) else form[array.dtype.itemsize]
-    np.savetxt(path, np.atleast_1d(array), fmt, delimiter=",")
+    form = f"%.{_CSV_DIGITS[array.dtype.itemsize]}g" if array.dtype.kind == "f" else "%d"
+    np.savetxt(path, np.atleast_1d(array), form, delimiter=",")

@@ -58,6 +58,12 @@ def located(message: str, loc: Loc | None = None) -> str:
     return f"{message}\n  at {loc}{inside}"
 
 
+def kind_name(value: object) -> str:
+    """The name of a value's type, as torch's messages have it."""
+    kind = type(value)
+    return f"numpy.{kind.__name__}" if kind.__module__ == "numpy" else kind.__name__
+
+
 def raise_op_error(error: OpError) -> NoReturn:
     """Raise what a type rule found wrong as the exception that torch raises."""
     raise error.kind(located(str(error))) from None

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import located
+from .errors import kind_name, located
 from .tensor import Tensor
 
 
@@ -23,6 +23,9 @@ def tensors_only(functions: dict[str, Any], module: str) -> dict[str, Any]:
     for name, function in functions.items():
         if not _takes_tensors(function):
             continue
+        original = inspect.unwrap(function)
+        if "<locals>" in original.__qualname__:  # Python's errors for wrong arguments show it
+            original.__qualname__ = original.__name__
         call = made.setdefault(id(function), _explained(function))
         if name == function.__name__ or call.__module__ != module:
             call.__module__, call.__qualname__ = module, name
@@ -64,15 +67,10 @@ def _wrong(
         for value in given:
             if not isinstance(value, Tensor):
                 return (
-                    f"argument '{name}' (position {i + 1}) must be Tensor, not {_kind(value)}"
+                    f"argument '{name}' (position {i + 1}) must be Tensor, not {kind_name(value)}"
                     f"{_cure(value)}"
                 )
     return None
-
-
-def _kind(value: Any) -> str:
-    kind = type(value)
-    return f"numpy.{kind.__name__}" if kind.__module__ == "numpy" else kind.__name__
 
 
 def _cure(value: Any) -> str:

@@ -226,11 +226,17 @@ def _bool(self: Tensor) -> bool:
 
 
 def _float(self: Tensor) -> float:
-    return float(item(self))
+    return float(_single(self))
 
 
 def _int(self: Tensor) -> int:
-    return int(item(self))
+    return int(_single(self))
+
+
+def _single(self: Tensor) -> Any:
+    if self._type.elements != 1:
+        raise ValueError(located("only one element tensors can be converted to Python scalars"))
+    return item(self)
 
 
 def _index(self: Tensor) -> int:

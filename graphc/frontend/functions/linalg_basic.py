@@ -11,7 +11,7 @@ from graphc.ir.dtypes import DType
 from .. import promote
 from ..autocast import full_precision, lower_precision
 from ..dispatch import apply
-from ..errors import located
+from ..errors import kind_name, located
 from ..numbers import is_traced_number
 from ..tensor import Tensor
 from . import pointwise as P
@@ -65,7 +65,7 @@ def _require_tensors(name: str, *values: Any) -> None:
             argument = ("input", _SECOND.get(name, "other"))[i]
             raise TypeError(located(
                 f"{name}(): argument '{argument}' (position {i + 1}) must be Tensor, not "
-                f"{type(value).__name__}"
+                f"{kind_name(value)}"
             ))  # fmt: skip
 
 

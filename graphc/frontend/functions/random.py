@@ -138,6 +138,11 @@ def randint(
         low, high = given
     elif len(given) == 1:
         low, high = (given[0], high) if high is not None else (low, given[0])
+    if high is None:
+        raise TypeError(located(
+            "randint() received an invalid combination of arguments: high is missing. Cure: "
+            "torch.randint(high, size)"
+        ))  # fmt: skip
     return _integers(
         0 if low is None else int(low), int(high), shape_of((size,)), generator,
         check_dtype(dtype) or dtypes.i64, requires_grad, out,

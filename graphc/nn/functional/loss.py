@@ -24,9 +24,11 @@ def _legacy(size_average: Any, reduce: Any, reduction: str) -> str:
         if reduction not in ("none", "mean", "sum"):
             raise ValueError(f"{reduction} is not a valid value for reduction")
         return reduction
-    if reduce is False:
-        return "none"
-    return "sum" if size_average is False else "mean"
+    # asked for their truth: a tensor of predictions given to a loss's constructor raises here
+    average, reduced = size_average is None or size_average, reduce is None or reduce
+    if average and reduced:
+        return "mean"
+    return "sum" if reduced else "none"
 
 
 def _reduce(loss: Tensor, reduction: str) -> Tensor:

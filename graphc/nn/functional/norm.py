@@ -21,7 +21,7 @@ def _check_sizes(channels: Any, **given: Tensor | None) -> None:
     for name, tensor in given.items():
         if tensor is not None and (tensor.dim() != 1 or tensor.shape[0] != channels):
             raise RuntimeError(
-                f"{name} should contain {channels} elements not {list(tensor.shape)}"
+                f"{name} should contain {channels} elements not {tensor.numel()}"
             )
 
 
