@@ -458,3 +458,20 @@ def test_outputs_are_written_as_npy_or_csv(folder: Path, tmp_path: Path) -> None
         assert done.returncode == 0, done.stderr
         np.testing.assert_allclose(read(tmp_path / name), want, rtol=1e-6)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o.csv", "o.npy"]
+
+
+WARNINGS: dict[str, Callable[[], Any]] = {
+    "softmax": lambda: F.softmax(graphc.ones(2)),
+    "log_softmax": lambda: F.log_softmax(graphc.ones(2)),
+    "mse_loss": lambda: F.mse_loss(graphc.ones(2, 1), graphc.ones(2)),
+    "l1_loss": lambda: F.l1_loss(graphc.ones(2, 1), graphc.ones(2)),
+    "grid_sample": lambda: F.grid_sample(graphc.ones(1, 1, 2, 2), graphc.ones(1, 2, 2, 2)),
+    "upsample": lambda: F.upsample(graphc.ones(1, 1, 2, 2), scale_factor=2),
+}
+
+
+@pytest.mark.parametrize("name", WARNINGS)
+def test_a_warning_names_the_line_of_the_caller(name: str) -> None:
+    with pytest.warns() as given:
+        WARNINGS[name]()
+    assert [warning.filename for warning in given] == [__file__]

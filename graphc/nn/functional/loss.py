@@ -42,7 +42,7 @@ def _warn_of_broadcasting(input: Tensor, target: Tensor) -> None:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
-            "Please ensure they have the same size.", stacklevel=4,
+            "Please ensure they have the same size.", stacklevel=5,
         )
 
 
