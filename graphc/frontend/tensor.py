@@ -27,7 +27,7 @@ from graphc.ir.types import TensorType
 from .checks import check_grad
 from .context import local
 from .device import CPU, META, device
-from .errors import located, unsupported_in_trace
+from .errors import kind_name, located, unsupported_in_trace
 from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
 from .nodes import AccumulateGrad, AsStridedBackward, Edge, Node
 from .numbers import Size
@@ -362,6 +362,10 @@ class Parameter(Tensor):
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
         if data is None:
             data = from_array(np.zeros(0, np.float32))
+        if not isinstance(data, Tensor):  # torch's kind of error
+            raise AttributeError(located(
+                f"Parameter(): data must be Tensor, not {kind_name(data)}. Cure: torch.tensor(data)"
+            ))  # fmt: skip
         result = alias(data, cls)
         return result.requires_grad_(requires_grad) if requires_grad else result
 

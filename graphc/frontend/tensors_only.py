@@ -14,10 +14,11 @@ from .errors import kind_name, located
 from .tensor import Tensor
 
 
-def tensors_only(functions: dict[str, Any], module: str) -> dict[str, Any]:
+def tensors_only(functions: dict[str, Any], module: str, prefix: str = "") -> dict[str, Any]:
     """A public module's names, functions of Tensors raising torch's TypeError for other things.
 
-    Calls that succeed pay for one more Python call. Pickles name the functions in `module`.
+    Calls that succeed pay for one more Python call. Pickles name the functions in `module`, and
+    messages as `prefix` and their name.
     """
     made: dict[int, Any] = {}
     for name, function in functions.items():
@@ -26,7 +27,7 @@ def tensors_only(functions: dict[str, Any], module: str) -> dict[str, Any]:
         original = inspect.unwrap(function)
         if "<locals>" in original.__qualname__:  # Python's errors for wrong arguments show it
             original.__qualname__ = original.__name__
-        call = made.setdefault(id(function), _explained(function))
+        call = made.setdefault(id(function), _explained(function, prefix))
         if name == function.__name__ or call.__module__ != module:
             call.__module__, call.__qualname__ = module, name
     return {name: made.get(id(f), f) for name, f in functions.items()}
@@ -38,7 +39,7 @@ def _takes_tensors(value: Any) -> bool:
     )
 
 
-def _explained(function: Callable[..., Any]) -> Callable[..., Any]:
+def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -47,7 +48,7 @@ def _explained(function: Callable[..., Any]) -> Callable[..., Any]:
             wrong = _wrong(function, args, kwargs)
             if wrong is None:
                 raise
-        raise TypeError(located(f"{function.__name__}(): {wrong}"))
+        raise TypeError(located(f"{prefix}{function.__name__}(): {wrong}"))
 
     return call
 

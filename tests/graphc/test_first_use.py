@@ -245,6 +245,8 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "softmax": (lambda x: F.softmax(input=x, dim=0), r"softmax\(\): argument 'input'"),
     "pad": (lambda x: F.pad(x, (1, 1)), r"pad\(\): argument 'input'"),
     "cross_entropy": (lambda x: F.cross_entropy(X, x), r"argument 'target' \(position 2\)"),
+    "linalg.solve": (lambda x: graphc.linalg.solve(X, x), r"linalg_solve\(\): argument 'B'"),
+    "fft.rfft": (lambda x: graphc.fft.rfft(x), r"fft_rfft\(\): argument 'input'"),
     "dropout": (nn.Dropout(), r"dropout\(\): argument 'input'"),
 }
 
@@ -260,6 +262,17 @@ def test_what_is_no_tensor_is_named_with_its_cure(name: str) -> None:
         with pytest.raises(TypeError, match=f"{words}.*{rest}") as caught:
             call(value)
         assert __file__ in str(caught.value)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: X.mm(x), lambda x: X.copy_(x), lambda x: X.expand_as(x), lambda x: X.view_as(x),
+    lambda x: X.type_as(x), lambda x: X.masked_fill(x, 0), lambda x: X.backward(x),
+    lambda x: graphc.einsum("ij->i", x), nn.Parameter,
+])  # fmt: skip
+def test_methods_name_what_they_were_given(call: Callable[[Any], Any]) -> None:
+    with pytest.raises((TypeError, AttributeError), match=r"Tensor.*numpy\.ndarray") as caught:
+        call(np.ones((2, 2)))
+    assert __file__ in str(caught.value)
 
 
 def test_the_explaining_functions_are_pickled_by_their_public_names() -> None:

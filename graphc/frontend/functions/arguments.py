@@ -18,7 +18,7 @@ from graphc.ir.ops import broadcast_shapes
 
 from ..context import local
 from ..dispatch import inplace
-from ..errors import located, raise_op_error
+from ..errors import kind_name, located, raise_op_error
 from ..nodes import OpNode, named_class
 from ..numbers import is_traced_number, plain_size
 from ..promote import check_inplace
@@ -141,7 +141,12 @@ def public_size(size: DimSize) -> Any:
 
 def shape(x: Tensor) -> tuple[Any, ...]:
     """The IR's sizes of a tensor: ints and Dims."""
-    return x._type.shape if local.trace is not None or x._trace is not None else x._array.shape
+    try:
+        return x._type.shape if local.trace is not None or x._trace is not None else x._array.shape
+    except AttributeError:
+        if isinstance(x, Tensor):
+            raise
+        raise TypeError(located(f"expected a Tensor, but got {kind_name(x)}")) from None
 
 
 def broadcast_sizes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from .. import promote
 from ..context import local
 from ..device import check_device
 from ..device import device as device_type
-from ..errors import located, user_location
+from ..errors import kind_name, located, user_location
 from ..numbers import is_traced_number
 from ..tensor import Tensor, concrete, current, from_array
 from . import dtype_names
@@ -108,6 +108,10 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The dtype of `other`."""
+    if not isinstance(other, Tensor):
+        raise TypeError(located(
+            f"type_as(): argument 'other' (position 1) must be Tensor, not {kind_name(other)}"
+        ))  # fmt: skip
     return promote.cast(self, other.dtype)
 
 

@@ -11,7 +11,7 @@ from graphc.ir import dtypes
 
 from .. import promote
 from ..dispatch import inplace
-from ..errors import located
+from ..errors import kind_name, located
 from ..tensor import Tensor, concrete, current, from_array
 from . import cumulative, gathering, index_reduce, joining, linalg_basic, pointwise, pointwise_more
 from .arguments import fitting, shape, shape_of
@@ -94,7 +94,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Copy src's values, cast and broadcast, into the tensor."""
     if not isinstance(src, Tensor):
         raise TypeError(located(
-            f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
+            f"copy_(): argument 'other' (position 1) must be Tensor, not {kind_name(src)}"
         ))  # fmt: skip
     return inplace(self, src, overwrite=True)
 
