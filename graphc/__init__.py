@@ -124,4 +124,6 @@ def __getattr__(name: str) -> Any:
         functional = importlib.import_module(".nn.functional", __name__)
         if hasattr(functional, name):
             return getattr(functional, name)
-    raise AttributeError(f"module 'graphc' has no attribute {name!r}")
+    raise AttributeError(
+        f"module 'graphc' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+    )

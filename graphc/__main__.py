@@ -32,11 +32,12 @@ def parser() -> argparse.ArgumentParser:
         )
     script.add_argument("-m", dest="module", action="store_true", help="SCRIPT names a module")
     script.add_argument("script", help="a Python file, or a module's name after -m")
-    script.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    own = script.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    own.required = False  # else it is named where the script is missing
     script.set_defaults(run=_run_script, mode="as_written")
 
     show = commands.add_parser("demo", help="train a convolutional network on real digits")
-    show.add_argument("--epochs", type=int, default=demo.EPOCHS, help="default: %(default)s")
+    show.add_argument("--epochs", type=_positive, default=demo.EPOCHS, help="default: %(default)s")
     show.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     show.add_argument(
         "--out", type=Path, default=Path("demo_out"), help="folder for what it writes"
@@ -46,12 +47,22 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser("predict", help="run an exported model on .npy files")
     run.add_argument("model", type=Path, help="a .gcx file")
     run.add_argument("inputs", type=Path, nargs="+", help="one .npy file per argument of the model")
-    run.add_argument("--out", type=Path, default=Path("outputs.npy"), help="default: %(default)s")
+    run.add_argument(
+        "--out", type=Path, default=Path("outputs.npy"),
+        help="a .npy or .csv file; default: %(default)s",
+    )
     run.set_defaults(run=lambda args: predict.main(args.model, args.inputs, args.out))
 
     switches = commands.add_parser("config", help="the GRAPHC_* switches and their values")
     switches.set_defaults(run=lambda args: _show_config())
     return top
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {number}")
+    return number
 
 
 def _run_script(args: argparse.Namespace) -> int:

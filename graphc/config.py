@@ -4,8 +4,10 @@ The values travel as arguments from here: ir, frontend and backends take a Confi
 one), they never ask for it.
 """
 
+import difflib
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -142,7 +144,23 @@ class Config(NamedTuple):
     )
 
 
+_PREFIX = "GRAPHC_"
+
+
+def _warn_of_unknown() -> None:
+    """Name each GRAPHC_ variable that is no switch, and the switch that it may have meant."""
+    known = [switch.variable.removeprefix(_PREFIX) for switch in _switches]
+    for name in sorted(os.environ):
+        word = name.removeprefix(_PREFIX)
+        if word != name and word not in known:
+            near = difflib.get_close_matches(word, known, 1)
+            some = f"{_PREFIX}{near[0]}" if near else " or ".join(_PREFIX + each for each in known)
+            meant = f"Did you mean {some}?"
+            warnings.warn(f"{name} is no switch of graphc and does nothing. {meant}", stacklevel=2)
+
+
 _process = Config()
+_warn_of_unknown()
 _lock = threading.Lock()
 _override: ContextVar[Config | None] = ContextVar("graphc_config", default=None)
 

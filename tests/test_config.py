@@ -97,3 +97,13 @@ def test_an_unknown_switch_is_an_error() -> None:
 
 def test_the_readme_carries_the_table(repository: Path) -> None:
     assert config.table() in (repository / "README.md").read_text()
+
+
+def test_an_unknown_switch_is_named_once_and_does_not_stop(repository: Path) -> None:
+    result = run("print('on')", repository, GRAPHC_DEBGU="1")
+    assert result.stdout.strip() == "on"
+    assert result.stderr.count("GRAPHC_DEBGU is no switch of graphc") == 1
+    assert "Did you mean GRAPHC_DEBUG?" in result.stderr
+    far = run("", repository, GRAPHC_XYZZY="1").stderr
+    assert "Did you mean GRAPHC_DEBUG or GRAPHC_THREADS" in far
+    assert run("", repository, GRAPHC_DEBUG="1").stderr == ""

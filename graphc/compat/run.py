@@ -7,6 +7,7 @@ the script.
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.util
 import io
 import os
 import runpy
@@ -28,10 +29,11 @@ def main(mode: str, module: bool, target: str, arguments: Sequence[str]) -> int:
     mode: "as_written", "eager" (torch.compile does nothing) or "compile" (Modules' calls are
     compiled). What the script raises is raised, SystemExit too. Returns 0.
     """
-    if not module and not os.path.exists(target):
-        print(f"graphc run: can't open file {os.path.abspath(target)!r}", file=sys.stderr)
-        return 2
     install()
+    wrong = _missing_module(target) if module else _missing_file(target)
+    if wrong:
+        print(f"graphc run: {wrong}", file=sys.stderr)
+        return 2
     modes.enter(mode)
     sys.excepthook = _shortened(sys.excepthook)
     sys.argv = [target, *arguments]
@@ -42,6 +44,23 @@ def main(mode: str, module: bool, target: str, arguments: Sequence[str]) -> int:
     else:
         _run_file(target)
     return 0
+
+
+def _missing_file(path: str) -> str:
+    """Why there is no script at a path; "" if there is one."""
+    if not os.path.exists(path):
+        return f"can't open file {os.path.abspath(path)!r}"
+    if os.path.isdir(path) and not os.path.exists(os.path.join(path, "__main__.py")):
+        return f"can't find '__main__' module in {path!r}"
+    return ""
+
+
+def _missing_module(name: str) -> str:
+    try:
+        found = importlib.util.find_spec(name)
+    except (ModuleNotFoundError, ValueError):  # of its package; an empty name
+        found = None
+    return "" if found is not None else f"no module named {name!r}"
 
 
 def _is_source(path: str) -> bool:

@@ -273,7 +273,8 @@ def _mismatch(path: str, type_: TensorType, array: np.ndarray) -> str:
     except (KeyError, ValueError):
         dtype = str(array.dtype)
     sizes = ",".join(map(str, array.shape))
-    return f"{path} must be {type_}, got {dtype}[{sizes}]"
+    cast = "" if array.dtype == type_.dtype.numpy else f". Cure: convert it to {type_.dtype}"
+    return f"{path} must be {type_}, got {dtype}[{sizes}]{cast}"
 
 
 def from_json(data: Any) -> Signature:

@@ -3,6 +3,8 @@
 pocketfft by way of NumPy: float32 gives complex64. A compiled graph calls the same code.
 """
 
+from graphc.frontend.tensors_only import tensors_only
+
 from .shifts import fftfreq, fftshift, ifftshift, rfftfreq
 from .transforms import (
     fft,
@@ -30,3 +32,5 @@ __all__ = [
     "ifftn", "ifftshift", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft",
     "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
+
+globals().update(tensors_only(globals(), __name__, "fft_"))

@@ -20,7 +20,7 @@ def fftfreq(
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:
     """The frequencies of fft's results, in cycles per unit of the sample spacing `d`."""
-    places = graphc.arange(n, dtype=dtype or graphc.get_default_dtype())
+    places = graphc.arange(n, dtype=dtype or graphc.get_default_dtype(), device=device)
     places = graphc.where(places > (n - 1) // 2, places - n, places)
     return _made(places * (1.0 / (n * d)), dtype, requires_grad, out)
 
@@ -30,7 +30,8 @@ def rfftfreq(
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:
     """The frequencies of rfft's results."""
-    places = graphc.arange(n // 2 + 1, dtype=dtype or graphc.get_default_dtype())
+    kind = dtype or graphc.get_default_dtype()
+    places = graphc.arange(n // 2 + 1, dtype=kind, device=device)
     return _made(places * (1.0 / (n * d)), dtype, requires_grad, out)
 
 

@@ -19,7 +19,7 @@ from graphc.ir.types import TensorType
 from .anomaly import Anomaly, check
 from .context import callout, local
 from .dispatch import apply, constant, inplace
-from .errors import located
+from .errors import kind_name, located
 from .hooks import Hooks
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
 from .saved_hooks import unpacking
@@ -477,6 +477,10 @@ def _method(
     inputs: TensorOrTensors | None = None,
 ) -> None:
     """Add the gradients of this tensor to the leaves' `.grad`."""
+    if gradient is not None and not isinstance(gradient, Tensor):
+        raise TypeError(located(
+            f"gradients can be either Tensors or None, but got {kind_name(gradient)}"
+        ))  # fmt: skip
     backward(self, gradient, retain_graph, create_graph, inputs)
 
 

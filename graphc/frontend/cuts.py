@@ -24,6 +24,7 @@ class Uncut:
     whole = True  # False once it runs in segments
     passing = False  # what ended it is done once: a later call may be one graph
     refused: TraceError | None = None  # the demand that was an error
+    otherwise = ", or leave out fullgraph=True"  # what cures say besides
 
     def demand(self, tensor: Tensor, what: str, cure: str) -> np.ndarray:
         """The array of a tensor whose value Python needs now. Raises TraceError."""

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from .context import local
+from .errors import located
 
 
 class Injected:
@@ -56,14 +57,9 @@ class device:  # torch spells this class in lower case
         graphc computes meta tensors like others, so their values are sound; what they draw from
         the default generator is given back.
         """
-        if self.type == "cuda":
-            raise RuntimeError(
-                "no CUDA backend in this build of graphc: use device('cpu') "
-                "(torch.cuda.is_available() is False)"
-            )
-        if self.type not in ("cpu", "meta"):
-            raise RuntimeError(f"device {str(self)!r} is not supported: use 'cpu'")
         meta = self.type == "meta"
+        if not meta:
+            check_device(self)
         drawn = meta and local.trace is None
         local.devices += ((local.meta, Injected.generator.get_state() if drawn else None),)
         local.meta = meta
@@ -94,6 +90,26 @@ class device:  # torch spells this class in lower case
 
     def __reduce__(self) -> tuple[object, tuple[str, int | None]]:
         return (device, (self.type, self.index))
+
+
+def check_device(given: Any) -> None:
+    """Raise RuntimeError for a device other than the CPU, and "meta" where it is selected."""
+    if given is None or given == "cpu":
+        return
+    kind = device(given).type
+    if kind == "cuda":
+        raise RuntimeError(located(
+            "no CUDA backend in this build of graphc: use device='cpu' (torch.cuda.is_available() "
+            "is False)"
+        ))  # fmt: skip
+    if kind == "meta" and not local.meta:
+        raise NotImplementedError(located(
+            "graphc has no tensors without data: device 'meta' is not supported here. Cure: leave "
+            "the device out, make the model inside `with torch.device('meta'):` (its values are "
+            "computed), or use torch.nn.utils.skip_init()"
+        ))  # fmt: skip
+    if kind not in ("cpu", "meta"):
+        raise RuntimeError(located(f"device {str(given)!r} is not supported: use 'cpu'"))
 
 
 CPU = device("cpu")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import functools
 import os
 import sys
 from types import CodeType, FrameType
@@ -14,11 +11,10 @@ from graphc.ir.graph import Loc
 from graphc.ir.op import OpError
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# generated code, and library code that only calls on, has no line that helps
-_HIDDEN = (
-    _PACKAGE, "<string>", "<frozen ", "<__array_function__", copy.__file__, functools.__file__,
-    contextlib.__file__,
-)  # fmt: skip
+# generated code, and Python's own library, which only calls on, has no line that helps
+_HIDDEN = (_PACKAGE, "<string>", "<frozen ", "<__array_function__")
+_PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_INSTALLED = ("site-packages", "dist-packages")  # below Python's library, but not of it
 _inside: dict[CodeType, bool] = {}
 
 
@@ -30,15 +26,18 @@ class EscapedTensorError(TraceError):
     """A traced Tensor was used after its trace had ended."""
 
 
-def user_location() -> Loc | None:
-    """The innermost line of running code outside graphc; None if there is none."""
+def user_location(beyond: str = "") -> Loc | None:
+    """The innermost line of running code outside graphc; None if there is none.
+
+    `beyond`: and outside the files whose paths contain this.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         inside = _inside.get(code)
         if inside is None:
-            inside = _inside[code] = code.co_filename.startswith(_HIDDEN)
-        if not inside:
+            inside = _inside[code] = _hidden(code.co_filename)
+        if not inside and not (beyond and beyond in code.co_filename):
             return Loc(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back
     return None
@@ -51,11 +50,17 @@ def locate(error: Exception) -> None:
     while step is not None:
         code = step.tb_frame.f_code
         inner = code.co_filename.startswith(_PACKAGE)
-        if not code.co_filename.startswith(_HIDDEN):
+        if not _hidden(code.co_filename):
             loc = Loc(code.co_filename, step.tb_lineno, code.co_qualname)
         step = step.tb_next
     if inner and loc is not None and "\n" not in str(error):
         error.args = (located(str(error), loc),)
+
+
+def _hidden(file: str) -> bool:
+    if file.startswith(_HIDDEN):
+        return True
+    return file.startswith(_PYTHON) and not any(folder in file for folder in _INSTALLED)
 
 
 def located(message: str, loc: Loc | None = None) -> str:
@@ -65,6 +70,12 @@ def located(message: str, loc: Loc | None = None) -> str:
         return message
     inside = f" in {loc.function}" if loc.function not in ("", "<module>") else ""
     return f"{message}\n  at {loc}{inside}"
+
+
+def kind_name(value: object) -> str:
+    """The name of a value's type, as torch's messages have it."""
+    kind = type(value)
+    return f"numpy.{kind.__name__}" if kind.__module__ == "numpy" else kind.__name__
 
 
 def raise_op_error(error: OpError) -> NoReturn:

@@ -17,7 +17,7 @@ from graphc.ir import dtypes
 from graphc.ir.op import get as get_op
 
 from .context import local
-from .device import CPU, Injected, device
+from .device import CPU, Injected, check_device, device
 from .dispatch import apply, constant, inplace
 from .errors import TraceError, located
 from .random_state_bytes import SIZE, from_bytes, to_bytes
@@ -43,7 +43,8 @@ class Generator:
     """torch.Generator: a stream of random numbers. Unseeded, it starts anywhere."""
 
     def __init__(self, device: device | str = CPU) -> None:
-        self.device = CPU if isinstance(device, str) else device
+        check_device(device)
+        self.device = CPU
         self._seed: int | None = None
         self._state: Tensor | None = None
 

@@ -44,6 +44,8 @@ class SegmentEnd(NamedTuple):
 class SegmentTrace(Trace):
     """A recording that can be run in parts. `flush` runs what was recorded and fills tensors."""
 
+    otherwise = ""
+
     def __init__(self, name: str, flush: Callable[[SegmentTrace], None], whole: bool) -> None:
         super().__init__(name)
         self.whole = whole

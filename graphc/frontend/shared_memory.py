@@ -17,7 +17,7 @@ import numpy as np
 from . import shared_segment, state_version
 from .shared_segment import AVAILABLE, Segment, attach, reserve
 from .storage import Storage, address
-from .tensor import Parameter, Tensor, concrete
+from .tensor import Parameter, Tensor, concrete, requires_grad
 
 _SETTLE = 0.001  # seconds in which an operation that makes a view is over
 
@@ -220,6 +220,12 @@ def _reduce_storage(storage: Storage) -> Any:
 
 
 def _reduce_tensor(tensor: Tensor) -> Any:
+    if requires_grad(tensor) and not tensor.is_leaf:
+        raise RuntimeError(
+            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd "
+            "does not support crossing process boundaries.  If you just want to transfer the data, "
+            "call detach() on the tensor before serializing (e.g., putting it on the queue)."
+        )
     share_tensors([tensor])
     return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
 

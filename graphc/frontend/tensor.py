@@ -27,7 +27,7 @@ from graphc.ir.types import TensorType
 from .checks import check_grad
 from .context import local
 from .device import CPU, META, device
-from .errors import located, unsupported_in_trace
+from .errors import kind_name, located, unsupported_in_trace
 from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
 from .nodes import AccumulateGrad, AsStridedBackward, Edge, Node
 from .numbers import Size
@@ -326,13 +326,9 @@ class Tensor:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         array = concrete(self, "pickling", "pickle it outside the compiled function")
-        if self._node is not None:
-            raise RuntimeError(located(
-                "cannot pickle a Tensor that has a grad_fn: detach() it first"
-            ))  # fmt: skip
         parts = (offset_of(array, self._storage), array.shape, strides_of(array))
         own = {k: v for k, v in self.__dict__.items() if k not in _INTERNAL}
-        place = (type(self), self._storage, *parts, self._requires_grad, array.dtype)
+        place = (type(self), self._storage, *parts, requires_grad(self), array.dtype)
         return (rebuild, place, own or None)
 
     if TYPE_CHECKING:  # attached by functions/
@@ -357,6 +353,10 @@ class Parameter(Tensor):
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
         if data is None:
             data = from_array(np.zeros(0, np.float32))
+        if not isinstance(data, Tensor):  # torch's kind of error
+            raise AttributeError(located(
+                f"Parameter(): data must be Tensor, not {kind_name(data)}. Cure: torch.tensor(data)"
+            ))  # fmt: skip
         result = alias(data, cls)
         return result.requires_grad_(requires_grad) if requires_grad else result
 

@@ -43,6 +43,13 @@ def script(obj: Any, optimize: None = None, _frames_up: int = 0, _rcb: Any = Non
     """The function, Module or class itself."""
     if not (_is(obj, Module) or callable(obj)):
         raise TypeError(f"script() takes a function, a Module or a class, got {type(obj).__name__}")
+    return _refusing_save(obj)
+
+
+def _refusing_save(obj: Any) -> Any:
+    """A function whose `save`, which torch's has, tells what to do instead, as a Module's does."""
+    if _is(obj, types.FunctionType) and not hasattr(obj, "save"):
+        obj.save = globals()["save"]
     return obj
 
 
@@ -66,7 +73,7 @@ def trace(
         given = (example_inputs,)
     with no_grad():
         func(*given, **(example_kwarg_inputs or {}))
-    return func
+    return _refusing_save(func)
 
 
 def trace_module(mod: Module, inputs: dict[str, Any], *args: Any, **options: Any) -> Module:

@@ -3,6 +3,7 @@
 LAPACK by way of NumPy; a compiled graph calls the same code.
 """
 
+from graphc.frontend.tensors_only import tensors_only
 from graphc.ir.op import LinAlgError
 
 from .decompositions import (
@@ -48,3 +49,5 @@ __all__ = [
     "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve",
     "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+globals().update(tensors_only(globals(), __name__, "linalg_"))

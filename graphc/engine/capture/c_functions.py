@@ -460,8 +460,7 @@ def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
 
 
 def _print(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    observer.open("print()", "take the print out of the compiled function, or leave out "
-                             "fullgraph=True")  # fmt: skip
+    observer.open("print()", "take the print out of the compiled function")
     return None
 
 

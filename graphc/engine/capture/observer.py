@@ -108,7 +108,7 @@ class Observer:
         if isinstance(self.trace, SegmentTrace) and _inside_machinery():
             self.trace.tainted = self.trace.tainted or what
         self.trace.end_segment(
-            what, cure or "do this outside and pass the result in, or leave out fullgraph=True"
+            what, (cure or "do this outside and pass the result in") + self.trace.otherwise
         )
 
     # --- reads ---------------------------------------------------------------------------------

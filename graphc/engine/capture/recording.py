@@ -138,8 +138,7 @@ class Recording:
         except NotRebuilt as error:
             raise TraceError(located(
                 f"compiled {self.name}() gives back {error}, which one graph cannot make again at "
-                "every call. Cure: give back tensors in plain containers, or leave out "
-                "fullgraph=True"
+                f"every call. Cure: give back tensors in plain containers{self.trace.otherwise}"
             )) from None  # fmt: skip
 
     def _finish(self) -> None:
@@ -157,12 +156,12 @@ class Recording:
         except ValueError as error:
             raise TraceError(located(
                 f"compiled {self.name}() {error}, which one graph cannot do again at every call. "
-                "Cure: do that outside and pass the value in or out, or leave out fullgraph=True"
+                f"Cure: do that outside and pass the value in or out{self.trace.otherwise}"
             )) from None  # fmt: skip
         for original, _ in self.writes.written():
             raise TraceError(located(
                 f"compiled {self.name}() writes to a {type(original).__name__} among its "
-                "arguments. Cure: return what it puts there, or leave out fullgraph=True"
+                f"arguments. Cure: return what it puts there{self.trace.otherwise}"
             ))  # fmt: skip
         lifted = dict(self.lifted)
         for place, old, now in changes:
@@ -198,8 +197,7 @@ class Recording:
             error = FirstUse if place.is_missing(old) or old is None else TraceError
             raise error(located(
                 f"compiled {self.name}() puts a new {type(now).__name__} in {place.path}, which "
-                "it also reads. Cure: keep tensors in attributes of their own, or leave out "
-                "fullgraph=True"
+                f"it also reads. Cure: keep tensors in attributes of their own{self.trace.otherwise}"
             ))  # fmt: skip
 
     def take_back(self, error: BaseException, look: bool) -> None:

@@ -20,6 +20,7 @@ from ..promote import set_default_dtype as set_default_dtype
 from ..tensor import Parameter as Parameter
 from ..tensor import Tensor as Tensor
 from ..tensor import register_methods
+from ..tensors_only import tensors_only
 from . import (
     comparing,
     complex_numbers,
@@ -254,5 +255,6 @@ NAMES |= {
     "resize_as_": inplace_shape.resize_as_,
     "detach": Tensor.detach, "detach_": inplace_shape.detach_, "index_put_": gathering.index_put_,
 }  # fmt: skip
+NAMES = tensors_only(NAMES, "graphc")
 globals().update(NAMES)
 Tensor._constructor = staticmethod(tensor_types.legacy_constructor)

@@ -18,7 +18,7 @@ from graphc.ir.ops import broadcast_shapes
 
 from ..context import local
 from ..dispatch import inplace
-from ..errors import located, raise_op_error
+from ..errors import kind_name, located, raise_op_error
 from ..nodes import OpNode, named_class
 from ..numbers import is_traced_number, plain_size
 from ..promote import check_inplace
@@ -148,7 +148,12 @@ def public_size(size: DimSize) -> Any:
 
 def shape(x: Tensor) -> tuple[Any, ...]:
     """The IR's sizes of a tensor: ints and Dims."""
-    return x._type.shape if local.trace is not None or x._trace is not None else x._array.shape
+    try:
+        return x._type.shape if local.trace is not None or x._trace is not None else x._array.shape
+    except AttributeError:
+        if isinstance(x, Tensor):
+            raise
+        raise TypeError(located(f"expected a Tensor, but got {kind_name(x)}")) from None
 
 
 def broadcast_sizes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -212,20 +217,6 @@ def check_dtype(dtype: Any) -> DType | None:
     if found is None:
         raise TypeError(located(f"dtype must be torch.dtype, not {dtype!r}"))
     return found
-
-
-def check_device(device: Any) -> None:
-    """Raise RuntimeError for a device other than the CPU."""
-    if device is None:
-        return
-    kind = str(device).split(":")[0]
-    if kind == "cuda":
-        raise RuntimeError(located(
-            "no CUDA backend in this build of graphc: use device='cpu' (torch.cuda.is_available() "
-            "is False)"
-        ))  # fmt: skip
-    if kind not in ("cpu", "meta"):
-        raise RuntimeError(located(f"device {str(device)!r} is not supported: use 'cpu'"))
 
 
 # what torch writes while it still reads the inputs

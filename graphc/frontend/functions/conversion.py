@@ -11,12 +11,13 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..context import local
+from ..device import check_device
 from ..device import device as device_type
-from ..errors import located
+from ..errors import kind_name, located, user_location
 from ..numbers import is_traced_number
 from ..tensor import Tensor, concrete, current, from_array
 from . import dtype_names
-from .arguments import check_device, public_size, shape, wrap_dim
+from .arguments import public_size, shape, wrap_dim
 from .copies import clone, contiguous, preserve_format
 from .joining import flip
 from .parts import unbind
@@ -66,8 +67,9 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         copy = flags[1]
     if other is not None:
         dtype = other.dtype
-    check_device(device)
-    if device is not None and self.device.type == "meta" and device_type(device).type != "meta":
+    if device is None or self.device.type != "meta":
+        check_device(device)
+    elif device_type(device).type != "meta":
         raise NotImplementedError(located(
             "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead"
             " of torch.nn.Module.to() when moving module from meta to a different device."
@@ -109,6 +111,10 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The dtype of `other`."""
+    if not isinstance(other, Tensor):
+        raise TypeError(located(
+            f"type_as(): argument 'other' (position 1) must be Tensor, not {kind_name(other)}"
+        ))  # fmt: skip
     return promote.cast(self, other.dtype)
 
 
@@ -178,6 +184,11 @@ def tolist(self: Tensor) -> Any:
     return array.tolist()
 
 
+_REQUIRES_GRAD = (
+    "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+)
+
+
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array on the same memory. Raises RuntimeError if a gradient is required."""
     array = concrete(self, "numpy()", _CURE)
@@ -185,15 +196,16 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     if force:
         return array.astype(np.float32) if self.dtype is dtypes.bf16 else array
     if self.requires_grad:
-        raise RuntimeError(located(
-            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-        ))  # fmt: skip
+        raise RuntimeError(located(_REQUIRES_GRAD))
     if self.dtype is dtypes.bf16:
         raise TypeError(located("Got unsupported ScalarType BFloat16. Use tensor.float().numpy()"))
     return array
 
 
 def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> np.ndarray:
+    if self.requires_grad and local.trace is None:
+        # asked by a library that plots: the line that helps is the one that called it
+        raise RuntimeError(located(_REQUIRES_GRAD, user_location(beyond="site-packages")))
     array = numpy(self)
     if dtype is not None:
         array = array.astype(dtype, copy=bool(copy))
@@ -221,11 +233,17 @@ def _bool(self: Tensor) -> bool:
 
 
 def _float(self: Tensor) -> float:
-    return float(item(self))
+    return float(_single(self))
 
 
 def _int(self: Tensor) -> int:
-    return int(item(self))
+    return int(_single(self))
+
+
+def _single(self: Tensor) -> Any:
+    if self._type.elements != 1:
+        raise ValueError(located("only one element tensors can be converted to Python scalars"))
+    return item(self)
 
 
 def _index(self: Tensor) -> int:

@@ -12,6 +12,7 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..context import local
+from ..device import check_device
 from ..dispatch import apply, constant
 from ..errors import located
 from ..numbers import is_traced_number
@@ -20,7 +21,6 @@ from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
 from .arguments import (
     as_sequence,
-    check_device,
     check_dtype,
     fitting,
     non_negative,
@@ -78,18 +78,31 @@ def _inexact_dtype(data: Any) -> DType:
         for kind in kinds:
             if issubclass(kind, (list, tuple)):
                 work.extend(item for item in items if isinstance(item, (list, tuple)))
-            elif issubclass(kind, np.ndarray):
-                arrays = items if isinstance(items, (list, tuple)) else [items]
-                found |= {
-                    dtypes.from_numpy(a.dtype) for a in arrays if isinstance(a, np.ndarray)
-                }
             elif issubclass(kind, np.generic):
                 found.add(dtypes.from_numpy(np.dtype(kind)))
+            elif _gives_array(kind):
+                arrays = items if isinstance(items, (list, tuple)) else [items]
+                found |= {
+                    dtypes.from_numpy(np.asarray(a).dtype) for a in arrays if isinstance(a, kind)
+                }
             elif issubclass(kind, complex):
                 found.add(dtypes.complex_of(get_default_dtype()))
             elif issubclass(kind, float):
                 found.add(get_default_dtype())
     return functools.reduce(dtypes.promote, found) if found else get_default_dtype()
+
+
+def _without_protocol(data: Any) -> Any:
+    """What gives itself as an array (a pandas Series, an image) as that array, for its dtype."""
+    plain = (list, tuple, np.ndarray, np.generic, Tensor)
+    if isinstance(data, plain) or not _gives_array(type(data)):
+        return data
+    array = np.asarray(data)
+    return array.tolist() if array.dtype.kind in "OSU" else array
+
+
+def _gives_array(kind: type) -> bool:
+    return hasattr(kind, "__array__") or hasattr(kind, "__array_interface__")
 
 
 def _array(data: Any, dtype: DType | None) -> np.ndarray:
@@ -174,6 +187,8 @@ def tensor(
 ) -> Tensor:
     """A new leaf with a copy of the data: numbers, nested sequences, NumPy arrays, tensors."""
     dtype = check_dtype(dtype)
+    check_device(device)
+    data = _without_protocol(data)
     if local.trace is not None and isinstance(data, np.ndarray) and _shareable(data):
         data = from_numpy(data)  # a run-time input: its elements may be others at the next call
     if isinstance(data, Tensor):
@@ -253,6 +268,7 @@ def full(
     """A tensor of one value."""
     dtype = check_dtype(dtype)
     if isinstance(fill_value, Tensor):
+        check_device(device)
         kind = fill_value.dtype if dtype is None else dtype
         return expand_value(promote.cast(fill_value, kind), shape_of((size,)))
     if dtype is None:
@@ -443,13 +459,21 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
     return from_numpy(np.from_dlpack(ext_tensor))
 
 
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **kw: Any) -> Tensor:
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None,
+    layout: Any = None,
+) -> Tensor:
     """Row and column numbers of the lower triangle, [2, count]."""
+    check_device(device)
     array = np.stack(np.tril_indices(row, offset, col)).astype(np.int64)
     return constant(array, check_dtype(dtype) or dtypes.i64)
 
 
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, **kw: Any) -> Tensor:
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None,
+    layout: Any = None,
+) -> Tensor:
     """Row and column numbers of the upper triangle, [2, count]."""
+    check_device(device)
     array = np.stack(np.triu_indices(row, offset, col)).astype(np.int64)
     return constant(array, check_dtype(dtype) or dtypes.i64)

@@ -9,7 +9,7 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..autocast import lower_precision
 from ..dispatch import apply
-from ..errors import located
+from ..errors import kind_name, located
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import environment, shape
@@ -26,6 +26,11 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     given: list[Tensor] = list(operands[0]) if (
         len(operands) == 1 and isinstance(operands[0], (list, tuple))
     ) else list(operands)
+    for i, x in enumerate(given):
+        if not isinstance(x, Tensor):
+            raise TypeError(located(
+                f"expected Tensor as element {i} in argument 1, but got {kind_name(x)}"
+            ))  # fmt: skip
     inputs, output = _parse(equation.replace(" ", ""), [x.ndim for x in given])
     _check_sizes(inputs, given)
     terms = [_diagonal(x, labels) for x, labels in zip(given, inputs, strict=True)]

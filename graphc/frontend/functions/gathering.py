@@ -10,7 +10,7 @@ from graphc.ir import dtypes, ops
 
 from .. import promote
 from ..dispatch import apply, constant, inplace
-from ..errors import located
+from ..errors import kind_name, located
 from ..ownership import owns_result
 from ..tensor import Tensor, concrete
 from . import pointwise as P
@@ -333,8 +333,13 @@ def index_put_(
 
 
 def _mask(name: str, mask: Any) -> Tensor:
-    if not isinstance(mask, Tensor) or mask.dtype is not dtypes.bool_:
-        found = CPP_NAMES[mask.dtype] if isinstance(mask, Tensor) else type(mask).__name__
+    if not isinstance(mask, Tensor):
+        raise TypeError(located(
+            f"{name}(): argument 'mask' (position 1) must be Tensor, not {kind_name(mask)}. Cure: "
+            "torch.tensor(mask)"
+        ))  # fmt: skip
+    if mask.dtype is not dtypes.bool_:
+        found = CPP_NAMES[mask.dtype]
         raise RuntimeError(located(
             f"{name}: expected BoolTensor for mask, got {found}"
             if name != "masked_fill" else

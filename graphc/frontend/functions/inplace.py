@@ -9,7 +9,7 @@ from graphc.ir import dtypes
 
 from .. import promote
 from ..dispatch import inplace
-from ..errors import located
+from ..errors import kind_name, located
 from ..tensor import Tensor
 from . import (
     cumulative,
@@ -101,7 +101,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Copy src's values, cast and broadcast, into the tensor."""
     if not isinstance(src, Tensor):
         raise TypeError(located(
-            f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
+            f"copy_(): argument 'other' (position 1) must be Tensor, not {kind_name(src)}"
         ))  # fmt: skip
     return inplace(self, src, overwrite=True)
 

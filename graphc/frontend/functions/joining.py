@@ -9,7 +9,7 @@ from graphc.ir import dtypes, ops
 
 from .. import promote
 from ..dispatch import apply
-from ..errors import located
+from ..errors import kind_name, located
 from ..ownership import owns_result
 from ..tensor import Tensor
 from .arguments import as_sequence, environment, shape, variadic, with_out, wrap_dim, wrap_dims
@@ -27,7 +27,7 @@ def _tensors(name: str, tensors: Any, some: bool = False) -> list[Tensor]:
     for i, x in enumerate(given):
         if not isinstance(x, Tensor):
             raise TypeError(located(
-                f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}"
+                f"expected Tensor as element {i} in argument 0, but got {kind_name(x)}"
             ))  # fmt: skip
     if some and not given:
         raise RuntimeError(located(f"{name} expects a non-empty TensorList"))

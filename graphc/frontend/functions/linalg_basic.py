@@ -11,7 +11,7 @@ from graphc.ir.dtypes import DType
 from .. import promote
 from ..autocast import full_precision, lower_precision
 from ..dispatch import apply
-from ..errors import located
+from ..errors import kind_name, located
 from ..numbers import is_traced_number
 from ..ownership import owns_result
 from ..tensor import Tensor
@@ -40,6 +40,14 @@ def _same_dtype(a: Tensor, b: Tensor) -> None:
         ))  # fmt: skip
 
 
+def _same_scalar_type(a: Tensor, b: Tensor) -> None:
+    if a.dtype is not b.dtype:
+        raise RuntimeError(located(
+            f"expected scalar type {promote._name(a.dtype)} but found {promote._name(b.dtype)}. "
+            "Cure: convert one of them with .to(dtype)"
+        ))  # fmt: skip
+
+
 def dot_general(
     a: Tensor, b: Tensor, contract_a: tuple[int, ...], contract_b: tuple[int, ...],
     batch_a: tuple[int, ...] = (), batch_b: tuple[int, ...] = (),
@@ -58,7 +66,7 @@ def _require_tensors(name: str, *values: Any) -> None:
             argument = ("input", _SECOND.get(name, "other"))[i]
             raise TypeError(located(
                 f"{name}(): argument '{argument}' (position {i + 1}) must be Tensor, not "
-                f"{type(value).__name__}"
+                f"{kind_name(value)}"
             ))  # fmt: skip
 
 
@@ -80,7 +88,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         return dot(input, other)
     if len(a) == 2 and len(b) == 1:
         return mv(input, other)
-    _same_dtype(input, other)
+    (_same_dtype if len(a) <= 2 or len(b) <= 2 else _same_scalar_type)(input, other)
     inner_b = len(b) - 1 if len(b) == 1 else len(b) - 2
     if not environment().equal(a[-1], b[inner_b]):
         raise _mismatch(a, b)
@@ -151,7 +159,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     _require_tensors("bmm", input, mat2)
     _require_rank("batch1", input, 3)
     _require_rank("batch2", mat2, 3)
-    _same_dtype(input, mat2)
+    _same_scalar_type(input, mat2)
     a, b = shape(input), shape(mat2)
     env = environment()
     if not env.equal(a[0], b[0]) or not env.equal(a[2], b[1]):
@@ -259,6 +267,13 @@ def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
         return compute(input, *found, beta=beta, alpha=alpha)
 
     def compute(input: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
+        for word, x, y in (("self", input, second), (factors[0], first, second)):
+            if name in ("addmm", "addmv", "baddbmm") and x.dtype is not y.dtype:
+                raise RuntimeError(located(
+                    f"{word} and {factors[1]} must have the same dtype, but got "
+                    f"{promote._name(x.dtype)} and {promote._name(y.dtype)}. Cure: convert one of "
+                    "them with .to(dtype)"
+                ))  # fmt: skip
         if name in _ROUNDED_ONCE and first.dtype.bits == 16 and first.dtype.is_float:
             a, b, c = (promote.cast(x, dtypes.f32) for x in (input, first, second))
             return promote.cast(compute(a, b, c, beta, alpha), first.dtype)

@@ -10,7 +10,7 @@ from graphc.ir import dtypes, ops
 
 from .. import promote
 from ..dispatch import apply
-from ..errors import located
+from ..errors import kind_name, located
 from ..promote import binary, is_number
 from ..tensor import Tensor
 from .arguments import fitting, named, with_out
@@ -231,7 +231,7 @@ def require_tensors(name: str, *values: Any) -> None:
             argument = ("input", "other")[i]
             raise TypeError(located(
                 f"{name}(): argument '{argument}' (position {i + 1}) must be Tensor, not "
-                f"{type(value).__name__}"
+                f"{kind_name(value)}"
             ))  # fmt: skip
 
 

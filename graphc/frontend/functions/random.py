@@ -11,6 +11,7 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..context import local
+from ..device import check_device
 from ..dispatch import apply
 from ..errors import located
 from ..random_state import Generator, draw
@@ -19,7 +20,6 @@ from . import pointwise as P
 from .arguments import (
     broadcast_sizes,
     check_apart,
-    check_device,
     check_dtype,
     non_negative,
     public_size,
@@ -138,6 +138,11 @@ def randint(
         low, high = given
     elif len(given) == 1:
         low, high = (given[0], high) if high is not None else (low, given[0])
+    if high is None:
+        raise TypeError(located(
+            "randint() received an invalid combination of arguments: high is missing. Cure: "
+            "torch.randint(high, size)"
+        ))  # fmt: skip
     return _integers(
         0 if low is None else int(low), int(high), shape_of((size,)), generator,
         check_dtype(dtype) or dtypes.i64, requires_grad, out,

@@ -11,12 +11,13 @@ from graphc.ir import dtypes, ops
 from graphc.ir.dtypes import DType
 
 from .. import promote
+from ..device import check_device
 from ..dispatch import apply, constant
 from ..errors import located
 from ..numbers import is_traced_number, plain_size
 from ..promote import get_default_dtype
 from ..tensor import Tensor
-from .arguments import check_device, check_dtype, write_out
+from .arguments import check_dtype, write_out
 from .creation import finish
 
 
@@ -125,7 +126,8 @@ def logspace(
 
 
 def range(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, **kwargs: Any
+    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, out: Any = None,
 ) -> Tensor:
     """start, start + step, ... up to end, included (torch.range, of old)."""
     if end is None:
@@ -133,4 +135,5 @@ def range(
     count = math.floor((end - start) / step) + 1
     kind = check_dtype(dtype) or get_default_dtype()
     array = start + step * np.arange(count, dtype=np.float64)
-    return constant(array.astype(kind.numpy))
+    result = constant(array.astype(kind.numpy))
+    return write_out(out, result) if out is not None else finish(result, requires_grad, device)

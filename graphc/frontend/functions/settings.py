@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..context import local
-from ..device import CPU, META
+from ..device import CPU, META, check_device
 from ..device import device as device_type
 from ..errors import located
 from ..promote import set_default_dtype
 from ..tensor import Tensor
-from .arguments import check_device
 from .dtype_names import TYPE_STRINGS
 
 

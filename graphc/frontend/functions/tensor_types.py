@@ -9,11 +9,12 @@ import numpy as np
 from graphc.ir.dtypes import DType
 
 from .. import promote
+from ..device import check_device
 from ..dispatch import constant
 from ..numbers import Size
 from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
-from .arguments import check_device, shape_of
+from .arguments import shape_of
 from .creation import tensor, zeros
 from .dtype_names import TYPE_STRINGS
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..device import check_device
 from ..dispatch import constant
 from ..errors import located
 from ..promote import get_default_dtype
 from ..tensor import Tensor
-from .arguments import check_device, check_dtype
+from .arguments import check_dtype
 
 
 def _window(name: str, values: Callable[..., np.ndarray]) -> Callable[..., Tensor]:

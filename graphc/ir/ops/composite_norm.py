@@ -22,7 +22,11 @@ def _require_parameters(name: str, types: Types, shape: Shape, env: DimEnv) -> N
     require_dtype(name, x.dtype, FLOATS)
     for parameter, word in zip(parameters, ("weight", "bias"), strict=False):
         if parameter.dtype not in (x.dtype, accumulation_dtype(x.dtype)):
-            fail(f"{name}: expected {word} of dtype {x.dtype}, got {parameter.dtype}")
+            fail(
+                f"mixed dtype (CPU): all inputs must share same datatype. {name} got an input of "
+                f"{x.dtype} and a {word} of {parameter.dtype}. Cure: x.to({parameter.dtype}), or "
+                "convert the model"
+            )
         if not same_shape(env, parameter.shape, shape):
             fail(
                 f"{name}: expected {word} of shape {sizes_text(shape)}, got "

@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+from ...frontend.tensors_only import tensors_only
 from .activation import (
     celu,
     elu,
@@ -164,6 +165,8 @@ from .variants import (
     selu_,
     threshold_,
 )
+
+globals().update(tensors_only(globals(), __name__))
 
 # helpers that model files import from here as in torch; nn.modules imports this package first
 _FROM_MODULES_UTILS = frozenset({"_single", "_pair", "_triple", "_list_with_default"})

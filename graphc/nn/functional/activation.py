@@ -10,6 +10,7 @@ from ...frontend import functions as T
 from ...frontend import promote
 from ...frontend.autocast import lower_precision
 from ...frontend.dispatch import apply
+from ...frontend.errors import located
 from ...frontend.functions.arguments import with_out
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
@@ -22,7 +23,7 @@ def _dim(dim: int | None, rank: int) -> int:
         warnings.warn(
             "Implicit dimension choice for softmax has been deprecated. Change the call to "
             "include dim=X as an argument.",
-            stacklevel=3,
+            stacklevel=4,
         )
         return 0 if rank in (0, 1, 3) else 1
     if not -max(rank, 1) <= dim < max(rank, 1):
@@ -84,6 +85,11 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
             "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = "
             f"{weight.dim()}"
         )
+    if weight.dtype is not input.dtype:
+        raise RuntimeError(located(
+            f"prelu: Type promoting not supported. Got {promote._name(input.dtype)} and "
+            f"{promote._name(weight.dtype)}. Cure: x.to({weight.dtype}), or convert the model"
+        ))  # fmt: skip
     if weight.numel() > 1:
         if input.dim() < 2 or input.shape[1] != weight.numel():
             raise RuntimeError(

@@ -8,6 +8,8 @@ from typing import Any
 from ...frontend import functions as T
 from ...frontend.autocast import lower_precision
 from ...frontend.dispatch import apply
+from ...frontend.errors import located
+from ...frontend.functions.dtype_names import CPP_NAMES
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from .activation import softmax
@@ -28,6 +30,14 @@ def scaled_dot_product_attention(
             "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
             "is_causal=True"
         )
+    if query.dtype is not key.dtype or query.dtype is not value.dtype:
+        found = [f"{n}.dtype: {CPP_NAMES[x.dtype]}" for n, x in zip(
+            ("query", "key", "value"), (query, key, value), strict=True
+        )]
+        raise RuntimeError(located(
+            "Expected query, key, and value to have the same dtype, but got "
+            f"{found[0]} {found[1]} and {found[2]} instead."
+        ))  # fmt: skip
     width = query.shape[-1]
     factor = width**-0.5 if scale is None else scale
     if enable_gqa:

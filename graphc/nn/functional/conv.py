@@ -8,7 +8,9 @@ from ...frontend import functions as T
 from ...frontend import promote
 from ...frontend.autocast import lower_precision
 from ...frontend.dispatch import apply
+from ...frontend.errors import located
 from ...frontend.functions.arguments import named
+from ...frontend.functions.dtype_names import CPP_NAMES
 from ...frontend.functions.einsum import einsum
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -29,15 +31,11 @@ def tuple_of(value: Any, count: int, name: str = "argument") -> tuple[int, ...]:
 @lower_precision
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias, weight [out, in]."""
-    if input.dim() and weight.dim() == 2 and input.shape[-1] != weight.shape[-1]:
-        rows = 1
-        for size in input.shape[:-1]:
-            rows = rows * size
-        raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({rows}x{input.shape[-1]} and "
-            f"{weight.shape[1]}x{weight.shape[0]})"
-        )
     rank = input.dim()
+    if rank == 0 or (weight.dim() == 2 and input.shape[-1] != weight.shape[-1]):
+        raise _linear_shapes(input, weight)
+    if input.dtype is not weight.dtype or (bias is not None and bias.dtype is not weight.dtype):
+        raise _linear_dtypes(input, weight, bias)
     result = apply(
         ops.dot_general, input, weight, batch_a=(), batch_b=(), contract_a=(rank - 1,),
         contract_b=(weight.dim() - 1,),
@@ -45,6 +43,42 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if bias is None:
         return result if rank == 2 else named(result, "UnsafeViewBackward0")
     return named(result + bias, "AddmmBackward0" if rank == 2 else "ViewBackward0")
+
+
+def _linear_shapes(input: Tensor, weight: Tensor) -> RuntimeError:
+    if input.dim() == 0:
+        return RuntimeError(located(
+            f"both arguments to linear need to be at least 1D, but they are 0D and {weight.dim()}D"
+        ))  # fmt: skip
+    rows = 1
+    for size in input.shape[:-1]:
+        rows = rows * size
+    wanted, outputs = weight.shape[1], weight.shape[0]
+    return RuntimeError(located(
+        f"mat1 and mat2 shapes cannot be multiplied ({rows}x{input.shape[-1]} and "
+        f"{wanted}x{outputs}). Cure: an input whose last size is {wanted}, or a layer with "
+        f"in_features={input.shape[-1]}; this one got {list(input.shape)}"
+    ))  # fmt: skip
+
+
+def _linear_dtypes(input: Tensor, weight: Tensor, bias: Tensor | None) -> RuntimeError:
+    first, second = "mat1", input
+    if input.dtype is weight.dtype and bias is not None:
+        first, second = "self", bias
+    elif bias is None:
+        given, own = CPP_NAMES[input.dtype], CPP_NAMES[weight.dtype]
+        return RuntimeError(located(
+            f"expected m1 and m2 to have the same dtype, but got: {given} != {own}. "
+            f"{_to_dtype(weight)}"
+        ))  # fmt: skip
+    return RuntimeError(located(
+        f"{first} and mat2 must have the same dtype, but got {promote._name(second.dtype)} and "
+        f"{promote._name(weight.dtype)}. {_to_dtype(weight)}"
+    ))  # fmt: skip
+
+
+def _to_dtype(weight: Tensor) -> str:
+    return f"Cure: give the weight's dtype, x.to({weight.dtype}), or convert the model"
 
 
 def bilinear(
@@ -68,15 +102,12 @@ def _check(
             f"Expected {spatial + 1}D (unbatched) or {spatial + 2}D (batched) input to "
             f"conv{spatial}d, but got input of size: {list(input.shape)}"
         )
-    if input.dtype is not weight.dtype:
-        raise RuntimeError(
-            f"Input type ({input.dtype}) and bias/weight type ({weight.dtype}) should be the same"
-        )
-    if bias is not None and bias.dtype is not input.dtype:
-        raise RuntimeError(
-            f"Input type ({promote._name(input.dtype).lower()}) and bias type "
-            f"({promote._name(bias.dtype).lower()}) should be the same"
-        )
+    other, word = (weight, "bias/weight") if bias is None else (bias, "bias")
+    if input.dtype is not weight.dtype or input.dtype is not other.dtype:
+        raise RuntimeError(located(
+            f"Input type ({CPP_NAMES[input.dtype]}) and {word} type ({CPP_NAMES[other.dtype]}) "
+            f"should be the same. {_to_dtype(weight)}"
+        ))  # fmt: skip
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
     outputs = weight.shape[1] * groups if transposed else weight.shape[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.tensor import Tensor
-from .sparse import embedding
+from .sparse import check_indices, embedding
 
 
 def embedding_bag(
@@ -19,6 +19,7 @@ def embedding_bag(
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
     _check(input, offsets, per_sample_weights, mode)
+    check_indices(input, "embedding_bag")
     count = int(input.numel())
     if input.dim() == 2:
         bags = int(input.shape[0])

@@ -22,7 +22,7 @@ def _default_corners(name: str, align: bool | None) -> bool:
         warnings.warn(
             f"Default {name} and align_corners=False behavior; specify align_corners explicitly "
             "if the behavior of releases before 1.3.0, align_corners=True, is desired.",
-            stacklevel=3,
+            stacklevel=5,
         )
     return bool(align)
 

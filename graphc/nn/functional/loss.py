@@ -8,9 +8,11 @@ import warnings
 from typing import Any
 
 from ...frontend import functions as T
+from ...frontend import promote
 from ...frontend.autocast import full_precision
 from ...frontend.context import local
 from ...frontend.dispatch import apply
+from ...frontend.errors import located
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -23,9 +25,11 @@ def _legacy(size_average: Any, reduce: Any, reduction: str) -> str:
         if reduction not in ("none", "mean", "sum"):
             raise ValueError(f"{reduction} is not a valid value for reduction")
         return reduction
-    if reduce is False:
-        return "none"
-    return "sum" if size_average is False else "mean"
+    # asked for their truth: a tensor of predictions given to a loss's constructor raises here
+    average, reduced = size_average is None or size_average, reduce is None or reduce
+    if average and reduced:
+        return "mean"
+    return "sum" if reduced else "none"
 
 
 def _reduce(loss: Tensor, reduction: str) -> Tensor:
@@ -39,8 +43,16 @@ def _warn_of_broadcasting(input: Tensor, target: Tensor) -> None:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
-            "Please ensure they have the same size.", stacklevel=4,
+            "Please ensure they have the same size.", stacklevel=5,
         )
+
+
+def _require_floats(name: str, input: Tensor, target: Tensor) -> None:
+    if not (input.dtype.differentiable or target.dtype.differentiable):
+        raise NotImplementedError(located(
+            f"\"{name}_cpu\" not implemented for '{promote._name(input.dtype)}'. "
+            "Cure: input.float()"
+        ))  # fmt: skip
 
 
 def _same_weights(input: Tensor, weight: Tensor) -> None:
@@ -70,15 +82,16 @@ def cross_entropy(
         raise RuntimeError(
             f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
         )
-    if target.dtype.is_floating_point and target.dim() < input.dim():
-        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype}")
     if tuple(target.shape) == tuple(input.shape) and input.dim() > 1 and (
         not target.dtype.is_floating_point
     ):
-        raise RuntimeError(
+        raise RuntimeError(located(
             "Expected floating point type for target with class probabilities, got "
-            f"{target.dtype}"
-        )
+            f"{promote._name(target.dtype)}. Cure: class indices, of the shape of the input "
+            "without its class dimension, or target.float()"
+        ))  # fmt: skip
+    if target.dim() < input.dim() or not target.dtype.is_floating_point:
+        _check_class_dtype(target)
     if target.dtype.is_floating_point:
         if ignore_index >= 0:
             raise RuntimeError("ignore_index is not supported for floating point target")
@@ -87,12 +100,25 @@ def cross_entropy(
     if unbatched:
         input, target = input.unsqueeze(0), target.unsqueeze(0)
     _check_classes(input, target)
+    if weight is not None and weight.dtype is not input.dtype:
+        raise RuntimeError(located(
+            f"expected scalar type {promote._name(input.dtype)} but found "
+            f"{promote._name(weight.dtype)}: the class weights' dtype. Cure: weight.to(input.dtype)"
+        ))  # fmt: skip
     inputs = (input, target.long()) if weight is None else (input, target.long(), weight)
     loss: Tensor = apply(
         ops.cross_entropy, *inputs, ignore_index=ignore_index,
         label_smoothing=float(label_smoothing), reduction=reduction,
     )
     return loss.squeeze(0) if unbatched and reduction == "none" else loss
+
+
+def _check_class_dtype(target: Tensor) -> None:
+    if target.dtype not in (T.int64, T.uint8):
+        raise RuntimeError(located(
+            f"expected target dtype to be Long or Byte, but got {promote._name(target.dtype)}. "
+            "Cure: target.long()"
+        ))  # fmt: skip
 
 
 def _check_classes(input: Tensor, target: Tensor) -> None:
@@ -105,9 +131,14 @@ def _check_classes(input: Tensor, target: Tensor) -> None:
                 f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
                 f"({target.shape[0]})."
             )
-        raise RuntimeError(
+        if input.dim() == 2 and target.dim() > 1:
+            raise RuntimeError(located(
+                "0D or 1D target tensor expected, multi-target not supported: got "
+                f"{list(target.shape)}. Cure: target.squeeze(1)"
+            ))  # fmt: skip
+        raise RuntimeError(located(
             f"Expected target size {list(expected)}, got {list(target.shape)}"
-        )
+        ))  # fmt: skip
 
 
 def _soft_cross_entropy(
@@ -135,6 +166,7 @@ def nll_loss(
 ) -> Tensor:
     """Minus the log-probability of each target class; input [N, C, *]."""
     reduction = _legacy(size_average, reduce, reduction)
+    _check_class_dtype(target)
     unbatched = input.dim() == 1
     if unbatched:
         input, target = input.unsqueeze(0), target.unsqueeze(0)
@@ -153,6 +185,7 @@ def mse_loss(
 ) -> Tensor:
     """(input - target)^2; a weighted mean is divided by the sum of the weights."""
     _warn_of_broadcasting(input, target)
+    _require_floats("mse", input, target)
     loss = (input - target).square()
     return _weighted(loss, input, weight, _legacy(size_average, reduce, reduction))
 
@@ -177,6 +210,7 @@ def smooth_l1_loss(
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction)
     _warn_of_broadcasting(input, target)
+    _require_floats("smooth_l1", input, target)
     distance = T.abs(input - target)
     loss = T.where(distance < beta, distance.square() * (0.5 / beta), distance - 0.5 * beta)
     return _reduce(loss, _legacy(size_average, reduce, reduction))
@@ -194,6 +228,7 @@ def huber_loss(
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     reduction = _legacy(None, None, reduction)
+    _require_floats("huber", input, target)
     distance = T.abs(input - target)
     loss = T.where(
         distance < delta, distance.square() * 0.5, (distance - 0.5 * delta) * delta
@@ -215,6 +250,11 @@ def binary_cross_entropy(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}) is deprecated. Please ensure they have the same size."
         )
+    if target.dtype is not input.dtype:
+        raise RuntimeError(located(
+            f"Found dtype {promote._name(target.dtype)} but expected {promote._name(input.dtype)}. "
+            "Cure: target.to(input.dtype)"
+        ))  # fmt: skip
     if local.trace is None and input.numel() and (
         not bool(((input >= 0) & (input <= 1)).all())
     ):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...frontend import functions as T
+from ...frontend import promote
 from ...frontend.dispatch import apply
+from ...frontend.errors import located
 from ...frontend.grad_mode import no_grad
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
@@ -20,7 +22,7 @@ def _check_sizes(channels: Any, **given: Tensor | None) -> None:
     for name, tensor in given.items():
         if tensor is not None and (tensor.dim() != 1 or tensor.shape[0] != channels):
             raise RuntimeError(
-                f"{name} should contain {channels} elements not {list(tensor.shape)}"
+                f"{name} should contain {channels} elements not {tensor.numel()}"
             )
 
 
@@ -130,7 +132,17 @@ def instance_norm(
 
 def _normal_rows(grouped: Tensor, eps: float, *affine: Tensor | None) -> Tensor:
     """Rows [N, C, *] normalised; half precision as float32 where more is to be done with it."""
-    if grouped.dtype in (T.float16, T.bfloat16) and any(p is not None for p in affine):
+    half = grouped.dtype in (T.float16, T.bfloat16)
+    for parameter in affine:
+        if parameter is not None and parameter.dtype is not grouped.dtype and not (
+            half and parameter.dtype is T.float32
+        ):
+            raise RuntimeError(located(
+                "mixed dtype (CPU): all inputs must share same datatype. Got an input of "
+                f"{grouped.dtype} and parameters of {parameter.dtype}. Cure: "
+                f"x.to({parameter.dtype}), or convert the model"
+            ))  # fmt: skip
+    if half and any(p is not None for p in affine):
         grouped = grouped.float()
     result: Tensor = apply(ops.layer_norm, grouped, normalized_dims=(2,), eps=float(eps))
     return result
@@ -272,6 +284,11 @@ def _masked(input: Tensor, p: float, noise: Tensor | None, inplace: bool) -> Ten
     elif input.dtype in (T.float16, T.bfloat16):  # the divisor is not rounded to half precision
         result = input * (noise.float() / (1 - p)).to(input.dtype)
     else:
+        if not input.dtype.differentiable:
+            raise RuntimeError(located(
+                "result type Float can't be cast to the desired output type "
+                f"{promote._name(input.dtype)}. Cure: dropout(x.float())"
+            ))  # fmt: skip
         result = input * (noise / (1 - p))
     return input.copy_(result) if inplace else result
 

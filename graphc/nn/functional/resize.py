@@ -226,7 +226,7 @@ def _along(input: Tensor, dim: int, matrix: np.ndarray) -> Tensor:
 def _old(name: str, cure: str) -> None:
     warnings.warn(
         f"`nn.functional.{name}` is deprecated. Use `nn.functional.{cure}` instead.",
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

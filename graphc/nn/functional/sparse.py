@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...frontend import functions as T
 from ...frontend.context import local
 from ...frontend.dispatch import apply
+from ...frontend.errors import located
 from ...frontend.grad_mode import no_grad
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -20,12 +21,7 @@ def embedding(
     """
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
-    if input.dtype.is_floating_point or input.dtype.torch_name == "bool":
-        raise RuntimeError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar "
-            f"types: Long, Int; but got {input.type()} instead (while checking arguments for "
-            "embedding)"
-        )
+    check_indices(input, "embedding")
     if max_norm is not None:
         with no_grad():
             rows = T.unique(input)
@@ -42,6 +38,16 @@ def embedding(
         padded = (indices == position).unsqueeze(-1)
         result = T.where(padded, result.detach(), result)
     return result
+
+
+def check_indices(input: Tensor, name: str) -> None:
+    """Raise RuntimeError for indices that are not int64 or int32."""
+    if input.dtype not in (T.int64, T.int32):
+        raise RuntimeError(located(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar "
+            f"types: Long, Int; but got {input.type()} instead (while checking arguments for "
+            f"{name}). Cure: indices.long()"
+        ))  # fmt: skip
 
 
 def _by_frequency(rows: Tensor, indices: Tensor, count: int) -> Tensor:

@@ -56,6 +56,9 @@ from .attention import (
 from .channelshuffle import (
     ChannelShuffle,
 )
+from .constructors import (
+    own_constructor,
+)
 from .container import (
     ModuleDict,
     ModuleList,
@@ -408,3 +411,6 @@ for _home, _names in (
 ):
     for _each in _names:
         setattr(_home, _each.__name__, _each)
+
+for _name in __all__:
+    own_constructor(globals()[_name])

@@ -120,7 +120,7 @@ class PReLU(Module):
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = Parameter(T.full((num_parameters,), init, dtype=dtype))
+        self.weight = Parameter(T.full((num_parameters,), init, dtype=dtype, device=device))
 
     def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)

@@ -37,6 +37,13 @@ class _ConvNd(Module):
                 f"padding_mode must be one of {set(_PAD_MODES)}, but got "
                 f"padding_mode='{padding_mode}'"
             )
+        if isinstance(padding, str):
+            if padding not in ("valid", "same"):
+                raise ValueError(
+                    f"Invalid padding string {padding!r}, should be one of ['valid', 'same']"
+                )
+            if padding == "same" and any(s != 1 for s in tuple_of(stride, self.spatial)):
+                raise ValueError("padding='same' is not supported for strided convolutions")
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = tuple_of(kernel_size, self.spatial)

@@ -71,9 +71,11 @@ class Bilinear(Module):
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = Parameter(T.empty((out_features, in1_features, in2_features), dtype=dtype))
+        self.weight = Parameter(
+            T.empty((out_features, in1_features, in2_features), dtype=dtype, device=device)
+        )
         if bias:
-            self.bias = Parameter(T.empty(out_features, dtype=dtype))
+            self.bias = Parameter(T.empty(out_features, dtype=dtype, device=device))
         else:
             self.register_parameter("bias", None)
         bound = 1 / math.sqrt(in1_features)

@@ -16,12 +16,20 @@ from ...frontend.watched import Watched, WatchedOrdered
 from ..parameter import Buffer
 from .conversion import parse_to
 from .hooks import EVERYWHERE, HookHandle, call_with_hooks, run_registration_hooks
+from .module_notes import note_module
 from .state import _EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX
 from .state import IncompatibleKeys as _IncompatibleKeys  # noqa: F401 (torch's place of it)
 from .state import StateDictMixin
 from .traversal import TraversalMixin
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
+
+
+# what users of other frameworks, and of torch.jit, ask of a model
+_CURES = {
+    "save": ". Cure: torch.save(model.state_dict(), path), or torch.export.export(model, args)"
+            ".save('model.gcx'), which runs without the model's code",
+}  # fmt: skip
 
 
 def _indent(text: str) -> str:
@@ -79,7 +87,10 @@ class Module(TraversalMixin, StateDictMixin):
             entries = fields.get(registry)
             if entries is not None and name in entries:
                 return entries[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        raise AttributeError(
+            f"'{type(self).__name__}' object has no attribute '{name}'{_CURES.get(name, '')}",
+            name=name, obj=self,
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         state_version.bump()
@@ -222,12 +233,17 @@ class Module(TraversalMixin, StateDictMixin):
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         fields = self.__dict__
-        if not (
-            fields["_forward_hooks"] or fields["_forward_pre_hooks"]
-            or fields["_backward_hooks"] or fields["_backward_pre_hooks"] or EVERYWHERE["calls"]
-        ):
-            return self.forward(*args, **kwargs)
-        return call_with_hooks(self, args, kwargs)
+        try:
+            if not (
+                fields["_forward_hooks"] or fields["_forward_pre_hooks"]
+                or fields["_backward_hooks"] or fields["_backward_pre_hooks"]
+                or EVERYWHERE["calls"]
+            ):
+                return self.forward(*args, **kwargs)
+            return call_with_hooks(self, args, kwargs)
+        except Exception as error:
+            note_module(self, error)
+            raise
 
     _wrapped_call_impl = _call_impl
 

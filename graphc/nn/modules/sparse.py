@@ -33,7 +33,8 @@ class Embedding(Module):
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         if _weight is None:
             self.weight = Parameter(
-                T.empty((num_embeddings, embedding_dim), dtype=dtype), requires_grad=not _freeze
+                T.empty((num_embeddings, embedding_dim), dtype=dtype, device=device),
+                requires_grad=not _freeze,
             )
             self.reset_parameters()
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import warnings
 from collections import deque
@@ -186,12 +187,15 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """Iteration by worker processes. Batches come in the order of their indices."""
 
+    owner = 0  # the process that started the workers; none yet
+
     def __init__(self, loader: DataLoader) -> None:
         self.loader = loader
         self.indices = iter(loader._indices)
         seed = fresh_seed(loader.generator)
         context = context_of(loader.multiprocessing_context)
         self.workers: list[Worker] = []
+        self.owner = os.getpid()
         try:
             for number in range(loader.num_workers):
                 job = Job(
@@ -275,6 +279,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def __del__(self) -> None:
         if sys.is_finalizing():  # the processes are ended already, and modules are gone
+            return
+        if os.getpid() != self.owner:  # a copy in a forked process: the workers are not its own
             return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -65,6 +65,13 @@ class Job:
         )
 
 
+class _Lines(str):
+    """A text of several lines that a KeyError, which shows its argument's repr, shows as lines."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 @dataclass(frozen=True)
 class Failure:
     """An exception of a worker: what to raise again in the main process."""
@@ -81,7 +88,7 @@ class Failure:
             f"Original {''.join(traceback.format_exception(error))}"
         )
         try:
-            again = type(error)(text)
+            again = type(error)(_Lines(text))
             pickle.loads(pickle.dumps(again))
         except Exception:
             again = None

@@ -1,0 +1,82 @@
+"""What users see when a list or a NumPy array is given where a Tensor is wanted."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from .errors import kind_name, located
+from .tensor import Tensor
+
+
+def tensors_only(functions: dict[str, Any], module: str, prefix: str = "") -> dict[str, Any]:
+    """A public module's names, functions of Tensors raising torch's TypeError for other things.
+
+    Calls that succeed pay for one more Python call. Pickles name the functions in `module`, and
+    messages as `prefix` and their name.
+    """
+    made: dict[int, Any] = {}
+    for name, function in functions.items():
+        if not _takes_tensors(function):
+            continue
+        original = inspect.unwrap(function)
+        if "<locals>" in original.__qualname__:  # Python's errors for wrong arguments show it
+            original.__qualname__ = original.__name__
+        call = made.setdefault(id(function), _explained(function, prefix))
+        if name == function.__name__ or call.__module__ != module:
+            call.__module__, call.__qualname__ = module, name
+    return {name: made.get(id(f), f) for name, f in functions.items()}
+
+
+def _takes_tensors(value: Any) -> bool:
+    return isinstance(value, FunctionType) and "Tensor" in (
+        inspect.unwrap(value).__annotations__.values()
+    )
+
+
+def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (AttributeError, TypeError, KeyError):
+            wrong = _wrong(function, args, kwargs)
+            if wrong is None:
+                raise
+        raise TypeError(located(f"{prefix}{function.__name__}(): {wrong}"))
+
+    return call
+
+
+def _wrong(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> str | None:
+    """What is wrong with the first argument that should be a Tensor; None if nothing is."""
+    original = inspect.unwrap(function)
+    for i, (name, parameter) in enumerate(inspect.signature(original).parameters.items()):
+        if parameter.annotation != "Tensor":
+            continue
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            given: Iterable[Any] = args[i:]
+        else:
+            given = args[i : i + 1] or [kwargs[name] for _ in range(name in kwargs)]
+        for value in given:
+            if not isinstance(value, Tensor):
+                return (
+                    f"argument '{name}' (position {i + 1}) must be Tensor, not {kind_name(value)}"
+                    f"{_cure(value)}"
+                )
+    return None
+
+
+def _cure(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return ". Cure: torch.from_numpy(array), or torch.tensor(array) for a copy"
+    if isinstance(value, (list, tuple, bool, int, float, complex, np.generic)):
+        return ". Cure: torch.tensor(values)"
+    return ""
