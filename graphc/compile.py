@@ -32,6 +32,7 @@ from .engine import pipeline
 from .engine.built import CompileCounter, Engine
 from .engine.capture.argument_writes import ArgumentWrites
 from .engine.capture.places import Place
+from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Recording, Turned
 from .engine.capture.roots import snapshot
 from .engine.segments.segments import Segments
@@ -42,6 +43,7 @@ from .engine.version.versions import Versions
 from .frontend.captured import TensorInput, TracedGraph
 from .frontend.context import local
 from .frontend.errors import EscapedTensorError, TraceError
+from .frontend.names import Names
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
 from .frontend.trace import Trace
@@ -216,6 +218,8 @@ class CompiledFunction:
         before = snapshot(self.function, objects)
         trace = Trace(self.name) if self.fullgraph else self._trial(look, bool(named))
         trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
+        trace.names = Names(lambda: reached(self.function, *call))
+        trace.argument_names = argument_names(self.function, call[0], call[1], structure)
         recording = Recording(self.name, trace, before, leaves)
         try:
             with trace:

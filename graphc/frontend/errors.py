@@ -13,6 +13,8 @@ from typing import NoReturn
 from graphc.ir.graph import Loc
 from graphc.ir.op import OpError
 
+from .context import local
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # generated code, and library code that only calls on, has no line that helps
 _HIDDEN = (
@@ -30,7 +32,7 @@ class EscapedTensorError(TraceError):
     """A traced Tensor was used after its trace had ended."""
 
 
-def user_location() -> Loc | None:
+def user_location(module: str = "", optimizer: bool = False) -> Loc | None:
     """The innermost line of running code outside graphc; None if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -39,18 +41,20 @@ def user_location() -> Loc | None:
         if inside is None:
             inside = _inside[code] = code.co_filename.startswith(_HIDDEN)
         if not inside:
-            return Loc(code.co_filename, frame.f_lineno, code.co_qualname)
+            return Loc(code.co_filename, frame.f_lineno, code.co_qualname, module, optimizer)
         frame = frame.f_back
     return None
 
 
 def located(message: str, loc: Loc | None = None) -> str:
-    """`message` with the user's file, line and function."""
-    loc = loc if loc is not None else user_location()
+    """`message` with the user's file, line and function; under a trace the Module, too."""
+    if loc is None:
+        loc = user_location() if local.trace is None else local.trace.here()
     if loc is None:
         return message
     inside = f" in {loc.function}" if loc.function not in ("", "<module>") else ""
-    return f"{message}\n  at {loc}{inside}"
+    module = f", module {loc.module}" if loc.module else ""
+    return f"{message}\n  at {loc}{inside}{module}"
 
 
 def raise_op_error(error: OpError) -> NoReturn:

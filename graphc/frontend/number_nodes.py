@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from graphc.ir import dtypes, ops
@@ -18,9 +19,14 @@ from .numbers import LiftedNumber, NumberExpr, SymInt, TracedNumber
 class NumberNodes:
     """The nodes made so far; a source becomes a graph input when it is first needed."""
 
-    def __init__(self, builder: Builder, inputs: list[TensorInput | NumberInput]) -> None:
+    def __init__(
+        self, builder: Builder, inputs: list[TensorInput | NumberInput],
+        name: Callable[[Any], str],
+    ) -> None:
+        """`name` gives the name of a run-time number by its source."""
         self._builder = builder
         self._inputs = inputs
+        self._name = name
         self._nodes: dict[NumberExpr, Node] = {}
 
     def node(self, root: NumberExpr, dtype: DType) -> Node:
@@ -52,7 +58,8 @@ class NumberNodes:
         if expression.op == "dim":
             return builder.emit(ops.full, shape=(), value=expression.args[0], dtype=dtypes.i64)
         if expression.op == "source":
-            node = builder.input(TensorType(dtype, ()), f"number{len(self._inputs)}")
+            with builder.at(None, builder.backward):
+                node = builder.input(TensorType(dtype, ()), self._name(expression.args[0]))
             number = len(self._inputs)
             self._inputs.append(
                 NumberInput(node, expression.args[0], expression.value, number)
