@@ -48,6 +48,7 @@ from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
 from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
+from .inspect import recompiled
 from .inspect.example import example_inputs
 from .ir.graph import Graph
 from .nn.modules.module import Module
@@ -187,6 +188,13 @@ class CompiledFunction:
     ) -> Specialisation:
         """Trace and build. `look`: never run anything. Raises Turned where it ran in segments."""
         self.last_miss = reasons
+        if self.compile_count and configuration.current().debug:
+            names = argument_names(self.function, given[0], given[1], structure)
+            tried = (v for found in self._versions.candidates(key, shapes) for v in found)
+            recompiled.report(
+                self.name, self.function, self._versions.found_by, (key, shapes), names, tried,
+                reasons,
+            )
         self._lifted.update(dict.fromkeys(self._versions.counters(key, shapes)))
         named = self._versions.named_dims(leaves, key, shapes)
         self._renewed = self._versions.renewed_dims(key, shapes)

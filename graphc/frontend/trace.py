@@ -246,19 +246,15 @@ class Trace(Scoped):
     def _symbolic_strides(self, array: np.ndarray, shape: Any) -> Any:
         if shape == array.shape:
             return strides_of(array)
-        from_rows = TracedState(
-            TensorType(dtypes.f32, shape), self._nothing(), 0, self
-        ).strides
+        nothing = self.builder.const(0.0, dtypes.f32)
+        from_rows = TracedState(TensorType(dtypes.f32, shape), nothing, 0, self).strides
         order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
         if not array.flags.c_contiguous and order != list(range(array.ndim)):
             # a permuted layout: row-major strides of the permuted shape
             permuted = tuple(shape[i] for i in order)
-            rows = TracedState(TensorType(dtypes.f32, permuted), self._nothing(), 0, self).strides
+            rows = TracedState(TensorType(dtypes.f32, permuted), nothing, 0, self).strides
             return tuple(rows[order.index(i)] for i in range(array.ndim))
         return from_rows
-
-    def _nothing(self) -> Node:
-        return self.builder.const(0.0, dtypes.f32)
 
     def new_flat_input(self, tensor: Tensor, flat: np.ndarray) -> TracedStorage:
         """A graph input for a whole storage, under tensors that overlap."""

@@ -20,7 +20,8 @@ from graphc.ir.types import TensorType
 
 _PHASES = ("forward", "backward", "optimizer")
 _WIDTH, _GAP_X, _GAP_Y, _MARGIN, _LINE, _PAD = 330, 70, 26, 20, 16, 8
-_ROWS = 24  # at most, before they are collapsed
+_LEFT = 56  # room for arrows beside the first column
+_ROWS = 16  # at most, before they are collapsed
 _STEPS = 6  # at most, that a box lists; more are counted by kind
 _FONT = 11
 _KINDS = {
@@ -55,11 +56,10 @@ def graph_svg(graph: Graph, numbers: Mapping[Node, int] | None = None) -> str:
     counters = [node for node in steps if _is_counter(node)]
     shown = [node for node in steps if node not in set(counters)]
     names = _row_names(shown)
-    titles = list(dict.fromkeys(names[node] for node in shown if node.phase == "forward"))
-    titles = list(dict.fromkeys([*titles, *names.values()]))
+    titles = _in_order(names, numbers)
     columns = [phase for phase in _PHASES if any(node.phase == phase for node in shown)]
     boxes = _boxes(graph, shown, names, titles, columns, numbers)
-    width = 2 * _MARGIN + max(len(columns), 1) * (_WIDTH + _GAP_X) - _GAP_X
+    width = _LEFT + max(len(columns), 1) * (_WIDTH + _GAP_X) - _GAP_X + _MARGIN
     bottom = max((box.y + box.height for box in boxes), default=_top()) + _MARGIN
     parts = [_head(graph, width, bottom + 2 * _LINE), *_legend(shown, columns)]
     parts += _edges(boxes)
@@ -72,9 +72,14 @@ def graph_svg(graph: Graph, numbers: Mapping[Node, int] | None = None) -> str:
 
 
 def _is_counter(node: Node) -> bool:
-    """Whether an optimizer counts its steps there: one number, of no interest."""
+    """Whether a step only counts, as of an optimizer's or a BatchNorm's steps."""
     types = [node.type] if isinstance(node.type, TensorType) else list(node.type.elements)
-    return node.phase == "optimizer" and all(_is_scalar(type_) for type_ in types)
+    if not all(_is_scalar(type_) for type_ in types):
+        return False
+    return node.phase == "optimizer" or all(
+        x.op.name in ("input", "const") and _is_scalar(x.tensor_type) and x.dtype.is_integer
+        for x in node.inputs
+    )
 
 
 def _is_scalar(type_: TensorType) -> bool:
@@ -83,7 +88,9 @@ def _is_scalar(type_: TensorType) -> bool:
 
 def _path(node: Node) -> tuple[str, ...]:
     """The Module that a step belongs to, by components; of none, the source line."""
-    module = "" if node.loc is None else node.loc.module
+    inside = [n for n in _inside(node) if n.loc is not None and n.loc.module]
+    main = [n for n in inside if n.op.family in ("contract", "window")]
+    module = next((n.loc.module for n in (*main, *inside) if n.loc is not None), "")
     if node.phase == "optimizer":
         names = [x.attrs["name"] for x in node.inputs if _is_tensor_input(x)]
         owners = [name.rpartition(" of ")[2].rpartition(".")[0] for name in names]
@@ -114,6 +121,28 @@ def _row_names(nodes: list[Node]) -> dict[Node, str]:
     return {node: merged[name] for node, name in names.items()}
 
 
+def _in_order(names: dict[Node, str], numbers: Mapping[Node, int]) -> list[str]:
+    """The rows by their last forward step that others go on from, the loss at the end; a row that
+    has no forward step stands at the one that its Module was fused into."""
+    last: dict[str, float] = {}
+    modules: dict[str, float] = {}
+    forward = {node: numbers[node] for node in names if node.phase == "forward"}
+    for node in forward:
+        for source in _drawn_sources(node, forward):
+            if names[source] != names[node]:
+                last[names[source]] = max(numbers[source], last.get(names[source], 0))
+        for inner in _inside(node):
+            if inner.loc is not None:
+                modules[inner.loc.module] = numbers[node] + 0.5
+    ends = {names[node]: number for node, number in forward.items()}
+    last = {**ends, **last}
+    for name in names.values():
+        if name not in last:
+            found = [n for m, n in modules.items() if m == name or m.startswith(f"{name}.")]
+            last[name] = min(found, default=float("inf"))
+    return sorted(last, key=lambda name: last[name])
+
+
 # --- boxes -------------------------------------------------------------------------------------
 
 
@@ -139,7 +168,7 @@ def _boxes(
         ]
         height = max(2 * _PAD + _LINE * (1 + len(lines)) for _, _, lines in made)
         for column, nodes, lines in made:
-            x = _MARGIN + column * (_WIDTH + _GAP_X)
+            x = _LEFT + column * (_WIDTH + _GAP_X)
             boxes.append(Box(nodes, lines, row, column, x, y, height))
         y += height + _GAP_Y
     return boxes
@@ -254,14 +283,14 @@ def _legend(shown: list[Node], columns: list[str]) -> list[str]:
     if any(_kind(node) not in _KINDS for node in shown):
         entries.append((_OTHER, "an operator by itself"))
     parts: list[str] = []
-    x, y = float(_MARGIN), float(_MARGIN)
+    x, y = float(_LEFT), float(_MARGIN)
     for colour, text in entries:
         parts += [_square(x, y, colour), _text(x + 13, y + 9, text, 'fill="#445"')]
         x += 13 + _text_width(text) + 18
     if any(node.phase == "forward" for node in shown):
         parts.append(_text(x, y + 9, "thick frame: a result", 'fill="#445"'))
     for column, phase in enumerate(columns):
-        middle = _MARGIN + column * (_WIDTH + _GAP_X) + _WIDTH / 2
+        middle = _LEFT + column * (_WIDTH + _GAP_X) + _WIDTH / 2
         style = 'text-anchor="middle" font-weight="bold" font-size="13" fill="#334"'
         parts.append(_text(middle, _top() - _LINE, phase, style))
     return parts
@@ -273,9 +302,11 @@ def _footer(
     if not counters:
         return []
     steps = _ranges(sorted(numbers[node] for node in counters))
-    text = f"not drawn: steps {steps}, which count the optimizer's steps"
-    text = text if len(counters) > 1 else f"not drawn: step {steps}, the optimizer's count of steps"
-    return [_text(_MARGIN, bottom + _LINE / 2, text, 'fill="#667"')]
+    several = len(counters) > 1
+    text = f"not drawn: steps {steps}, which only count" if several else (
+        f"not drawn: step {steps}, which only counts"
+    )
+    return [_text(_LEFT, bottom + _LINE / 2, text, 'fill="#667"')]
 
 
 def _box_text(graph: Graph, box: Box, title: str) -> str:
@@ -339,13 +370,14 @@ def _arrow(a: Box, b: Box) -> str:
         if abs(a.row - b.row) == 1:
             y1, y2 = (a.y + a.height, b.y) if a.row < b.row else (a.y, b.y + b.height)
             return f'<path d="M{a.x + middle:g} {y1:g}L{b.x + middle:g} {y2:g}" {strong}/>'
-        # past the rows between, on the side of the box's column that the next one is not
+        # past the rows between, left of the column
         x, out = a.x, a.x - min(14 + 3 * abs(a.row - b.row), 45)
         y1, y2 = a.y + a.height / 2, b.y + b.height / 2 + (6 if a.row > b.row else -6)
         return f'<path d="M{x:g} {y1:g}C{out:g} {y1:g} {out:g} {y2:g} {x:g} {y2:g}" {weak}/>'
     right = a.column < b.column
     x1, x2 = (a.x + _WIDTH, b.x) if right else (a.x, b.x + _WIDTH)
-    y1, y2 = a.y + a.height / 2, b.y + b.height / 2
+    shift = -4 if right else 4  # both directions may be there
+    y1, y2 = a.y + a.height / 2 + shift, b.y + b.height / 2 + shift
     bend = (x2 - x1) / 2
     style = strong if a.row == b.row else weak
     return (
@@ -360,7 +392,7 @@ def _arrow(a: Box, b: Box) -> str:
 def _text_width(text: str, bold: bool = False) -> float:
     """About how wide a text is, in pixels: viewers' sans-serif fonts differ a little."""
     narrow, wide = "fijlrt.,:;'|!()[] -", "mwMW@%→"
-    em = sum(0.36 if c in narrow else 0.92 if c in wide else 0.62 for c in text)
+    em = sum(0.38 if c in narrow else 0.94 if c in wide else 0.64 for c in text)
     return em * _FONT * (1.08 if bold else 1.0)
 
 

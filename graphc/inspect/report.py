@@ -141,8 +141,9 @@ def kernel_uses(program: Program, graph: Graph) -> dict[int, list[str]]:
             node = sources.of(step)
             reads, writes = operands(step, program, graph)
             bound = [f"{k} = {name}" for k, name in {**reads, **writes}.items() if name]
-            where = "" if node is None else f"{whereabouts([node])}"
-            found[id(step.kernel)].append(f"step {number}, {where or 'copy'}: {', '.join(bound)}")
+            where = "copy" if node is None else whereabouts([node])
+            text = f"step {number}, {where}" + (f": {', '.join(bound)}" if bound else "")
+            found[id(step.kernel)].append(text)
     return found
 
 

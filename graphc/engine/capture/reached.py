@@ -20,7 +20,7 @@ _DEPTH = 3  # of containers, objects and functions in each other
 def reached(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The Modules and tensors among arguments, globals and closure cells, by variable."""
     found: dict[str, Any] = {}
-    inner, given = _unwrapped(function, args)
+    inner, given = unwrapped(function, args)
     seen: set[int] = set()
     for name, value in (*zip(_names(inner, len(given)), given, strict=True), *kwargs.items()):
         _note(name, value, found, seen, _DEPTH)
@@ -32,7 +32,7 @@ def argument_names(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], structure: Structure
 ) -> list[str]:
     """A name for each leaf of (args, kwargs): "x", "batch['mask']", "inputs[0]"."""
-    inner, given = _unwrapped(function, args)
+    inner, given = unwrapped(function, args)
     names = _names(inner, len(given))[len(given) - len(args) :]
     positional, named = structure.children
     found: list[str] = []
@@ -44,7 +44,7 @@ def argument_names(
     return found
 
 
-def _unwrapped(function: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+def unwrapped(function: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """The Python function behind partials, methods, decorators and Modules, and its arguments."""
     while True:
         if isinstance(function, functools.partial):

@@ -33,6 +33,7 @@ class Versions:
         self._symbolic: dict[Any, list[Specialisation]] = {}
         self._shapes: dict[Any, list[tuple[Any, ...]]] = {}
         self._kinds: Counter[Any] = Counter()
+        self.found_by: list[Any] = []  # (key, shapes) of each version, the newest last
 
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
@@ -65,6 +66,7 @@ class Versions:
         symbolic: bool,
     ) -> None:
         """Remember a new version."""
+        self.found_by.append((key, shapes))
         if symbolic:
             self._symbolic.setdefault(key, []).insert(0, version)
         else:
