@@ -92,8 +92,8 @@ class Names:
 
 
 def _has_state(module: Any) -> bool:
-    fields = module.__dict__
-    return any(fields[name] for name in ("_modules", "_parameters", "_buffers"))
+    held = (module.__dict__[name] for name in ("_modules", "_parameters", "_buffers"))
+    return any(value is not None for registry in held for value in registry.values())
 
 
 def _descendants(module: Any) -> list[Any]:
