@@ -1,14 +1,14 @@
-"""The training script of graphc/demo.py on PyTorch: what its stated accuracy was measured with.
+"""The training script of graphc/demo.py on PyTorch: what its stated figures were measured with.
 
-    python benchmarks/demo_torch.py [SEEDS]
+    python benchmarks/demo_torch.py [--seeds 0 1 2] [--epochs 8] [--threads 2]
 
-Needs torch (the `parity` extra) and no part of graphc: the split is read by path, without the
-package.
+Where torch (the `parity` extra) is installed, the demo runs this and reads the line of its seed.
+It needs no part of graphc: the split is read by path, without the package.
 """
 
+import argparse
 import runpy
 import statistics
-import sys
 import time
 from pathlib import Path
 
@@ -44,15 +44,15 @@ def digits(train: bool) -> TensorDataset:
     return TensorDataset(scaled.unsqueeze(1), torch.from_numpy(labels))
 
 
-def train(seed: int) -> tuple[nn.Module, list[float], list[float]]:
+def train(epochs: int, seed: int) -> tuple[nn.Module, list[float], list[float]]:
     """The trained model, and the loss and the seconds of each step."""
     torch.manual_seed(seed)
     model = ConvNet()
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     loader = DataLoader(digits(train=True), batch_size=BATCH, shuffle=True, drop_last=True)
     losses, seconds = [], []
-    for _ in range(EPOCHS):
+    for _ in range(epochs):
         for x, y in loader:
             start = time.perf_counter()
             optimizer.zero_grad()
@@ -72,12 +72,17 @@ def accuracy(model: nn.Module) -> float:
         return 100 * (model(x).argmax(1) == y).double().mean().item()
 
 
-def main(seeds: int) -> None:
-    torch.set_num_threads(2)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(10)))
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads")
     reached = []
-    for seed in range(seeds):
-        model, losses, seconds = train(seed)
+    for seed in options.seeds:
+        model, losses, seconds = train(options.epochs, seed)
         reached.append(accuracy(model))
         print(
             f"seed {seed}: {reached[-1]:.1f}%  loss {losses[0]:.4f} -> {losses[-1]:.4f}  "
@@ -86,10 +91,10 @@ def main(seeds: int) -> None:
         )
     spread = statistics.pstdev(reached)
     print(
-        f"{seeds} seeds: mean {statistics.mean(reached):.2f}%, sd {spread:.2f}, "
+        f"{len(reached)} seeds: mean {statistics.mean(reached):.2f}%, sd {spread:.2f}, "
         f"{min(reached):.1f} to {max(reached):.1f}"
     )
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10)
+    main()

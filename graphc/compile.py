@@ -33,6 +33,7 @@ from .engine import pipeline
 from .engine.built import CompileCounter, Engine
 from .engine.capture.argument_writes import ArgumentWrites
 from .engine.capture.places import Place
+from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Recording, Turned
 from .engine.segments.segments import Segments
 from .engine.version.backward import BackwardPlan, History
@@ -43,10 +44,12 @@ from .engine.version.versions import Versions
 from .frontend.captured import TensorInput, TracedGraph
 from .frontend.context import local
 from .frontend.errors import EscapedTensorError, TraceError
+from .frontend.names import Names
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
 from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
+from .inspect import recompiled
 from .inspect.example import example_inputs
 from .ir.graph import Graph
 from .nn.modules.module import Module
@@ -205,6 +208,13 @@ class CompiledFunction:
     ) -> Specialisation:
         """Trace and build. `look`: never run anything. Raises Turned where it ran in segments."""
         self.last_miss = reasons
+        if self.compile_count and configuration.current().debug:
+            names = argument_names(self.function, given[0], given[1], structure)
+            tried = (v for found in self._versions.candidates(key, shapes) for v in found)
+            recompiled.report(
+                self.name, self.function, self._versions.found_by, (key, shapes), names, tried,
+                reasons,
+            )
         self._lifted.update(dict.fromkeys(self._versions.counters(key, shapes)))
         named = self._versions.named_dims(leaves, key, shapes)
         self._renewed = self._versions.renewed_dims(leaves, key, shapes)
@@ -235,6 +245,8 @@ class CompiledFunction:
     ) -> Recording:
         trace = Trace(self.name) if self.fullgraph else self._trial(look, bool(named))
         trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
+        trace.names = Names(lambda: reached(self.function, *call))
+        trace.argument_names = argument_names(self.function, call[0], call[1], structure)
         recording = Recording(self.name, trace, leaves)
         recording.know(self.function)
         try:

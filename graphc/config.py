@@ -96,8 +96,9 @@ class Config(NamedTuple):
     debug: int = env(
         "GRAPHC_DEBUG",
         0,
-        "Print to stderr: 1 compile times, 2 graphs, 3 the graph after each pass, "
-        "4 kernels and LLVM text, 5 assembly. Each level includes those below it.",
+        "Print to stderr: 1 compile times, and why a function is compiled again, 2 graphs, "
+        "3 the graph after each pass that changed it, 4 kernels and LLVM text, "
+        "5 assembly. Each level includes those below it.",
         _whole(0, 5),
     )
     threads: int = env(

@@ -5,6 +5,8 @@ and the decorator are all that is new. benchmarks/demo_torch.py is the same scri
 """
 
 import copy
+import importlib.util
+import re
 import statistics
 import subprocess
 import sys
@@ -28,18 +30,26 @@ MEAN, STD = 0.1307, 0.3081  # of all MNIST training pixels, scaled to [0, 1]
 
 
 class Reference(NamedTuple):
-    """What PyTorch reaches with the same script, in percent of the 1,000 held-out digits."""
+    """What PyTorch reaches with the same script in EPOCHS epochs, in percent of the 1,000
+    held-out digits, and the milliseconds of its fastest step."""
 
     mean: float
     lowest: float
     highest: float
     seeds: int
+    milliseconds: float
+    machine: str
 
 
 # Measured by `python benchmarks/demo_torch.py`: PyTorch 2.13.0, CPU, 2 threads, seeds 0 to 9
-# (standard deviation 0.22; seed 0, the demo's own, reaches 97.3).
-PYTORCH = Reference(mean=97.35, lowest=96.9, highest=97.6, seeds=10)
+# (standard deviation 0.22; seed 0, the demo's own, reaches 97.3). The machine of the time was
+# busy, so it is that of the fastest of 500 steps, which is fair to PyTorch.
+PYTORCH = Reference(
+    mean=97.35, lowest=96.9, highest=97.6, seeds=10, milliseconds=36.9,
+    machine="2 cores of an AMD EPYC with AVX-512, 22 November 2026",
+)
 TOLERANCE = 0.5  # points below PYTORCH.mean at which the demo fails; the default epochs only
+TWIN = Path(__file__).parents[1] / "benchmarks" / "demo_torch.py"  # in a checkout
 
 
 class ConvNet(nn.Module):
@@ -137,6 +147,42 @@ def time_eager(trained: ConvNet, steps: int = 5) -> float:
     return statistics.median(seconds[1:])  # the first one creates the optimizer's state
 
 
+class Measured(NamedTuple):
+    """What PyTorch came to on this machine, with the same seed and as many epochs."""
+
+    version: str
+    accuracy: float
+    milliseconds: float
+
+
+def measure_pytorch(epochs: int, seed: int) -> Measured | None:
+    """Run the same script on PyTorch in a process of its own; None where that is not possible."""
+    if importlib.util.find_spec("torch") is None or not TWIN.exists():
+        return None
+    options = {"--seeds": seed, "--epochs": epochs, "--threads": torch.get_num_threads()}
+    command = [sys.executable, str(TWIN), *(str(x) for pair in options.items() for x in pair)]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    version = re.search(r"PyTorch (\S+),", finished.stdout)
+    found = re.search(r"seed \d+: ([\d.]+)%.*?([\d.]+) ms per step", finished.stdout)
+    if finished.returncode or version is None or found is None:
+        return None
+    return Measured(version[1], float(found[1]), float(found[2]))
+
+
+def comparison(epochs: int, measured: Measured | None) -> tuple[str, str]:
+    """What is printed of PyTorch: its accuracy after as many epochs, its time per step."""
+    if measured is not None:
+        accuracy = f"PyTorch {measured.version}, same script and seed, run just now"
+        return f"{accuracy}: {measured.accuracy:.1f}%", f"{measured.milliseconds:.1f} ms"
+    time_there = f"{PYTORCH.milliseconds:.1f} ms at best on {PYTORCH.machine}"
+    if epochs != EPOCHS:
+        return f"PyTorch's accuracy is stated for {EPOCHS} epochs alone", time_there
+    return (
+        f"PyTorch 2.13.0, same script: {PYTORCH.mean:.2f}% (mean of {PYTORCH.seeds} seeds, "
+        f"{PYTORCH.lowest:.1f} to {PYTORCH.highest:.1f})"
+    ), time_there
+
+
 def check_export(model: nn.Module, out: Path) -> tuple[int, int]:
     """Export the model, run it in a fresh process, compare predictions: (equal, all).
 
@@ -183,15 +229,14 @@ def main(epochs: int = EPOCHS, seed: int = 0, out: Path = Path("demo_out")) -> i
     first, compiled = training.seconds[0], statistics.median(training.seconds[1:])
     eager = time_eager(training.model)
     equal, total = check_export(training.model, out)
+    pytorch, pytorch_step = comparison(epochs, measure_pytorch(epochs, seed))
 
-    print(f"\nHeld-out accuracy: {reached:.1f}% of 1,000 digits")
-    print(
-        f"PyTorch, same script: {PYTORCH.mean:.2f}% (mean of {PYTORCH.seeds} seeds, "
-        f"{PYTORCH.lowest:.1f} to {PYTORCH.highest:.1f})\n"
-    )
+    print(f"\nHeld-out accuracy after {epochs} epochs: {reached:.1f}% of 1,000 digits")
+    print(f"{pytorch}\n")
     rows = (
-        ("eager, per step", f"{1e3 * eager:.1f} ms"),
-        ("compiled, per step", f"{1e3 * compiled:.1f} ms ({eager / compiled:.1f}x faster)"),
+        ("PyTorch, per step", pytorch_step),
+        ("graphc eager, per step", f"{1e3 * eager:.1f} ms"),
+        ("graphc compiled, per step", f"{1e3 * compiled:.1f} ms ({eager / compiled:.1f}x faster)"),
         ("first step: trace, compile and run", f"{first:.2f} s"),
     )
     for label, value in rows:
@@ -210,7 +255,7 @@ def main(epochs: int = EPOCHS, seed: int = 0, out: Path = Path("demo_out")) -> i
     if equal != total:
         print("FAILED: the exported model predicts otherwise", file=sys.stderr)
         return 1
-    if epochs >= EPOCHS and reached < PYTORCH.mean - TOLERANCE:
+    if epochs == EPOCHS and reached < PYTORCH.mean - TOLERANCE:
         print(f"FAILED: more than {TOLERANCE} points below PyTorch", file=sys.stderr)
         return 1
     return 0

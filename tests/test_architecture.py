@@ -38,7 +38,6 @@ DISTRIBUTIONS = {
 # (llvmlite 0.18 s, networkx 0.11 s) or optional. (file, module)
 LATE_IMPORTS = {
     ("graphc/backends/llvm/jit.py", "llvmlite"),
-    ("graphc/inspect/picture.py", "networkx"),
     ("graphc/ir/passes/partition.py", "networkx"),
     # str(graph) prints the text form, which is defined on graphs
     ("graphc/ir/graph.py", "graphc"),

@@ -209,7 +209,7 @@ def _finish(
     program = plan_memory(fused, mutated=dict(mutated))
     program = replace(program, name=observer.name, dims=tuple(fused.env.hints))
     times["plan"] = time.perf_counter() - start
-    observer.program(program, optimised)
+    observer.program(program, optimised, fused)
     if backend == "numpy":
         executable: Any = Interpreted(program)
     elif backend == "llvm":

@@ -71,10 +71,6 @@ class Uncut:
         """Whether an in-place write with a history is to be done eagerly, in `eager()`."""
         return False
 
-    def optimizer_step(self) -> AbstractContextManager[None]:
-        """Inside, an optimizer reads the numbers of its param groups."""
-        return nullcontext()
-
     def eager(self, what: str) -> AbstractContextManager[None]:
         """Run what is inside without recording, after everything that was recorded."""
         return nullcontext()

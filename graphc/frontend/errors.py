@@ -10,6 +10,8 @@ from typing import NoReturn
 from graphc.ir.graph import Loc
 from graphc.ir.op import OpError
 
+from .context import local
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # generated code, and Python's own library, which only calls on, has no line that helps
 _HIDDEN = (_PACKAGE, "<string>", "<frozen ", "<__array_function__")
@@ -26,7 +28,7 @@ class EscapedTensorError(TraceError):
     """A traced Tensor was used after its trace had ended."""
 
 
-def user_location(beyond: str = "") -> Loc | None:
+def user_location(module: str = "", optimizer: bool = False, beyond: str = "") -> Loc | None:
     """The innermost line of running code outside graphc; None if there is none.
 
     `beyond`: and outside the files whose paths contain this.
@@ -38,7 +40,7 @@ def user_location(beyond: str = "") -> Loc | None:
         if inside is None:
             inside = _inside[code] = _hidden(code.co_filename)
         if not inside and not (beyond and beyond in code.co_filename):
-            return Loc(code.co_filename, frame.f_lineno, code.co_qualname)
+            return Loc(code.co_filename, frame.f_lineno, code.co_qualname, module, optimizer)
         frame = frame.f_back
     return None
 
@@ -64,12 +66,14 @@ def _hidden(file: str) -> bool:
 
 
 def located(message: str, loc: Loc | None = None) -> str:
-    """`message` with the user's file, line and function."""
-    loc = loc if loc is not None else user_location()
+    """`message` with the user's file, line and function; under a trace the Module, too."""
+    if loc is None:
+        loc = user_location() if local.trace is None else local.trace.here()
     if loc is None:
         return message
     inside = f" in {loc.function}" if loc.function not in ("", "<module>") else ""
-    return f"{message}\n  at {loc}{inside}"
+    module = f", module {loc.module}" if loc.module else ""
+    return f"{message}\n  at {loc}{inside}{module}"
 
 
 def kind_name(value: object) -> str:

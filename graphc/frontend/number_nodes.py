@@ -7,6 +7,7 @@ bounds and everything is rounded as Python rounds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from graphc.ir import dtypes, ops
@@ -30,9 +31,14 @@ _IR_NAMES = {
 class NumberNodes:
     """The nodes made so far; a source becomes a graph input when it is first needed."""
 
-    def __init__(self, builder: Builder, inputs: list[TensorInput | NumberInput]) -> None:
+    def __init__(
+        self, builder: Builder, inputs: list[TensorInput | NumberInput],
+        name: Callable[[Any], str],
+    ) -> None:
+        """`name` gives the name of a run-time number by its source."""
         self._builder = builder
         self._inputs = inputs
+        self._name = name
         self._nodes: dict[NumberExpr, Node] = {}
 
     def node(self, root: NumberExpr, dtype: DType) -> Node:
@@ -64,7 +70,10 @@ class NumberNodes:
             return builder.emit(ops.full, shape=(), value=expression.args[0], dtype=dtypes.i64)
         if not _in_graph(expression):
             number = len(self._inputs)
-            node = builder.input(TensorType(dtype, ()), f"number{number}")
+            of_source = expression.op == "source"
+            name = self._name(expression.args[0]) if of_source else f"number{number}"
+            with builder.at(None, builder.backward):
+                node = builder.input(TensorType(dtype, ()), name)
             self._inputs.append(NumberInput(node, expression, number))
             return node
         of_ints = expression.op != "div" and all(isinstance(a.value, int) for a in expression.args)

@@ -14,6 +14,7 @@ import numpy as np
 
 from graphc.ir.autodiff import saved_values
 from graphc.ir.graph import Graph, Node, attr_key, toposort
+from graphc.ir.text import print_graph
 from graphc.ir.types import TensorType
 
 from .autograd import _order
@@ -184,4 +185,4 @@ class Fingerprint:
 
 
 def _text(graph: Graph) -> str:
-    return str(graph)
+    return print_graph(graph, places=False)

@@ -117,10 +117,11 @@ class SegmentTrace(Trace):
             yield
 
     @contextmanager
-    def optimizer_step(self) -> Iterator[None]:
+    def optimizer_step(self, optimizer: Any) -> Iterator[None]:
         self.stepping += 1
         try:
-            yield
+            with Trace.optimizer_step(self, optimizer):
+                yield
         finally:
             self.stepping -= 1
 

@@ -37,6 +37,8 @@ class SubTrace(Trace):
         self.parent = parent
         if parent is not None:
             self.builder.loc = parent.builder.loc
+            self.names = parent.names
+            self.module, self.in_optimizer = parent.module, parent.in_optimizer
         # outside tensors that were read, and the graph input and shadow of each
         self.captured: list[tuple[Tensor, Node, Tensor]] = []
         self.tapes: list[Edge] = []  # keeps accumulators alive

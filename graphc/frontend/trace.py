@@ -33,25 +33,27 @@ from graphc.ir.types import TensorType, TupleType
 from . import views
 from .captured import UNREAD, NumberInput, TensorInput, TracedGraph
 from .context import local
-from .cuts import Uncut
 from .dispatch import explain_inputs, join_view
-from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
+from .errors import EscapedTensorError, TraceError, located, raise_op_error
 from .finish import finish
 from .functionalize import Memory, TracedState, TracedStorage, result_strides, saved_place
+from .names import Names
 from .nodes import Edge, OutsideHistory, class_of
 from .nodes import Node as GradNode
 from .number_expr import NumberExpr, NumberGuard, NumberTable
 from .number_nodes import NumberNodes, plain_attrs
 from .numbers import LiftedNumber, SymInt, TracedNumber
 from .saved_hooks import hooks, pack_node
+from .scoped import Scoped
 from .storage import strides_of
 from .tensor import Tensor, alias, edge, requires_grad
 
 
-class Trace(Uncut):
+class Trace(Scoped):
     """A recording. Only the thread that entered it is traced."""
 
     def __init__(self, name: str = "graph", env: DimEnv | None = None) -> None:
+        super().__init__()
         self.name = name
         self.open = True
         self.numbers = NumberTable()
@@ -84,7 +86,8 @@ class Trace(Uncut):
         # concrete tensors that require a gradient, and where it arrives
         self.entries: list[tuple[Tensor, Edge]] = []
         self._grad_owners: dict[int, Tensor] = {}
-        self._number_nodes = NumberNodes(self.builder, self.inputs)
+        self._number_nodes = NumberNodes(self.builder, self.inputs, self.number_name)
+        self._taken = {}
 
     # --- life ------------------------------------------------------------------------------
 
@@ -130,6 +133,7 @@ class Trace(Uncut):
     def close(self) -> None:
         """The trace is over: its tensors raise by name from now on."""
         self.open = False
+        self.names = Names()
         self._undo.clear()
 
     def check_open(self, what: str) -> None:
@@ -223,11 +227,10 @@ class Trace(Uncut):
         strides = self._symbolic_strides(array, tuple(shape))
         owner = self._grad_owners.get(id(tensor))
         kind = "argument" if index >= 0 else "tensor" if owner is None else "grad"
-        name = f"{kind}{index if index >= 0 else len(self.inputs)}"
         if kind == "grad" and owner is not None:
             index = self.argument_index(owner)
         type_ = TensorType(dtypes.from_numpy(array.dtype), tuple(shape))
-        node = self.builder.input(type_, name)
+        node = self.graph_input(type_, self.input_name(tensor, kind, index, owner))
         source = TensorInput(
             kind, tensor if owner is None else owner, node, strides, index, len(self.inputs),
             requires_grad(tensor), tensor._node is None,
@@ -240,24 +243,20 @@ class Trace(Uncut):
     def _symbolic_strides(self, array: np.ndarray, shape: Any) -> Any:
         if shape == array.shape:
             return strides_of(array)
-        from_rows = TracedState(
-            TensorType(dtypes.f32, shape), self._nothing(), 0, self
-        ).strides
+        nothing = self.builder.const(0.0, dtypes.f32)
+        from_rows = TracedState(TensorType(dtypes.f32, shape), nothing, 0, self).strides
         order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
         if not array.flags.c_contiguous and order != list(range(array.ndim)):
             # a permuted layout: row-major strides of the permuted shape
             permuted = tuple(shape[i] for i in order)
-            rows = TracedState(TensorType(dtypes.f32, permuted), self._nothing(), 0, self).strides
+            rows = TracedState(TensorType(dtypes.f32, permuted), nothing, 0, self).strides
             return tuple(rows[order.index(i)] for i in range(array.ndim))
         return from_rows
-
-    def _nothing(self) -> Node:
-        return self.builder.const(0.0, dtypes.f32)
 
     def new_flat_input(self, tensor: Tensor, flat: np.ndarray) -> TracedStorage:
         """A graph input for a whole storage, under tensors that overlap."""
         type_ = TensorType(dtypes.from_numpy(flat.dtype), flat.shape)
-        node = self.builder.input(type_, f"storage{len(self.inputs)}")
+        node = self.graph_input(type_, f"storage{len(self.inputs)}")
         source = TensorInput(
             "storage", tensor, node, (1,), self.argument_index(tensor), len(self.inputs)
         )
@@ -300,7 +299,7 @@ class Trace(Uncut):
     def number_operand(self, expression: NumberExpr, dtype: DType) -> Tensor:
         """A 0-d Tensor of `dtype` with the value of a number expression."""
         self.check_open(f"the number {expression.value!r}")
-        self.builder.loc = user_location()
+        self.builder.loc = self.here()
         return self.wrap(self._number_nodes.node(expression, dtype))
 
     # --- values ----------------------------------------------------------------------------
@@ -325,7 +324,7 @@ class Trace(Uncut):
         if root.source is not None:
             self.memory.settle(root)
             root, path = storage.resolve(state.path)
-        self.builder.loc = user_location()
+        self.builder.loc = self.here()
         try:
             base = views.write_back(
                 path, Expr(self.builder, root.node), Expr(self.builder, node), self.env
@@ -349,7 +348,7 @@ class Trace(Uncut):
 
     def constant(self, array: np.ndarray) -> Tensor:
         """A traced tensor of data known now."""
-        self.builder.loc = user_location()
+        self.builder.loc = self.here()
         return self.wrap(self.builder.const(array))
 
     def apply(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
@@ -360,7 +359,7 @@ class Trace(Uncut):
             explain_inputs(op, inputs)
             raise
         nodes = [self.read(t) for t in states]
-        self.builder.loc = user_location()
+        self.builder.loc = self.here()
         try:
             node = self.builder.emit(op, *nodes, **plain_attrs(attrs))
         except OpError as error:

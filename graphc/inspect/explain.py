@@ -15,13 +15,16 @@ from graphc.frontend.errors import TraceError
 from graphc.inspect.explain_segments import SegmentsExplanation, explain_segments
 from graphc.inspect.observer import kernels_of
 from graphc.inspect.picture import graph_svg
-from graphc.inspect.report import Memory, Step, memory_of, short_path, steps_of
+from graphc.inspect.report import Memory, Step, kernel_uses, memory_of, short_path, steps_of
 from graphc.ir.kernel_text import print_kernel
 
 if TYPE_CHECKING:
     # compile.py imports the pipeline, which is watched by this package
     from graphc.engine.pipeline import Built
     from graphc.engine.version.version import Specialisation
+
+
+_NAMES = 6  # of tensors that a step's line shows
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,14 @@ class Explanation:
 
     @property
     def kernels_text(self) -> str:
-        """Every distinct kernel."""
-        return "\n".join(
-            print_kernel(k) for part in self.parts for k in kernels_of(part.built.program)
-        )
+        """Every distinct kernel, under the steps that run it and what its buffers are there."""
+        texts: list[str] = []
+        for part in self.parts:
+            uses = kernel_uses(part.built.program, part.built.fused)
+            for kernel in kernels_of(part.built.program):
+                texts += [f"# {use}" for use in uses[id(kernel)]]
+                texts.append(print_kernel(kernel))
+        return "\n".join(texts)
 
     def save_svg(self, path: str | os.PathLike[str]) -> None:
         """Draw the fused graph; a forward and a backward are two pictures, .backward before .svg
@@ -81,14 +88,14 @@ class Explanation:
         target = Path(path)
         for number, part in enumerate(self.parts):
             name = target if number == 0 else target.with_suffix(f".backward{target.suffix}")
-            name.write_text(graph_svg(part.built.fused), encoding="utf-8")
+            name.write_text(_picture(part), encoding="utf-8")
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """One page: the report, the pictures, and the texts folded away."""
         sections = [f"<h1>{escape(self.name)}</h1>", f"<pre>{escape(str(self))}</pre>"]
         for part in self.parts:
             sections.append(f"<h2>{escape(part.built.fused.name)}</h2>")
-            sections.append(f'<div style="overflow:auto">{graph_svg(part.built.fused)}</div>')
+            sections.append(f'<div style="overflow:auto">{_picture(part)}</div>')
         for title, text in (("Traced graph", self.graph_text), ("Fused graph", self.fused_text),
                             ("Kernels", self.kernels_text)):  # fmt: skip
             sections.append(
@@ -121,6 +128,11 @@ class Explanation:
             yield from (f"  {guard}" for guard in self.guards)
 
 
+def _picture(part: Part) -> str:
+    steps = [step.node for step in part.steps]
+    return graph_svg(part.built.fused, {n: i for i, n in enumerate(steps) if n is not None})
+
+
 def _part_lines(part: Part) -> Iterator[str]:
     dims = part.built.graph.env.hints
     sizes = f" at {', '.join(f'{k} = {v}' for k, v in dims.items())}" if dims else ""
@@ -144,6 +156,10 @@ def _part_lines(part: Part) -> Iterator[str]:
         for loc, ops in step.lines:
             if step.kind != "NumPy":
                 yield f"        {' '.join(ops)}" + (f"  {loc}" if loc else "")
+        for verb, names in (("reads", step.reads), ("writes", step.writes)):
+            if names:
+                more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+                yield f"        {verb} {', '.join(names[:_NAMES])}{more}"
 
 
 def _step_line(number: int, step: Step) -> str:

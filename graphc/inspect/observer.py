@@ -17,6 +17,7 @@ from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.target import host_target
 from graphc.config import Config
 from graphc.inspect.native_check import check_native
+from graphc.inspect.report import kernel_uses
 from graphc.inspect.value_check import ValueCheck
 from graphc.ir import kernel_interpret
 from graphc.ir.graph import Graph
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 TIMES, GRAPHS, PASSES, KERNELS, ASSEMBLY = 1, 2, 3, 4, 5  # levels of GRAPHC_DEBUG
+NEVER = 6  # a pass that changed nothing is only dumped
 VERIFY, VALUES = 1, 2  # levels of GRAPHC_CHECK
 REDRAWING = frozenset({"counter_random"})  # passes that mean to change values: random ones
 
@@ -75,7 +77,10 @@ class Observer:
                     self.values = ValueCheck(after, self.table, self.values.inputs)
                 else:
                     self.values.after_pass(name, before, after)
-        self._graph(GRAPHS if name == "fuse" else PASSES, name, after)
+        level = GRAPHS if name == "fuse" else PASSES
+        if level == PASSES and self.config.debug >= PASSES and str(after) == str(before):
+            level = NEVER
+        self._graph(level, name, after)
 
     def split_example(
         self, parts: Split, forward_inputs: int
@@ -94,7 +99,7 @@ class Observer:
         saved = [sources[space][i] for space, i in parts.saved]
         return forward, [*saved, *cotangents]
 
-    def program(self, program: Program, graph: Graph) -> None:
+    def program(self, program: Program, graph: Graph, fused: Graph) -> None:
         """The planned program: verify its kernels, and interpret it against the graph."""
         if self.config.check >= VERIFY:
             for kernel in kernels_of(program):
@@ -105,8 +110,10 @@ class Observer:
             self.values.program(found, graph)
         if self.config.debug < KERNELS and self._folder is None:
             return
+        uses = kernel_uses(program, fused)
         for kernel in kernels_of(program):
-            self._show(KERNELS, f"{kernel.name}.kernel", print_kernel(kernel))
+            lines = [*(f"# {use}" for use in uses[id(kernel)]), print_kernel(kernel)]
+            self._show(KERNELS, f"{kernel.name}.kernel", "\n".join(lines))
 
     def finish(self, built: Built) -> None:
         """The finished executable: run it against the graph, show its code and times."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from graphc.backends.llvm.emit import kernel_symbol
 from graphc.inspect.cost import Cost, callback_cost, launch_cost
 from graphc.ir.dim import evaluate, product
-from graphc.ir.graph import Graph, Loc, Node
-from graphc.ir.kernel import Callback, Launch, Program
+from graphc.ir.graph import Graph, Node
+from graphc.ir.kernel import BufferRef, Callback, Launch, Program
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -27,8 +27,10 @@ class Step:
     """One step of a program.
 
     kind: "loop", "rows", "contraction", ... (what fusion made), "copy", or "NumPy" for an operator
-    that is called back. `lines`: (user's line, operators recorded there), in order. `cached`: its
-    code came from the cache; None where that is not known.
+    that is called back. `lines`: (place in the user's code, operators recorded there), in order.
+    `cached`: its code came from the cache; None where that is not known. `reads` and `writes`:
+    the names of the graph's inputs among its buffers, and "output 0" or the input that an output
+    is written into. `node`: of the fused graph; None for a copy.
     """
 
     name: str
@@ -37,6 +39,9 @@ class Step:
     cost: Cost
     symbol: str
     cached: bool | None
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    node: Node | None = None
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -74,15 +79,80 @@ def steps_of(built: Built) -> list[Step]:
             lines: Lines = tuple((loc, (step.op,)) for loc in map(short_path, step.locs)) or (
                 ("", (step.op,)),
             )
-            rows.append(Step(step.op, "NumPy", lines, callback_cost(step, dims), "", None))
+            rows.append(Step(
+                step.op, "NumPy", lines, callback_cost(step, dims), "", None,
+                _buffer_names(step.inputs, built), _buffer_names(step.outputs, built),
+                sources.called_back(step),
+            ))  # fmt: skip
             continue
-        kind, lines = sources.of(step)
+        node = sources.of(step)
+        kind = "copy" if node is None else node.attrs["kind"]
+        lines = (("", step.ops),) if node is None else tuple(by_line(_computing(node)))
         symbol = symbols.get(id(step.kernel))
         if symbol is None:
             symbol = symbols[id(step.kernel)] = kernel_symbol(step.kernel)
         cost = launch_cost(step, dims)
-        rows.append(Step(step.kernel.name, kind, lines, cost, symbol, cached.get(symbol)))
+        reads, writes = operands(step, built.program, built.fused)
+        rows.append(Step(
+            step.kernel.name, kind, lines, cost, symbol, cached.get(symbol),
+            tuple(n for n in reads.values() if n), tuple(n for n in writes.values() if n), node,
+        ))  # fmt: skip
     return rows
+
+
+def operands(
+    step: Launch, program: Program, graph: Graph
+) -> tuple[dict[str, str], dict[str, str]]:
+    """What a kernel's parameters are bound to, by name: (those that it reads, that it writes).
+    Values between kernels and constants are bound to ""."""
+    reads: dict[str, str] = {}
+    writes: dict[str, str] = {}
+    for parameter, buffer in zip(step.kernel.params, step.buffers, strict=True):
+        name = _buffer_name(buffer, program, graph)
+        if parameter.access in ("in", "inout"):
+            reads[parameter.name] = name
+        if parameter.access in ("out", "inout"):
+            writes[parameter.name] = name
+    return reads, writes
+
+
+def _buffer_name(buffer: BufferRef, program: Program, graph: Graph) -> str:
+    index = buffer.index
+    if buffer.space == "output" and index in program.outputs_in_place:
+        index = program.outputs_in_place[index]
+    elif buffer.space == "output":
+        return f"output {index}"
+    elif buffer.space != "input":
+        return ""
+    return graph.inputs[index].attrs["name"] or f"input {index}"
+
+
+def _buffer_names(buffers: Iterable[BufferRef], built: Built) -> tuple[str, ...]:
+    names = [_buffer_name(buffer, built.program, built.fused) for buffer in buffers]
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def kernel_uses(program: Program, graph: Graph) -> dict[int, list[str]]:
+    """By the id of each kernel, a line for each of its launches: phase, Modules, operands."""
+    sources = _Sources(graph)
+    found: dict[int, list[str]] = defaultdict(list)
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Launch):
+            node = sources.of(step)
+            reads, writes = operands(step, program, graph)
+            bound = [f"{k} = {name}" for k, name in {**reads, **writes}.items() if name]
+            where = "copy" if node is None else whereabouts([node])
+            text = f"step {number}, {where}" + (f": {', '.join(bound)}" if bound else "")
+            found[id(step.kernel)].append(text)
+    return found
+
+
+def whereabouts(nodes: Iterable[Node]) -> str:
+    """Phases and Modules of what steps compute: "forward, backward of blocks.0.attn"."""
+    inside = [x for node in nodes for x in (_computing(node) if node.graphs else [node])]
+    phases = ", ".join(dict.fromkeys(node.phase for node in inside))
+    modules = dict.fromkeys(n.loc.module for n in inside if n.loc is not None and n.loc.module)
+    return phases + (f" of {', '.join(modules)}" if modules else "")
 
 
 def memory_of(program: Program, dims: dict[str, int]) -> Memory:
@@ -108,16 +178,25 @@ class _Sources:
         for node in fused.nodes:
             if node.op.name == "fusion":
                 inside = _computing(node)
-                locs = dict.fromkeys(str(n.loc) for n in inside if n.loc is not None)
+                locs = dict.fromkeys(n.place for n in inside if n.loc is not None)
                 self.waiting[tuple(n.op.name for n in inside), tuple(locs)].append(node)
+            else:
+                place = (node.place,) if node.place else ()
+                self.waiting[node.op.name, place].append(node)
 
-    def of(self, step: Launch) -> tuple[str, Lines]:
-        """(kind, operators by user line) of a launch."""
-        nodes = self.waiting.get((step.ops, step.locs))
+    def of(self, step: Launch) -> Node | None:
+        """The fusion node of a launch; None for a copy."""
+        return self._next((step.ops, step.locs))
+
+    def called_back(self, step: Callback) -> Node | None:
+        """The node that NumPy runs."""
+        return self._next((step.op, step.locs))
+
+    def _next(self, key: tuple[object, object]) -> Node | None:
+        nodes = self.waiting.get(key)
         if not nodes:
-            return "copy", (("", step.ops),)
-        node = nodes.popleft() if len(nodes) > 1 else nodes[0]
-        return node.attrs["kind"], tuple(by_line(_computing(node)))
+            return None
+        return nodes.popleft() if len(nodes) > 1 else nodes[0]
 
 
 def _computing(node: Node) -> list[Node]:
@@ -125,12 +204,12 @@ def _computing(node: Node) -> list[Node]:
 
 
 def by_line(nodes: Iterable[Node]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(user's line, operators) in order of first appearance."""
-    found: dict[Loc | None, list[str]] = {}
+    """(place in the user's code, operators) in order of first appearance."""
+    found: dict[str, list[str]] = {}
     for node in nodes:
-        found.setdefault(node.loc, []).append(node.op.name)
-    for loc, ops in found.items():
-        yield ("" if loc is None else short_path(str(loc))), tuple(ops)
+        found.setdefault(node.place, []).append(node.op.name)
+    for place, ops in found.items():
+        yield short_path(place), tuple(ops)
 
 
 def short_path(text: str) -> str:

@@ -17,11 +17,17 @@ from .types import Shape, TensorType, TupleType, Type
 
 
 class Loc(NamedTuple):
-    """Where in the user's code a node was recorded."""
+    """Where in the user's code a node was recorded.
+
+    `module`: the path of the Module whose call was running ("blocks.0.attn"; "": none, or the
+    root); `optimizer`: whether an optimizer's step was.
+    """
 
     file: str
     line: int
     function: str = ""
+    module: str = ""
+    optimizer: bool = False
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -75,6 +81,22 @@ class Node:
     @property
     def dtype(self) -> DType:
         return self.tensor_type.dtype
+
+    @property
+    def phase(self) -> str:
+        """What of a training step it belongs to: "forward", "backward" or "optimizer"."""
+        if self.loc is not None and self.loc.optimizer:
+            return "optimizer"
+        return "backward" if self.backward else "forward"
+
+    @property
+    def place(self) -> str:
+        """The user's line, module and phase: "net.py:9, module blocks.0, backward"."""
+        if self.loc is None:
+            return ""
+        module = f", module {self.loc.module}" if self.loc.module else ""
+        phase = "" if self.phase == "forward" else f", {self.phase}"
+        return f"{self.loc}{module}{phase}"
 
     def __repr__(self) -> str:
         return f"<{self.op.name} : {self.type}>"

@@ -249,7 +249,7 @@ class BufferRef:
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel call. `dims` are the values of kernel.dims over the program's dims.
-    `ops`, `locs`: the graph operators it computes and their user lines, for explain()."""
+    `ops`, `locs`: the graph operators it computes and their places (Node.place), for explain()."""
 
     kernel: Kernel
     buffers: tuple[BufferRef, ...]

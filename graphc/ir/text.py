@@ -5,7 +5,7 @@ are exact inverses: structure, attributes, constants to the bit, source lines, b
       dims n=32
       guard n <= 512
       %2 = const, value=[0.5] : f32[]
-      %3 = dot_general %0, %1, batch_a=(), ..., contract_b=(0,) : f32[n,4]  # model.py:12 in forward
+      %3 = dot_general %0, %1, batch_a=(), ..., contract_b=(0,) : f32[n,4]  # net.py:9, module 0
       %4 = cond %2, %3 : f32[n,4] {
         graph then(%0: f32[n,4]) {
           return %0
@@ -50,9 +50,10 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][\w.]*\Z")
 # --- printing --------------------------------------------------------------------------------
 
 
-def print_graph(graph: Graph) -> str:
-    """The graph as text, sub-graphs included; `parse_graph` reads it back."""
-    return "\n".join(_graph_lines(graph, "", None)) + "\n"
+def print_graph(graph: Graph, places: bool = True) -> str:
+    """The graph as text, sub-graphs included; `parse_graph` reads it back. Without `places`
+    (source lines and Modules) the texts of equal graphs are equal."""
+    return "\n".join(_graph_lines(graph, "", None, places=places)) + "\n"
 
 
 def print_lines(graph: Graph) -> tuple[list[str], dict[Node, int]]:
@@ -63,21 +64,22 @@ def print_lines(graph: Graph) -> tuple[list[str], dict[Node, int]]:
 
 
 def _graph_lines(
-    graph: Graph, indent: str, outer: DimEnv | None, where: dict[Node, int] | None = None
+    graph: Graph, indent: str, outer: DimEnv | None, where: dict[Node, int] | None = None,
+    places: bool = True,
 ) -> Iterator[str]:
     number = {node: i for i, node in enumerate(graph.nodes)}
     inputs = [_input_text(node, number[node]) for node in graph.inputs]
     name = graph.name if _PLAIN_NAME.match(graph.name) else json.dumps(graph.name)
     head = f"{indent}graph {name}({', '.join(inputs)}) {{"
     count = 1
-    if len(head) <= 100 and not any(node.loc for node in graph.inputs):
+    if len(head) <= 100 and not (places and any(node.loc for node in graph.inputs)):
         yield head
     else:
         yield f"{indent}graph {name}("
         for node, text in zip(graph.inputs, inputs, strict=True):
             if where is not None:
                 where[node] = count
-            yield f"{indent}  {text},{_loc_text(node.loc)}"
+            yield f"{indent}  {text}," + (_loc_text(node.loc) if places else "")
             count += 1
         yield f"{indent}) {{"
         count += 1
@@ -98,7 +100,7 @@ def _graph_lines(
             continue
         if where is not None:
             where[node] = count
-        for line in _node_lines(node, number, indent + "  ", graph.env):
+        for line in _node_lines(node, number, indent + "  ", graph.env, places):
             yield line
             count += 1
     yield f"{indent}  return {', '.join(f'%{number[n]}' for n in graph.outputs)}".rstrip()
@@ -116,7 +118,7 @@ def _input_text(node: Node, number: int) -> str:
 
 
 def _node_lines(
-    node: Node, number: dict[Node, int], indent: str, env: DimEnv
+    node: Node, number: dict[Node, int], indent: str, env: DimEnv, places: bool
 ) -> Iterator[str]:
     names = [name for name in node.op.attrs if name in node.attrs]
     names += [name for name in node.attrs if name not in node.op.attrs]
@@ -126,12 +128,13 @@ def _node_lines(
     text = f"{indent}%{number[node]} = {node.op.name}{operands} : {type_text(node.type)}"
     if node.backward:
         text += f" backward {node.backward}"
+    place = _loc_text(node.loc) if places else ""
     if not node.graphs:
-        yield text + _loc_text(node.loc)
+        yield text + place
         return
-    yield text + " {" + _loc_text(node.loc)
+    yield text + " {" + place
     for graph in node.graphs:
-        yield from _graph_lines(graph, indent + "  ", env)
+        yield from _graph_lines(graph, indent + "  ", env, places=places)
     yield f"{indent}}}"
 
 
@@ -143,8 +146,18 @@ def type_text(type_: Type) -> str:
 def _loc_text(loc: Loc | None) -> str:
     if loc is None:
         return ""
-    text = f"{loc.file}:{loc.line}" + (f" in {loc.function}" if loc.function else "")
-    return "  # " + text.replace("\\", "\\\\").replace("\n", "\\n")
+    text = f"{_escaped(loc.file)}:{loc.line}"
+    if loc.function:
+        text += f" in {_escaped(loc.function, commas=True)}"
+    if loc.module:
+        text += f", module {_escaped(loc.module, commas=True)}"
+    return f"  # {text}, optimizer" if loc.optimizer else f"  # {text}"
+
+
+def _escaped(text: str, commas: bool = False) -> str:
+    """Text that fits a line."""
+    text = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return text.replace(",", "\\,") if commas else text
 
 
 def _dim_name(name: str) -> str:

@@ -41,6 +41,12 @@ _TOKENS = re.compile(
 )
 
 
+_LOC = re.compile(
+    r"(?P<file>.*):(?P<line>\d+)(?: in (?P<function>(?:[^,\\]|\\.)*))?"
+    r"(?:, module (?P<module>(?:[^,\\]|\\.)*))?(?P<optimizer>, optimizer)?"
+)
+
+
 def parse_graph(text: str) -> Graph:
     """The graph of a text that `print_graph` wrote. Raises ParseError."""
     parser = _Parser(text)
@@ -369,8 +375,11 @@ def _parse_size(text: str) -> Size:
 
 
 def _parse_loc(comment: str) -> Loc | None:
-    text = re.sub(
-        r"\\(.)", lambda m: "\n" if m.group(1) == "n" else m.group(1), comment[1:].strip(" ")
+    match = _LOC.fullmatch(comment[1:].strip(" "))
+    if match is None:
+        return None
+    file, function, module = (
+        re.sub(r"\\(.)", lambda m: "\n" if m.group(1) == "n" else m.group(1), match[name] or "")
+        for name in ("file", "function", "module")
     )
-    match = re.fullmatch(r"(.*):(\d+)(?: in (.*))?", text, re.DOTALL)
-    return Loc(match[1], int(match[2]), match[3] or "") if match else None
+    return Loc(file, int(match["line"]), function, module, match["optimizer"] is not None)

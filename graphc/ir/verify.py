@@ -92,7 +92,7 @@ def _fail(graph: Graph, node: Node | None, message: str, after: str) -> None:
     where = f" after {after}" if after else ""
     text = f"graph {graph.name}{where}: {message}"
     if node is not None and node.loc is not None:
-        text += f"\n  at {node.loc}"
+        text += f"\n  at {node.place}"
     lines, starts = print_lines(graph)
     if node is None or node not in starts:
         shown = lines[: 2 * _CONTEXT]

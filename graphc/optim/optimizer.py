@@ -47,6 +47,11 @@ class GroupSource:
         value = dict.__getitem__(self.group, self.key)
         return value if self.index is None else value[self.index]
 
+    @property
+    def name(self) -> str:
+        """What a graph calls it: "lr", "betas[0]"."""
+        return self.key if self.index is None else f"{self.key}[{self.index}]"
+
     def __repr__(self) -> str:
         return f"param_groups[...][{self.key!r}]"
 
@@ -251,6 +256,7 @@ class Optimizer:
         with trace.suspended(), no_grad():
             for key, make in missing.items():
                 state[key] = make()
+        trace.names.state(param, state)
 
         def undo() -> None:
             for key in missing:
@@ -403,7 +409,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 )
             args, kwargs = changed
         trace = local.trace
-        with quiet(), nullcontext() if trace is None else trace.optimizer_step():
+        with quiet(), nullcontext() if trace is None else trace.optimizer_step(self):
             result = step(self, *args, **kwargs)
         for hook in [*self._optimizer_step_post_hooks.values(), *global_post_hooks.values()]:
             hook(self, args, kwargs)
@@ -427,7 +433,8 @@ def run_closure(closure: Callable[[], Any] | None) -> Any:
     """The closure's loss, with gradients on."""
     if closure is None:
         return None
-    with enable_grad():
+    trace = local.trace
+    with enable_grad(), nullcontext() if trace is None else trace.forward_again():
         return closure()
 
 

@@ -14,6 +14,7 @@ import graphc.nn.functional as F
 from graphc.export import export
 from graphc.inspect import Explanation, explain, graph_svg
 from graphc.inspect.explain import _si
+from graphc.inspect.picture import _WIDTH, _text_width
 from graphc.inspect.report import short_path
 from graphc.ir import dtypes, ops
 from graphc.ir.graph import Builder, Expr
@@ -156,17 +157,94 @@ def test_texts_and_pictures(tmp_path: Path) -> None:
         assert len(boxes) > len(found.parts[0].steps)
         titles = [e.text or "" for e in root.iter() if e.tag.endswith("title")]
         assert any("test_explain.py:" in title for title in titles)
+        assert any(", module 1" in title for title in titles)
     page = (tmp_path / "net.html").read_text()
     assert page.count("<svg") == 2 and "kernel " in page and "&gt;" not in page.split("<pre>")[0]
+
+
+def texts_of(svg: str) -> list[str]:
+    return [e.text for e in ElementTree.fromstring(svg).iter() if e.text and e.tag.endswith("text")]
 
 
 def test_a_picture_escapes_names() -> None:
     b = Builder()
     x = Expr(b, b.input(TensorType(dtypes.f32, (3,)), "<x & y>"))
     value, index = ops.sort(x, dim=0, descending=False, stable=True)
-    svg = graph_svg(b.build([(value * 2.0).node, index.node], "a<b"))
-    texts = [e.text for e in ElementTree.fromstring(svg).iter() if e.text]
-    assert "<x & y>" in texts and "sort" in texts and "a<b" in texts
+    texts = texts_of(graph_svg(b.build([(value * 2.0).node, index.node], "a<b")))
+    assert "reads <x & y>" in texts and "a<b" in texts
+    assert any(text.startswith("0  sort") for text in texts)
+
+
+def boxes_of(svg: str) -> dict[str, list[str]]:
+    """The texts of each box by "title column", the column being its x."""
+    found: dict[str, list[str]] = {}
+    for group in ElementTree.fromstring(svg).iter():
+        if group.tag.endswith("}g"):
+            x = next(e.get("x") for e in group if e.tag.endswith("rect"))
+            title, *rest = [e.text or "" for e in group if e.tag.endswith("text")]
+            found[f"{title} {x}"] = rest
+    return found
+
+
+def training_picture(model: Any, x: Any, target: Any) -> str:
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step(x: Any, target: Any) -> Any:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), target)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    part = explain(torch.compile(step), x, target).parts[0]
+    numbers = {s.node: i for i, s in enumerate(part.steps) if s.node is not None}
+    return graph_svg(part.built.fused, numbers)
+
+
+def test_a_picture_has_a_legend_columns_and_no_counters() -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
+    svg = training_picture(model, torch.randn(5, 8), torch.zeros(5, dtype=torch.int64))
+    texts = texts_of(svg)
+    assert {"contraction", "rows", "loop", "forward", "backward", "optimizer"} <= {*texts}
+    assert any("not drawn: steps" in text for text in texts)
+    assert not any("step of" in text or "num_batches" in text for text in texts)
+    boxes = boxes_of(svg)
+    left, middle, right = sorted({float(name.split()[-1]) for name in boxes})
+    assert "reads x, weight, bias" in boxes[f"0 {left:g}"]
+    assert "updates weight, bias" in boxes[f"3 {right:g}"]
+    assert any("dot_general" in line for line in boxes[f"3 {middle:g}"])
+    # forward boxes stand in the order in which their steps run
+    tops = [
+        float(rect.get("y", 0))
+        for group in ElementTree.fromstring(svg).iter() if group.tag.endswith("}g")
+        for rect in group if rect.get("x") == f"{left:g}" and rect.get("rx") == "5"
+    ]
+    assert tops == sorted(tops)
+
+
+def test_a_picture_of_many_modules_is_collapsed_with_counts() -> None:
+    def block() -> nn.Module:
+        return nn.Sequential(*[m for _ in range(4) for m in (nn.Linear(4, 4), nn.Sigmoid())])
+
+    model = nn.Sequential(*[block() for _ in range(10)])
+    svg = training_picture(model, torch.randn(5, 4), torch.zeros(5, dtype=torch.int64))
+    boxes = boxes_of(svg)
+    assert {name.split()[0] for name in boxes} >= {str(i) for i in range(10)}
+    assert not any("." in name.split()[0] and ".py:" not in name for name in boxes)
+    left = min(float(name.split()[-1]) for name in boxes)
+    assert "4 contraction steps" in boxes[f"3 {left:g}"] or len(boxes[f"3 {left:g}"]) == 5
+    flat = nn.Sequential(*[nn.Linear(4, 4) for _ in range(40)])
+    svg = training_picture(flat, torch.randn(5, 4), torch.zeros(5, dtype=torch.int64))
+    assert any(" to " in name for name in boxes_of(svg))
+
+
+def test_labels_fit_their_boxes() -> None:
+    model = nn.Sequential()
+    model.add_module("a_layer_with_a_name_that_is_much_too_long_for_any_box" * 2, nn.Linear(8, 4))
+    svg = training_picture(model, torch.randn(5, 8), torch.zeros(5, dtype=torch.int64))
+    for lines in boxes_of(svg).items():
+        for text in (lines[0].rsplit(" ", 1)[0], *lines[1]):
+            assert _text_width(text) <= _WIDTH
 
 
 def test_pictures_of_nothing_and_of_much() -> None:
@@ -176,7 +254,8 @@ def test_pictures_of_nothing_and_of_much() -> None:
     y = x
     for _ in range(2000):
         y = ops.sin(y) + y
-    assert graph_svg(b.build([y.node], "deep")).count("<rect") == 4002
+    deep = texts_of(graph_svg(b.build([y.node], "deep")))
+    assert {"2000 sin steps", "2000 add steps", "steps 0-3999"} <= {*deep}
 
 
 @pytest.mark.parametrize(("value", "text"), [(0, "0 "), (999, "999 "), (1500, "1.5 k"),

@@ -243,6 +243,20 @@ def test_debug_levels(capsys: pytest.CaptureFixture[str]) -> None:
         assert text not in seen[level - 1], level
 
 
+def test_passes_that_change_nothing_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builder = Builder()
+    x = Expr(builder, builder.input(TensorType(dtypes.f32, (4,)), "x"))
+    graph = builder.build([ops.exp(x).node], "idle")
+    pipeline.build(graph, config=QUIET._replace(debug=3, dump=tmp_path))
+    shown = capsys.readouterr().err
+    assert "fuse.graph" in shown and "traced.graph" in shown
+    assert not any(f"{name}.graph" in shown for name in ("cse", "dce", "fold", "simplify"))
+    (folder,) = tmp_path.iterdir()
+    assert any("cse" in path.name for path in folder.iterdir())
+
+
 def test_dump_writes_numbered_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pipeline.build(mlp(), config=QUIET._replace(dump=tmp_path))
     assert capsys.readouterr().err == ""

@@ -115,6 +115,32 @@ def test_lines_backward_numbers_and_equal_nodes_stay_apart() -> None:
     assert len(round_trip(graph).nodes) == 3
 
 
+@pytest.mark.parametrize("module", ["", "blocks.0.attn", "a, module b", "odd\\, \nx", "optimizer"])
+@pytest.mark.parametrize("optimizer", [False, True])
+def test_modules_and_optimizer_steps_in_lines(module: str, optimizer: bool) -> None:
+    builder = Builder()
+    loc = Loc("net.py", 9, "Net.forward", module, optimizer)
+    with builder.at(loc):
+        y = ops.exp(Expr(builder, builder.input(TensorType(f32, ()), "0.weight")))
+    graph = builder.build([y.node])
+    assert round_trip(graph).outputs[0].loc == loc
+    assert print_graph(graph, places=False) == (
+        'graph graph(%0 "0.weight": f32[]) {\n  %1 = exp %0 : f32[]\n  return %1\n}\n'
+    )
+
+
+def test_a_place_says_line_module_and_phase() -> None:
+    builder = Builder()
+    x = Expr(builder, builder.input(TensorType(f32, ())))
+    with builder.at(Loc("net.py", 9, "forward", "0.attn"), backward=1):
+        y = ops.exp(x)
+    with builder.at(Loc("net.py", 3, "step", optimizer=True), backward=1):
+        z = ops.sin(x)
+    assert (y.node.phase, y.node.place) == ("backward", "net.py:9, module 0.attn, backward")
+    assert (z.node.phase, z.node.place) == ("optimizer", "net.py:3, optimizer")
+    assert (x.node.phase, x.node.place) == ("forward", "")
+
+
 def sub_graphs() -> Graph:
     env = DimEnv()
     n = env.new("n", 5)

@@ -197,7 +197,8 @@ class Recording:
             error = FirstUse if place.is_missing(old) or old is None else TraceError
             raise error(located(
                 f"compiled {self.name}() puts a new {type(now).__name__} in {place.path}, which "
-                f"it also reads. Cure: keep tensors in attributes of their own{self.trace.otherwise}"
+                "it also reads. Cure: keep tensors in attributes of their own"
+                f"{self.trace.otherwise}"
             ))  # fmt: skip
 
     def take_back(self, error: BaseException, look: bool) -> None:

@@ -22,6 +22,7 @@ from ... import config as configuration
 from ...backends.llvm import allocator
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
+from ...frontend.names import Names
 from ...frontend.nodes import Edge, Node
 from ...frontend.segment_close import Segment
 from ...frontend.segment_tape import Fingerprint, inner_roots, nodes_read
@@ -33,6 +34,7 @@ from ...ir.graph import Node as IrNode
 from ...ir.op import OpError
 from .. import pipeline
 from ..built import CompileCounter, Engine
+from ..capture.reached import reached
 from ..version.replay import replay_of
 from ..version.version import concrete_shape
 from .backward import BackwardPlan, SegmentBackward
@@ -83,6 +85,7 @@ class Segments:
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a function's Python, in segments."""
         trace = self.trace(whole=False)
+        trace.names = Names(lambda: reached(function, args, kwargs))
         return self.go_on(trace, lambda: function(*args, **kwargs))
 
     def trace(self, whole: bool) -> SegmentTrace:

@@ -173,13 +173,13 @@ class Specialisation:
                 continue
             array = array_of(source, arguments, self.places.get(source.number))
             if array.shape != shape and not _bind(array.shape, shape, dims):
-                raise Stale(f"an input has shape {array.shape}, was {shape}")
+                raise Stale(f"{_name(source)} has shape {array.shape}, was {shape}")
             if array.dtype != dtype:
-                raise Stale(f"an input is {array.dtype}, was {dtype}")
+                raise Stale(f"{_name(source)} is {array.dtype}, was {dtype}")
             if strides is not None and not array.flags.c_contiguous and (
                 strides_of(array) != strides
             ):
-                raise Stale("the memory layout of an input changed")
+                raise Stale(f"the memory layout of {_name(source)} changed")
             arrays.append(array)
         for guard in self.guards:
             if not guard.check(dims):
@@ -322,6 +322,11 @@ def _reach(array: np.ndarray) -> int:
         return array.nbytes
     steps = zip(array.shape, array.strides, strict=True)
     return int(sum((n - 1) * s for n, s in steps)) + array.itemsize
+
+
+def _name(source: TensorInput) -> str:
+    name: str = source.node.attrs["name"]
+    return name
 
 
 def _is_tangent(source: Any) -> bool:

@@ -47,6 +47,7 @@ class Versions:
         # objects that keys name by id: what goes with each when it dies
         self._watched: dict[int, weakref.ref[Any]] = {}
         self._named: dict[int, set[Any]] = {}
+        self.found_by: list[Any] = []  # (key, shapes) of each version, the newest last
 
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
@@ -129,6 +130,7 @@ class Versions:
         symbolic: bool,
     ) -> None:
         """Remember a new version, for as long as the objects live that the key names."""
+        self.found_by.append((key, shapes))
         head = len(key) - len(leaves)
         lifted = self.lifted(key, leaves)
         version.own_numbers = {

@@ -301,7 +301,7 @@ def _provenance(node: Node | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if node is None:
         return ("copy",), ()
     inside = [n for n in node.graphs[0].nodes if n.op.family not in ("structure", "create")]
-    locs = dict.fromkeys(str(n.loc) for n in inside if n.loc is not None)
+    locs = dict.fromkeys(n.place for n in inside if n.loc is not None)
     return tuple(n.op.name for n in inside), tuple(locs)
 
 
@@ -315,7 +315,7 @@ def _callback(step: Step) -> Callback:
     return Callback(
         node.op.name, attrs, tuple(s.ref() for s in step.reads),
         tuple(x.tensor_type for x in node.inputs), tuple(s.ref() for s in step.writes),
-        tuple(results), () if node.loc is None else (str(node.loc),),
+        tuple(results), () if node.loc is None else (node.place,),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend import state_version
+from ...frontend.context import local
 from ...frontend.grad_mode import no_grad
 from ...frontend.shared_memory import share_tensors
 from ...frontend.tensor import Parameter, Tensor
@@ -229,6 +230,8 @@ class Module(TraversalMixin, StateDictMixin):
         compiled = self._compiled_call_impl
         if compiled is not None:
             return compiled(*args, **kwargs)
+        if local.trace is not None:
+            return local.trace.call_module(self, args, kwargs)
         return self._call_impl(*args, **kwargs)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:

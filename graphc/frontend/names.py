@@ -1,0 +1,110 @@
+"""What a trace calls the Modules and tensors that it meets.
+
+`find` gives what the compiled function reaches by name: its arguments, globals and closure. Of
+one Module among these that has any state the paths are those of `named_parameters()`; of several
+they begin with the name of the variable. State of an optimizer is named by its parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def is_module(value: Any) -> bool:
+    """Whether a value is a Module, which this layer does not know."""
+    return "_modules" in getattr(value, "__dict__", ())
+
+
+class Names:
+    """Paths of Modules and tensors, found when first asked for."""
+
+    def __init__(self, find: Callable[[], dict[str, Any]] = dict) -> None:
+        self._find: Callable[[], dict[str, Any]] | None = find
+        # by id; what is named is kept, so that its id stays taken
+        self._known: dict[int, tuple[str, Any]] = {}
+        self._rooted = False  # whether a root has the empty path
+
+    def module(self, module: Any, inside: str) -> str:
+        """The path of a Module that is called; `inside`: that of the Module that calls it."""
+        self._start()
+        found = self._known.get(id(module))
+        if found is None:  # a Module that hangs nowhere
+            kind = type(module).__name__
+            path = f"{inside}.{kind}" if inside else kind if self._rooted else ""
+            self._add(module, path)
+            found = self._known[id(module)]
+        return found[0]
+
+    def tensor(self, tensor: Any) -> str:
+        """The path or the variable of a tensor; "" for one that has no name."""
+        self._start()
+        found = self._known.get(id(tensor))
+        return "" if found is None else found[0]
+
+    def set(self, tensor: Any, name: str) -> None:
+        """Name a tensor that has no name yet."""
+        self._known.setdefault(id(tensor), (name, tensor))
+
+    def state(self, parameter: Any, state: dict[Any, Any]) -> None:
+        """Name an optimizer's state of a parameter: "exp_avg of 0.weight"."""
+        owner = self.tensor(parameter)
+        if owner and isinstance(state, dict):
+            for key, value in state.items():
+                self.set(value, f"{key} of {owner}")
+
+    def _start(self) -> None:
+        if self._find is None:
+            return
+        found, self._find = self._find(), None
+        roots = {name: value for name, value in found.items() if is_module(value)}
+        below: set[int] = set()
+        for root in roots.values():
+            below.update(id(child) for child in _descendants(root))
+        outer = {name: root for name, root in roots.items() if id(root.__dict__) not in below}
+        stateful = {id(r.__dict__) for r in outer.values() if _has_state(r)}
+        for name, root in outer.items():
+            self._add(root, "" if stateful == {id(root.__dict__)} else name)
+        for name, value in found.items():
+            self.set(value, name)
+
+    def _add(self, module: Any, path: str) -> None:
+        """A Module with all below it; what hangs in several places has its first path."""
+        self._rooted = True
+        stack = [(path, module)]
+        while stack:
+            path, module = stack.pop()
+            if id(module) in self._known:
+                continue
+            self.set(module, path)
+            # a compiled Module shares the attributes of its original
+            original = getattr(type(module), "_orig_mod", module)
+            self.set(original, path)
+            start = f"{path}." if path else ""
+            fields = module.__dict__
+            for registry in ("_parameters", "_buffers"):
+                for name, tensor in fields[registry].items():
+                    if tensor is not None:
+                        self.set(tensor, start + name)
+            for name, child in reversed(fields["_modules"].items()):
+                if child is not None:
+                    stack.append((start + name, child))
+
+
+def _has_state(module: Any) -> bool:
+    held = (module.__dict__[name] for name in ("_modules", "_parameters", "_buffers"))
+    return any(value is not None for registry in held for value in registry.values())
+
+
+def _descendants(module: Any) -> list[Any]:
+    """The attributes of every Module below a Module: what a Module shares with its compiled one."""
+    found: list[Any] = []
+    stack = list(module.__dict__["_modules"].values())
+    seen: set[int] = set()
+    while stack:
+        child = stack.pop()
+        if child is not None and id(child) not in seen:
+            seen.add(id(child))
+            found.append(child.__dict__)
+            stack.extend(child.__dict__["_modules"].values())
+    return found
