@@ -33,12 +33,11 @@ KNOWN: set[str] = set(
     learning_rate_written_inside library_function_replaced library_method_replaced mappings
     mappings_written methodcaller_and_getters methods_replaced model_output
     momentum_switched_inside names_that_are_only_shared namespace_and_object none_becomes_tensor
-    number_as_default number_as_text number_beyond_64_bits number_bits number_compared
-    number_division number_fractions number_match number_power number_types operators_replaced
-    queue_and_sets resized_out returned_lambdas rotated_list rotated_tensors size_arithmetic
-    size_as_text size_bits size_returned slots_read slots_written swapped_tensors
-    truncated_backpropagation views_of_a_dict weak_references weight_decay_written_inside
-    zero_becomes_tensor
+    number_as_default number_as_text number_beyond_64_bits number_bits number_division
+    number_fractions number_match number_power number_types operators_replaced queue_and_sets
+    resized_out returned_lambdas rotated_list rotated_tensors size_arithmetic size_as_text
+    size_bits size_returned slots_read slots_written swapped_tensors truncated_backpropagation
+    views_of_a_dict weak_references weight_decay_written_inside zero_becomes_tensor
     """.split()
 )
 

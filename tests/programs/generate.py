@@ -37,7 +37,7 @@ CONSTRUCTS: dict[str, Construct] = {
     for family, text in FAMILIES.items() for construct in parse(family, text)
 }  # fmt: skip
 
-_SHAPES = ("helper", "method", "nested", "loop", "no_grad", "flag", "generator", "try")
+SHAPES = ("helper", "method", "nested", "loop", "no_grad", "flag", "generator", "try")
 
 
 def generate(seed: int) -> Program:
@@ -55,6 +55,16 @@ def generate(seed: int) -> Program:
     return Program(seed, form, result, tuple(pieces), tuple(script))
 
 
+def alone(name: str) -> Program:
+    """A program of one construct, with each of its changes in turn."""
+    piece = draw(CONSTRUCTS[name], 0, ("global",), random.Random(0))
+    given = tuple((argument, values[0]) for argument, values in piece.arguments)
+    script: list[Call | Change] = [Call("data(3, 1)", given)]
+    for change in piece.changes:
+        script += [Change(0, change), Call("data(3, 2)", given)]
+    return Program(0, "function", "pair", (piece,), tuple(script))
+
+
 def _names(rng: random.Random) -> list[str]:
     """The constructs of one family: families are drawn alike, however many they have."""
     family = rng.choice(tuple(FAMILIES))
@@ -65,7 +75,7 @@ def _shaped(piece: Piece, form: str, rng: random.Random) -> Piece:
     """A piece moved into a function, a loop, a with or an if, or left where it is."""
     if rng.random() < 0.55:
         return piece
-    shape = rng.choice(_SHAPES)
+    shape = rng.choice(SHAPES)
     if shape in ("helper", "generator") and any(s.kind == "self" for _, s in piece.slots):
         shape = "method"
     if shape == "method" and form == "closure":

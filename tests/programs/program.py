@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from tests.programs.construct import Piece, Slot
 
 FORMS = ("function", "closure", "method", "decorated", "module", "callable", "partial", "lambda")
-SHAPES = ("inline", "helper", "method", "nested", "loop", "no_grad", "flag", "generator", "try")
 KINDS = ("global", "attribute", "item", "class", "list", "slots", "aid", "self", "nonlocal")
 RESULTS = {
     "tensor": "acc",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,9 +12,8 @@ import pytest
 
 import graphc
 from tests.programs.__main__ import listing
-from tests.programs.construct import draw
-from tests.programs.generate import _SHAPES, CONSTRUCTS, generate
-from tests.programs.program import FORMS, KINDS, RESULTS, Call, Change, Program
+from tests.programs.generate import CONSTRUCTS, SHAPES, alone, generate
+from tests.programs.program import FORMS, KINDS, RESULTS, Call, Program
 from tests.programs.run import check, check_torch, compare, identity, run
 from tests.programs.shrink import shrink, size
 
@@ -46,16 +44,6 @@ def test_many_compiled_behave_as_eager() -> None:
 # --- the generator -----------------------------------------------------------------------------
 
 
-def alone(name: str) -> Program:
-    """A program of one construct, with each of its changes."""
-    piece = draw(CONSTRUCTS[name], 0, ("global",), random.Random(0))
-    given = tuple((argument, values[0]) for argument, values in piece.arguments)
-    script: list[Call | Change] = [Call("data(3, 1)", given)]
-    for change in piece.changes:
-        script += [Change(0, change), Call("data(3, 2)", given)]
-    return Program(0, "function", "pair", (piece,), tuple(script))
-
-
 @pytest.mark.parametrize("name", CONSTRUCTS)
 def test_a_construct_is_a_program(name: str) -> None:
     seen = run(alone(name), graphc, identity)
@@ -71,7 +59,7 @@ def test_everything_is_drawn() -> None:
         drawn.update([program.form, program.result])
         for piece in program.pieces:
             drawn.update([piece.construct, piece.shape, *(slot.kind for _, slot in piece.slots)])
-    assert not {*CONSTRUCTS, *FORMS, *_SHAPES, *KINDS, *RESULTS} - drawn.keys()
+    assert not {*CONSTRUCTS, *FORMS, *SHAPES, *KINDS, *RESULTS} - drawn.keys()
 
 
 def test_a_seed_gives_one_program() -> None:
