@@ -8,7 +8,7 @@
     function.py     autograd.Function
     trace.py        Trace: records instead of running; functionalize.py: writes without memory
     captured.py     what a finished trace says (TracedGraph); finish.py makes it
-    numbers.py      Size, SymInt, LiftedNumber
+    numbers.py      Size, SymInt, LiftedNumber; number_expr.py: what is computed with them
 """
 
 if __name__ != "graphc.frontend":  # reached through the link at the repository's root
