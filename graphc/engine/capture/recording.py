@@ -111,13 +111,20 @@ class Recording:
         """Say how the result, and what is stored, are made anew; raises TraceError."""
         held += self.stored.values()
         try:
-            self.rebuild = Rebuild(held, self.before.knows, self.writes.originals.keys())
+            self.rebuild = Rebuild(held, self._was_there, self.writes.originals.keys())
         except NotRebuilt as error:
             raise TraceError(located(
                 f"compiled {self.name}() gives back {error}, which one graph cannot make again at "
                 "every call. Cure: give back tensors in plain containers, or leave out "
                 "fullgraph=True"
             )) from None  # fmt: skip
+
+    def _was_there(self, value: Any) -> bool:
+        """Whether an object was there before the call."""
+        trace = self.trace
+        return self.before.knows(value) or (isinstance(value, Tensor) and (
+            trace.argument_index(value) >= 0 or trace.grad_owner(value) is not None
+        ))
 
     def _finish(self) -> None:
         traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=local.grad)
@@ -153,11 +160,21 @@ class Recording:
                 self.old_values.append((place, lifted.get(place, old)))
             elif self._made_here(now):
                 self._store_container(place, old, now)
+            elif self._renewed(place, now):
+                self.stored[place] = now
+                self.old_values.append((place, old))
             elif isinstance(now, (Tensor, dict, list)) or place.is_missing(old):
                 continue  # state made for real
             else:
                 self.replay.append((place, now))
                 self.old_values.append((place, old))
+
+    def _renewed(self, place: Place, now: Any) -> bool:
+        """Whether a container without values of the trace has to be a new one at each call."""
+        return (
+            isinstance(now, (list, dict, set, deque)) and not self.before.knows(now)
+            and self.before.only_written(place)
+        )
 
     def _made_here(self, value: Any) -> bool:
         """Whether something that the function made holds values of the trace."""
