@@ -260,6 +260,23 @@ def arguments(torch: Any, x: Any) -> Any:
     return x, [x, y, y], y.t() if y.ndim == 2 else y[:2]
 
 
+@whole
+def distributions(torch: Any, x: Any) -> Any:
+    found = torch.distributions.Normal(x * 2, 2.0, validate_args=False)
+    return [found][0].scale, Thing(found).parts[0].mean
+
+
+@segments
+def a_packed_sequence(torch: Any, x: Any) -> Any:
+    rows = x.reshape(2, 2, 1)
+    return torch.nn.utils.rnn.pack_padded_sequence(rows, [2, 1], batch_first=True)
+
+
+@segments
+def a_tensor_on_numpys_memory(torch: Any, x: Any) -> Any:
+    return torch.from_numpy(np.zeros(2)), x * 2
+
+
 @segments
 def generator(torch: Any, x: Any) -> Any:
     y = x * 2

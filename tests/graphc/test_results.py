@@ -204,6 +204,29 @@ def test_a_stored_object_is_the_one_that_is_returned() -> None:
         assert len({id(f) for f in kept}) == CALLS
 
 
+def test_a_list_that_is_only_stored_is_a_new_one_at_each_call() -> None:
+    class Holder:
+        sizes: Any = None
+        values: Any = None
+
+        def step(self, x: Any) -> Any:
+            self.sizes = [1, 2]
+            self.values = [x * 2, self.sizes]
+            return x + 1
+
+    for run_compiled in (False, True):
+        holder = Holder()
+        run = graphc.compile(holder.step) if run_compiled else holder.step
+        kept = []
+        for k in range(CALLS):
+            run(graphc.full((2,), float(k)))
+            assert holder.sizes == [1, 2] and holder.values[0].tolist() == [2.0 * k] * 2
+            assert holder.values[1] is holder.sizes
+            kept.append(holder.sizes)
+        kept[0].append(3)
+        assert kept[1:] == [[1, 2]] * (CALLS - 1)
+
+
 def test_an_object_that_something_unseen_holds_is_not_copied() -> None:
     class Slot:
         __slots__ = ("held",)

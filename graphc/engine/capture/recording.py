@@ -134,12 +134,19 @@ class Recording:
         """Say how the result, and what is stored, are made anew; raises TraceError."""
         held += self.stored.values()
         try:
-            self.rebuild = Rebuild(held, self.observer.is_known, self.writes.originals.keys())
+            self.rebuild = Rebuild(held, self._was_there, self.writes.originals.keys())
         except NotRebuilt as error:
             raise TraceError(located(
                 f"compiled {self.name}() gives back {error}, which one graph cannot make again at "
                 f"every call. Cure: give back tensors in plain containers{self.trace.otherwise}"
             )) from None  # fmt: skip
+
+    def _was_there(self, value: Any) -> bool:
+        """Whether an object was there before the call."""
+        trace = self.trace
+        return self.observer.is_known(value) or (isinstance(value, Tensor) and (
+            trace.argument_index(value) >= 0 or trace.grad_owner(value) is not None
+        ))
 
     def _finish(self) -> None:
         traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=True)

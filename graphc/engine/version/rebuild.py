@@ -83,6 +83,8 @@ class Rebuild:
         if id(value) in self._foreign:
             raise NotRebuilt(f"a {type(value).__name__} that is among its arguments")
         if isinstance(value, Tensor):
+            if value._trace is None and not self._known(value):
+                raise NotRebuilt("a new tensor that is no part of the graph")
             _check_tensor(value)
         if isinstance(value, (Tensor, PendingItem)) or is_traced_number(value):
             self.leaves.append(value)
