@@ -229,7 +229,9 @@ class Pass:
             trace.builder.loc = node.loc
         if node.inner:
             _check_inner(node, self.captures)
-        if node.tensor_hooks or node.retained or node.pre_hooks:
+        if (node.tensor_hooks or node.retained or node.pre_hooks) and (
+            not isinstance(node, AccumulateGrad)
+        ):
             self._before(node, slots)
         for output, value in enumerate(slots) if self.captures else ():
             places = self.captures.get((node, output))
@@ -287,6 +289,10 @@ class Pass:
             kept = reference()
             if kept is not None and output < len(slots) and slots[output] is not None:
                 kept._grad = _private(world.to_tensor(slots[output]), self.create_graph)
+        self._prehooks(node, slots)
+
+    def _prehooks(self, node: Node, slots: list[Any]) -> None:
+        world = self.world
         for hook in list((node.pre_hooks or {}).values()):
             given = tuple([None if v is None else world.to_tensor(v) for v in slots])
             changed = callout(hook)(given)
@@ -328,6 +334,13 @@ class Pass:
         variable = node.variable
         if variable._hooks:
             value = self._leaf_hooks(variable, value)
+        if node.pre_hooks:
+            slots = [value]
+            self._prehooks(node, slots)
+            value = slots.pop()
+            if value is None:
+                return
+        arrived = self.world.to_tensor(value) if node.post_hooks else None
         trace = self.trace
         old = variable._grad if trace is None else trace.get_grad(variable)
         if old is None:
@@ -347,6 +360,8 @@ class Pass:
             inplace(old, apply(ops.add, old, self.world.to_tensor(value)))
         for hook in list((variable._post_hooks or {}).values()):
             callout(hook)(variable if trace is None else trace.face(variable))
+        for after in list((node.post_hooks or {}).values()):
+            callout(after)((), (arrived,))
 
 
 def _adds_in_place(old: Tensor) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from graphc.ir.types import TensorType
 
@@ -107,8 +108,15 @@ class FunctionNode(Node):
         self.function = function
         self.ctx = ctx
 
-    def name(self) -> str:
-        return f"{self.function.__name__}Backward"
+    @property
+    def _forward_cls(self) -> type[Function]:
+        return self.function
+
+    def __getattr__(self, name: str) -> Any:
+        """What the context has, saved_tensors say: in torch it is the node."""
+        if name.startswith("_") or "ctx" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.ctx, name)
 
     def release(self) -> None:
         self.released = True
@@ -140,6 +148,18 @@ class FunctionNode(Node):
                     f"{type(gradient).__name__}"
                 ))  # fmt: skip
         return [None if g is None else world.from_tensor(g) for g in found[:count]]
+
+
+_CLASSES: WeakKeyDictionary[type[Function], type[FunctionNode]] = WeakKeyDictionary()
+
+
+def _node_class(function: type[Function]) -> type[FunctionNode]:
+    """The class of a Function's nodes, named after it as torch names them."""
+    found = _CLASSES.get(function)
+    if found is None:
+        name, names = f"{function.__name__}Backward", {"__module__": function.__module__}
+        found = _CLASSES[function] = type(name, (FunctionNode,), names)
+    return found
 
 
 class Function:
@@ -238,7 +258,7 @@ def _attach(
     returned: Sequence[Any],
 ) -> None:
     tensors = [t for t in outputs if isinstance(t, Tensor)]
-    node = FunctionNode(cls, ctx, edges, tuple([t._type for t in tensors]))
+    node = _node_class(cls)(cls, ctx, edges, tuple([t._type for t in tensors]))
     if Anomaly.enabled:
         node.loc = user_location()
     ctx._node = node

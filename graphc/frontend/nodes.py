@@ -161,6 +161,9 @@ class AccumulateGrad(Node):
         self.out_types = (type_,)
         self.variable = variable
 
+    def name(self) -> str:
+        return "torch::autograd::AccumulateGrad"
+
 
 _TORCH_NAMES = {
     "reshape": "ViewBackward0", "concat": "CatBackward0", "cast": "ToCopyBackward0",

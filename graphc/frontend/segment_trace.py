@@ -209,6 +209,16 @@ class SegmentTrace(Trace):
 
     # --- backward ----------------------------------------------------------------------------
 
+    def enter_backward(self) -> Any:
+        # a hook that demands a value would leave the gradients under way in a recording that is
+        # over: the function is called again, in segments
+        known, self.tainted = self.tainted, self.tainted or "a value that a hook needs"
+        return known, Trace.enter_backward(self)
+
+    def leave_backward(self, outer: Any) -> None:
+        self.tainted = outer[0]
+        Trace.leave_backward(self, outer[1])
+
     def crosses(self, roots: list[GradNode], wanted: set[GradNode]) -> bool:
         """Whether a backward pass leaves what was recorded, or runs hooks."""
         if self._flushing:

@@ -474,6 +474,15 @@ def edge(tensor: Tensor, type_: TensorType | None = None) -> Edge:
     return accumulator, 0
 
 
+def entry_edge(shadow: Tensor, tensor: Tensor) -> Edge:
+    """edge(shadow), with the hooks on the node where the tensor's own gradient arrives."""
+    place = edge(shadow)
+    known = None if tensor._accumulator is None else tensor._accumulator()
+    if known is not None and shadow._node is None:
+        place[0].pre_hooks, place[0].post_hooks = known.pre_hooks, known.post_hooks
+    return place
+
+
 # --- methods -----------------------------------------------------------------------------------
 
 

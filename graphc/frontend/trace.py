@@ -25,7 +25,7 @@ from graphc.ir import dtypes
 from graphc.ir.dim import Dim, DimEnv
 from graphc.ir.dim import Size as DimSize
 from graphc.ir.dtypes import DType
-from graphc.ir.graph import Builder, Expr, Loc, Node
+from graphc.ir.graph import Builder, Expr, Node
 from graphc.ir.op import Attrs, Op, OpError
 from graphc.ir.op import get as get_op
 from graphc.ir.types import TensorType, TupleType
@@ -46,7 +46,7 @@ from .numbers import LiftedNumber, SymInt, TracedNumber
 from .saved_hooks import hooks, pack_node
 from .scoped import Scoped
 from .storage import strides_of
-from .tensor import Tensor, alias, edge, requires_grad
+from .tensor import Tensor, alias, edge, entry_edge, requires_grad
 
 
 class Trace(Scoped):
@@ -204,7 +204,7 @@ class Trace(Scoped):
             else:
                 shadow._node = OutsideHistory(tensor, node.tensor_type)
                 self.outside.add(shadow._node)
-            self.entries.append((tensor, edge(shadow)))
+            self.entries.append((tensor, entry_edge(shadow, tensor)))
         shadow._grad = UNREAD
         self.shadows[id(tensor)] = (tensor, shadow)
         return shadow
@@ -468,7 +468,7 @@ class Trace(Scoped):
 
     # --- backward --------------------------------------------------------------------------
 
-    def enter_backward(self) -> tuple[int, Loc | None]:
+    def enter_backward(self) -> Any:
         """Nodes from here on belong to a new backward call."""
         outer = self.builder.backward, self.builder.loc
         self._backwards += 1

@@ -137,11 +137,11 @@ class Pullback:
 
     def __init__(
         self, outputs: list[Tensor], structure: Structure, inputs: list[Tensor],
-        in_structure: Structure, single: bool, outside: bool,
+        in_structure: Structure, outside: bool,
     ) -> None:
         self.outputs, self.structure = outputs, structure
         self.inputs, self.in_structure = inputs, in_structure
-        self.single, self.outside = single, outside
+        self.outside = outside
 
     def __call__(
         self, cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None
@@ -157,22 +157,19 @@ class Pullback:
         if create is None:
             create = grad_mode() and (self.outside or any(tracked(c) for c in given))
         found = pull(self.outputs, given, self.inputs, create, retain_graph)
-        result = unflatten(list(materialised(found, self.inputs)), self.in_structure)
-        return result[0] if self.single else result
+        return unflatten(list(materialised(found, self.inputs)), self.in_structure)
 
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     """torch.func.vjp: (output, vjp_fn), and aux where `has_aux`; vjp_fn maps cotangents of the
-    output to gradients of the primals."""
+    output to the tuple of gradients of the primals."""
     outer = grad_mode()
     with enable_grad():
         placed, inputs = fresh_tree(primals)
         output, aux = split_aux(func(*placed), has_aux, "vjp(f, *primals)")
         outputs, structure = outputs_of("vjp(f, *primals)", output)
         outside = has_outside([*outputs, *flatten(aux)[0]], inputs)
-    pullback = Pullback(
-        outputs, structure, inputs, flatten(primals)[1], len(primals) == 1, outside
-    )
+    pullback = Pullback(outputs, structure, inputs, flatten(primals)[1], outside)
     output, aux = released(output, outside, outer), released(aux, outside, outer)
     return (output, pullback, aux) if has_aux else (output, pullback)
 

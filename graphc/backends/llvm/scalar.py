@@ -154,7 +154,7 @@ def _clamp(o: Operations, dtype: DType, x: str, low: str, high: str) -> str:
     raised = o.select(o.compare("ogt", dtype, low, x), dtype, low, x)
     clamped = o.select(o.compare("olt", dtype, high, raised), dtype, high, raised)
     for bound in (low, high):
-        if bound.startswith("%"):
+        if bound.startswith("%") or "FF8000000000000" in bound:  # a NaN, of either sign
             nan = o.compare("uno", dtype, bound, bound)
             clamped = o.select(nan, dtype, bound, clamped)
     return clamped

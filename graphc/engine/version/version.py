@@ -399,9 +399,11 @@ def _sources(traced: TracedGraph) -> list[tuple[Any, float | int]]:
 
 
 def _hooks(tensor: Tensor) -> tuple[Any, ...]:
-    if not tensor._hooks and not tensor._post_hooks:
+    node = None if tensor._accumulator is None else tensor._accumulator()
+    groups = (tensor._hooks, tensor._post_hooks, node and node.pre_hooks, node and node.post_hooks)
+    if not any(groups):
         return ()
-    return (*(tensor._hooks or {}).values(), None, *(tensor._post_hooks or {}).values())
+    return tuple([(i, hook) for i, group in enumerate(groups) for hook in (group or {}).values()])
 
 
 def in_trace() -> bool:

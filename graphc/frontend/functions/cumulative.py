@@ -88,7 +88,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     top = tops.unsqueeze(along + 1)
     mask = triangle_mask(size, size, 0, True)
     mask = mask.reshape((1,) * along + (size, size) + (1,) * (input.ndim - along - 1))
-    infinite = P.eq(top, -float("inf"))
+    infinite = P.isinf(top)
     safe = P.where(infinite, 0.0, top)
     terms = P.where(mask, P.exp(P.sub(P.where(mask, x, safe), safe)), 0.0)
     total = apply(ops.sum, terms, dims=(along + 1,), keepdim=False)

@@ -54,11 +54,18 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
         ))  # fmt: skip
     if input.dtype.is_complex or other.dtype.is_complex:
         return complex_logaddexp(input, other)
-    top = P.maximum(input, other)
-    finite = P.where(P.isinf(top), P.mul(top, 0.0), top)
-    finite = P.where(P.isnan(finite), 0.0, finite)
-    total = P.add(P.exp(P.sub(input, finite)), P.exp(P.sub(other, finite)))
-    return P.add(P.log(total), finite)
+    return _log_of_sum(input, other, P.exp, 1.0)
+
+
+def _log_of_sum(input: Tensor, other: Tensor, power: Any, scale: float) -> Tensor:
+    """The larger, and the logarithm (by `scale`) of 1 + power(minus the distance)."""
+    dtype = promote.result_type(input, other)
+    wide = dtypes.f32 if dtype.is_float and dtype.bits == 16 else dtype
+    a, b = promote.operands(input, other, dtype=wide)
+    top = P.maximum(a, b)
+    rest = P.mul(P.log1p(power(P.neg(P.abs(P.sub(a, b))))), scale)
+    both = P.logical_and(P.isinf(a), P.eq(a, b))  # their distance is NaN
+    return promote.cast(P.where(both, top, P.add(top, rest)), dtype)
 
 
 def complex_logaddexp(input: Tensor, other: Tensor) -> Tensor:
@@ -174,8 +181,7 @@ def frexp(input: Tensor) -> Any:
 @with_out
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** a + 2 ** b), stable."""
-    ln2 = math.log(2.0)
-    return P.div(logaddexp(P.mul(input, ln2), P.mul(other, ln2)), ln2)
+    return _log_of_sum(input, other, P.exp2, 1.0 / math.log(2.0))
 
 
 def _euclid(name: str) -> Any:

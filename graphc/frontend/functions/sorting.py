@@ -10,10 +10,11 @@ from graphc.ir import dtypes, ops
 
 from .. import promote
 from ..autocast import full_precision
+from ..context import local
 from ..dispatch import apply, constant
 from ..errors import located
 from ..ownership import owns_result
-from ..tensor import Tensor, concrete
+from ..tensor import Tensor, concrete, current, requires_grad
 from . import pointwise as P
 from . import return_types
 from .arguments import environment, numpy_names, public_size, shape, with_out, wrap_dim
@@ -102,9 +103,10 @@ def _median(name: str, ignore_nan: bool) -> Any:
     def function(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None:
             if input._type.elements == 0:
-                empty = apply(ops.full, shape=(), value=float("nan"), dtype=input.dtype)
-                return empty
-            return function(input.reshape(-1), 0)[0]
+                return P.add(input.sum(), float("nan"))
+            if not (local.grad and requires_grad(current(input))):
+                return function(input.reshape(-1), 0)[0]
+            return _shared(input, function(input.detach().reshape(-1), 0)[0])
         along = wrap_dim(dim, input.ndim)
         x = input.reshape(1) if input.ndim == 0 else input
         order = _sorted(x.detach(), along, False, True)[1]
@@ -127,6 +129,18 @@ def _median(name: str, ignore_nan: bool) -> Any:
     function.__name__ = name
     function.__doc__ = "The middle value (the lower of two), or with its index along a dim."
     return with_out(numpy_names(owns_result(function)))
+
+
+def _shared(x: Tensor, value: Tensor) -> Tensor:
+    """`value`, which occurs in x, with a gradient that its places share evenly."""
+    detached = x.detach()
+    places = P.logical_or(P.eq(detached, value), P.logical_and(P.isnan(detached), P.isnan(value)))
+    count = promote.cast(places, x.dtype).sum()
+    # finite: exactly value + 0; else the mean of equal infinities or NaNs
+    nothing = P.div(P.where(places, P.sub(x, value), 0.0).sum(), count)
+    mean = P.div(P.where(places, x, 0.0).sum(), count)
+    result: Tensor = P.where(P.isfinite(value), P.add(value, nothing), mean)
+    return result
 
 
 median = _median("median", False)
