@@ -169,7 +169,7 @@ def _product(name: str) -> Callable[..., Tensor]:
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     """Another shape; elements are kept, new ones are 0. Eager, without a gradient."""
     array = concrete(self, "resize_()", "make a new tensor")
-    want = shape_of(sizes)
+    want = shape_of(sizes, "resize_")
     count = int(np.prod(want, dtype=np.int64))
     flat = np.zeros(count, array.dtype)
     kept = min(count, array.size)
