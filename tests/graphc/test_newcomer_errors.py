@@ -190,6 +190,9 @@ LOSSES: Cases = {
     "bce of logits": (
         lambda t: t.nn.BCELoss()(t.ones(2) * 2, t.ones(2)), ["between 0 and 1"],
     ),
+    "smooth l1's beta": (
+        lambda t: t.nn.SmoothL1Loss(beta=-1)(t.ones(2), t.ones(2)), ["negative values for beta"],
+    ),
     "bce of shapes": (lambda t: t.nn.BCELoss()(t.ones(2, 1), t.ones(2)), ["target size", "[2, 1]"]),
     "bce of ints": (
         lambda t: t.nn.BCELoss()(t.ones(2), t.ones(2).long()),
@@ -325,6 +328,7 @@ TENSORS: Cases = {
     ),
     "view": (lambda t: t.ones(6).view(4), ["shape '[4]' is invalid for input of size 6"]),
     "reshape": (lambda t: t.ones(6).reshape(4, -1), ["shape '[4, -1]' is invalid"]),
+    "view of text": (lambda t: t.ones(6).view("six"), ["view()", "str"]),
     "two -1": (lambda t: t.ones(6).reshape(-1, -1), ["only one dimension can be inferred"]),
     "add": (lambda t: t.ones(2) + t.ones(3), ["tensor a (2) must match", "tensor b (3)"]),
     "add text": (lambda t: t.ones(2) + "a", ["str"]),

@@ -270,10 +270,10 @@ def full(
     if isinstance(fill_value, Tensor):
         check_device(device)
         kind = fill_value.dtype if dtype is None else dtype
-        return expand_value(promote.cast(fill_value, kind), shape_of((size,)))
+        return expand_value(promote.cast(fill_value, kind), shape_of((size,), "full"))
     if dtype is None:
         dtype = promote.number_dtype(fill_value)
-    return _filled(shape_of((size,)), fill_value, dtype, device, requires_grad, out)
+    return _filled(shape_of((size,), "full"), fill_value, dtype, device, requires_grad, out)
 
 
 def expand_value(value: Tensor, shape: tuple[Any, ...]) -> Tensor:

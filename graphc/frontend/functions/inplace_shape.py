@@ -115,7 +115,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     array = concrete(self, "resize_()", "make a new tensor")
     if requires_grad(self):
         raise RuntimeError(located("cannot resize variables that require grad"))
-    want = shape_of(sizes)
+    want = shape_of(sizes, "resize_")
     if want == array.shape:
         return self
     count = int(np.prod(want, dtype=np.int64))

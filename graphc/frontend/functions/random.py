@@ -144,7 +144,7 @@ def randint(
             "torch.randint(high, size)"
         ))  # fmt: skip
     return _integers(
-        0 if low is None else int(low), int(high), shape_of((size,)), generator,
+        0 if low is None else int(low), int(high), shape_of((size,), "randint"), generator,
         check_dtype(dtype) or dtypes.i64, requires_grad, out,
     )
 
@@ -201,7 +201,7 @@ def normal(
         raise TypeError(located("normal() of two numbers needs a size"))
     if std < 0:
         raise RuntimeError(located(f"normal expects std >= 0.0, but found std {std}"))
-    sizes = shape_of((size,))
+    sizes = shape_of((size,), "normal")
     if out is not None:
         return normal_(_resized(out, sizes), mean, std, generator=generator)
     kind = float_dtype(dtype, "normal")

@@ -35,7 +35,7 @@ def _reshaped(x: Tensor, sizes: tuple[Any, ...]) -> Tensor:
 
 def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Dims of size 1 repeated (without a copy) to `sizes`; -1 keeps a size."""
-    want = shape_of(sizes if size is None else (size,))
+    want = shape_of(sizes if size is None else (size,), "expand")
     have = shape(input)
     extra = len(want) - len(have)
     if extra < 0:
@@ -79,7 +79,7 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 @owns_result
 def repeat(self: Tensor, *repeats: Any) -> Tensor:
     """A new tensor with copies of this one along each dim."""
-    counts = shape_of(repeats)
+    counts = shape_of(repeats, "repeat")
     have = shape(self)
     extra = len(counts) - len(have)
     if extra < 0:
@@ -102,7 +102,7 @@ def repeat(self: Tensor, *repeats: Any) -> Tensor:
 @variadic("dims")
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """repeat() with missing leading counts taken as 1."""
-    counts = shape_of(dims)
+    counts = shape_of(dims, "tile")
     return repeat(input, *((1,) * (input.ndim - len(counts)) + counts))
 
 

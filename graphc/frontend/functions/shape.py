@@ -66,7 +66,7 @@ def _invalid_shape(sizes: Shape, elements: Any) -> RuntimeError:
 @variadic("shape")
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The elements in order in another shape: a view where the strides allow, else a copy."""
-    return _reshape(input, infer_shape(shape_of(shape), _elements(input)))
+    return _reshape(input, infer_shape(shape_of(shape, "reshape"), _elements(input)))
 
 
 def _elements(x: Tensor) -> Any:
@@ -88,7 +88,7 @@ def view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
         dtype = shape[0]
     if dtype is not None:
         return view_dtype(self, dtype)
-    sizes = infer_shape(shape_of(shape), _elements(self))
+    sizes = infer_shape(shape_of(shape, "view"), _elements(self))
     if not viewable(self, sizes):
         raise RuntimeError(located(
             "view size is not compatible with input tensor's size and stride (at least one "

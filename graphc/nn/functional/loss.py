@@ -207,6 +207,10 @@ def smooth_l1_loss(
     reduction: str = "mean", beta: float = 1.0,
 ) -> Tensor:
     """Squared below beta, absolute above."""
+    if beta < 0:
+        raise RuntimeError(located(
+            f"smooth_l1_loss does not support negative values for beta: {beta}"
+        ))  # fmt: skip
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction)
     _warn_of_broadcasting(input, target)
