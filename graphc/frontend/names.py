@@ -81,30 +81,31 @@ class Names:
             original = getattr(type(module), "_orig_mod", module)
             self.set(original, path)
             start = f"{path}." if path else ""
-            fields = module.__dict__
             for registry in ("_parameters", "_buffers"):
-                for name, tensor in fields[registry].items():
-                    if tensor is not None:
-                        self.set(tensor, start + name)
-            for name, child in reversed(fields["_modules"].items()):
-                if child is not None:
-                    stack.append((start + name, child))
+                for name, tensor in _held(module, registry):
+                    self.set(tensor, start + name)
+            stack += [(start + name, child) for name, child in reversed(_held(module, "_modules"))]
+
+
+def _held(module: Any, registry: str) -> list[tuple[str, Any]]:
+    """What a Module holds of one kind; stand-ins for a Module may have no such attribute."""
+    found = getattr(module, "__dict__", {}).get(registry) or {}
+    return [(name, value) for name, value in found.items() if value is not None]
 
 
 def _has_state(module: Any) -> bool:
-    held = (module.__dict__[name] for name in ("_modules", "_parameters", "_buffers"))
-    return any(value is not None for registry in held for value in registry.values())
+    return any(_held(module, name) for name in ("_modules", "_parameters", "_buffers"))
 
 
 def _descendants(module: Any) -> list[Any]:
     """The attributes of every Module below a Module: what a Module shares with its compiled one."""
     found: list[Any] = []
-    stack = list(module.__dict__["_modules"].values())
+    stack = _held(module, "_modules")
     seen: set[int] = set()
     while stack:
-        child = stack.pop()
-        if child is not None and id(child) not in seen:
+        _, child = stack.pop()
+        if id(child) not in seen:
             seen.add(id(child))
             found.append(child.__dict__)
-            stack.extend(child.__dict__["_modules"].values())
+            stack += _held(child, "_modules")
     return found

@@ -7,6 +7,8 @@ import pytest
 import graphc as torch
 import graphc.nn as nn
 import graphc.nn.functional as F
+from graphc.engine.capture.reached import argument_names, reached
+from graphc.frontend.tree import flatten
 from graphc.inspect import explain
 from graphc.ir.graph import Graph
 from graphc.ir.text import parse_graph, print_graph
@@ -114,6 +116,25 @@ def test_arguments_in_containers_and_starred() -> None:
     graph = graph_of(total, {"image": one, "more": [0, one + 1]}, one + 2, one + 3)
     names = input_names(graph)
     assert names == ["batch['image']", "batch['more'][1]", "rest[0]", "rest[1]"]
+
+
+def test_naming_calls_nothing_of_the_users() -> None:
+    class Shy:
+        def __init__(self) -> None:
+            self.weight = torch.ones(2)
+
+        def __repr__(self) -> str:
+            raise AssertionError("called by a name")
+
+    shy = {Shy(): torch.ones(2), torch.ones(1): Shy()}
+
+    def use(x: Any, given: dict[Any, Any]) -> Any:
+        return x + next(iter(shy.values())) + next(iter(given.values()))
+
+    call = (torch.ones(2), {Shy(): torch.ones(2)})
+    assert {*reached(use, call, {})} == {"x", "given[Shy]", "shy[Shy]", "shy[Tensor].weight"}
+    _, structure = flatten((call, {}))
+    assert argument_names(use, call, {}, structure) == ["x", "given[Shy]"]
 
 
 def test_names_that_clash_are_numbered() -> None:

@@ -7,6 +7,7 @@ import inspect
 import sys
 import types
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from ...frontend.names import is_module
@@ -52,10 +53,10 @@ def unwrapped(function: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...
             function, args = function.func, (*function.args, *args)
         elif isinstance(function, types.MethodType):
             function, args = function.__func__, (function.__self__, *args)
-        elif hasattr(function, "__compiled_function__"):
+        elif hasattr(type(function), "__compiled_function__"):
             function = function.__compiled_function__
-        elif hasattr(function, "__wrapped__"):
-            function = function.__wrapped__
+        elif isinstance(function, types.FunctionType) and "__wrapped__" in vars(function):
+            function = vars(function)["__wrapped__"]
         elif is_module(function):
             function = function.forward
         elif args and is_module(args[0]) and getattr(function, "__name__", "") == "__call__":
@@ -87,7 +88,12 @@ def _paths(name: str, structure: Structure) -> Iterator[str]:
         yield name
     for i, child in enumerate(structure.children):
         key = structure.keys[i] if structure.keys else i
-        yield from _paths(f"{name}[{key!r}]", child)
+        yield from _paths(f"{name}[{_key(key)}]", child)
+
+
+def _key(key: Any) -> str:
+    """A key as text; the user's __repr__ is not called."""
+    return repr(key) if type(key) in (str, int) else type(key).__name__
 
 
 def _note(name: str, value: Any, found: dict[str, Any], seen: set[int], depth: int) -> None:
@@ -110,11 +116,11 @@ def _items(name: str, value: Any) -> list[tuple[str, Any]]:
     if type(value) in (list, tuple):
         return [(f"{name}[{i}]", item) for i, item in enumerate(value[:_ITEMS])]
     if type(value) is dict:
-        return [(f"{name}[{key!r}]", value[key]) for key in list(value)[:_ITEMS]]
+        return [(f"{name}[{_key(key)}]", item) for key, item in islice(value.items(), _ITEMS)]
     if isinstance(value, type) or not _users(type(value)):
         return []
     fields = getattr(value, "__dict__", {})
-    return [(f"{name}.{key}" if name else key, fields[key]) for key in list(fields)[:_ITEMS]]
+    return [(f"{name}.{key}" if name else key, v) for key, v in islice(fields.items(), _ITEMS)]
 
 
 def _users(value: Any) -> bool:
