@@ -17,6 +17,23 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
+class InsideModule:
+    """The call of a Module, to the trace that it is recorded in."""
+
+    __slots__ = ("_module", "_outer", "_trace")
+
+    def __init__(self, trace: Scoped, module: Any) -> None:
+        self._trace, self._module = trace, module
+
+    def __enter__(self) -> None:
+        trace = self._trace
+        self._outer = trace.module, trace.in_optimizer
+        trace.module, trace.in_optimizer = trace.names.module(self._module, trace.module), False
+
+    def __exit__(self, *error: object) -> None:
+        self._trace.module, self._trace.in_optimizer = self._outer
+
+
 class Scoped(Uncut):
     """The part of a trace that knows names. They are for people: nothing is decided by them."""
 
@@ -34,14 +51,9 @@ class Scoped(Uncut):
         """The user's line that is running."""
         return user_location(self.module, self.in_optimizer)
 
-    def call_module(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a Module: what is recorded meanwhile carries its path."""
-        outer = self.module, self.in_optimizer
-        self.module, self.in_optimizer = self.names.module(module, self.module), False
-        try:
-            return module._call_impl(*args, **kwargs)
-        finally:
-            self.module, self.in_optimizer = outer
+    def inside(self, module: Any) -> InsideModule:
+        """A context: what is recorded in it carries the path of a Module that is called."""
+        return InsideModule(self, module)
 
     @contextmanager
     def optimizer_step(self, optimizer: Any) -> Iterator[None]:

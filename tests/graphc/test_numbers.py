@@ -173,7 +173,6 @@ def test_a_comparison_is_decided_and_not_the_number() -> None:
     lambda x, n: f"{n:d}",
     lambda x, n: {1: "a", 2: "b"}.get(n),
     lambda x, n: json.dumps([n]),
-    lambda x, n: x * n if type(n) is int else x,
 ])  # fmt: skip
 def test_a_number_that_is_decided_upon_has_a_version_per_value_then_segments(
     function: Callable[..., Any],
@@ -181,6 +180,11 @@ def test_a_number_that_is_decided_upon_has_a_version_per_value_then_segments(
     counts = _compiles(function, [*range(1, 9), *range(1, 14), 3, 12])
     assert counts[:16] == [1] * 8 + [0] * 8
     assert sum(counts[16:]) <= 5  # the segments of five new values
+
+
+def test_the_type_of_a_number_is_no_decision_upon_its_value() -> None:
+    counts = _compiles(lambda x, n: x * n if type(n) is int else x, [1, 2, 3, 2.5, 3.5, 4.5, 7])
+    assert counts == [1, 1, 0, 1, 1, 0, 0]
 
 
 def test_dynamic_lifts_at_once() -> None:

@@ -104,12 +104,12 @@ def _operator(observer: Observer, function: Any, sign: str, args: tuple[Any, ...
     if sign == "in":
         return items.contains(observer, args[1], args[0])
     if sign in ("is", "is not"):
-        return operators.identity(observer, *args, sign)
+        return operators.identity(observer, args[0], args[1], sign)
     if sign == "not" or len(args) == 1:
         return operators.unary(observer, args[0], sign)
     if sign in ("<", "<=", "==", "!=", ">", ">="):
-        return operators.compare(observer, *args, sign)
-    return operators.binary(observer, *args, sign)
+        return operators.compare(observer, args[0], args[1], sign)
+    return operators.binary(observer, args[0], args[1], sign)
 
 
 def _higher_order(
@@ -321,17 +321,20 @@ def _hasattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> 
 
 
 def _setattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    return (attributes.store_attribute(observer, *args),)
+    attributes.store_attribute(observer, *args)
+    return (None,)
 
 
 def _delattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    return (attributes.delete_attribute(observer, *args),)
+    attributes.delete_attribute(observer, *args)
+    return (None,)
 
 
 def _plain_setattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     if kind_of(type(args[0])) is not Kind.INSTANCE:
         return _setattr(observer, _, args, kwargs)
-    return (attributes.plain_store(observer, *args),)
+    attributes.plain_store(observer, *args)
+    return (None,)
 
 
 def _len(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -360,15 +363,10 @@ def _type(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
         observer.open("type() of three arguments")
         return None
     if kind_of(type(args[0])) is Kind.NUMBER:
-        return (type(number_value(args[0])),)
+        return (int if args[0].is_integer_number else float,)
     if observer.is_known(args[0]) and kind_of(type(args[0])) is Kind.INSTANCE:
         observer.kind(args[0])
     return None
-
-
-def number_value(value: Any) -> Any:
-    """A lifted number or a symbolic size as the number it is in this call: a guard."""
-    return value.item() if hasattr(value, "item") else int(value)
 
 
 def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -468,10 +466,6 @@ def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
     return None
 
 
-def _warn(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    return observer.warn(args, kwargs)
-
-
 def _context_value(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
     return (observer.result(function, args, f"{function.__self__.name}.get()"),)
 
@@ -486,6 +480,6 @@ RULES: dict[str, Rule] = {
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
     "builtins.id": _identifier, "builtins.print": _print, "builtins.super": _super,
-    "collections.OrderedDict": _dict, "_warnings.warn": _warn, "ContextVar.get": _context_value,
+    "collections.OrderedDict": _dict, "ContextVar.get": _context_value,
 }
 PYTHON: dict[str, Rule] = {}

@@ -12,7 +12,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ...nn.modules.module import Module
 from . import c_functions
 from .instrument import Uninstrumentable, Where, instrumented
 from .kinds import Kind, content_of, is_own_name, kind_of
@@ -133,9 +132,7 @@ _SWITCHES: set[Any] = set()  # functions of graphc's own that set what later cod
 
 def _handed(observer: Observer, value: Any, wrap: bool) -> Any:
     kind = kind_of(type(value))
-    if kind in (Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL) or (
-        kind is Kind.INSTANCE and isinstance(value, Module)
-    ):
+    if kind in (Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL):
         return entry(observer, value) if wrap else value
     if kind in _HELD or (kind is Kind.INSTANCE and content_of(type(value)) is not None):
         observer.whole(value)

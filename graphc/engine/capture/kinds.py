@@ -106,7 +106,7 @@ OWN_CODE = (
     "graphc.compile", "graphc.inspect", "graphc.nn.functional", "graphc.linalg", "graphc.fft",
     "graphc.special", "graphc.signal", "graphc.autograd", "graphc.compiler", "graphc._C",
     "graphc.late_names", "graphc.compat", "graphc.export", "graphc.unsupported", "graphc.library",
-    "graphc.profiler", "graphc.amp",
+    "graphc.profiler", "graphc.amp", "graphc.nn.modules.module_notes",
 )  # fmt: skip
 PACKAGE = str(Path(__file__).parents[2])
 _MACHINERY = tuple(str(Path(PACKAGE, *name.split(".")[1:])) for name in OWN_CODE)
@@ -140,12 +140,22 @@ def full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-@functools.lru_cache(maxsize=8192)
-def kind_of(kind: type) -> Kind:
+_found: dict[Any, Kind] = dict(_EXACT)
+_LIMIT = 20_000
+
+
+def kind_of(kind: Any) -> Kind:
     """How objects of this type are understood."""
-    exact = _EXACT.get(kind)
-    if exact is not None:
-        return exact
+    found = _found.get(kind)
+    if found is None:
+        if len(_found) > _LIMIT:  # of types that come and go
+            _found.clear()
+            _found.update(_EXACT)
+        found = _found[kind] = _kind_of(kind)
+    return found
+
+
+def _kind_of(kind: Any) -> Kind:
     name = full_name(kind)
     if name in VALUES or issubclass(kind, np.generic):
         return Kind.VALUE

@@ -25,7 +25,7 @@ from .observer import Observer, running
 
 _LIBRARY = (sysconfig.get_paths()["stdlib"], "<frozen ")
 # what graphc itself stands on
-_PACKAGES = tuple(str(Path(package.__file__).parent) for package in (numpy, ml_dtypes))
+_PACKAGES = tuple(str(Path(str(package.__file__)).parent) for package in (numpy, ml_dtypes))
 _HARMLESS = frozenset((
     ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
 ))  # fmt: skip

@@ -124,7 +124,7 @@ def compare(observer: Observer, a: Any, b: Any, sign: str) -> Any:
 def identity(observer: Observer, a: Any, b: Any, sign: str) -> bool:
     """`a is b`, `a is not b`."""
     if is_traced_number(a) and b is not None and not isinstance(b, bool):
-        a = a.item() if hasattr(a, "item") else int(a)
+        a = a.expression.value  # an identity of numbers is that of their values
     same = a is b
     observer.identity(a, b, same)
     return same if sign == "is" else not same
@@ -165,7 +165,8 @@ def formatted(observer: Observer, value: Any, conversion: str | None, spec: str)
 
 def converted(observer: Observer, value: Any, conversion: str) -> str:
     """str(), repr() or ascii()."""
-    function = {"s": str, "r": repr, "a": ascii}[conversion]
+    functions: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
+    function = functions[conversion]
     if kind_of(type(value)) is Kind.INSTANCE:
         names = ("__str__", "__repr__") if conversion == "s" else ("__repr__",)
         for name in names:

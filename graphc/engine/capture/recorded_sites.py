@@ -183,7 +183,7 @@ class Binary(Site):
     kind = "binary"
 
     def see(self, observer: Observer, operand: Any) -> Any:
-        return operators.binary(observer, *operand, self.detail)
+        return operators.binary(observer, operand[0], operand[1], self.detail)
 
 
 class Unary(Site):
@@ -197,21 +197,21 @@ class Compare(Site):
     kind = "compare"
 
     def see(self, observer: Observer, operand: Any) -> Any:
-        return operators.compare(observer, *operand, self.detail)
+        return operators.compare(observer, operand[0], operand[1], self.detail)
 
 
 class Identity(Site):
     kind = "identity"
 
     def see(self, observer: Observer, operand: Any) -> Any:
-        return operators.identity(observer, *operand, self.detail)
+        return operators.identity(observer, operand[0], operand[1], self.detail)
 
 
 class Contains(Site):
     kind = "contains"
 
     def see(self, observer: Observer, operand: Any) -> Any:
-        return operators.membership(observer, *operand, self.detail)
+        return operators.membership(observer, operand[0], operand[1], self.detail)
 
 
 class Truth(Site):

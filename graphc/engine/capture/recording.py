@@ -67,6 +67,8 @@ class Recording:
     def know(self, function: Any) -> None:
         """The function and the objects among its arguments existed before."""
         self.observer.know(function, getattr(function, "__name__", "function"))
+        if isinstance(function, functools.partial) and function.args:  # the call of a Module
+            self.observer.know(function.args[0], "self")
         for i, leaf in enumerate(self.leaves):
             if not isinstance(leaf, Tensor) and not is_plain(leaf):
                 self.observer.know(leaf, f"argument {i}")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from ...frontend.captured import TensorInput
 from ...frontend.errors import locate
 from ...frontend.tensor import Tensor
-from ..capture.places import MISSING
 from .sources import tensor_of
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def run_python(
         return function()
     except BaseException as error:
         for place, value in places:
-            if value is MISSING or isinstance(value, Tensor):
+            if isinstance(place.get(), Tensor):
                 place.put(value)
         kept.restore()
         if isinstance(error, ERRORS):

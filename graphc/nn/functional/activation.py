@@ -23,7 +23,7 @@ def _dim(dim: int | None, rank: int) -> int:
         warnings.warn(
             "Implicit dimension choice for softmax has been deprecated. Change the call to "
             "include dim=X as an argument.",
-            stacklevel=4,
+            stacklevel=5,
         )
         return 0 if rank in (0, 1, 3) else 1
     if not -max(rank, 1) <= dim < max(rank, 1):
@@ -248,8 +248,6 @@ def softmax(
     if input.dim() == 0:
         _dim(dim, 0)
         return softmax(input.reshape(1), 0).reshape(())
-    if input.dim() == 0:
-        return softmax(input.reshape(1), _dim(dim, 0)).reshape([])
     return apply(ops.softmax, input, dim=_dim(dim, input.dim()))
 
 
@@ -270,8 +268,6 @@ def log_softmax(
     if input.dim() == 0:
         _dim(dim, 0)
         return log_softmax(input.reshape(1), 0).reshape(())
-    if input.dim() == 0:
-        return log_softmax(input.reshape(1), _dim(dim, 0)).reshape([])
     return apply(ops.log_softmax, input, dim=_dim(dim, input.dim()))
 
 

@@ -231,7 +231,8 @@ class Module(TraversalMixin, StateDictMixin):
         if compiled is not None:
             return compiled(*args, **kwargs)
         if local.trace is not None:
-            return local.trace.call_module(self, args, kwargs)
+            with local.trace.inside(self):
+                return self._call_impl(*args, **kwargs)
         return self._call_impl(*args, **kwargs)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
