@@ -115,7 +115,7 @@ class CompiledFunction:
         return self.function
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if local.trace is not None:
@@ -333,7 +333,7 @@ class CompiledFunction:
         if isinstance(version, JointSpecialisation):
             assert plan is not None
             version.plan = plan
-        version.makes(recording.rebuild, list(recording.stored))
+        version.makes(recording.rebuild, list(recording.stored), recording.order)
         version.follow(recording.stored_inputs(), recording.dropped_guards())
         recording.observer.seal()
         recording.observer.settle()

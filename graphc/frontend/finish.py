@@ -47,7 +47,9 @@ def finish(trace: Trace, result: Any, stored: dict[Any, Any], backward: bool) ->
 class _Finish:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.nodes: dict[Node, int] = {}  # graph outputs
+        self.order: list[Node] = []  # graph outputs
+        self.nodes: dict[Node, int] = {}  # the first output of a value
+        self.bases: dict[int, int] = {}  # by id of a storage on which views lie: its output
         self.outputs: dict[int, Output] = {}  # by id of the tensor
         self.sharing: dict[int, int] = {}  # id of a storage made in the trace -> tensors on it
 
@@ -92,7 +94,7 @@ class _Finish:
         traced.deferred = list(trace.deferred)
         if backward:
             traced.backward = self._backward(leaving)
-        traced.graph = trace.builder.build(list(self.nodes), trace.name)
+        traced.graph = trace.builder.build(self.order, trace.name)
         return traced
 
     # --- outputs ---------------------------------------------------------------------------
@@ -109,11 +111,23 @@ class _Finish:
 
     def number(self, node: Node) -> int:
         """The output number of a node."""
-        return self.nodes.setdefault(node, len(self.nodes))
+        found = self.nodes.get(node)
+        if found is None:
+            found = self.nodes[node] = len(self.order)
+            self.order.append(node)
+        return found
 
     def _outputs(self, value: Any) -> Any:
         leaves, structure = flatten(value)
         return unflatten([self.output(leaf) for leaf in leaves], _plain_keys(structure))
+
+    def _own(self, node: Node) -> int:
+        """The number of an output that is memory of its own: what has the same value elsewhere
+        gets a copy."""
+        if node not in self.nodes:
+            return self.number(node)
+        self.order.append(node)
+        return len(self.order) - 1
 
     def output(self, value: Any) -> Output:
         """What a leaf of the result is. Raises EscapedTensorError for another trace's tensor."""
@@ -164,7 +178,9 @@ class _Finish:
                 detached=value._base is None or not requires, requires_grad=requires,
             )  # fmt: skip
         if self.sharing.get(id(root), 1) > 1:
-            index = self.number(root.node)
+            index = self.bases.get(id(root), -1)
+            if index < 0:
+                index = self.bases[id(root)] = self._own(root.node)
             return Output(
                 "view", index=index, type=state.type, chain=path, requires_grad=requires
             )
@@ -179,7 +195,7 @@ class _Finish:
                 node = self.trace.emit("permute", node, dims=physical)
                 order = tuple(physical.index(i) for i in range(len(physical)))
         return Output(
-            "value", index=self.number(node), type=state.type, order=order, requires_grad=requires
+            "value", index=self._own(node), type=state.type, order=order, requires_grad=requires
         )
 
     # --- effects ---------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+# whether an equal value is the same object means nothing
+_IMMUTABLE = ("fractions", "decimal", "datetime")
 _NUMBERS = (int, float, complex, str, bytes, type(None))
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _ITERATORS = (Iterator, types.GeneratorType)
@@ -52,7 +54,9 @@ class Painter:
         if id(value) in self._names:
             return "same", self._names[id(value)]
         self._alive.append(value)  # ids are names only as long as their objects live
-        if not isinstance(value, tuple):
+        if not isinstance(value, tuple) and not isinstance(value, range) and (
+            type(value).__module__ not in _IMMUTABLE
+        ):
             self._names[id(value)] = len(self._names)
         kind = type(value)
         if isinstance(value, type):
@@ -112,9 +116,9 @@ class Painter:
                               types.BuiltinMethodType, types.ModuleType, slice)):  # fmt: skip
             return self._code(value)
         if hasattr(kind, "cache_info"):
-            return tuple(value.cache_info())
+            return ()  # a trace calls what a cache wraps
         module = kind.__module__
-        if module in ("fractions", "decimal", "datetime", "uuid", "re") or kind.__name__ in (
+        if module in _IMMUTABLE or module in ("uuid", "re") or kind.__name__ in (
             "dtype", "PosixPath"
         ):  # fmt: skip
             return (str(value),) if module != "uuid" else ()

@@ -124,6 +124,11 @@ def _steps(module: types.ModuleType, torch: Any) -> list[Any]:
                 "environment": tuple(os.environ.get(n) for n in ("PROGRAM_KEY", "PROGRAM_COUNT")),
             })  # fmt: skip
             handler.lines.clear()
+            if error:
+                # a call that raises leaves its tensors as they were, where PyTorch leaves what
+                # has run: from here on the two may differ
+                seen[-1] = {"error": error}
+                break
     finally:
         logging.getLogger().removeHandler(handler)
     return seen
@@ -159,7 +164,7 @@ def _roots(space: dict[str, Any]) -> dict[str, Any]:
     """The module's variables that are its own."""
     found = {}
     for name, value in space.items():
-        if name.startswith(("__", "change_")) or name in _HIDDEN:
+        if name.startswith(("__", "change_")) or name in _HIDDEN or name == "entry":
             continue
         if isinstance(value, types.ModuleType) and not value.__name__.startswith(("aid", "made")):
             continue

@@ -10,6 +10,7 @@ from typing import Any
 from ...frontend import state_version
 from ...frontend.tensor import Tensor
 from ...nn.modules.module import Module
+from ...optim.lr_scheduler import LRScheduler
 from ...optim.optimizer import Optimizer
 from .kinds import Kind, is_own_name, is_plain, kind_of
 from .module_fields import OWN_FIELDS
@@ -61,6 +62,9 @@ def _instance(observer: Observer, obj: Any, name: str) -> Any:
     path = f"{observer.path(obj)}.{name}"
     if known:
         observer.kind(obj)
+        if observer.trace.late and name in _OF_SCHEDULES and isinstance(obj, LRScheduler):
+            observer.open("reading a schedule after its step()", "read it before scheduler.step()")
+            return getattr(obj, name)
     found = observer.lookup(kind, name)
     if found is not MISSING:
         if isinstance(found, property):
@@ -162,6 +166,10 @@ def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> An
     return observer.know(found, path) if observer.is_known(obj) else found
 
 
+# what a schedule's step() changes, or reads of that
+_OF_SCHEDULES = frozenset(
+    "last_epoch _last_lr get_last_lr get_lr print_lr base_lrs state_dict _step_count".split()
+)
 _C_DESCRIPTORS = frozenset((
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
     types.ClassMethodDescriptorType, functools.partial, type,

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...frontend.tensor import Tensor
 from . import attributes, items, operators
 from .c_tables import (
     ARRAY_WRITES,
@@ -25,7 +26,7 @@ from .c_tables import (
     READS,
     WRITES,
 )
-from .kinds import Kind, content_of, full_name, is_own_name, kind_of
+from .kinds import Kind, content_of, full_name, is_own_name, is_plain, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -242,14 +243,28 @@ def _of_numpy(
             observer.open(f"numpy.{function.__name__}(), which writes to an array")
         return function, args, kwargs
     if kind is functools._lru_cache_wrapper:
-        return observer.call(function.__wrapped__, args, kwargs)
+        return _cached(observer, function, args, kwargs)
     if full_name(kind) in ("weakref.ReferenceType", "builtins.weakref"):
-        return give, (observer.result(function, (), f"{observer.path(function)}()"),), None
+        return give, (observer.referent(function),), None
     if full_name(kind) in ("operator.itemgetter", "operator.attrgetter",
                            "operator.methodcaller"):  # fmt: skip
         return give, (_getter(observer, function, args[0]),), None
     observer.open(f"{name}()" if kind_of(kind) is Kind.BUILTIN else f"a call of a {name}")
     return function, args, kwargs
+
+
+def _cached(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
+    """functools.lru_cache: what it holds is the user's own state."""
+    given = tuple([items.plain_key(observer, value) for value in args])
+    named = {k: items.plain_key(observer, v) for k, v in (kwargs or {}).items()}
+    for value in (*given, *named.values()):
+        argument = isinstance(value, Tensor) and (
+            value._trace is not None or observer.trace.argument_index(value) >= 0
+        )
+        if argument or not (is_plain(value) or observer.is_known(value)):
+            observer.open(f"{function.__name__}(), whose cache keeps what it is given,")
+            return function, args, kwargs
+    return give, (observer.cached(function, given, named),), None
 
 
 def _getter(observer: Observer, getter: Any, value: Any) -> Any:

@@ -24,7 +24,6 @@ PURE = frozenset(
     | _of("binascii", "crc32 hexlify unhexlify")
     | _of("zlib", "crc32 adler32")
     | _of("sys", "intern getrecursionlimit getsizeof")
-    | _of("_functools", "cmp_to_key")
     | _of("_abc", "_abc_instancecheck _abc_subclasscheck")
     | _of("_stat", "S_ISDIR S_ISREG")
     | _of("_json", "encode_basestring encode_basestring_ascii scanstring")
@@ -42,7 +41,7 @@ HIGHER_ORDER = frozenset(
         sorted min max map filter zip enumerate reversed list tuple set frozenset
         bytes bytearray
     """)
-    | _of("_functools", "reduce") | {"list.sort"}
+    | _of("_functools", "reduce cmp_to_key") | {"functools.cmp_to_key"} | {"list.sort"}
     | _of("itertools", """
         accumulate chain combinations combinations_with_replacement compress count cycle dropwhile
         filterfalse groupby islice pairwise permutations product repeat starmap takewhile

@@ -16,8 +16,9 @@ from ...frontend.numbers import is_traced_number
 from ...frontend.tensor import Tensor
 from ...frontend.watched import Watched
 from .argument_writes import ArgumentWrites
-from .observer import MISSING, Observer, put_back
-from .places import Place
+from .copies import put_back
+from .observer import Observer
+from .places import MISSING, Place
 
 
 def keep_python(observer: Observer, writes: ArgumentWrites) -> None:

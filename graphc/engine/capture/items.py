@@ -38,8 +38,12 @@ def content(value: Any) -> Kind | None:
 
 
 def plain_key(observer: Observer, key: Any) -> Any:
-    """A key as Python hashes it: a lifted number as its value."""
-    return key.__index__() if is_traced_number(key) and key.is_integer_number else key
+    """A key as Python hashes it: lifted numbers and symbolic sizes as their values."""
+    if is_traced_number(key):
+        return key.__index__() if key.is_integer_number else float(key)
+    if isinstance(key, tuple) and any(map(is_traced_number, key)):
+        return tuple.__new__(type(key), [plain_key(observer, part) for part in key])
+    return key
 
 
 def subscript(observer: Observer, container: Any, key: Any) -> Any:
@@ -240,8 +244,9 @@ def contains(observer: Observer, item: Any, container: Any) -> bool:
     method = python_method(observer, container, "__contains__")
     if method is not None:
         return bool(observer.run(method, container, item))
-    item = plain_key(observer, item)
     kind = content(container)
+    if kind is Kind.DICT or kind is Kind.SET:
+        item = plain_key(observer, item)
     if kind is Kind.DICT or kind is Kind.SET:
         if observer.is_known(container):
             if hashed_as_is(item):

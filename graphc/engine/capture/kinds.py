@@ -67,7 +67,7 @@ FIXEDS = frozenset("""
     builtins.member_descriptor builtins.getset_descriptor builtins.traceback
     operator.itemgetter operator.attrgetter operator.methodcaller _operator.itemgetter
     weakref.ReferenceType weakref.ref builtins.weakref _contextvars.ContextVar
-    functools._lru_cache_wrapper numpy.ufunc builtins.mappingproxy
+    functools._lru_cache_wrapper functools.KeyWrapper numpy.ufunc builtins.mappingproxy
     functools.cached_property enum.property
 """.split())
 _EXACT: dict[type, Kind] = {

@@ -8,6 +8,7 @@ not understand is *open*: `open()` ends the attempt to make one graph, before it
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 import threading
@@ -18,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from ...frontend import state_version
 from ...frontend.context import local
-from ...frontend.errors import located
+from ...frontend.errors import TraceError, located
 from ...frontend.numbers import is_traced_number
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
 from ...frontend.watched import Watched, WatchedOrdered
-from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Result
+from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result
 from ..version.guards import Kind as KindGuard
+from .copies import READERS, copy_of, entry_path, key_text, put_back
 from .kinds import Kind, content_of, is_machinery, is_plain, is_standard, kind_of
 from .places import MISSING, Place
 
@@ -56,6 +57,7 @@ class Observer:
         self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
         self.lifted: set[Place] = set()  # places whose number is a run-time input
         self.of_modules: set[int] = set()  # attribute dicts of Modules and optimizers
+        self._paused = False
         self._read: set[Any] = set()
         self._whole: set[int] = set()
         self._kept: list[Any] = []  # keeps ids taken
@@ -66,7 +68,7 @@ class Observer:
     @property
     def running(self) -> bool:
         """Whether the recording still is that of the whole function."""
-        return self.trace.whole and self.trace.open
+        return self.trace.whole and self.trace.open and not self._paused
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         """What to call in place of a function."""
@@ -167,7 +169,7 @@ class Observer:
                                          else value):
                     self._inside(value, item, f"{path}[{i}]", deep)
             return
-        if kind in _READERS:
+        if kind in READERS:
             self._container(value, kind, deep)
         elif kind is Kind.ARRAY:
             self.array(value)
@@ -186,16 +188,16 @@ class Observer:
     def _container(self, value: Any, kind: Kind, deep: bool) -> None:
         if self.is_known(value) and id(value) not in self._whole:
             self._whole.add(id(value))
-            guard = Items(value, _READERS[kind], self.path(value))
+            guard = Items(value, READERS[kind], self.path(value))
             saved = self.saved.get(id(value))
             if saved is not None:  # as it was when the call began
-                guard.items = _READERS[kind](saved[1])
+                guard.items = READERS[kind](saved[1])
             self.guards.add(guard, self.is_watched(value))
         path = self.path(value)
         if kind is Kind.DICT:
             for key, item in list(dict.items(value)):
                 self._inside(value, key, f"a key of {path}", deep)
-                self._inside(value, item, f"{path}[{_key_text(key)}]", deep)
+                self._inside(value, item, f"{path}[{key_text(key)}]", deep)
         else:
             for i, item in enumerate(list(value)):
                 self._inside(value, item, f"{path}[{i}]", deep)
@@ -230,7 +232,7 @@ class Observer:
             self._read.add(token)
             saved = self.saved.get(id(container))
             was = key in (container if saved is None else saved[1])
-            path = f"{_key_text(key)} in {self.path(container)}"
+            path = f"{key_text(key)} in {self.path(container)}"
             guard = Result(operator.contains, (container, key), was, path)
             self.guards.add(guard, self.is_watched(container))
 
@@ -279,6 +281,32 @@ class Observer:
             self.guards.add(Result(function, arguments, value, path), counted)
         return self.know(value, path) if not is_plain(value) else value
 
+    def cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a function with a cache (functools.lru_cache) gives, as it would without a
+        recording: from the cache, or for real; it is asked again at each call."""
+        call = functools.partial(function, **kwargs) if kwargs else function
+        self._paused = True
+        try:
+            with self.trace.suspended():
+                value = call(*args)
+        finally:
+            self._paused = False
+        self._kept.append((call, args, value))
+        path = f"{function.__name__}()"
+        self.guards.add(Result(call, args, value, path))
+        return value if is_plain(value) else self.know(value, path)
+
+    def referent(self, reference: Any) -> Any:
+        """What a weak reference that existed before refers to."""
+        value = reference()
+        if self.is_known(reference) and (id(reference), "referent") not in self._read:
+            self._read.add((id(reference), "referent"))
+            self._kept.append(reference)
+            self.guards.add(Referent(reference, f"{self.path(reference)}()"))
+            if value is not None:
+                self.know(value, f"{self.path(reference)}()")
+        return value
+
     def kind(self, value: Any) -> None:
         """The class of an object that existed before is relied on."""
         token = (id(value), "class")
@@ -319,13 +347,16 @@ class Observer:
         for base in kind.__mro__:
             value = vars(base).get(name, MISSING)
             fixed = base.__flags__ & _IMMUTABLE or is_standard(base.__module__)
-            done = id(base) in self.saved or (id(base), name) in self._read
+            saved = self.saved.get(id(base))
+            written = saved is not None and saved[1].get(name, MISSING) is not value
+            done = written or (id(base), name) in self._read
             if fixed or done or name in ("__dict__", "__class__"):
                 pass
             elif value is not MISSING or not base.__module__.startswith("graphc."):
                 self._read.add((id(base), name))
                 place = Place(base, name, f"{base.__qualname__}.{name}")
-                self.guards.add(Entry(place, value, not is_plain(value)))
+                if place not in self.lifted and not is_traced_number(value):
+                    self.guards.add(Entry(place, value, not is_plain(value)))
             if value is not MISSING:
                 return value
         return MISSING
@@ -334,9 +365,11 @@ class Observer:
 
     def save(self, container: Any, path: str = "") -> None:
         """A container that existed before is about to be written to."""
+        if isinstance(container, type):
+            self._lookups.clear()
         if id(container) in self.saved:
             return
-        self.saved[id(container)] = container, _copy(container), path or self.path(container)
+        self.saved[id(container)] = container, copy_of(container), path or self.path(container)
 
     def save_field(self, container: Any, key: Any, path: str) -> None:
         """A slot, a cell or an attribute that stands alone is about to be written to."""
@@ -355,10 +388,12 @@ class Observer:
                 mapping = vars(container) if isinstance(container, type) else container
                 if any(key not in mapping for key in copy):
                     raise ValueError(f"removes an entry of {path}")
+                if any(a is not b for a, b in zip(copy, mapping, strict=False)):
+                    raise ValueError(f"changes the order of {path}")
                 for key, now in list(dict(mapping).items()):
                     before = copy.get(key, MISSING)
                     if now is not before and id(container) not in self.real:
-                        yield Place(container, key, _entry_path(path, key)), before, now
+                        yield Place(container, key, entry_path(path, key)), before, now
             elif isinstance(copy, list) and isinstance(container, list):
                 if len(container) != len(copy):
                     raise ValueError(f"changes the length of the list {path}")
@@ -389,10 +424,10 @@ class Observer:
 
     def seal(self) -> None:
         """The recording is over, and its changes are taken back: guards on state that the call
-        made for good say how that is now. Raises ValueError where another one does not hold."""
+        made for good say how that is now. Raises TraceError where another one does not hold."""
         for guard in self.guards.all_broken():
             if not self._made_for_good(guard):
-                raise ValueError(f"changes {guard.path}")
+                raise TraceError(self.error(f"changes {guard.path}"))
             guard.renew()
         self.guards.seal()
 
@@ -445,57 +480,3 @@ _HOLDERS = frozenset((
     Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.VIEW, Kind.INSTANCE,
     Kind.ITERATOR, Kind.OPEN,
 ))  # fmt: skip
-
-
-def _dict_items(value: Any) -> list[Any]:
-    return [part for pair in dict.items(value) for part in pair]
-
-
-_READERS: dict[Kind, Callable[[Any], list[Any]]] = {
-    Kind.LIST: list, Kind.DICT: _dict_items, Kind.SET: list, Kind.QUEUE: list,
-    Kind.VIEW: list,
-}  # fmt: skip
-
-
-def _copy(container: Any) -> Any:
-    if isinstance(container, type):
-        return dict(vars(container))
-    if isinstance(container, dict):
-        return dict(dict.items(container))
-    if isinstance(container, np.ndarray):
-        return container.tobytes()
-    return list(container)
-
-
-def put_back(container: Any, copy: Any) -> None:
-    """Give a container the items of its copy."""
-    if isinstance(container, type):
-        for key, now in list(vars(container).items()):
-            if now is not copy.get(key, MISSING):
-                Place(container, key, "").put(copy.get(key, MISSING))
-    elif isinstance(container, dict):
-        if len(container) != len(copy) or any(
-            dict.get(container, key, MISSING) is not value for key, value in copy.items()
-        ):
-            dict.clear(container)
-            dict.update(container, copy)
-            state_version.bump()
-    elif isinstance(container, np.ndarray):
-        if container.tobytes() != copy:
-            container[...] = np.frombuffer(copy, container.dtype).reshape(container.shape)
-    elif len(container) != len(copy) or any(
-        a is not b for a, b in zip(container, copy, strict=True)
-    ):
-        if isinstance(container, list):
-            container[:] = copy
-        else:
-            container.clear()
-            (container.update if isinstance(container, set) else container.extend)(copy)
-
-
-def _key_text(key: Any) -> str:
-    return "..." if isinstance(key, Tensor) else repr(key)
-
-
-def _entry_path(path: str, key: Any) -> str:
-    return f"{path}[{_key_text(key)}]"

@@ -57,6 +57,7 @@ class Recording:
         self.traced: Any = None
         self.replay: list[tuple[Place, Any]] = []
         self.stored: dict[Place, Any] = {}
+        self.order: list[Place] = []  # in which places are written at each call
         self.old_values: list[tuple[Place, Any]] = []
         self.lifted: list[tuple[Place, Any]] = []
         self.rebuild: Rebuild  # of the result and of what is stored
@@ -178,6 +179,7 @@ class Recording:
             if is_traced_number(now) and place in lifted and self._unchanged(place, now):
                 continue
             self._effect(place, old, now)
+            self.order.append(place)
 
     @staticmethod
     def _unchanged(place: Place, now: Any) -> bool:

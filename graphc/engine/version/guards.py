@@ -8,6 +8,7 @@ optimizers that graphc's own code read, stand apart: an unchanged counter skips 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...frontend import state_version
+from ..capture.kinds import Kind as ObjectKind
+from ..capture.kinds import kind_of
 from ..capture.places import Place, same
 
 
@@ -39,19 +42,35 @@ class Guard:
 class Entry(Guard):
     """A place holds this value: the same object, or an equal plain value."""
 
-    __slots__ = ("identity", "place", "value")
+    __slots__ = ("identity", "place", "reference", "value")
 
     def __init__(self, place: Place, value: Any, identity: bool) -> None:
         self.place, self.value, self.identity, self.path = place, value, identity, place.path
+        self.reference: Any = None
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Do not keep a user's object alive."""
+        if self.identity and kind_of(type(self.value)) is ObjectKind.INSTANCE:
+            try:
+                self.reference = weakref.ref(self.value)
+            except TypeError:
+                return
+            self.value = None
 
     def holds(self) -> bool:
         now = self.place.get()
+        if self.reference is not None:
+            return now is not None and now is self.reference()
         return now is self.value or (not self.identity and same(now, self.value))
 
     def renew(self) -> None:
-        self.value = self.place.get()
+        self.value, self.reference = self.place.get(), None
+        self._let_go()
 
     def text(self) -> str:
+        if self.reference is not None:
+            return f"{self.path} is the same {type(self.reference()).__name__}"
         if self.place.is_missing(self.value):
             return f"{self.path} is not there"
         if self.identity:
@@ -89,10 +108,14 @@ class Kind(Guard):
     __slots__ = ("kind", "value")
 
     def __init__(self, value: Any, path: str) -> None:
-        self.value, self.kind, self.path = value, type(value), path
+        self.kind, self.path = type(value), path
+        try:
+            self.value = weakref.ref(value)
+        except TypeError:
+            self.value = lambda: value
 
     def holds(self) -> bool:
-        return type(self.value) is self.kind
+        return type(self.value()) is self.kind
 
     def text(self) -> str:
         return f"{self.path} is a {self.kind.__qualname__}"
@@ -145,6 +168,22 @@ class Result(Guard):
 
     def text(self) -> str:
         return f"{self.path} gives {self.value!r}"
+
+
+class Referent(Guard):
+    """A weak reference refers to the same object."""
+
+    __slots__ = ("number", "reference")
+
+    def __init__(self, reference: Callable[[], Any], path: str) -> None:
+        self.reference, self.path = reference, path
+        self.number = id(reference())
+
+    def holds(self) -> bool:
+        return id(self.reference()) == self.number
+
+    def text(self) -> str:
+        return f"{self.path} is alive" if self.reference() is not None else f"{self.path} is None"
 
 
 class Array(Guard):

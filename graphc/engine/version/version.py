@@ -112,9 +112,10 @@ class Specialisation:
         # takes back what the trace created for real; for a first call that raises
         self.undo: Callable[[], None] = nothing
 
-    def makes(self, rebuild: Rebuild, stored: list[Place]) -> None:
-        """How to make the result, and what goes to the places in `stored`."""
-        self.rebuild, self.stored = rebuild, stored
+    def makes(self, rebuild: Rebuild, stored: list[Place], order: list[Place]) -> None:
+        """How to make the result, and what goes to the places in `stored`; `order`: in which
+        these, and those whose value is known, are written."""
+        self.rebuild, self.stored, self.order = rebuild, stored, order
 
     def follow(self, places: dict[int, Place], dropped: set[Place]) -> None:
         """Inputs that the function itself renews are fetched from their places."""
@@ -300,10 +301,10 @@ class Specialisation:
         if self.stored or self.replay:
             state_version.bump()
         result, *stored = self.rebuild.make([builder.leaf(o) for o in traced.result])
-        for place, value in zip(self.stored, stored, strict=True):
-            place.set(value)
-        for place, value in self.replay:
-            place.set(value)
+        values = dict(self.replay)
+        values.update(zip(self.stored, stored, strict=True))
+        for place in self.order:
+            place.set(values[place])
         if history is not None:
             history.watch(builder)
         for action in traced.deferred:

@@ -1,0 +1,73 @@
+"""Copies of containers, as they were before a recording wrote to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...frontend import state_version
+from ...frontend.tensor import Tensor
+from .kinds import Kind
+from .places import MISSING, Place
+
+
+def dict_items(value: Any) -> list[Any]:
+    """Keys and values in turn."""
+    return [part for pair in dict.items(value) for part in pair]
+
+
+
+READERS: dict[Kind, Callable[[Any], list[Any]]] = {
+    Kind.LIST: list, Kind.DICT: dict_items, Kind.SET: list, Kind.QUEUE: list,
+    Kind.VIEW: list,
+}  # fmt: skip
+
+
+def copy_of(container: Any) -> Any:
+    """A container's items."""
+    if isinstance(container, type):
+        return dict(vars(container))
+    if isinstance(container, dict):
+        return dict(dict.items(container))
+    if isinstance(container, np.ndarray):
+        return container.tobytes()
+    return list(container)
+
+
+def put_back(container: Any, copy: Any) -> None:
+    """Give a container the items of its copy."""
+    if isinstance(container, type):
+        for key, now in list(vars(container).items()):
+            if now is not copy.get(key, MISSING):
+                Place(container, key, "").put(copy.get(key, MISSING))
+    elif isinstance(container, dict):
+        if len(container) != len(copy) or any(
+            a is not b or dict.get(container, a, MISSING) is not copy[a]
+            for a, b in zip(copy, container, strict=True)
+        ):
+            dict.clear(container)
+            dict.update(container, copy)
+            state_version.bump()
+    elif isinstance(container, np.ndarray):
+        if container.tobytes() != copy:
+            container[...] = np.frombuffer(copy, container.dtype).reshape(container.shape)
+    elif len(container) != len(copy) or any(
+        a is not b for a, b in zip(container, copy, strict=True)
+    ):
+        if isinstance(container, list):
+            container[:] = copy
+        else:
+            container.clear()
+            (container.update if isinstance(container, set) else container.extend)(copy)
+
+
+def key_text(key: Any) -> str:
+    """A key in the path of an entry."""
+    return "..." if isinstance(key, Tensor) else repr(key)
+
+
+def entry_path(path: str, key: Any) -> str:
+    """The path of an entry."""
+    return f"{path}[{key_text(key)}]"
