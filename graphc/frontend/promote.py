@@ -222,8 +222,10 @@ def promote_all(values: Iterable[Tensor]) -> tuple[Tensor, ...]:
 
 
 def scaled_sum(function: Any, input: Any, other: Any, alpha: Any) -> Tensor | None:
-    """input +- alpha * other in the result's dtype, half precision rounded once; None where
-    there is nothing to see to."""
+    """input +- alpha * other in the result's dtype; None where there is nothing to see to.
+
+    In half precision alpha is rounded to it, and then the sum alone.
+    """
     plain = type(alpha) is int and alpha == 1
     if plain or not isinstance(input, Tensor) or not isinstance(other, Tensor):
         return None
@@ -233,4 +235,5 @@ def scaled_sum(function: Any, input: Any, other: Any, alpha: Any) -> Tensor | No
         return None
     wide = dtypes.f32 if half else dtype
     a, b = operands(input, other, dtype=wide)
-    return cast(function(a, binary("mul", b, alpha)), dtype)
+    factor = cast(operand(alpha, dtype), wide)
+    return cast(function(a, binary("mul", b, factor)), dtype)
