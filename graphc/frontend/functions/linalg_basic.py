@@ -267,7 +267,8 @@ def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
         return compute(input, *found, beta=beta, alpha=alpha)
 
     def compute(input: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
-        if name in _ROUNDED_ONCE and first.dtype.bits == 16 and first.dtype.is_float:
+        same = input.dtype is first.dtype is second.dtype
+        if name in _ROUNDED_ONCE and same and first.dtype.bits == 16 and first.dtype.is_float:
             a, b, c = (promote.cast(x, dtypes.f32) for x in (input, first, second))
             return promote.cast(compute(a, b, c, beta, alpha), first.dtype)
         found = multiply(first, second)

@@ -26,9 +26,10 @@ def tuple_of(value: Any, count: int, name: str = "argument") -> tuple[int, ...]:
     return (value,) * count
 
 
-def _rounds_once(input: Tensor) -> bool:
+def _rounds_once(*given: Tensor) -> bool:
     """Half precision: products are summed in float32, the bias among them, then rounded."""
-    return input.dtype.is_float and input.dtype.bits == 16
+    dtype = given[0].dtype
+    return dtype.is_float and dtype.bits == 16 and all(x.dtype is dtype for x in given)
 
 
 @lower_precision
@@ -43,7 +44,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"{weight.shape[1]}x{weight.shape[0]})"
         )
     rank = input.dim()
-    if bias is not None and _rounds_once(input):
+    if bias is not None and _rounds_once(input, weight, bias):
         wide = linear(*(x.to(T.float32) for x in (input, weight, bias)))
         return named(wide.to(input.dtype), "AddmmBackward0" if rank == 2 else "ViewBackward0")
     result = apply(
@@ -140,7 +141,7 @@ def _conv(
     if not input.is_floating_point():
         convolve = _on_complex if input.is_complex() else _on_integers
         return convolve(_conv, spatial, input, weight, bias, stride, padding, dilation, groups)
-    if bias is not None and _rounds_once(input):
+    if bias is not None and _rounds_once(input, weight, bias):
         x, w, b = (x.to(T.float32) for x in (input, weight, bias))
         return _conv(spatial, x, w, b, stride, padding, dilation, groups).to(input.dtype)
     stride = tuple_of(stride, spatial, "stride")
@@ -203,7 +204,7 @@ def _conv_transpose(
             _conv_transpose, spatial, input, weight, bias, stride, padding, output_padding, groups,
             dilation,
         )
-    if bias is not None and _rounds_once(input):
+    if bias is not None and _rounds_once(input, weight, bias):
         x, w, b = (x.to(T.float32) for x in (input, weight, bias))
         wide = _conv_transpose(
             spatial, x, w, b, stride, padding, output_padding, groups, dilation
