@@ -223,3 +223,21 @@ def _name(dtype: DType) -> str:
 def promote_all(values: Iterable[Tensor]) -> tuple[Tensor, ...]:
     """Tensors (concat, stack) cast to their promoted dtype."""
     return operands(*values)
+
+
+def scaled_sum(function: Any, input: Any, other: Any, alpha: Any) -> Tensor | None:
+    """input +- alpha * other in the result's dtype; None where there is nothing to see to.
+
+    In half precision alpha is rounded to it, and then the sum alone.
+    """
+    plain = type(alpha) is int and alpha == 1
+    if plain or not isinstance(input, Tensor) or not isinstance(other, Tensor):
+        return None
+    dtype = result_type(input, other)
+    half = dtype.is_float and dtype.bits == 16
+    if not half and (other.dtype is dtype or not dtype.is_float):
+        return None
+    wide = dtypes.f32 if half else dtype
+    a, b = operands(input, other, dtype=wide)
+    factor = cast(operand(alpha, dtype), wide)
+    return cast(function(a, binary("mul", b, factor)), dtype)

@@ -124,6 +124,29 @@ def test_results_carry_no_history_of_their_own() -> None:
     assert func.grad(lambda a: a.sin().sum())(x).requires_grad
 
 
+def test_structure_of_pullbacks() -> None:
+    """A tuple with one entry per primal, each with its primal's structure."""
+    torch = pytest.importorskip("torch")
+
+    def shape(value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return type(value).__name__, [shape(v) for v in value]
+        return {k: shape(v) for k, v in value.items()} if isinstance(value, dict) else "tensor"
+
+    found = []
+    for m in (torch, graphc):
+        x, y = m.tensor([1.0, 2.0]), m.tensor([3.0, 4.0])
+        found.append([shape(f(x)) for f in (
+            m.func.vjp(lambda a: a * 2, x)[1],
+            m.func.vjp(lambda a, b: a * b, x, y)[1],
+            m.func.vjp(lambda p: p[0] * p[1], (x, y))[1],
+            m.func.vjp(lambda p: p["x"] * 2, {"x": x})[1],
+            m.func.vjp(lambda a: (a * 2, a), x, has_aux=True)[1],
+            lambda a, m=m: m.func.vmap(m.func.vjp(lambda b: b * 2, a)[1])(m.eye(2)),
+        )])  # fmt: skip
+    assert found[1] == found[0]
+
+
 def test_python_control_flow_inside_grad() -> None:
     def pieces(x: Any) -> Any:
         return x.sin().sum() if x.sum() > 0 else x.exp().sum()

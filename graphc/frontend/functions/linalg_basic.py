@@ -239,7 +239,15 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 ger = outer
 
 
-_ROUNDED_ONCE = ("addr", "addbmm")  # in half precision, at the end
+def _rank_one(a: Tensor, b: Tensor) -> Tensor:
+    """outer(); half precision as a contraction, whose gradients are rounded once."""
+    half = a.dtype.is_float and a.dtype.bits == 16
+    if half and a.dtype is b.dtype and a.ndim == b.ndim == 1:
+        return dot_general(a, b, (), ())
+    return outer(a, b)
+
+
+_ROUNDED_ONCE = ("addbmm", "addmm", "addmv", "baddbmm")  # in half precision, at the end
 
 
 def _whole(name: str, x: Tensor, argument: str, factor: Any) -> Any:
@@ -274,7 +282,8 @@ def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
                     f"{promote._name(x.dtype)} and {promote._name(y.dtype)}. Cure: convert one of "
                     "them with .to(dtype)"
                 ))  # fmt: skip
-        if name in _ROUNDED_ONCE and first.dtype.bits == 16 and first.dtype.is_float:
+        same = input.dtype is first.dtype is second.dtype
+        if name in _ROUNDED_ONCE and same and first.dtype.bits == 16 and first.dtype.is_float:
             a, b, c = (promote.cast(x, dtypes.f32) for x in (input, first, second))
             return promote.cast(compute(a, b, c, beta, alpha), first.dtype)
         found = multiply(first, second)
@@ -300,7 +309,7 @@ def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
 
 addmm = lower_precision(_scaled_sum("addmm", mm, "mat1", "mat2"))
 addmv = _scaled_sum("addmv", mv, "mat", "vec")
-addr = _scaled_sum("addr", outer, "vec1", "vec2")
+addr = _scaled_sum("addr", _rank_one, "vec1", "vec2")
 baddbmm = lower_precision(_scaled_sum("baddbmm", bmm, "batch1", "batch2"))
 addbmm = lower_precision(
     _scaled_sum("addbmm", lambda a, b: bmm(a, b).sum(0, dtype=a.dtype), "batch1", "batch2")

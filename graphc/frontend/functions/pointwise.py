@@ -155,7 +155,6 @@ def _scaled(other: Any, alpha: Any) -> Any:
     return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
 
 
-
 def _is_bool(value: Any) -> bool:
     return (value.dtype is dtypes.bool_) if isinstance(value, Tensor) else isinstance(value, bool)
 
@@ -171,6 +170,9 @@ def _arithmetic(op: Any, of_bools: Any, a: Any, b: Any) -> Tensor:
 @with_out
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """input + alpha * other; on bools: or."""
+    found = promote.scaled_sum(add, input, other, alpha)
+    if found is not None:
+        return found
     result = _arithmetic(ops.add, ops.bitwise_or, input, _scaled(other, alpha))
     return result
 
@@ -186,6 +188,9 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
                 "Subtraction, the `-` operator, with two bool tensors is not supported. Use the "
                 "`^` or `logical_xor()` operator instead."
             ))  # fmt: skip
+    found = promote.scaled_sum(sub, input, other, alpha)
+    if found is not None:
+        return found
     result: Tensor = binary(ops.sub, input, _scaled(other, alpha))
     return result
 
@@ -484,7 +489,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
     require_tensors("rsub", input)
-    return sub(other, _scaled(input, alpha))
+    return sub(other, input, alpha=alpha)
 
 
 absolute, negative, multiply, divide, subtract = abs, neg, mul, div, sub

@@ -28,6 +28,12 @@ def tuple_of(value: Any, count: int, name: str = "argument") -> tuple[int, ...]:
     return (value,) * count
 
 
+def _rounds_once(*given: Tensor) -> bool:
+    """Half precision: products are summed in float32, the bias among them, then rounded."""
+    dtype = given[0].dtype
+    return dtype.is_float and dtype.bits == 16 and all(x.dtype is dtype for x in given)
+
+
 @lower_precision
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias, weight [out, in]."""
@@ -36,6 +42,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         raise _linear_shapes(input, weight)
     if input.dtype is not weight.dtype or (bias is not None and bias.dtype is not weight.dtype):
         raise _linear_dtypes(input, weight, bias)
+    if bias is not None and _rounds_once(input, weight, bias):
+        wide = linear(*(x.to(T.float32) for x in (input, weight, bias)))
+        return named(wide.to(input.dtype), "AddmmBackward0" if rank == 2 else "ViewBackward0")
     result = apply(
         ops.dot_general, input, weight, batch_a=(), batch_b=(), contract_a=(rank - 1,),
         contract_b=(weight.dim() - 1,),
@@ -163,6 +172,9 @@ def _conv(
     if not input.is_floating_point():
         convolve = _on_complex if input.is_complex() else _on_integers
         return convolve(_conv, spatial, input, weight, bias, stride, padding, dilation, groups)
+    if bias is not None and _rounds_once(input, weight, bias):
+        x, w, b = (x.to(T.float32) for x in (input, weight, bias))
+        return _conv(spatial, x, w, b, stride, padding, dilation, groups).to(input.dtype)
     stride = tuple_of(stride, spatial, "stride")
     dilation = tuple_of(dilation, spatial, "dilation")
     if padding == "same":
@@ -223,6 +235,12 @@ def _conv_transpose(
             _conv_transpose, spatial, input, weight, bias, stride, padding, output_padding, groups,
             dilation,
         )
+    if bias is not None and _rounds_once(input, weight, bias):
+        x, w, b = (x.to(T.float32) for x in (input, weight, bias))
+        wide = _conv_transpose(
+            spatial, x, w, b, stride, padding, output_padding, groups, dilation
+        )
+        return wide.to(input.dtype)
     stride = tuple_of(stride, spatial, "stride")
     padding = tuple_of(padding, spatial, "padding")
     extra = tuple_of(output_padding, spatial, "output_padding")
