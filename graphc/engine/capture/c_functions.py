@@ -229,6 +229,9 @@ def _of_class(
     return function, args, kwargs
 
 
+_CALLABLES = (types.FunctionType, types.BuiltinFunctionType)
+
+
 def _of_numpy(
     observer: Observer, function: Any, name: str, args: tuple[Any, ...], kwargs: Any
 ) -> Call:
@@ -237,7 +240,7 @@ def _of_numpy(
     numpy = isinstance(function, np.ufunc) or (
         module.split(".")[0] == "numpy" and not module.startswith("numpy.random")
     )
-    if numpy and (kind.__module__.split(".")[0] == "numpy" or kind_of(kind) is Kind.BUILTIN):
+    if numpy and (kind.__module__.split(".")[0] == "numpy" or kind in _CALLABLES):
         touch(observer, args, kwargs)
         if function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
             observer.open(f"numpy.{function.__name__}(), which writes to an array")

@@ -113,6 +113,8 @@ def _python(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
         return (give, (found[0],), None) if found is not None else (function, args, kwargs)
     if is_own(function):
         return _own(observer, function, args, kwargs)
+    if (function.__module__ or "").split(".")[0] == "numpy":
+        return c_functions.call(observer, function, args, kwargs)
     return copy_of(observer, function), args, kwargs
 
 

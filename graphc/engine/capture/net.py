@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+import threading
 from abc import ABCMeta
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -26,6 +27,7 @@ from .observer import Observer, running
 _LIBRARY = (sysconfig.get_paths()["stdlib"], "<frozen ")
 # what graphc itself stands on
 _PACKAGES = tuple(str(Path(str(package.__file__)).parent) for package in (numpy, ml_dtypes))
+_NUMPY = _PACKAGES[:1]  # c_functions.py says what its functions read
 _HARMLESS = frozenset((
     ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
 ))  # fmt: skip
@@ -54,7 +56,8 @@ def _place(code: CodeType) -> str:
 
 def _is_stranger(frame: FrameType) -> bool:
     """Whether a function that starts is neither recorded nor called by graphc itself."""
-    if _place(frame.f_code) == "own" or frame.f_code in _HARMLESS:
+    code = frame.f_code
+    if _place(code) == "own" or code in _HARMLESS or code.co_filename.startswith(_NUMPY):
         return False
     library = _is_library(frame)
     caller: FrameType | None = frame
@@ -97,7 +100,8 @@ class Net:
         if self._before is not None:
             self.observer.open("a profiler that runs (sys.setprofile)")
             return
-        sys.setprofile(self._event)
+        _here.nets.append(self)
+        sys.setprofile(_profiled)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
@@ -107,10 +111,7 @@ class Net:
             _unwatch(self)
         elif self._before is None:
             sys.setprofile(None)
-
-    def _event(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            self.started(frame)
+            _here.nets.remove(self)
 
     def started(self, frame: FrameType) -> None:
         """A Python function starts in this thread."""
@@ -123,6 +124,22 @@ class Net:
                 observer.open(f"{frame.f_code.co_qualname}(), which C code calls,")
             finally:
                 self._busy = False
+
+
+class _Here(threading.local):
+    """The nets of this thread."""
+
+    def __init__(self) -> None:
+        self.nets: list[Net] = []
+
+
+_here = _Here()
+
+
+def _profiled(frame: FrameType, event: str, argument: Any) -> None:
+    nets = _here.nets
+    if event == "call" and nets:
+        nets[-1].started(frame)
 
 
 _nets: list[Net] = []

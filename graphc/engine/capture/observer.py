@@ -293,7 +293,7 @@ class Observer:
             self._paused = False
         self._kept.append((call, args, value))
         path = f"{function.__name__}()"
-        self.guards.add(Result(call, args, value, path))
+        self.guards.last.append(Result(call, args, value, path))
         return value if is_plain(value) else self.know(value, path)
 
     def referent(self, reference: Any) -> Any:

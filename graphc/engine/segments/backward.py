@@ -79,7 +79,10 @@ class BackwardPlan:
     def _make(self, given: tuple[bool, ...], needs: tuple[bool, ...]) -> Part:
         graph, bits = self.graph, self._bits
         live = sum(1 << i for i, there in enumerate(given) if there)
-        results = [i for i, out in enumerate(graph.outputs) if needs[i] and bits[out] & live]
+        results = [  # gradients that hang on nothing (sign's, floor's zeros) are always there
+            i for i, out in enumerate(graph.outputs)
+            if needs[i] and (bits[out] & live or not bits[out])
+        ]
         if not results:
             return Part(None, [], [], [])
         needed: set[IrNode] = set()

@@ -109,6 +109,7 @@ class Kind(Guard):
 
     def __init__(self, value: Any, path: str) -> None:
         self.kind, self.path = type(value), path
+        self.value: Callable[[], Any]
         try:
             self.value = weakref.ref(value)
         except TypeError:
@@ -212,6 +213,8 @@ class Guards:
     def __init__(self) -> None:
         self.loose: list[Guard] = []
         self.counted: list[Guard] = []
+        # asked last, of calls that otherwise fit: asking fills the user's caches
+        self.last: list[Guard] = []
         self.version = state_version.current()
 
     def add(self, guard: Guard, counted: bool = False) -> None:
@@ -231,6 +234,10 @@ class Guards:
                 return guard
         self.version = version
         return None
+
+    def last_broken(self) -> Guard | None:
+        """The first of those asked last that does not hold."""
+        return next((guard for guard in self.last if not guard.holds()), None)
 
     def all_broken(self) -> list[Guard]:
         """Every guard that does not hold."""
@@ -254,4 +261,4 @@ class Guards:
 
     def texts(self) -> list[str]:
         """What explain() prints."""
-        return [guard.text() for guard in (*self.loose, *self.counted)]
+        return [guard.text() for guard in (*self.loose, *self.counted, *self.last)]

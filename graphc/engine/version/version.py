@@ -202,6 +202,8 @@ class Specialisation:
         for lodger in self.traced.lodgers:
             self._check_lodger(lodger, arrays[lodger.input], arguments)
         self._check_overlap(arrays)
+        if self.roots.last and (broken := self.roots.last_broken()) is not None:
+            raise Stale(f"{broken.path} changed")
         return arrays, dims
 
     def number_values(self, arguments: list[Any]) -> dict[Any, Any]:
