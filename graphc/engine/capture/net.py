@@ -9,6 +9,7 @@ a profiler may have taken: then nothing is recorded as a whole.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import sysconfig
 import threading
@@ -31,6 +32,7 @@ _NUMPY = _PACKAGES[:1]  # c_functions.py says what its functions read
 _HARMLESS = frozenset((
     ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
 ))  # fmt: skip
+_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _TOOL = 4  # of sys.monitoring: none of those that are set aside for debuggers and profilers
 _seen: dict[CodeType, str] = {}
 
@@ -136,9 +138,13 @@ class _Here(threading.local):
 _here = _Here()
 
 
+# No bound method: CPython 3.11 holds no reference to it while it makes the frame for its call, and
+# the collector, which may run then, may end the profiling.
 def _profiled(frame: FrameType, event: str, argument: Any) -> None:
+    # a generator that goes on was started in the open, or is closed by the collector
+    goes_on = frame.f_code.co_flags & _GENERATORS and frame.f_lasti >= 0
     nets = _here.nets
-    if event == "call" and nets:
+    if event == "call" and nets and not goes_on:
         nets[-1].started(frame)
 
 
