@@ -1,7 +1,5 @@
-"""backward() and grad(): the reverse walk over the tape, with hooks and accumulation.
-
-The walk itself is ir/autodiff's. Nodes are visited in the reverse order of their making; a leaf
-right after the last node that reads it, so that hooks on it can act while others still run.
+"""backward() and grad(): ir/autodiff's reverse walk over the tape, with hooks and accumulation.
+A leaf is visited right after the last node that reads it: hooks act while others still run.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from graphc.ir.batching import Batch, BatchValue, move_dim, run_graph
 from graphc.ir.graph import Node
 from graphc.ir.op import OpError
 
-from .context import local
+from .context import callout, local
 from .dispatch import constant, inplace
 from .errors import located
 from .numbers import is_traced_number
@@ -87,7 +87,7 @@ class _Call:
                     mapped.append((leaf, dim, given[i]))
             heads = [t._traced.value for _, _, t in mapped]
             args = unflatten(given, structure)
-            result = self.func(*args, **kwargs)
+            result = callout(self.func)(*args, **kwargs)
             results, out_structure = flatten(result)
             out_dims = self._output_dims(results, out_structure)
             outputs = [trace.read(_traced(trace, self.name, r)) for r in results]

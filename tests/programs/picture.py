@@ -176,7 +176,7 @@ class Painter:
         array = value.detach().to(self.torch.float32) if "bfloat" in str(value.dtype) else value
         flags = (str(value.dtype), value.requires_grad, value.is_leaf, value.is_contiguous())
         grad = value.grad if value.is_leaf else None
-        numbers = np.array(array.detach().numpy())
+        numbers = np.array(array.detach().clone().numpy())
         return *flags, number, numbers, self._item(grad), self._item(own) if own else ()
 
     def _module(self, value: Any) -> tuple[Any, ...]:

@@ -164,7 +164,7 @@ def _roots(space: dict[str, Any]) -> dict[str, Any]:
     """The module's variables that are its own."""
     found = {}
     for name, value in space.items():
-        if name.startswith(("__", "change_")) or name in _HIDDEN or name == "entry":
+        if name.startswith(("__", "change_")) or name in _HIDDEN:
             continue
         if isinstance(value, types.ModuleType) and not value.__name__.startswith(("aid", "made")):
             continue
@@ -176,6 +176,11 @@ def _roots(space: dict[str, Any]) -> dict[str, Any]:
         if name.startswith("part"):
             found[name] = value
     entry = space["entry"]
+    if isinstance(entry, types.MethodType) and hasattr(entry.__func__, "__compiled_function__"):
+        # of a decorated method: one object, as the method itself is
+        entry = space.setdefault("plain_entry", types.MethodType(
+            entry.__func__.__compiled_function__, entry.__self__
+        ))  # fmt: skip
     found["entry"] = getattr(entry, "__compiled_function__", entry)
     found["owner"] = space.get("owner")
     if hasattr(found["entry"], "_orig_mod"):

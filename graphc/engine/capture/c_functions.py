@@ -6,21 +6,18 @@ READS, WRITES: methods of containers. The rest has a rule of its own (`RULES`, b
 
 from __future__ import annotations
 
-import functools
 import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...frontend.tensor import Tensor
-from . import attributes, items, operators
+from . import attributes, c_objects, items, operators
 from .c_tables import (
     ARRAY_WRITES,
     CLASSES,
     HIGHER_ORDER,
     METHODS_OF_VALUES,
-    NUMPY_WRITES,
     OPERATORS,
     PURE,
     READS,
@@ -80,7 +77,7 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         return function, args, kwargs
     if isinstance(bound, type):
         return _of_class(observer, function, bound, args, kwargs)
-    return _of_numpy(observer, function, name, args, kwargs)
+    return c_objects.call(observer, function, name, args, kwargs)
 
 
 def plain(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -148,6 +145,12 @@ def method(
 ) -> None:
     """A C method of a container or a value is about to be called on `owner`."""
     touch(observer, args, kwargs)
+    if isinstance(owner, str) and name in ("format", "format_map") and not all(
+        is_plain(value) or kind_of(type(value)) in (Kind.TENSOR, Kind.NUMBER)
+        for value in (*args, *(kwargs or {}).values())
+    ):
+        observer.open("str.format() of an object")  # a field may name its attributes
+        return
     content = items.content(owner)
     if kind is not None and content is None and isinstance(owner, kind):
         content = content_of(kind)
@@ -227,72 +230,6 @@ def _of_class(
         observer.open(f"{owner.__name__}.{function.__name__}()")
     touch(observer, args, kwargs)
     return function, args, kwargs
-
-
-_CALLABLES = (types.FunctionType, types.BuiltinFunctionType)
-
-
-def _of_numpy(
-    observer: Observer, function: Any, name: str, args: tuple[Any, ...], kwargs: Any
-) -> Call:
-    kind = type(function)
-    module = getattr(function, "__module__", None) or ""
-    numpy = isinstance(function, np.ufunc) or (
-        module.split(".")[0] == "numpy" and not module.startswith("numpy.random")
-    )
-    if numpy and (kind.__module__.split(".")[0] == "numpy" or kind in _CALLABLES):
-        touch(observer, args, kwargs)
-        if function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
-            observer.open(f"numpy.{function.__name__}(), which writes to an array")
-        return function, args, kwargs
-    if kind is functools._lru_cache_wrapper:
-        return _cached(observer, function, args, kwargs)
-    if full_name(kind) in ("weakref.ReferenceType", "builtins.weakref"):
-        return give, (observer.referent(function),), None
-    if full_name(kind) in ("operator.itemgetter", "operator.attrgetter",
-                           "operator.methodcaller"):  # fmt: skip
-        return give, (_getter(observer, function, args[0]),), None
-    observer.open(f"{name}()" if kind_of(kind) is Kind.BUILTIN else f"a call of a {name}")
-    return function, args, kwargs
-
-
-def _cached(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
-    """functools.lru_cache: what it holds is the user's own state."""
-    given = tuple([items.plain_key(observer, value) for value in args])
-    named = {k: items.plain_key(observer, v) for k, v in (kwargs or {}).items()}
-    for value in (*given, *named.values()):
-        argument = isinstance(value, Tensor) and (
-            value._trace is not None or observer.trace.argument_index(value) >= 0
-        )
-        if argument or not (is_plain(value) or observer.is_known(value)):
-            observer.open(f"{function.__name__}(), whose cache keeps what it is given,")
-            return function, args, kwargs
-    return give, (observer.cached(function, given, named),), None
-
-
-def _getter(observer: Observer, getter: Any, value: Any) -> Any:
-    """operator.itemgetter and its kin."""
-    kind, parts = getter.__reduce__()[:2]
-    if kind.__name__ == "itemgetter":
-        found = tuple([items.subscript(observer, value, key) for key in parts])
-    elif kind.__name__ == "attrgetter":
-        found = tuple([_dotted(observer, value, name) for name in parts])
-    else:
-        if isinstance(kind, functools.partial):
-            name, keywords = kind.args[0], kind.keywords
-            given = parts
-        else:
-            (name, *given), keywords = parts, {}
-        return observer.invoke(
-            attributes.attribute(observer, value, name), *given, **keywords
-        )
-    return found[0] if len(found) == 1 else found
-
-
-def _dotted(observer: Observer, value: Any, path: str) -> Any:
-    for name in path.split("."):
-        value = attributes.attribute(observer, value, name)
-    return value
 
 
 # --- classes ---------------------------------------------------------------------------------
@@ -488,6 +425,14 @@ def _context_value(observer: Observer, function: Any, args: Any, kwargs: Any) ->
     return (observer.result(function, args, f"{function.__self__.name}.get()"),)
 
 
+def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """Python's own, of plain data: it reads that alone."""
+    if any(callable(value) for value in kwargs.values()):
+        return None
+    touch(observer, args, kwargs)
+    return (observer.plainly(function, args, kwargs),) if observer.running else None
+
+
 RULES: dict[str, Rule] = {
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
@@ -500,4 +445,4 @@ RULES: dict[str, Rule] = {
     "builtins.id": _identifier, "builtins.print": _print, "builtins.super": _super,
     "collections.OrderedDict": _dict, "ContextVar.get": _context_value,
 }
-PYTHON: dict[str, Rule] = {}
+PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json}

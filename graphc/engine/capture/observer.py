@@ -281,6 +281,14 @@ class Observer:
             self.guards.add(Result(function, arguments, value, path), counted)
         return self.know(value, path) if not is_plain(value) else value
 
+    def plainly(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a function gives that reads its arguments alone, which are noted already."""
+        self._paused = True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self._paused = False
+
     def cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function with a cache (functools.lru_cache) gives, as it would without a
         recording: from the cache, or for real; it is asked again at each call."""

@@ -74,7 +74,8 @@ class Segments:
         self.versions: dict[Any, list[Version]] = {}
         self.compile_count = 0
         # versions that are known to fit, by key and numbers; constants that need not be compared
-        self.exact: dict[Any, tuple[Version, dict[str, int]]] = {}
+        # (the last: constants that are inputs of other versions alone, by place)
+        self.exact: dict[Any, tuple[Version, dict[str, int], tuple[Any, ...]]] = {}
         self.free: dict[Any, set[int]] = {}
         self.ends: dict[SegmentEnd, int] = {}  # how often each demand ended a segment
         self.calls = 0
@@ -152,8 +153,10 @@ class Segments:
             lifted = self.free.get(key, ())  # hashing a key takes as long as it is
             numbers = tuple([None if i in lifted else n for i, n in enumerate(forward.numbers)])
             found = self.exact.get((key, numbers))
-            if found is not None:
-                return found
+            if found is not None and all(
+                forward.numbers[i] == n for i, n in found[2]
+            ):
+                return found[:2]
         tangents, gradients = segment.record_backward()
         inputs = [i.node for i in segment.inputs]
         entries = [i for i, gradient in enumerate(gradients) if gradient is not None]
@@ -175,7 +178,9 @@ class Segments:
             numbers = tuple([None if i in free else n for i, n in enumerate(forward.numbers)])
             if len(self.exact) > _LIMIT:
                 self.exact.clear()
-            self.exact[key, numbers] = version, dims
+            own = version.template.free(whole, forward)
+            fixed = tuple([(i, forward.numbers[i]) for i in free if i not in own])
+            self.exact[key, numbers] = version, dims, fixed
         return version, dims
 
     def _build(self, segment: Segment, key: Any, entries: list[int], parts: Parts) -> Version:

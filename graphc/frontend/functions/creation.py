@@ -15,7 +15,7 @@ from ..context import local
 from ..device import check_device
 from ..dispatch import apply, constant
 from ..errors import located
-from ..numbers import is_traced_number
+from ..numbers import TracedNumber, is_traced_number
 from ..ownership import owns_result
 from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
@@ -102,6 +102,8 @@ def _without_protocol(data: Any) -> Any:
 
 
 def _gives_array(kind: type) -> bool:
+    if issubclass(kind, TracedNumber):  # a number, to what is traced
+        return False
     return hasattr(kind, "__array__") or hasattr(kind, "__array_interface__")
 
 

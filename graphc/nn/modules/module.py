@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -163,6 +164,9 @@ class Module(TraversalMixin, StateDictMixin):
         for registry in _REGISTRIES:
             if not isinstance(entries := self.__dict__.get(registry), Watched | None):
                 self.__dict__[registry] = Watched(entries)
+        for name, value in state.items():
+            if name.endswith("_hooks") and type(value) is OrderedDict:
+                self.__dict__[name] = WatchedOrdered(value)
 
     # --- registration -------------------------------------------------------------------
 
@@ -265,8 +269,9 @@ class Module(TraversalMixin, StateDictMixin):
     def __getstate__(self) -> dict[str, Any]:
         # a file names plain containers only, as weights_only=True wants
         return {
-            k: dict(v) if k in _REGISTRIES else v
-            for k, v in self.__dict__.items() if k != "_compiled_call_impl"
+            k: dict(v) if k in _REGISTRIES else (
+                OrderedDict(v) if isinstance(v, WatchedOrdered) else v
+            ) for k, v in self.__dict__.items() if k != "_compiled_call_impl"
         }  # fmt: skip
 
     def _hook(self, registry: str, hook: Callable[..., Any], prepend: bool = False) -> HookHandle:

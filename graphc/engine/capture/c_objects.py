@@ -1,0 +1,82 @@
+"""Calls of C objects: NumPy's functions, functools' caches, weak references, operator's getters."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+import numpy as np
+
+from ...frontend.tensor import Tensor
+from . import attributes, c_functions, items
+from .c_tables import NUMPY_WRITES
+from .kinds import Kind, full_name, is_plain, kind_of
+from .observer import Observer
+
+Call = tuple[Any, tuple[Any, ...], Any]
+_CALLABLES = (types.FunctionType, types.BuiltinFunctionType)
+
+
+def call(
+    observer: Observer, function: Any, name: str, args: tuple[Any, ...], kwargs: Any
+) -> Call:
+    """What to call in place of an object that no table of c_functions.py names."""
+    kind = type(function)
+    module = getattr(function, "__module__", None) or ""
+    numpy = isinstance(function, np.ufunc) or (
+        module.split(".")[0] == "numpy" and not module.startswith("numpy.random")
+    )
+    if numpy and (kind.__module__.split(".")[0] == "numpy" or kind in _CALLABLES):
+        c_functions.touch(observer, args, kwargs)
+        if function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
+            observer.open(f"numpy.{function.__name__}(), which writes to an array")
+        return function, args, kwargs
+    if kind is functools._lru_cache_wrapper:
+        return _cached(observer, function, args, kwargs)
+    if full_name(kind) in ("weakref.ReferenceType", "builtins.weakref"):
+        return c_functions.give, (observer.referent(function),), None
+    if full_name(kind) in ("operator.itemgetter", "operator.attrgetter",
+                           "operator.methodcaller"):  # fmt: skip
+        return c_functions.give, (_getter(observer, function, args[0]),), None
+    observer.open(f"{name}()" if kind_of(kind) is Kind.BUILTIN else f"a call of a {name}")
+    return function, args, kwargs
+
+
+def _cached(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
+    """functools.lru_cache: what it holds is the user's own state."""
+    given = tuple([items.plain_key(observer, value) for value in args])
+    named = {k: items.plain_key(observer, v) for k, v in (kwargs or {}).items()}
+    for value in (*given, *named.values()):
+        argument = isinstance(value, Tensor) and (
+            value._trace is not None or observer.trace.argument_index(value) >= 0
+        )
+        if argument or not (is_plain(value) or observer.is_known(value)):
+            observer.open(f"{function.__name__}(), whose cache keeps what it is given,")
+            return function, args, kwargs
+    return c_functions.give, (observer.cached(function, given, named),), None
+
+
+def _getter(observer: Observer, getter: Any, value: Any) -> Any:
+    """operator.itemgetter and its kin."""
+    kind, parts = getter.__reduce__()[:2]
+    if kind.__name__ == "itemgetter":
+        found = tuple([items.subscript(observer, value, key) for key in parts])
+    elif kind.__name__ == "attrgetter":
+        found = tuple([_dotted(observer, value, name) for name in parts])
+    else:
+        if isinstance(kind, functools.partial):
+            name, keywords = kind.args[0], kind.keywords
+            given = parts
+        else:
+            (name, *given), keywords = parts, {}
+        return observer.invoke(
+            attributes.attribute(observer, value, name), *given, **keywords
+        )
+    return found[0] if len(found) == 1 else found
+
+
+def _dotted(observer: Observer, value: Any, path: str) -> Any:
+    for name in path.split("."):
+        value = attributes.attribute(observer, value, name)
+    return value
