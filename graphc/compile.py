@@ -224,7 +224,7 @@ class CompiledFunction:
             # parts of one memory, written to: their places in it are constants
             named, self._renewed = {}, []
             recording = self._record(given, leaves, structure, named, look)
-        if recording.missing:
+        if recording.missing and not recording.observer.looked_at_grad:
             recording = self._record_steady(recording, given, leaves, structure, named, look)
         try:
             version = self._build(recording, started)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import itertools
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,3 +43,65 @@ def test_the_collector_may_close_generators_during_a_recording() -> None:
     finally:
         gc.set_threshold(*threshold)
     assert closed
+
+
+def test_equal_results_are_tensors_of_their_own() -> None:
+    @graphc.compile
+    def both(x: Any) -> Any:
+        return x * 2, x * 2, [x * 2]
+
+    for _ in range(2):
+        first, second, (third,) = both(graphc.ones(3))
+        first.add_(1)
+        assert second.tolist() == third.tolist() == [2, 2, 2]
+
+
+def test_a_constant_of_one_size_is_no_constant_of_another_in_segments() -> None:
+    source = itertools.cycle([1.0, 2.0, 3.0])
+
+    @graphc.compile
+    def scaled(x: Any) -> Any:
+        return x.sum(0) * next(source)
+
+    found = [scaled(graphc.ones(n, 2)).tolist() for n in (3, 3, 3, 1, 1, 1)]
+    assert found == [[3, 3], [6, 6], [9, 9], [1, 1], [2, 2], [3, 3]]
+
+
+def test_the_gradients_of_steps_go_through_segments() -> None:
+    @graphc.compile
+    def slope(x: Any) -> Any:
+        y = graphc.sign(x) * 2
+        bool(x.sum() > 0)
+        return graphc.autograd.grad(y.sum(), x)
+
+    assert slope(graphc.ones(3, requires_grad=True))[0].tolist() == [0, 0, 0]
+
+
+def test_a_cache_is_asked_at_each_call_as_without_a_recording() -> None:
+    made: list[int] = []
+
+    @functools.lru_cache
+    def table(n: int) -> Any:
+        made.append(n)
+        return graphc.arange(float(n))
+
+    run = graphc.compile(lambda x: x + table(3))
+    assert [run(graphc.ones(3)).tolist() for _ in range(3)] == [[1, 2, 3]] * 3
+    assert made == [3] and run.segments is None
+    table(3).add_(1)
+    assert run(graphc.ones(3)).tolist() == [2, 3, 4]
+    table.cache_clear()
+    assert run(graphc.ones(3)).tolist() == [1, 2, 3] and made == [3, 3]
+
+
+def test_guards_keep_no_object_of_the_user_alive() -> None:
+    class Holder:
+        scale = 2.0
+
+    holder: Any = Holder()
+    reference = weakref.ref(holder)
+    run = graphc.compile(lambda x: x * (1.0 if reference() is None else reference().scale))
+    assert run(graphc.ones(1)).item() == 2
+    del holder
+    gc.collect()
+    assert reference() is None and run(graphc.ones(1)).item() == 1

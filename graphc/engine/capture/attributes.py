@@ -229,9 +229,12 @@ def _tensor(observer: Observer, tensor: Any, name: str) -> Any:
             getattr(found.fget, "__module__", None)
         ):
             return observer.run(observer.lookup(type(tensor), name).fget, tensor)
-        if hasattr(type(found), "__set__") or name in ("__class__", "__dict__"):
+        if hasattr(type(found), "__set__") or name not in tensor.__dict__:
             return getattr(tensor, name)
-    if tensor._trace is None and not (name.startswith("_") and name in _TENSOR_FIELDS):
+    if tensor._trace is None and name not in _TENSOR_FIELDS:
+        if observer.trace.argument_index(tensor) >= 0:  # another tensor at each call
+            observer.open(f"reading {name} of a tensor among the arguments")
+            return getattr(tensor, name)
         value = observer.read(tensor.__dict__, name, f"{observer.path(tensor)}.{name}")
         if value is not MISSING:
             return value

@@ -55,6 +55,8 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         args = function.__self__, *args
         function = getattr(function.__objclass__, function.__name__)
     name = name_of(function)
+    if kind_of(type(function)) is Kind.FIXED:
+        return c_objects.call(observer, function, name, args, kwargs)
     rule = RULES.get(name)
     if rule is not None:
         found = rule(observer, function, args, kwargs or {})

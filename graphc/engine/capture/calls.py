@@ -53,6 +53,8 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
             for i, value in enumerate((*function.args, *function.keywords.values(),
                                        function.func)):
                 observer.know(value, f"argument {i} of {path}")
+            observer.know(function.keywords, f"{path}.keywords")
+            observer.whole(function.keywords, deep=False)
         named = {**function.keywords, **(kwargs or {})}
         return call(observer, function.func, (*function.args, *args), named or None)
     if kind is Kind.INSTANCE:

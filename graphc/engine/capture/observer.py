@@ -57,6 +57,7 @@ class Observer:
         self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
         self.lifted: set[Place] = set()  # places whose number is a run-time input
         self.of_modules: set[int] = set()  # attribute dicts of Modules and optimizers
+        self.looked_at_grad = False  # the user's own code has read a .grad
         self._paused = False
         self._read: set[Any] = set()
         self._whole: set[int] = set()
@@ -366,6 +367,8 @@ class Observer:
                 if place not in self.lifted and not is_traced_number(value):
                     self.guards.add(Entry(place, value, not is_plain(value)))
             if value is not MISSING:
+                if not written and not is_plain(value):
+                    self.know(value, f"{base.__qualname__}.{name}")
                 return value
         return MISSING
 

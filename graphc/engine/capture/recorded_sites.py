@@ -45,6 +45,8 @@ class Attribute(Site):
     kind = "attribute"
 
     def see(self, observer: Observer, operand: Any) -> Any:
+        if self.detail == "grad" and not str(self.namespace.get("__name__")).startswith("graphc."):
+            observer.looked_at_grad = True
         return attributes.attribute(observer, operand, self.detail)
 
 

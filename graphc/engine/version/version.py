@@ -172,7 +172,10 @@ class Specialisation:
             if isinstance(source, NumberInput):
                 arrays.append(_UNKNOWN)
                 continue
-            array = array_of(source, arguments, self.places.get(source.number))
+            place = self.places.get(source.number)
+            array = array_of(source, arguments, place)
+            if place is not None and requires_grad(place.get()) != source.requires_grad:
+                raise Stale(f"requires_grad of {place.path} changed")
             if array.shape != shape and not _bind(array.shape, shape, dims):
                 raise Stale(f"{_name(source)} has shape {array.shape}, was {shape}")
             if array.dtype != dtype:
