@@ -30,7 +30,6 @@ def behaves(seeds: range) -> None:
         assert failure is None, f"seed {seed}: {failure}\n{listing(program)}"
 
 
-@open_failures
 def test_compiled_behaves_as_eager() -> None:
     behaves(range(150))
 

@@ -85,7 +85,7 @@ def entry(observer: Observer, function: Any) -> Any:
     """What code that is not rewritten may call in place of a user's function."""
     kind = kind_of(type(function))
     if kind is Kind.FUNCTION:
-        if is_own(function) or function.__code__ in REWRITTEN:
+        if is_own(function) or id(function.__code__) in REWRITTEN:
             return function
         return copy_of(observer, function)
     if kind is Kind.METHOD and isinstance(function.__func__, types.FunctionType):
@@ -146,15 +146,16 @@ def _handed(observer: Observer, value: Any, wrap: bool) -> Any:
 _HELD = frozenset((
     Kind.LIST, Kind.TUPLE, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.VIEW, Kind.ITERATOR,
 ))  # fmt: skip
-_CODES: dict[tuple[types.CodeType, int], tuple[types.CodeType, Any]] = {}
-REWRITTEN: set[types.CodeType] = set()
+_CODES: dict[tuple[int, int], tuple[types.CodeType, types.CodeType, Any]] = {}
+# by id: monitoring changes what code objects compare by (3.12)
+REWRITTEN: dict[int, types.CodeType] = {}
 _LIMIT = 20_000
 
 
 def copy_of(observer: Observer, function: types.FunctionType) -> types.FunctionType:
     """The rewritten copy of a Python function."""
     code = function.__code__
-    if code in REWRITTEN:
+    if id(code) in REWRITTEN:
         return function
     observer.know(function.__globals__, function.__module__ or "globals")
     observer.code(function)
@@ -176,9 +177,9 @@ def copy_of(observer: Observer, function: types.FunctionType) -> types.FunctionT
 
 def rewritten_code(code: types.CodeType, namespace: dict[str, Any]) -> types.CodeType:
     """A code object that reports what it does, for functions with these globals."""
-    key = code, id(namespace)
+    key = id(code), id(namespace)
     found = _CODES.get(key)
-    if found is not None and found[1] is namespace:
+    if found is not None and found[1] is code and found[2] is namespace:
         return found[0]
     if len(_CODES) > _LIMIT:
         _CODES.clear()
@@ -188,8 +189,8 @@ def rewritten_code(code: types.CodeType, namespace: dict[str, Any]) -> types.Cod
         return None if kind_of_site is None else kind_of_site(detail, where, namespace)
 
     made = instrumented(code, make)
-    _CODES[key] = made, namespace
-    REWRITTEN.add(made)
+    _CODES[key] = made, code, namespace
+    REWRITTEN[id(made)] = made
     return made
 
 

@@ -9,10 +9,12 @@ a profiler may have taken: then nothing is recorded as a whole.
 
 from __future__ import annotations
 
+import _weakrefset
 import inspect
 import sys
 import sysconfig
 import threading
+import weakref
 from abc import ABCMeta
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -29,37 +31,42 @@ _LIBRARY = (sysconfig.get_paths()["stdlib"], "<frozen ")
 # what graphc itself stands on
 _PACKAGES = tuple(str(Path(str(package.__file__)).parent) for package in (numpy, ml_dtypes))
 _NUMPY = _PACKAGES[:1]  # c_functions.py says what its functions read
+_WEAK = (weakref.__file__, _weakrefset.__file__)
 _HARMLESS = frozenset((
     ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
 ))  # fmt: skip
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _TOOL = 4  # of sys.monitoring: none of those that are set aside for debuggers and profilers
-_seen: dict[CodeType, str] = {}
+_LIMIT = 50_000
+_seen: dict[int, tuple[str, CodeType]] = {}  # by id, which the code keeps taken
 
 
 def _place(code: CodeType) -> str:
     """"own", "library" or "user": whose code it is."""
-    found = _seen.get(code)
+    found = _seen.get(id(code))
     if found is None:
-        file = code.co_filename
-        if code in calls.REWRITTEN:
+        if id(code) in calls.REWRITTEN:
             return "own"
-        if file.startswith(PACKAGE):
-            found = "own" if is_machinery(file) else "library"
-        elif file.startswith(_PACKAGES) or (
-            file.startswith(_LIBRARY) and "site-packages" not in file
-        ):
-            found = "library"
-        else:
-            found = "user"
-        _seen[code] = found
-    return found
+        if len(_seen) > _LIMIT:
+            _seen.clear()
+        found = _seen[id(code)] = _owner(code.co_filename), code
+    return found[0]
+
+
+def _owner(file: str) -> str:
+    if file.startswith(PACKAGE):
+        return "own" if is_machinery(file) else "library"
+    if file.startswith(_PACKAGES):
+        return "library"
+    return "library" if file.startswith(_LIBRARY) and "site-packages" not in file else "user"
 
 
 def _is_stranger(frame: FrameType) -> bool:
     """Whether a function that starts is neither recorded nor called by graphc itself."""
     code = frame.f_code
     if _place(code) == "own" or code in _HARMLESS or code.co_filename.startswith(_NUMPY):
+        return False
+    if code.co_filename in _WEAK and code.co_name in ("remove", "_remove"):  # as objects die
         return False
     library = _is_library(frame)
     caller: FrameType | None = frame
@@ -68,7 +75,7 @@ def _is_stranger(frame: FrameType) -> bool:
         if caller.f_code.co_name == "__del__":  # the collector runs at any time
             return False
         if found == "own":
-            return not library or caller.f_code in calls.REWRITTEN
+            return not library or id(caller.f_code) in calls.REWRITTEN
         library = library and _is_library(caller)
         caller = caller.f_back
     return True
