@@ -148,10 +148,16 @@ _here = _Here()
 # No bound method: CPython 3.11 holds no reference to it while it makes the frame for its call, and
 # the collector, which may run then, may end the profiling.
 def _profiled(frame: FrameType, event: str, argument: Any) -> None:
+    if event != "call":
+        return
+    code = frame.f_code
+    found = _seen.get(id(code))
+    if found is not None and found[0] == "own":
+        return
     # a generator that goes on was started in the open, or is closed by the collector
-    goes_on = frame.f_code.co_flags & _GENERATORS and frame.f_lasti >= 0
+    goes_on = code.co_flags & _GENERATORS and frame.f_lasti >= 0
     nets = _here.nets
-    if event == "call" and nets and not goes_on:
+    if nets and not goes_on:
         nets[-1].started(frame)
 
 
