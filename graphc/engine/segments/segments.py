@@ -5,7 +5,7 @@ fingerprint of the recording (frontend/segment_tape.py): the same operators on t
 with the same tape. Sizes and one-element constants are compiled as they are the first time; where
 they differ later, what differs becomes symbolic or an input (segment_template.py). As every call
 records concrete values, a version is used only where it says exactly what was recorded: there is
-nothing to guard and nothing to be stale.
+nothing to guard and nothing to be stale. Which recordings are compiled, tiers.py says.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ from ...frontend.trace import Trace
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
 from ...ir.op import OpError
+from ...ir.passes.partition import Split, split_uncut
 from .. import pipeline
 from ..built import CompileCounter, Engine
 from ..version.version import concrete_shape
 from .backward import BackwardPlan, SegmentBackward
+from .stepwise import Stepwise
 from .template import NoTemplate, Template
+from .tiers import Tiers, warn, work
 
 _LIMIT = 10_000
 # what a Template is made of: its name, the fingerprints, inputs, cotangents, outputs
@@ -46,13 +49,15 @@ Parts: TypeAlias = tuple[
 
 @dataclass(eq=False)
 class Version:
-    """One compiled segment."""
+    """One segment as something to run."""
 
-    template: Template
+    template: Template | None  # None: operator by operator, for this one call
     engine: Engine
     mutated: dict[int, int]  # graph output -> input
     outputs: int  # of the segment; saved values follow
     plan: BackwardPlan | None
+    nodes: int  # recorded, with those of the gradients
+    work: int  # that they do, as tiers.py counts it
     seconds: float
     calls: int = 0
 
@@ -75,12 +80,16 @@ class Segments:
         self.free: dict[Any, set[int]] = {}
         self.ends: dict[SegmentEnd, int] = {}  # how often each demand ended a segment
         self.calls = 0
+        self.tiers = Tiers()
         self.seconds = 0.0  # recording and finding, without the native code
         self._native = _Native()
         self._lock = threading.RLock()
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Run a function's Python, in segments."""
+        """Run a function's Python, in segments or as plain eager code."""
+        if self.tiers.plain:
+            self.tiers.plain_calls += 1
+            return function(*args, **kwargs)
         trace = self.trace(whole=False)
         return self.go_on(trace, lambda: function(*args, **kwargs))
 
@@ -117,6 +126,9 @@ class Segments:
             self.calls += 1
             for end in trace.ends:
                 self.ends[end] = self.ends.get(end, 0) + 1
+            leaves = not self.tiers.plain and self.tiers.end_call()
+        if leaves:
+            warn(self.name, self.tiers.plain, self.ends)
 
     # --- one segment -------------------------------------------------------------------------
 
@@ -137,8 +149,11 @@ class Segments:
             forward.key, mutations, tuple(trace.overlaps), configuration.current().random
         )
         version, dims = self._find(segment, key, forward)
+        with self._lock:
+            self.tiers.ran(version.nodes, version.work, version.template is not None)
+        extra = [] if version.template is None else version.template.arrays(forward)
         with trace.suspended():
-            self._run(segment, version, dims, version.template.arrays(forward))
+            self._run(segment, version, dims, extra)
 
     def _find(
         self, segment: Segment, key: Any, forward: Fingerprint
@@ -157,13 +172,16 @@ class Segments:
         whole = Fingerprint([*inputs, *tangents], outputs, (), {}, forward)
         with self._lock, segment.trace.suspended():
             for version in self.versions.get(key, ()):
+                assert version.template is not None
                 dims = version.template.match(whole)
                 if dims is not None:
                     break
             else:
-                version = self._build(segment, key, entries, (
-                    segment.trace.name, forward, whole, inputs, tangents, outputs
-                ))  # fmt: skip
+                parts = segment.trace.name, forward, whole, inputs, tangents, outputs
+                if not self.tiers.compiles(key, parts, len(whole.nodes)):
+                    return self._stepwise(segment, entries, parts), {}
+                version = self._build(segment, key, entries, parts)
+                assert version.template is not None
                 dims = version.template.match(whole)
                 assert dims is not None
             free = self.free.setdefault(key, set())
@@ -179,19 +197,28 @@ class Segments:
         started = time.perf_counter()
         known = self.versions.setdefault(key, [])
         version: Version | None = None
-        if known:
+        older = known[0].template if known else self._first(key, parts)
+        if older is not None:
             try:
-                template = Template(*parts, known[0].template)
+                template = Template(*parts, older)
                 version = self._compiled(template, segment, entries, mutated)
             except (NoTemplate, OpError, TypeError, ValueError, AttributeError, RuntimeError):
                 version = None  # these sizes alone
         if version is None:
             version = self._compiled(Template(*parts, None), segment, entries, mutated)
         known.insert(0, version)
+        self.tiers.compiled += version.nodes
         self._native.seconds += time.perf_counter() - started
         self.compile_count += 1
         CompileCounter.count += 1
         return version
+
+    def _first(self, key: Any, parts: Parts) -> Template | None:
+        """What the first meeting ran operator by operator, where its sizes were others."""
+        first: Parts | None = self.tiers.first.pop(key, None)
+        if first is None or first[2].numbers == parts[2].numbers:
+            return None
+        return Template(*first, None)
 
     def _compiled(
         self, template: Template, segment: Segment, entries: list[int], mutated: dict[int, int]
@@ -209,22 +236,31 @@ class Segments:
         if entries:
             forward, split = pipeline.build_forward(graph, inputs, count, **options)
             engine = Engine(forward, [n.tensor_type for n in split.forward.outputs], dims)
-            roots = [edge(t) for t in segment.roots]
-            read = nodes_read([node for node, _ in roots])
-            strict = {
-                place for place, (kind, i) in enumerate(split.saved)
-                if (kind == "input" and i < len(segment.inputs) and segment.inputs[i].node in read)
-                or (kind == "output" and i < count and segment.outputs[i] in read)
-            }
-            plan = BackwardPlan(
-                split.backward, split.saved, entries, strict, allocator.empty, self._late
-            )
-            plan.inner = inner_roots(roots)
+            plan = _plan(segment, split, entries, self._late)
         else:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
             built = pipeline.build(graph, **options)
             engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
-        return Version(template, engine, mutated, count, plan, time.perf_counter() - started)
+        nodes = template.graph.nodes
+        return Version(
+            template, engine, mutated, count, plan, len(nodes), work(nodes),
+            time.perf_counter() - started,
+        )
+
+    def _stepwise(self, segment: Segment, entries: list[int], parts: Parts) -> Version:
+        """A recording as it is, to be run operator by operator."""
+        name, _, whole, inputs, tangents, outputs = parts
+        mutated = {output: source.number for output, source, _ in segment.mutations}
+        graph = Graph(name, (*inputs, *tangents), tuple(outputs), segment.trace.env)
+        graph = pipeline.as_drawn(graph, configuration.current())
+        count = len(segment.outputs)
+        split = split_uncut(graph, len(inputs), count)
+        plan = _plan(segment, split, entries, Stepwise) if entries else None
+        types = [n.tensor_type for n in split.forward.outputs]
+        return Version(
+            None, Engine(Stepwise(split.forward), types, ()), mutated, count, plan,
+            len(whole.nodes), work(whole.nodes), 0.0,
+        )
 
     def _late(self, graph: Graph) -> Any:
         """A backward, built when it first runs."""
@@ -285,6 +321,23 @@ class Segments:
         node = SegmentBackward(plan, edges, types, saved, dims)
         segment.fill(results, node)
         node.watch(_watched(segment, version, plan, results))
+
+
+def _plan(
+    segment: Segment, split: Split, entries: list[int], build: Callable[[Graph], Any]
+) -> BackwardPlan:
+    """The backward of a segment; `build` makes something that runs of each part of it."""
+    count = len(segment.outputs)
+    roots = [edge(t) for t in segment.roots]
+    read = nodes_read([node for node, _ in roots])
+    strict = {
+        place for place, (kind, i) in enumerate(split.saved)
+        if (kind == "input" and i < len(segment.inputs) and segment.inputs[i].node in read)
+        or (kind == "output" and i < count and segment.outputs[i] in read)
+    }
+    plan = BackwardPlan(split.backward, split.saved, entries, strict, allocator.empty, build)
+    plan.inner = inner_roots(roots)
+    return plan
 
 
 def _watched(

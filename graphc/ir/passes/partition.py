@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dim import evaluate
-from ..graph import Builder, Graph, Node, input_
+from ..graph import Builder, Graph, Node, const, input_
 from ..op import ELEMENTWISE
 from ..rewrite import with_inputs
 from ..types import TensorType
@@ -57,6 +57,14 @@ def split(graph: Graph, forward_inputs: int, forward_outputs: int) -> Split:
     frontier = _frontier(graph, gradients, backward_only)
     anchored = _anchors(graph, results)
     saved = _minimum_cut(graph, frontier, anchored, set(results))
+    return _build(graph, saved, forward_inputs, forward_outputs)
+
+
+def split_uncut(graph: Graph, forward_inputs: int, forward_outputs: int) -> Split:
+    """Like split(), but everything that the backward reads is kept and nothing computed again."""
+    backward_only = _descendants(graph, graph.inputs[forward_inputs:])
+    frontier = _frontier(graph, graph.outputs[forward_outputs:], backward_only)
+    saved = [node for node in frontier if node.op is not const]
     return _build(graph, saved, forward_inputs, forward_outputs)
 
 

@@ -1,0 +1,120 @@
+"""Which segments are compiled, and which functions run as plain eager code: decided by counts.
+
+A recording that is met for the first time runs operator by operator. From the second time on it
+may be compiled, within a budget: compiling a node takes as long as running PRICE operators on
+small tensors, and no more is spent than was run so far. A function whose segments mostly ran
+operator by operator is not recorded any longer. Nothing here looks at a clock: the same script
+makes the same decisions.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...ir.graph import Node
+from ...ir.types import TensorType
+
+if TYPE_CHECKING:
+    from ...frontend.segment_trace import SegmentEnd
+
+PRICE = 64  # operators on small tensors that could run while one node is compiled
+# a function's recordings are judged after MANY calls, or fewer calls with as many nodes
+MANY, FEW, NODES = 8, 4, 4096
+_NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
+_PRODUCTS = 16  # multiplications of a contraction that take as long as moving one number
+
+
+class PerformanceWarning(UserWarning):
+    """A compiled function that costs more than it would without compile()."""
+
+
+class Tiers:
+    """What the segments of one function came to, in nodes."""
+
+    def __init__(self) -> None:
+        self.plain = ""  # why the function is not recorded any longer
+        self.plain_calls = 0
+        self.work = 0  # that was run, in operators on small tensors
+        self.compiled = 0  # nodes
+        self.first: dict[Hashable, Any] = {}  # recordings that were met and not compiled
+        self.fresh = self.waiting = self.native = 0  # nodes run since the last judgement
+        self.stepwise_runs = 0
+        self._calls = 0  # since then
+
+    def compiles(self, key: Hashable, recording: Any, nodes: int) -> bool:
+        """Whether a recording of so many nodes is compiled now."""
+        if key not in self.first:
+            self.first[key] = recording
+            self.fresh += nodes
+            return False
+        if (self.compiled + nodes) * PRICE > self.work:
+            self.waiting += nodes
+            return False
+        return True
+
+    def ran(self, nodes: int, work: int, native: bool) -> None:
+        """Count a segment that is about to run."""
+        self.work += work
+        self.native += nodes if native else 0
+        self.stepwise_runs += not native
+
+    def end_call(self) -> bool:
+        """Count a call; whether the function is found to be better off as plain eager code."""
+        self._calls += 1
+        slow = self.fresh + self.waiting
+        if self._calls < (FEW if slow + self.native >= NODES else MANY):
+            return False
+        if slow > self.native:
+            self.plain = (
+                f"of the {slow + self.native} operators of its last {self._calls} calls {self.fresh} "
+                f"were in segments met for the first time, and {self.waiting} in segments too "
+                "small to repay compiling"
+            )
+            self.first.clear()
+        self.fresh = self.waiting = self.native = self._calls = 0
+        return bool(self.plain)
+
+
+def warn(name: str, reason: str, ends: dict[SegmentEnd, int]) -> None:
+    """Tell the user once that a function is not compiled, and which line is to blame."""
+    text = f"compiled {name}() runs as plain eager code from now on: {reason}"
+    located = [end for end in ends if end.loc is not None]
+    if not located:
+        warnings.warn(text, PerformanceWarning, stacklevel=4)
+        return
+    end = max(located, key=lambda end: ends[end])
+    loc = end.loc
+    assert loc is not None
+    text += (
+        f".\n  {end.reason} at {loc} ended {ends[end]} segments. Cure: keep values as tensors "
+        "(torch.where, ...) until the end, or leave out compile()"
+    )
+    warnings.warn_explicit(text, PerformanceWarning, loc.file, loc.line)
+
+
+def work(nodes: Iterable[Node]) -> int:
+    """How long nodes take in eager mode, counted in operators on small tensors."""
+    return sum(1 + _numbers(node) // _NUMBERS for node in nodes)
+
+
+def _numbers(node: Node) -> int:
+    types = [n.type for n in (node, *node.inputs)]
+    sizes = [_elements(t) for t in types if isinstance(t, TensorType)]
+    if node.op.name == "dot_general":
+        a = node.inputs[0].shape
+        length = _product(a[d] for d in node.attrs["contract_a"])
+        sizes.append(_elements(node.tensor_type) * length // _PRODUCTS)
+    elif node.op.name == "conv":
+        sizes.append(sizes[0] * _product(node.inputs[1].shape[1:]) // _PRODUCTS)
+    return max(sizes, default=0)
+
+
+def _elements(type_: TensorType) -> int:
+    return _product(type_.shape)
+
+
+def _product(sizes: Iterable[Any]) -> int:
+    return math.prod(int(size) for size in sizes)
