@@ -37,7 +37,14 @@ from .cuts import Uncut
 from .dispatch import explain_inputs, join_view
 from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
 from .finish import finish
-from .functionalize import Memory, TracedState, TracedStorage, result_strides, saved_place
+from .functionalize import (
+    Memory,
+    TracedState,
+    TracedStorage,
+    result_strides,
+    saved_place,
+    symbolic_strides,
+)
 from .nodes import Edge, OutsideHistory, class_of
 from .nodes import Node as GradNode
 from .number_nodes import NumberNodes, plain_attrs
@@ -75,7 +82,7 @@ class Trace(Uncut):
     def start(self, env: DimEnv | None = None) -> None:
         """Begin an empty recording."""
         self.env = env if env is not None else DimEnv()
-        self.builder = Builder(self.env)
+        self.builder = self.new_builder()
         self.inputs: list[TensorInput | NumberInput] = []
         self.number_guards: dict[NumberExpr, NumberGuard] = {}
         # whether `.grad` of a concrete tensor was None when looked at
@@ -84,12 +91,17 @@ class Trace(Uncut):
         self.rebound: dict[int, tuple[Tensor, Tensor]] = {}
         self.overlaps: list[tuple[int, int]] = []
         self.memory = Memory(self)
+        self.written = False  # whether memory was written to
         self.outside: set[GradNode] = set()
         self.sources: list[tuple[TensorInput, TracedStorage]] = []
         # concrete tensors that require a gradient, and where it arrives
         self.entries: list[tuple[Tensor, Edge]] = []
         self._grad_owners: dict[int, Tensor] = {}
         self._number_nodes = NumberNodes(self.builder, self.inputs)
+
+    def new_builder(self) -> Builder:
+        """What makes the nodes of a recording."""
+        return Builder(self.env)
 
     # --- life ------------------------------------------------------------------------------
 
@@ -186,14 +198,16 @@ class Trace(Uncut):
             raise tensor._trace.escaped(tensor)
         storage, path = self.memory.place(tensor)
         root, full = storage.resolve(path)
-        node = views.replay(full, Expr(self.builder, root.node)).node
+        node = views.replay(full, Expr(self.builder, root.node)).node if full else root.node
         shadow: Tensor = object.__new__(Tensor)
         shadow._trace = self
         shadow._face = tensor
         shadow._storage = storage
-        strides: Any = strides_of(tensor._array)
+        strides: Any
         if storage.source is not None and not path:
             strides = storage.source.strides
+        else:
+            strides = strides_of(tensor._array)
         shadow._traced = TracedState(node.tensor_type, node, root.writes, self, path, strides)
         if requires_grad(tensor):
             if tensor._node is None:
@@ -225,7 +239,7 @@ class Trace(Uncut):
                 if known is not None and known != shape[dim]:
                     raise TraceError(f"dim {name} is both {known} and {shape[dim]}")
                 shape[dim] = Dim.var(name) if known else self.env.new(name, array.shape[dim])
-        strides = self._symbolic_strides(array, tuple(shape))
+        strides = symbolic_strides(array, tuple(shape))
         owner = self._grad_owners.get(id(tensor))
         kind = "argument" if index >= 0 else "tensor" if owner is None else "grad"
         name = f"{kind}{index if index >= 0 else len(self.inputs)}"
@@ -239,23 +253,6 @@ class Trace(Uncut):
         storage = TracedStorage(node, source)
         self.sources.append((source, storage))
         return storage
-
-    def _symbolic_strides(self, array: np.ndarray, shape: Any) -> Any:
-        if shape == array.shape:
-            return strides_of(array)
-        from_rows = TracedState(
-            TensorType(dtypes.f32, shape), self._nothing(), 0, self
-        ).strides
-        order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
-        if not array.flags.c_contiguous and order != list(range(array.ndim)):
-            # a permuted layout: row-major strides of the permuted shape
-            permuted = tuple(shape[i] for i in order)
-            rows = TracedState(TensorType(dtypes.f32, permuted), self._nothing(), 0, self).strides
-            return tuple(rows[order.index(i)] for i in range(array.ndim))
-        return from_rows
-
-    def _nothing(self) -> Node:
-        return self.builder.const(0.0, dtypes.f32)
 
     def new_flat_input(self, tensor: Tensor, flat: np.ndarray) -> TracedStorage:
         """A graph input for a whole storage, under tensors that overlap."""
@@ -276,6 +273,7 @@ class Trace(Uncut):
                 path, Expr(self.builder, parent.node), Expr(self.builder, storage.node), self.env
             )
             parent.rebind(value.node, tracked=True)
+            self.written = True
         storage.forward(parent, path)
         if storage.source is not None and parent.source is not None:
             self.overlaps.append((storage.source.number, parent.source.number))
@@ -336,6 +334,7 @@ class Trace(Uncut):
         except OpError as error:
             raise_op_error(error)
         root.rebind(base, state.tracked)
+        self.written = True
         state.value, state.stamp = node, root.writes
 
     def wrap(self, node: Node, strides: Any = None) -> Tensor:
@@ -362,12 +361,15 @@ class Trace(Uncut):
         except AttributeError:
             explain_inputs(op, inputs)
             raise
-        nodes = [self.read(t) for t in states]
-        self.builder.loc = user_location()
-        try:
-            node = self.builder.emit(op, *nodes, **plain_attrs(attrs))
-        except OpError as error:
-            raise_op_error(error)
+        nodes = tuple([self.read(t) for t in states])
+        attrs = plain_attrs(attrs)
+        node = self.builder.known(op, nodes, attrs)
+        if node is None:
+            self.builder.loc = user_location()
+            try:
+                node = self.builder.emit(op, *nodes, **attrs)
+            except OpError as error:
+                raise_op_error(error)
         if op.view:
             results = [self._view(op, states[0], node)]
         else:
@@ -400,14 +402,14 @@ class Trace(Uncut):
         self,
         op: Op,
         states: list[Tensor],
-        nodes: list[Node],
+        nodes: tuple[Node, ...],
         node: Node,
         results: list[Tensor],
     ) -> None:
         edges: tuple[Edge | None, ...] = tuple(
             [edge(t) if requires_grad(t) else None for t in states]
         )
-        if not any(e is not None for e in edges):
+        if edges.count(None) == len(edges):
             return
         out_types = tuple([r._traced.type for r in results])
         in_types = tuple([t._traced.type for t in states])
@@ -496,5 +498,7 @@ class Trace(Uncut):
 def _records(op: Op, node: Node) -> bool:
     if op.vjp is None and op.nondifferentiable:
         return False
-    types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
-    return any(t.dtype.differentiable for t in types)
+    type_ = node.type
+    if isinstance(type_, TensorType):
+        return type_.dtype.differentiable
+    return any(t.dtype.differentiable for t in type_.elements)

@@ -24,7 +24,8 @@ from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.nodes import Edge, Node
 from ...frontend.segment_close import Segment
-from ...frontend.segment_tape import Fingerprint, inner_roots, nodes_read
+from ...frontend.segment_nodes import KnownNodes
+from ...frontend.segment_tape import Fingerprint, inner_roots, light_key, nodes_read
 from ...frontend.segment_trace import SegmentEnd, SegmentTrace
 from ...frontend.tensor import edge
 from ...frontend.trace import Trace
@@ -62,6 +63,10 @@ class Version:
     calls: int = 0
 
 
+# a version, the values of its dims, the constants that are its inputs
+Found: TypeAlias = tuple[Version, dict[str, int], list[np.ndarray]]
+
+
 class _Native(threading.local):
     """Seconds of this thread in compiled code and in compiling."""
 
@@ -81,6 +86,7 @@ class Segments:
         self.ends: dict[SegmentEnd, int] = {}  # how often each demand ended a segment
         self.calls = 0
         self.tiers = Tiers()
+        self.nodes = KnownNodes()
         self.seconds = 0.0  # recording and finding, without the native code
         self._native = _Native()
         self._lock = threading.RLock()
@@ -95,7 +101,7 @@ class Segments:
 
     def trace(self, whole: bool) -> SegmentTrace:
         """A recording whose segments are kept here."""
-        return SegmentTrace(self.name, self.flush, whole)
+        return SegmentTrace(self.name, self.flush, whole, self.nodes)
 
     def go_on(self, trace: SegmentTrace, rest: Callable[[], Any]) -> Any:
         """Run Python under a segmented trace to its end."""
@@ -139,21 +145,32 @@ class Segments:
             with trace.suspended():
                 segment.fill([], Node((), ()))
             return
-        leaves: dict[Edge, int] = {place: i for i, (_, place) in enumerate(segment.entries)}
-        forward = Fingerprint(
-            [i.node for i in segment.inputs], segment.outputs,
-            [edge(t) for t in segment.roots], leaves,
-        )
-        mutations = tuple([(output, source.number) for output, source, _ in segment.mutations])
-        key = (
-            forward.key, mutations, tuple(trace.overlaps), configuration.current().random
-        )
-        version, dims = self._find(segment, key, forward)
+        version, dims, extra = self._known(segment)
         with self._lock:
             self.tiers.ran(version.nodes, version.work, version.template is not None)
-        extra = [] if version.template is None else version.template.arrays(forward)
         with trace.suspended():
             self._run(segment, version, dims, extra)
+
+    def _known(self, segment: Segment) -> Found:
+        """What runs a segment: at once where it was recorded before, node by node."""
+        trace = segment.trace
+        inputs = [i.node for i in segment.inputs]
+        roots = [edge(t) for t in segment.roots]
+        leaves: dict[Edge, int] = {place: i for i, (_, place) in enumerate(segment.entries)}
+        mutations = tuple([(output, source.number) for output, source, _ in segment.mutations])
+        around = mutations, tuple(trace.overlaps), configuration.current().random
+        light = light_key(inputs, segment.outputs, roots, leaves, segment.tape, trace.written)
+        found: Found | None = None if light is None else self.nodes.found.get((light, around))
+        if found is not None:
+            return found
+        forward = Fingerprint(inputs, segment.outputs, roots, leaves, segment.tape)
+        version, dims = self._find(segment, (forward.key, *around), forward)
+        if version.template is None:
+            return version, dims, []
+        found = version, dims, version.template.arrays(forward)
+        if light is not None and not forward.opaque:
+            self.nodes.keep(trace.builder, (light, around), found)
+        return found
 
     def _find(
         self, segment: Segment, key: Any, forward: Fingerprint
@@ -169,7 +186,7 @@ class Segments:
         inputs = [i.node for i in segment.inputs]
         entries = [i for i, gradient in enumerate(gradients) if gradient is not None]
         outputs = [*segment.outputs, *(g for g in gradients if g is not None)]
-        whole = Fingerprint([*inputs, *tangents], outputs, (), {}, forward)
+        whole = Fingerprint([*inputs, *tangents], outputs, (), {}, (), forward)
         with self._lock, segment.trace.suspended():
             for version in self.versions.get(key, ()):
                 assert version.template is not None

@@ -11,6 +11,7 @@ from ...backends.numpy.ops import TABLE
 from ...frontend.errors import located
 from ...ir.graph import Graph, Node
 from ...ir.interpret import evaluate
+from ..version.version import concrete_shape
 
 
 class Stepwise:
@@ -32,7 +33,10 @@ class Stepwise:
             next(steps)
 
         # np.ascontiguousarray makes one dimension of none
-        inputs = [a.reshape(n.shape) for a, n in zip(inputs, self.graph.inputs, strict=True)]
+        inputs = [
+            np.reshape(array, concrete_shape(node.tensor_type, {}))
+            for array, node in zip(inputs, self.graph.inputs, strict=True)
+        ]
         try:
             values = evaluate(self.graph, inputs, TABLE, observe=observe)
         except Exception as error:

@@ -69,9 +69,9 @@ class Tiers:
             return False
         if slow > self.native:
             self.plain = (
-                f"of the {slow + self.native} operators of its last {self._calls} calls {self.fresh} "
-                f"were in segments met for the first time, and {self.waiting} in segments too "
-                "small to repay compiling"
+                f"of the {slow + self.native} operators of its last {self._calls} calls "
+                f"{self.fresh} were in segments met for the first time, and {self.waiting} in "
+                "segments too small to repay compiling"
             )
             self.first.clear()
         self.fresh = self.waiting = self.native = self._calls = 0
