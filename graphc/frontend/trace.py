@@ -45,7 +45,7 @@ from .functionalize import (
     saved_place,
     symbolic_strides,
 )
-from .nodes import Edge, OutsideHistory, class_of
+from .nodes import Edge, OutsideHistory, class_of, records
 from .nodes import Node as GradNode
 from .number_nodes import NumberNodes, plain_attrs
 from .numbers import (
@@ -377,7 +377,7 @@ class Trace(Uncut):
             if op.elementwise or op.name in ("gelu", "silu", "softplus"):
                 strides = result_strides([t._traced for t in states], node.shape, self.env)
             results = [self.wrap(r, strides) for r in self.builder.results(node)]
-        if local.grad and _records(op, node):
+        if local.grad and records(op, node):
             self._record(op, states, nodes, node, results)
         return tuple(results) if isinstance(node.type, TupleType) else results[0]
 
@@ -493,12 +493,3 @@ class Trace(Uncut):
         """End the recording. `result`: what the function returned; `stored`: further tensors by
         key; `backward`: also add the gradients for a backward() outside (captured.py)."""
         return finish(self, result, stored or {}, backward)
-
-
-def _records(op: Op, node: Node) -> bool:
-    if op.vjp is None and op.nondifferentiable:
-        return False
-    type_ = node.type
-    if isinstance(type_, TensorType):
-        return type_.dtype.differentiable
-    return any(t.dtype.differentiable for t in type_.elements)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -57,10 +57,13 @@ class Version:
     mutated: dict[int, int]  # graph output -> input
     outputs: int  # of the segment; saved values follow
     plan: BackwardPlan | None
-    nodes: int  # recorded, with those of the gradients
-    work: int  # that they do, as tiers.py counts it
+    recorded: InitVar[Sequence[IrNode]]  # with the gradients, sizes as they were
     seconds: float
     calls: int = 0
+
+    def __post_init__(self, recorded: Sequence[IrNode]) -> None:
+        self.nodes = len(recorded)
+        self.work = work(recorded)
 
 
 # a version, the values of its dims, the constants that are its inputs
@@ -147,7 +150,7 @@ class Segments:
             return
         version, dims, extra = self._known(segment)
         with self._lock:
-            self.tiers.ran(version.nodes, version.work, version.template is not None)
+            self.tiers.ran(version.nodes, version.work, version.template is None)
         with trace.suspended():
             self._run(segment, version, dims, extra)
 
@@ -161,13 +164,12 @@ class Segments:
         around = mutations, tuple(trace.overlaps), configuration.current().random
         light = light_key(inputs, segment.outputs, roots, leaves, segment.tape, trace.written)
         found: Found | None = None if light is None else self.nodes.found.get((light, around))
-        if found is not None:
+        if found is not None and (found[0].template or not self.tiers.affords(found[0].nodes)):
             return found
         forward = Fingerprint(inputs, segment.outputs, roots, leaves, segment.tape)
         version, dims = self._find(segment, (forward.key, *around), forward)
-        if version.template is None:
-            return version, dims, []
-        found = version, dims, version.template.arrays(forward)
+        template = version.template
+        found = version, dims, [] if template is None else template.arrays(forward)
         if light is not None and not forward.opaque:
             self.nodes.keep(trace.builder, (light, around), found)
         return found
@@ -212,17 +214,17 @@ class Segments:
     def _build(self, segment: Segment, key: Any, entries: list[int], parts: Parts) -> Version:
         mutated = {output: source.number for output, source, _ in segment.mutations}
         started = time.perf_counter()
-        known = self.versions.setdefault(key, [])
+        known, nodes = self.versions.setdefault(key, []), parts[2].nodes
         version: Version | None = None
         older = known[0].template if known else self._first(key, parts)
         if older is not None:
             try:
                 template = Template(*parts, older)
-                version = self._compiled(template, segment, entries, mutated)
+                version = self._compiled(template, segment, entries, mutated, nodes)
             except (NoTemplate, OpError, TypeError, ValueError, AttributeError, RuntimeError):
                 version = None  # these sizes alone
         if version is None:
-            version = self._compiled(Template(*parts, None), segment, entries, mutated)
+            version = self._compiled(Template(*parts, None), segment, entries, mutated, nodes)
         known.insert(0, version)
         self.tiers.compiled += version.nodes
         self._native.seconds += time.perf_counter() - started
@@ -238,7 +240,8 @@ class Segments:
         return Template(*first, None)
 
     def _compiled(
-        self, template: Template, segment: Segment, entries: list[int], mutated: dict[int, int]
+        self, template: Template, segment: Segment, entries: list[int],
+        mutated: dict[int, int], nodes: Sequence[IrNode],
     ) -> Version:
         started = time.perf_counter()
         graph = template.graph
@@ -258,10 +261,8 @@ class Segments:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
             built = pipeline.build(graph, **options)
             engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
-        nodes = template.graph.nodes
         return Version(
-            template, engine, mutated, count, plan, len(nodes), work(nodes),
-            time.perf_counter() - started,
+            template, engine, mutated, count, plan, nodes, time.perf_counter() - started
         )
 
     def _stepwise(self, segment: Segment, entries: list[int], parts: Parts) -> Version:
@@ -275,8 +276,7 @@ class Segments:
         plan = _plan(segment, split, entries, Stepwise) if entries else None
         types = [n.tensor_type for n in split.forward.outputs]
         return Version(
-            None, Engine(Stepwise(split.forward), types, ()), mutated, count, plan,
-            len(whole.nodes), work(whole.nodes), 0.0,
+            None, Engine(Stepwise(split.forward), types, ()), mutated, count, plan, whole.nodes, 0.0
         )
 
     def _late(self, graph: Graph) -> Any:

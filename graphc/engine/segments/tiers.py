@@ -1,10 +1,11 @@
 """Which segments are compiled, and which functions run as plain eager code: decided by counts.
 
 A recording that is met for the first time runs operator by operator. From the second time on it
-may be compiled, within a budget: compiling a node takes as long as running PRICE operators on
-small tensors, and no more is spent than was run so far. A function whose segments mostly ran
-operator by operator is not recorded any longer. Nothing here looks at a clock: the same script
-makes the same decisions.
+is compiled, within a budget: compiling a node takes as long as running PRICE operators on small
+tensors, and no more is spent on it than on what was run so far. A function is not recorded any
+longer if most of its segments are new at each call, or if its tensors are so small that recording
+costs more than compiled code saves. Nothing here looks at a clock: the same script makes the same
+decisions.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from ...ir.types import TensorType
 if TYPE_CHECKING:
     from ...frontend.segment_trace import SegmentEnd
 
-PRICE = 64  # operators on small tensors that could run while one node is compiled
-# a function's recordings are judged after MANY calls, or fewer calls with as many nodes
-MANY, FEW, NODES = 8, 4, 4096
+PRICE = 64  # operators on small tensors that run while one node is compiled
+CALLS = 4  # after so many a function's recordings are judged, and again after as many
+GAIN = 4.0  # times the work of an operator on small tensors: from here on recording it pays
 _NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
 _PRODUCTS = 16  # multiplications of a contraction that take as long as moving one number
+_FIRST = 200  # recordings remembered that were met and not compiled
 
 
 class PerformanceWarning(UserWarning):
@@ -36,45 +38,51 @@ class Tiers:
 
     def __init__(self) -> None:
         self.plain = ""  # why the function is not recorded any longer
-        self.plain_calls = 0
+        self.plain_calls = self.stepwise_runs = 0
         self.work = 0  # that was run, in operators on small tensors
         self.compiled = 0  # nodes
         self.first: dict[Hashable, Any] = {}  # recordings that were met and not compiled
-        self.fresh = self.waiting = self.native = 0  # nodes run since the last judgement
-        self.stepwise_runs = 0
-        self._calls = 0  # since then
+        self._calls = self._nodes = self._work = self._fresh = 0  # since the last judgement
 
     def compiles(self, key: Hashable, recording: Any, nodes: int) -> bool:
         """Whether a recording of so many nodes is compiled now."""
-        if key not in self.first:
-            self.first[key] = recording
-            self.fresh += nodes
-            return False
-        if (self.compiled + nodes) * PRICE > self.work:
-            self.waiting += nodes
-            return False
-        return True
+        if key in self.first:
+            return self.affords(nodes)
+        if len(self.first) >= _FIRST:
+            del self.first[next(iter(self.first))]
+        self.first[key] = recording
+        self._fresh += nodes
+        return False
 
-    def ran(self, nodes: int, work: int, native: bool) -> None:
+    def affords(self, nodes: int) -> bool:
+        """Whether the budget allows to compile so many nodes."""
+        return (self.compiled + nodes) * PRICE <= self.work
+
+    def ran(self, nodes: int, work: int, stepwise: bool) -> None:
         """Count a segment that is about to run."""
         self.work += work
-        self.native += nodes if native else 0
-        self.stepwise_runs += not native
+        self.stepwise_runs += stepwise
+        self._nodes += nodes
+        self._work += work
 
     def end_call(self) -> bool:
         """Count a call; whether the function is found to be better off as plain eager code."""
         self._calls += 1
-        slow = self.fresh + self.waiting
-        if self._calls < (FEW if slow + self.native >= NODES else MANY):
+        if self._calls < CALLS:
             return False
-        if slow > self.native:
+        if 2 * self._fresh > self._nodes:
             self.plain = (
-                f"of the {slow + self.native} operators of its last {self._calls} calls "
-                f"{self.fresh} were in segments met for the first time, and {self.waiting} in "
-                "segments too small to repay compiling"
+                f"of the {self._nodes} operators of its last {CALLS} calls {self._fresh} were in "
+                "segments met for the first time"
             )
+        elif self._work < GAIN * self._nodes:
+            self.plain = (
+                "its tensors are too small: recording their operators takes longer than compiled "
+                "code saves"
+            )
+        self._calls = self._nodes = self._work = self._fresh = 0
+        if self.plain:
             self.first.clear()
-        self.fresh = self.waiting = self.native = self._calls = 0
         return bool(self.plain)
 
 
