@@ -105,24 +105,16 @@ def warn(name: str, reason: str, ends: dict[SegmentEnd, int]) -> None:
 
 def work(nodes: Iterable[Node]) -> int:
     """How long nodes take in eager mode, counted in operators on small tensors."""
-    return sum(1 + _numbers(node) // _NUMBERS for node in nodes)
+    return sum([1 + _numbers(node) // _NUMBERS for node in nodes])
 
 
 def _numbers(node: Node) -> int:
     types = [n.type for n in (node, *node.inputs)]
-    sizes = [_elements(t) for t in types if isinstance(t, TensorType)]
+    sizes: list[Any] = [math.prod(t.shape) for t in types if isinstance(t, TensorType)]
     if node.op.name == "dot_general":
         a = node.inputs[0].shape
-        length = _product(a[d] for d in node.attrs["contract_a"])
-        sizes.append(_elements(node.tensor_type) * length // _PRODUCTS)
+        length = math.prod([a[d] for d in node.attrs["contract_a"]])
+        sizes.append(sizes[0] * length // _PRODUCTS)
     elif node.op.name == "conv":
-        sizes.append(sizes[0] * _product(node.inputs[1].shape[1:]) // _PRODUCTS)
+        sizes.append(sizes[0] * math.prod(node.inputs[1].shape[1:]) // _PRODUCTS)
     return max(sizes, default=0)
-
-
-def _elements(type_: TensorType) -> int:
-    return _product(type_.shape)
-
-
-def _product(sizes: Iterable[Any]) -> int:
-    return math.prod(int(size) for size in sizes)

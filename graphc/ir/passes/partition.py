@@ -142,17 +142,20 @@ def _cost(node: Node, graph: Graph, results: set[Node]) -> int | None:
 
 def _build(graph: Graph, saved: list[Node], forward_inputs: int, forward_outputs: int) -> Split:
     primals = graph.inputs[:forward_inputs]
+    numbers = {node: i for i, node in enumerate(primals)}
     outputs = list(graph.outputs[:forward_outputs])
+    places = {node: i for i, node in reversed(list(enumerate(outputs)))}
     sources: list[tuple[str, int]] = []
     builder = Builder(graph.env)
     new: dict[Node, Node] = {}
     for i, node in enumerate(saved):
-        if node in primals:
-            sources.append(("input", primals.index(node)))
+        if node in numbers:
+            sources.append(("input", numbers[node]))
         else:
-            if node not in outputs:
+            if node not in places:
+                places[node] = len(outputs)
                 outputs.append(node)
-            sources.append(("output", outputs.index(node)))
+            sources.append(("output", places[node]))
         with builder.at(node.loc):
             new[node] = builder.input(node.tensor_type, node.attrs.get("name", "") or f"saved{i}")
     for node in graph.inputs[forward_inputs:]:
