@@ -93,8 +93,8 @@ class TracedState:
     `strides` and `offset` are torch's logical ones, in elements of the storage.
     """
 
-    __slots__ = ("_size", "offset", "path", "rows", "stamp", "strides", "trace", "tracked", "type",
-                 "value")  # fmt: skip
+    __slots__ = ("_rows", "_size", "_strides", "offset", "path", "stamp", "trace", "tracked",
+                 "type", "value")  # fmt: skip
 
     def __init__(
         self,
@@ -111,8 +111,8 @@ class TracedState:
         self.stamp = stamp  # storage.writes when `value` was right
         self.trace = trace
         self.path = path
-        self.rows = strides is None  # row-major without gaps, as far as known
-        self.strides = contiguous_strides(type_.shape) if strides is None else strides
+        self._rows = strides is None  # known to be row-major without gaps
+        self._strides = strides
         self.offset = offset
         self.tracked = True  # False for .data: autograd does not see its writes
         self._size: Size | None = None
@@ -124,6 +124,13 @@ class TracedState:
         )
         twin.tracked = self.tracked
         return twin
+
+    @property
+    def strides(self) -> Shape:
+        """Steps between neighbours along each dimension."""
+        if self._strides is None:
+            self._strides = contiguous_strides(self.type.shape)
+        return self._strides
 
     def torch_size(self) -> Size:
         """The shape, with SymInts where it is symbolic."""
@@ -142,7 +149,7 @@ class TracedState:
 
     def is_contiguous(self) -> bool:
         """Row-major without gaps; dimensions of size 1 do not count."""
-        return self.rows or is_contiguous(self.type.shape, self.strides)
+        return self._rows or is_contiguous(self.type.shape, self.strides)
 
 
 def is_contiguous(shape: Shape, strides: Shape) -> bool:

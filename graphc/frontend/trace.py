@@ -406,9 +406,11 @@ class Trace(Uncut):
         node: Node,
         results: list[Tensor],
     ) -> None:
-        edges: tuple[Edge | None, ...] = tuple(
-            [edge(t) if requires_grad(t) else None for t in states]
-        )
+        edges: tuple[Edge | None, ...] = tuple([
+            (t._node, t._output) if t._base is None and t._node is not None
+            else edge(t) if requires_grad(t) else None
+            for t in states
+        ])  # fmt: skip
         if edges.count(None) == len(edges):
             return
         out_types = tuple([r._traced.type for r in results])
@@ -426,9 +428,11 @@ class Trace(Uncut):
         )
         if hooks.stack and not hooks.busy:
             pack_node(entry, lambda saved: self.wrap(self.saved_node(saved)))
-        for i, (result, type_) in enumerate(zip(results, out_types, strict=True)):
-            if type_.dtype.differentiable:
-                result._node, result._output = entry, i
+        for i, result in enumerate(results):
+            if out_types[i].dtype.differentiable:
+                result._node = entry
+                if i:
+                    result._output = i
 
     def saved_node(self, saved: tuple[Any, ...]) -> Node:
         """The value that an OpNode saved, as it is now: `.data` writes, which autograd does not

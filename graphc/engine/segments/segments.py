@@ -39,7 +39,7 @@ from ..version.version import concrete_shape
 from .backward import BackwardPlan, SegmentBackward
 from .stepwise import Stepwise
 from .template import NoTemplate, Template
-from .tiers import Tiers, warn, work
+from .tiers import Tiers, warn_plain, warn_versions, work
 
 _LIMIT = 10_000
 # what a Template is made of: its name, the fingerprints, inputs, cotangents, outputs
@@ -127,6 +127,7 @@ class Segments:
         """Note that the function was compiled anew too often."""
         why = f": {reasons[0]}" if reasons else ""
         self.ends[SegmentEnd(f"each call needed another version{why}, which", None)] = 1
+        warn_versions(self.name, reasons[0] if reasons else "its guards break")
 
     def note(self, trace: Trace) -> None:
         """Remember where a call's segments ended."""
@@ -137,7 +138,7 @@ class Segments:
                 self.ends[end] = self.ends.get(end, 0) + 1
             leaves = not self.tiers.plain and self.tiers.end_call()
         if leaves:
-            warn(self.name, self.tiers.plain, self.ends)
+            warn_plain(self.name, self.tiers.plain, self.ends)
 
     # --- one segment -------------------------------------------------------------------------
 

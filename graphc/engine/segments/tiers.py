@@ -15,7 +15,8 @@ import warnings
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...ir.graph import Node
+from ...frontend.errors import user_location
+from ...ir.graph import Loc, Node
 from ...ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -86,21 +87,32 @@ class Tiers:
         return bool(self.plain)
 
 
-def warn(name: str, reason: str, ends: dict[SegmentEnd, int]) -> None:
+def warn_plain(name: str, reason: str, ends: dict[SegmentEnd, int]) -> None:
     """Tell the user once that a function is not compiled, and which line is to blame."""
     text = f"compiled {name}() runs as plain eager code from now on: {reason}"
-    located = [end for end in ends if end.loc is not None]
-    if not located:
-        warnings.warn(text, PerformanceWarning, stacklevel=4)
-        return
-    end = max(located, key=lambda end: ends[end])
-    loc = end.loc
-    assert loc is not None
+    end = max([end for end in ends if end.loc is not None], key=ends.__getitem__, default=None)
+    if end is not None:
+        text += f".\n  {end.reason} at {end.loc} ended {ends[end]} segments"
+    _warn(text, None if end is None else end.loc)
+
+
+def warn_versions(name: str, reason: str) -> None:
+    """Tell the user once that a function was compiled anew too often."""
+    _warn(
+        f"compiled {name}() needs another version at each call ({reason}) and runs in segments "
+        "from now on", user_location(),
+    )  # fmt: skip
+
+
+def _warn(text: str, loc: Loc | None) -> None:
     text += (
-        f".\n  {end.reason} at {loc} ended {ends[end]} segments. Cure: keep values as tensors "
-        "(torch.where, ...) until the end, or leave out compile()"
+        ". Cure: keep values as tensors (torch.where, ...), pass what changes as an argument, or "
+        "leave out compile()"
     )
-    warnings.warn_explicit(text, PerformanceWarning, loc.file, loc.line)
+    if loc is None:
+        warnings.warn(text, PerformanceWarning, stacklevel=3)
+    else:
+        warnings.warn_explicit(text, PerformanceWarning, loc.file, loc.line)
 
 
 def work(nodes: Iterable[Node]) -> int:
