@@ -151,7 +151,7 @@ class Segments:
             return
         version, dims, extra = self._known(segment)
         with self._lock:
-            self.tiers.ran(version.nodes, version.work, version.template is None)
+            self.tiers.ran(version.nodes, *version.work, version.template is None)
         with trace.suspended():
             self._run(segment, version, dims, extra)
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 PRICE = 64  # operators on small tensors that run while one node is compiled
 CALLS = 4  # after so many a function's recordings are judged, and again after as many
-GAIN = 4.0  # times the work of an operator on small tensors: from here on recording it pays
+# what compiling saves is memory traffic between operators: from so much on, counted as `PRICE` is,
+# an operator repays its recording
+GAIN = 1.75
 _NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
 _PRODUCTS = 16  # multiplications of a contraction that take as long as moving one number
 _FIRST = 200  # recordings remembered that were met and not compiled
@@ -43,7 +45,7 @@ class Tiers:
         self.work = 0  # that was run, in operators on small tensors
         self.compiled = 0  # nodes
         self.first: dict[Hashable, Any] = {}  # recordings that were met and not compiled
-        self._calls = self._nodes = self._work = self._fresh = 0  # since the last judgement
+        self._calls = self._nodes = self._moved = self._fresh = 0  # since the last judgement
 
     def compiles(self, key: Hashable, recording: Any, nodes: int) -> bool:
         """Whether a recording of so many nodes is compiled now."""
@@ -59,12 +61,12 @@ class Tiers:
         """Whether the budget allows to compile so many nodes."""
         return (self.compiled + nodes) * PRICE <= self.work
 
-    def ran(self, nodes: int, work: int, stepwise: bool) -> None:
+    def ran(self, nodes: int, work: int, moved: int, stepwise: bool) -> None:
         """Count a segment that is about to run."""
         self.work += work
         self.stepwise_runs += stepwise
         self._nodes += nodes
-        self._work += work
+        self._moved += moved
 
     def end_call(self) -> bool:
         """Count a call; whether the function is found to be better off as plain eager code."""
@@ -76,12 +78,12 @@ class Tiers:
                 f"of the {self._nodes} operators of its last {CALLS} calls {self._fresh} were in "
                 "segments met for the first time"
             )
-        elif self._work < GAIN * self._nodes:
+        elif self._moved < GAIN * self._nodes:
             self.plain = (
                 "its tensors are too small: recording their operators takes longer than compiled "
                 "code saves"
             )
-        self._calls = self._nodes = self._work = self._fresh = 0
+        self._calls = self._nodes = self._moved = self._fresh = 0
         if self.plain:
             self.first.clear()
         return bool(self.plain)
@@ -115,18 +117,27 @@ def _warn(text: str, loc: Loc | None) -> None:
         warnings.warn_explicit(text, PerformanceWarning, loc.file, loc.line)
 
 
-def work(nodes: Iterable[Node]) -> int:
-    """How long nodes take in eager mode, counted in operators on small tensors."""
-    return sum([1 + _numbers(node) // _NUMBERS for node in nodes])
+def work(nodes: Iterable[Node]) -> tuple[int, int]:
+    """How long nodes take in eager mode, in operators on small tensors: in all, and without the
+    multiplications of contractions, which compiled code does no faster."""
+    total = moved = 0
+    for node in nodes:
+        total, moved = total + 1, moved + 1
+        if node.op.view or not node.inputs:  # no numbers are moved
+            continue
+        types = [n.type for n in (node, *node.inputs)]
+        sizes: list[Any] = [math.prod(t.shape) for t in types if isinstance(t, TensorType)]
+        length = _contracted(node)
+        if length:
+            total += max(*sizes, sizes[0] * length // _PRODUCTS) // _NUMBERS
+        else:
+            total += max(sizes, default=0) // _NUMBERS
+            moved += max(sizes, default=0) // _NUMBERS
+    return total, moved
 
 
-def _numbers(node: Node) -> int:
-    types = [n.type for n in (node, *node.inputs)]
-    sizes: list[Any] = [math.prod(t.shape) for t in types if isinstance(t, TensorType)]
+def _contracted(node: Node) -> Any:
+    """How many products an element of a contraction is the sum of; 0 for other operators."""
     if node.op.name == "dot_general":
-        a = node.inputs[0].shape
-        length = math.prod([a[d] for d in node.attrs["contract_a"]])
-        sizes.append(sizes[0] * length // _PRODUCTS)
-    elif node.op.name == "conv":
-        sizes.append(sizes[0] * math.prod(node.inputs[1].shape[1:]) // _PRODUCTS)
-    return max(sizes, default=0)
+        return math.prod([node.inputs[0].shape[d] for d in node.attrs["contract_a"]])
+    return math.prod(node.inputs[1].shape[1:]) if node.op.name == "conv" else 0
