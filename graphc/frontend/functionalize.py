@@ -8,6 +8,7 @@ never change. `Memory` decides which concrete tensors share a storage, by addres
 
 from __future__ import annotations
 
+import bisect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -70,12 +71,13 @@ class TracedStorage:
     @property
     def version(self) -> int:
         """In-place writes that autograd must see."""
-        return self._version + (0 if self.parent is None else self.parent.version)
+        parent = self.parent
+        return self._version if parent is None else self._version + parent.version
 
     @property
     def writes(self) -> int:
         """All writes; a value read earlier is stale when it has grown."""
-        return self.resolve(())[0]._writes
+        return self._writes if self.parent is None else self.resolve(())[0]._writes
 
     def rebind(self, node: Node, tracked: bool) -> None:
         """A write: the base's value is `node` from now on. Only for a root."""
@@ -91,7 +93,8 @@ class TracedState:
     `strides` and `offset` are torch's logical ones, in elements of the storage.
     """
 
-    __slots__ = ("_size", "offset", "path", "stamp", "strides", "trace", "tracked", "type", "value")
+    __slots__ = ("_rows", "_size", "_strides", "offset", "path", "stamp", "trace", "tracked",
+                 "type", "value")  # fmt: skip
 
     def __init__(
         self,
@@ -108,7 +111,8 @@ class TracedState:
         self.stamp = stamp  # storage.writes when `value` was right
         self.trace = trace
         self.path = path
-        self.strides = contiguous_strides(type_.shape) if strides is None else strides
+        self._rows = strides is None  # known to be row-major without gaps
+        self._strides = strides
         self.offset = offset
         self.tracked = True  # False for .data: autograd does not see its writes
         self._size: Size | None = None
@@ -120,6 +124,13 @@ class TracedState:
         )
         twin.tracked = self.tracked
         return twin
+
+    @property
+    def strides(self) -> Shape:
+        """Steps between neighbours along each dimension."""
+        if self._strides is None:
+            self._strides = contiguous_strides(self.type.shape)
+        return self._strides
 
     def torch_size(self) -> Size:
         """The shape, with SymInts where it is symbolic."""
@@ -138,7 +149,7 @@ class TracedState:
 
     def is_contiguous(self) -> bool:
         """Row-major without gaps; dimensions of size 1 do not count."""
-        return is_contiguous(self.type.shape, self.strides)
+        return self._rows or is_contiguous(self.type.shape, self.strides)
 
 
 def is_contiguous(shape: Shape, strides: Shape) -> bool:
@@ -149,6 +160,18 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
         n == 1 or have == want
         for n, have, want in zip(shape, strides, contiguous_strides(shape), strict=True)
     )
+
+
+def symbolic_strides(array: np.ndarray, shape: Shape) -> Shape:
+    """The strides of an array some of whose sizes are symbolic in `shape`."""
+    if shape == array.shape:
+        return strides_of(array)
+    order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
+    if not array.flags.c_contiguous and order != list(range(array.ndim)):
+        # a permuted layout: row-major strides of the permuted shape
+        rows = contiguous_strides(tuple([shape[i] for i in order]))
+        return tuple([rows[order.index(i)] for i in range(array.ndim)])
+    return contiguous_strides(shape)
 
 
 def dense_order(shape: Shape, strides: Shape, env: DimEnv) -> tuple[int, ...] | None:
@@ -203,6 +226,8 @@ class Memory:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.regions: list[Region] = []
+        self._sorted: list[tuple[int, int]] = []  # where each begins, and its number
+        self._longest = 0  # bytes
         self.settled: set[int] = set()  # ids of storages without overlaps to care for
         # tensors read through another's input: their offset in its memory is part of the graph
         self.lodgers: list[tuple[Tensor, TracedStorage]] = []
@@ -212,7 +237,7 @@ class Memory:
         array = tensor._array
         low = address(array)
         high = low + _span(array)
-        overlapping = [r for r in self.regions if r.low < high and low < r.high]
+        overlapping = self._over(low, high)
         for region in overlapping:
             if _same_place(region.array, array):
                 self.lodgers.append((tensor, region.storage))
@@ -220,7 +245,7 @@ class Memory:
         if array.size == 0 or not any(_written(r.storage) for r in overlapping):
             storage = self.trace.new_input(tensor)
             if array.size:
-                self.regions.append(Region(low, high, array, storage, tensor))
+                self._add(Region(low, high, array, storage, tensor))
                 self.settled.clear()
             return storage, ()
         for region in overlapping:
@@ -232,14 +257,25 @@ class Memory:
         self.lodgers.append((tensor, whole.storage))
         return whole.storage, self._path(whole, array, (low - whole.low) // array.itemsize)
 
+    def _add(self, region: Region) -> None:
+        bisect.insort(self._sorted, (region.low, len(self.regions)))
+        self._longest = max(self._longest, region.high - region.low)
+        self.regions.append(region)
+
+    def _over(self, low: int, high: int) -> list[Region]:
+        """The regions that share memory with this one, oldest first."""
+        begin = bisect.bisect_left(self._sorted, (low - self._longest, -1))
+        end = bisect.bisect_left(self._sorted, (high, -1))
+        near = sorted([number for _, number in self._sorted[begin:end]])
+        return [self.regions[i] for i in near if low < self.regions[i].high]
+
     def settle(self, storage: TracedStorage) -> None:
         """To be called before a write: what overlaps this memory becomes views of one storage."""
         if id(storage) in self.settled:
             return
         for own in [r for r in self.regions if r.storage is storage]:
             overlapping = [
-                r for r in self.regions
-                if r.low < own.high and own.low < r.high and r.storage.root is not storage
+                r for r in self._over(own.low, own.high) if r.storage.root is not storage
             ]
             if _repeats(own.array):
                 self._flatten(own.tensor, overlapping)
@@ -286,7 +322,7 @@ class Memory:
             offset = (region.low - start) // flat.itemsize
             self.trace.forward(region.storage, storage, self._path(whole, region.array, offset))
             self.lodgers.append((region.tensor, storage))
-        self.regions.append(whole)
+        self._add(whole)
         return whole
 
 
@@ -319,8 +355,8 @@ def _root_over(tensor: Tensor, overlapping: list[Region]) -> Storage:
 
 def _span(array: np.ndarray) -> int:
     """Bytes from the first element to the end of the last."""
-    if array.size == 0:
-        return 0
+    if array.flags.c_contiguous or array.size == 0:
+        return array.nbytes
     reach: int = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
     return reach + array.itemsize
 

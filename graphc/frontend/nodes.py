@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from graphc.ir.autodiff import run_vjp, saved_values
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Loc
+from graphc.ir.graph import Node as IrNode
 from graphc.ir.op import Attrs, Op, OpError
 from graphc.ir.op import get as get_op
 from graphc.ir.types import TensorType
@@ -405,6 +406,16 @@ class SpentNode(Node):
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         raise RuntimeError(located(TWICE))
+
+
+def records(op: Op, node: IrNode) -> bool:
+    """Whether a tape is worth keeping: some result of an operation can carry a gradient."""
+    if op.vjp is None and op.nondifferentiable:
+        return False
+    type_ = node.type
+    if isinstance(type_, TensorType):
+        return type_.dtype.differentiable
+    return any(t.dtype.differentiable for t in type_.elements)
 
 
 def zeros(like: Any, type_: TensorType) -> Any:

@@ -24,7 +24,7 @@ from .captured import UNREAD, TensorInput
 from .functionalize import TracedStorage, dense_order
 from .nodes import AsStridedBackward, BrokenNode, Edge, SpentNode
 from .nodes import Node as GradNode
-from .segment_tape import broken_nodes, spent_nodes
+from .segment_tape import broken_nodes, spent_nodes, tape_of
 from .segment_trace import SegmentTrace
 from .storage import Storage
 from .tensor import Tensor, edge, requires_grad
@@ -57,12 +57,14 @@ class Segment:
         self.changed = [(t, s) for t, s in shadows if self._changed(t, s)]
         traced = [*self.living, *[shadow for _, shadow in self.changed]]
         candidates = [t for t in traced if t._node is not None and not _follows(t)]
-        self.spent = spent_nodes([t._node for t in candidates if t._node is not None])
-        whole = [t._node for t in candidates if t._node is not None and t._node not in self.spent]
-        self.broken = broken_nodes(whole)
+        self.tape = tape_of([t._node for t in candidates if t._node is not None])
+        self.spent = spent_nodes(self.tape)
+        self.broken = broken_nodes(self.tape) if trace.written else {}
         self.roots = [
             t for t in candidates if t._node not in self.spent and t._node not in self.broken
         ]
+        if len(self.roots) < len(candidates):
+            self.tape = tape_of([t._node for t in self.roots if t._node is not None])
         leaves = [t for t in self.living if t._requires_grad and t._node is None]
         self.entries: list[tuple[Tensor, Edge]] = [
             *trace.entries, *((t, edge(t)) for t in leaves)

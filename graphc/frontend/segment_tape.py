@@ -25,20 +25,25 @@ from .views import Chain
 _STEPS = (AsStridedBackward, CopySlices)
 
 
-def spent_nodes(roots: list[GradNode]) -> set[GradNode]:
+def tape_of(roots: Sequence[GradNode]) -> list[GradNode]:
+    """Every node of the tape under these, after those that it has edges to."""
+    return list(reversed(_order(roots))) if roots else []
+
+
+def spent_nodes(tape: Sequence[GradNode]) -> set[GradNode]:
     """The nodes from which a backward pass would meet what an earlier one has freed."""
     spent: set[GradNode] = set()
-    for node in reversed(_order(roots)):
+    for node in tape:
         if node.released or any(e is not None and e[0] in spent for e in node.edges):
             spent.add(node)
     return spent
 
 
-def broken_nodes(roots: list[GradNode]) -> dict[GradNode, str]:
+def broken_nodes(tape: Sequence[GradNode]) -> dict[GradNode, str]:
     """The nodes from which a backward pass would meet a value that was overwritten since, with
     what it would say."""
     found: dict[GradNode, str] = {}
-    for node in reversed(_order(roots)):
+    for node in tape:
         if isinstance(node, OpNode):
             try:
                 node.check_saved()
@@ -72,12 +77,41 @@ def nodes_read(roots: list[GradNode]) -> set[Node]:
     return found
 
 
+def light_key(
+    inputs: Sequence[Node], outputs: Sequence[Node], roots: Sequence[Edge],
+    leaves: dict[Edge, int], tape: Sequence[GradNode], written: bool,
+) -> Any:
+    """Equal for recordings that are made of the same nodes, and hold the same tape; quickly found.
+
+    None where it does not tell. `written`: memory was written to.
+    """
+    places: dict[GradNode, int] = {}
+    parts: list[Any] = []
+    for entry in tape:
+        places[entry] = len(places)
+        leaf = leaves.get((entry, 0))
+        if leaf is not None:
+            parts.append(leaf)
+        elif isinstance(entry, OpNode) and not entry.packed and entry.saved_in is not None:
+            saved = (*entry.saved_in, *(entry.saved_out or ()))
+            if written and any(len(s) > 1 and s[1].writes != s[2] for s in saved):
+                return None
+            parts.append(tuple([s[0] for s in saved]))
+            parts.append(tuple([e and (places[e[0]], e[1]) for e in entry.edges]))
+        elif not isinstance(entry, AccumulateGrad):
+            return None
+        else:
+            parts.append(None)
+    ends = tuple([(places[node], output) for node, output in roots])
+    return tuple(inputs), tuple(outputs), ends, tuple(parts)
+
+
 class Fingerprint:
     """The key of a graph with these inputs and outputs, and of the tape under `roots`."""
 
     def __init__(
         self, inputs: Sequence[Node], outputs: Sequence[Node], roots: Sequence[Edge],
-        leaves: dict[Edge, int], within: Fingerprint | None = None,
+        leaves: dict[Edge, int], tape: Sequence[GradNode], within: Fingerprint | None = None,
     ) -> None:
         """`within`: only its constants are set apart; others are part of the key."""
         self.numbers: list[Any] = []
@@ -88,7 +122,6 @@ class Fingerprint:
         self.opaque = False
         self._parts: list[Any] = []
         self._places: dict[GradNode, int] = {}
-        tape = list(reversed(_order([node for node, _ in roots]))) if roots else []
         nodes = toposort([*outputs, *self._saved(tape)], inputs)
         self.nodes = nodes
         self.index = {node: i for i, node in enumerate(nodes)}

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.ir.graph import Loc, Node
+from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.op import Attrs, Op
 
 from .errors import user_location
@@ -30,6 +30,7 @@ from .nodes import AccumulateGrad
 from .nodes import Node as GradNode
 from .outside_history import goes_on, reachable
 from .pending import PendingItem, only_returned
+from .segment_nodes import KnownNodes
 from .tensor import Tensor
 from .trace import Trace
 
@@ -46,9 +47,13 @@ class SegmentTrace(Trace):
 
     otherwise = ""
 
-    def __init__(self, name: str, flush: Callable[[SegmentTrace], None], whole: bool) -> None:
-        super().__init__(name)
+    def __init__(
+        self, name: str, flush: Callable[[SegmentTrace], None], whole: bool,
+        nodes: KnownNodes | None = None,
+    ) -> None:
         self.whole = whole
+        self.nodes = KnownNodes() if nodes is None else nodes
+        super().__init__(name)
         self.tainted = ""
         self.handles: list[weakref.ref[Tensor]] = []
         self.ends: list[SegmentEnd] = []
@@ -58,6 +63,9 @@ class SegmentTrace(Trace):
         self.snapshots: dict[int, np.ndarray] = {}
         self._flush = flush
         self._flushing = False
+
+    def new_builder(self) -> Builder:
+        return Builder(self.env) if self.whole else self.nodes.builder(self.env)
 
     # --- the end of a segment ----------------------------------------------------------------
 
@@ -182,9 +190,11 @@ class SegmentTrace(Trace):
         return storage
 
     def shadow(self, tensor: Tensor) -> Tensor:
-        fresh = id(tensor) not in self.shadows
+        found = self.shadows.get(id(tensor))
+        if found is not None:
+            return found[1]
         shadow = Trace.shadow(self, tensor)
-        if fresh and not self.whole:  # a hook is registered at once
+        if not self.whole:  # a hook is registered at once
             if tensor._hooks is not None:
                 shadow._hooks = tensor._hooks
             if tensor._post_hooks is not None:

@@ -36,9 +36,16 @@ from .context import local
 from .dispatch import explain_inputs, join_view
 from .errors import EscapedTensorError, TraceError, located, raise_op_error
 from .finish import finish
-from .functionalize import Memory, TracedState, TracedStorage, result_strides, saved_place
+from .functionalize import (
+    Memory,
+    TracedState,
+    TracedStorage,
+    result_strides,
+    saved_place,
+    symbolic_strides,
+)
 from .names import Names
-from .nodes import Edge, OutsideHistory, class_of
+from .nodes import Edge, OutsideHistory, class_of, records
 from .nodes import Node as GradNode
 from .number_expr import NumberExpr, NumberGuard, NumberTable
 from .number_nodes import NumberNodes, plain_attrs
@@ -72,7 +79,7 @@ class Trace(Scoped):
     def start(self, env: DimEnv | None = None) -> None:
         """Begin an empty recording."""
         self.env = env if env is not None else DimEnv()
-        self.builder = Builder(self.env)
+        self.builder = self.new_builder()
         self.inputs: list[TensorInput | NumberInput] = []
         self.number_guards: dict[NumberExpr, NumberGuard] = {}
         # whether `.grad` of a concrete tensor was None when looked at
@@ -81,6 +88,7 @@ class Trace(Scoped):
         self.rebound: dict[int, tuple[Tensor, Tensor]] = {}  # by id: (concrete, its new .data)
         self.overlaps: list[tuple[int, int]] = []
         self.memory = Memory(self)
+        self.written = False  # whether memory was written to
         self.outside: set[GradNode] = set()
         self.sources: list[tuple[TensorInput, TracedStorage]] = []
         # concrete tensors that require a gradient, and where it arrives
@@ -88,6 +96,10 @@ class Trace(Scoped):
         self._grad_owners: dict[int, Tensor] = {}
         self._number_nodes = NumberNodes(self.builder, self.inputs, self.number_name)
         self._taken = {}
+
+    def new_builder(self) -> Builder:
+        """What makes the nodes of a recording."""
+        return Builder(self.env)
 
     # --- life ------------------------------------------------------------------------------
 
@@ -185,14 +197,16 @@ class Trace(Scoped):
             raise tensor._trace.escaped(tensor)
         storage, path = self.memory.place(tensor)
         root, full = storage.resolve(path)
-        node = views.replay(full, Expr(self.builder, root.node)).node
+        node = views.replay(full, Expr(self.builder, root.node)).node if full else root.node
         shadow: Tensor = object.__new__(Tensor)
         shadow._trace = self
         shadow._face = tensor
         shadow._storage = storage
-        strides: Any = strides_of(tensor._array)
+        strides: Any
         if storage.source is not None and not path:
             strides = storage.source.strides
+        else:
+            strides = strides_of(tensor._array)
         shadow._traced = TracedState(node.tensor_type, node, root.writes, self, path, strides)
         if requires_grad(tensor):
             if tensor._node is None:
@@ -224,7 +238,7 @@ class Trace(Scoped):
                 if known is not None and known != shape[dim]:
                     raise TraceError(f"dim {name} is both {known} and {shape[dim]}")
                 shape[dim] = Dim.var(name) if known else self.env.new(name, array.shape[dim])
-        strides = self._symbolic_strides(array, tuple(shape))
+        strides = symbolic_strides(array, tuple(shape))
         owner = self._grad_owners.get(id(tensor))
         kind = "argument" if index >= 0 else "tensor" if owner is None else "grad"
         if kind == "grad" and owner is not None:
@@ -239,19 +253,6 @@ class Trace(Scoped):
         storage = TracedStorage(node, source)
         self.sources.append((source, storage))
         return storage
-
-    def _symbolic_strides(self, array: np.ndarray, shape: Any) -> Any:
-        if shape == array.shape:
-            return strides_of(array)
-        nothing = self.builder.const(0.0, dtypes.f32)
-        from_rows = TracedState(TensorType(dtypes.f32, shape), nothing, 0, self).strides
-        order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
-        if not array.flags.c_contiguous and order != list(range(array.ndim)):
-            # a permuted layout: row-major strides of the permuted shape
-            permuted = tuple(shape[i] for i in order)
-            rows = TracedState(TensorType(dtypes.f32, permuted), nothing, 0, self).strides
-            return tuple(rows[order.index(i)] for i in range(array.ndim))
-        return from_rows
 
     def new_flat_input(self, tensor: Tensor, flat: np.ndarray) -> TracedStorage:
         """A graph input for a whole storage, under tensors that overlap."""
@@ -272,6 +273,7 @@ class Trace(Scoped):
                 path, Expr(self.builder, parent.node), Expr(self.builder, storage.node), self.env
             )
             parent.rebind(value.node, tracked=True)
+            self.written = True
         storage.forward(parent, path)
         if storage.source is not None and parent.source is not None:
             self.overlaps.append((storage.source.number, parent.source.number))
@@ -332,6 +334,7 @@ class Trace(Scoped):
         except OpError as error:
             raise_op_error(error)
         root.rebind(base, state.tracked)
+        self.written = True
         state.value, state.stamp = node, root.writes
 
     def wrap(self, node: Node, strides: Any = None) -> Tensor:
@@ -358,12 +361,15 @@ class Trace(Scoped):
         except AttributeError:
             explain_inputs(op, inputs)
             raise
-        nodes = [self.read(t) for t in states]
-        self.builder.loc = self.here()
-        try:
-            node = self.builder.emit(op, *nodes, **plain_attrs(attrs))
-        except OpError as error:
-            raise_op_error(error)
+        nodes = tuple([self.read(t) for t in states])
+        attrs = plain_attrs(attrs)
+        node = self.builder.known(op, nodes, attrs)
+        if node is None:
+            self.builder.loc = self.here()
+            try:
+                node = self.builder.emit(op, *nodes, **attrs)
+            except OpError as error:
+                raise_op_error(error)
         if op.view:
             results = [self._view(op, states[0], node)]
         else:
@@ -371,7 +377,7 @@ class Trace(Scoped):
             if op.elementwise or op.name in ("gelu", "silu", "softplus"):
                 strides = result_strides([t._traced for t in states], node.shape, self.env)
             results = [self.wrap(r, strides) for r in self.builder.results(node)]
-        if local.grad and _records(op, node):
+        if local.grad and records(op, node):
             self._record(op, states, nodes, node, results)
         return tuple(results) if isinstance(node.type, TupleType) else results[0]
 
@@ -396,14 +402,16 @@ class Trace(Scoped):
         self,
         op: Op,
         states: list[Tensor],
-        nodes: list[Node],
+        nodes: tuple[Node, ...],
         node: Node,
         results: list[Tensor],
     ) -> None:
-        edges: tuple[Edge | None, ...] = tuple(
-            [edge(t) if requires_grad(t) else None for t in states]
-        )
-        if not any(e is not None for e in edges):
+        edges: tuple[Edge | None, ...] = tuple([
+            (t._node, t._output) if t._base is None and t._node is not None
+            else edge(t) if requires_grad(t) else None
+            for t in states
+        ])  # fmt: skip
+        if edges.count(None) == len(edges):
             return
         out_types = tuple([r._traced.type for r in results])
         in_types = tuple([t._traced.type for t in states])
@@ -420,9 +428,11 @@ class Trace(Scoped):
         )
         if hooks.stack and not hooks.busy:
             pack_node(entry, lambda saved: self.wrap(self.saved_node(saved)))
-        for i, (result, type_) in enumerate(zip(results, out_types, strict=True)):
-            if type_.dtype.differentiable:
-                result._node, result._output = entry, i
+        for i, result in enumerate(results):
+            if out_types[i].dtype.differentiable:
+                result._node = entry
+                if i:
+                    result._output = i
 
     def saved_node(self, saved: tuple[Any, ...]) -> Node:
         """The value that an OpNode saved, as it is now: `.data` writes, which autograd does not
@@ -485,10 +495,3 @@ class Trace(Scoped):
         """End the recording. `result`: what the function returned; `stored`: further tensors by
         key; `backward`: also add the gradients for a backward() outside (captured.py)."""
         return finish(self, result, stored or {}, backward)
-
-
-def _records(op: Op, node: Node) -> bool:
-    if op.vjp is None and op.nondifferentiable:
-        return False
-    types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
-    return any(t.dtype.differentiable for t in types)

@@ -33,11 +33,19 @@ def explain_segments(segments: Segments) -> SegmentsExplanation:
 
 def _lines(segments: Segments, versions: list[Any]) -> Iterator[str]:
     calls = max(segments.calls, 1)
-    runs = sum(version.calls for version in versions)
+    tiers = segments.tiers
+    native = sum(version.calls for version in versions)
+    runs = native + tiers.stepwise_runs
     yield (
         f"{len(versions)} compiled segments, {segments.compile_count} graphs compiled; "
         f"{segments.calls} calls ran {runs} segments, {runs / calls:.1f} a call"
     )
+    yield (
+        f"{native} of them ran compiled, {tiers.stepwise_runs} operator by operator: met for the "
+        f"first time, or too small so far ({tiers.compiled} nodes compiled for {tiers.work} run)"
+    )
+    if tiers.plain:
+        yield f"{tiers.plain_calls} later calls were plain eager code: {tiers.plain}"
     yield (
         "its Python runs at each call and is recorded anew: "
         f"{1e3 * segments.seconds / calls:.2f} ms a call besides the compiled code"

@@ -180,11 +180,17 @@ get_ = register(Op("get", "structure", _get_type, arity=1, attrs=("index",)))
 
 def attr_key(value: Any) -> Any:
     """A hashable stand-in for an attribute that keeps 1, 1.0, True and -0.0 apart."""
+    if type(value) is int or type(value) is str:
+        return value
     if isinstance(value, (bool, float)):
         return (type(value).__name__, repr(value))
     if isinstance(value, tuple):
-        return tuple(attr_key(v) for v in value)
+        return tuple([attr_key(v) for v in value])
     return value
+
+
+def _attrs_key(attrs: Attrs) -> Any:
+    return tuple([(k, attr_key(v)) for k, v in attrs.items()]) if attrs else ()
 
 
 class Builder:
@@ -202,11 +208,13 @@ class Builder:
         self, op: Op, *inputs: Node, graphs: tuple[Graph, ...] = (), **attrs: Any
     ) -> Node:
         """The node `op(*inputs, **attrs)`. Raises OpError on operands the op does not take."""
-        key: Any = (op.name, inputs, graphs, tuple((k, attr_key(v)) for k, v in attrs.items()))
-        if not op.impure:
-            found = self._interned.get(key)
-            if found is not None:
-                return found
+        key: Any = op.name, inputs, graphs, _attrs_key(attrs)
+        if op.impure:  # never merged
+            self._serial += 1
+            key = (*key, self._serial)
+        found = self._find(key)
+        if found is not None:
+            return found
         if op.arity is not None and len(inputs) != op.arity:
             raise OpError(f"{op.name} takes {op.arity} inputs, got {len(inputs)}", TypeError)
         types: tuple[Any, ...] = tuple(n.type for n in inputs)
@@ -216,9 +224,19 @@ class Builder:
         else:
             type_ = op.infer(types, attrs, self.env)
         self._require_sizes(type_)
-        node = Node(op, inputs, attrs, type_, self.loc, graphs, self.backward)
-        if not op.impure:
-            self._interned[key] = node
+        return self._keep(key, Node(op, inputs, attrs, type_, self.loc, graphs, self.backward))
+
+    def known(self, op: Op, inputs: tuple[Node, ...], attrs: Attrs) -> Node | None:
+        """What `emit` would give, if it was made before."""
+        if op.impure or "graphs" in attrs:
+            return None
+        return self._find((op.name, inputs, (), _attrs_key(attrs)))
+
+    def _find(self, key: Any) -> Node | None:
+        return self._interned.get(key)
+
+    def _keep(self, key: Any, node: Node) -> Node:
+        self._interned[key] = node
         return node
 
     def _require_sizes(self, type_: Type) -> None:

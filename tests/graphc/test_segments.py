@@ -14,6 +14,7 @@ import pytest
 
 import graphc
 from graphc.engine.built import CompileCounter
+from tests.graphc import tiers
 from tests.graphc.scenario import compare, flat, identity, mlp
 
 torch = pytest.importorskip("torch")
@@ -450,8 +451,12 @@ def run_script(name: str, torch: Any, compile: Any) -> list[Any]:
     return flat(SCRIPTS[name](torch, compile))
 
 
+@pytest.mark.parametrize("mode", tiers.MODES)
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_segments_agree_with_eager_and_with_torch(name: str) -> None:
+def test_segments_agree_with_eager_and_with_torch(
+    name: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiers.use(mode, monkeypatch)
     expected = run_script(name, torch, identity)
     compare(expected, run_script(name, graphc, identity), 2e-5)
     compare(expected, run_script(name, graphc, graphc.compile), 2e-5)
@@ -531,7 +536,8 @@ def branching(x: Any) -> Any:
     return y + 1 if y.sum() > 0 else y.exp()
 
 
-def test_explain_names_the_lines_and_the_cost() -> None:
+def test_explain_names_the_lines_and_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiers.use("compiled", monkeypatch)
     run = graphc.compile(branching)
     for sign in (1.0, -1.0, 1.0):
         run(graphc.ones(3) * sign)

@@ -9,6 +9,7 @@ import pytest
 
 import graphc
 from graphc.engine.built import CompileCounter
+from tests.graphc import tiers
 from tests.graphc.scenario import compare, flat
 
 
@@ -97,7 +98,8 @@ def outcomes(seed: int, compile: Any) -> tuple[list[list[Any] | None], list[Any]
     return found, program.log
 
 
-def check(seed: int) -> None:
+def check(seed: int, mode: str, patch: pytest.MonkeyPatch) -> None:
+    tiers.use(mode, patch)
     expected, log = outcomes(seed, lambda f: f)
     found, said = outcomes(seed, graphc.compile)
     compare(flat(log), flat(said), 1e-4)
@@ -107,18 +109,21 @@ def check(seed: int) -> None:
             compare(a, b, 1e-4)
 
 
+@pytest.mark.parametrize("mode", tiers.MODES)
 @pytest.mark.parametrize("seed", range(8))
-def test_random_programs(seed: int) -> None:
-    check(seed)
+def test_random_programs(seed: int, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(seed, mode, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8, 300))
-def test_many_random_programs(seed: int) -> None:
-    check(seed)
+def test_many_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(seed, tiers.MODES[seed % 4], monkeypatch)
 
 
-def test_known_branches_do_not_compile_again() -> None:
+def test_known_branches_do_not_compile_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiers.use("second time", monkeypatch)
+
     def f(x: Any) -> Any:
         y = x * 2
         return (y + 1).sum() if y.sum() > 0 else (y - 1).exp().sum()

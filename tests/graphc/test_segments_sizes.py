@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import graphc
+from tests.graphc import tiers
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "masked_select": lambda x: x.masked_select(x > 0.5) * 2,
@@ -16,8 +17,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.parametrize("mode", tiers.MODES)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_any_size(name: str) -> None:
+def test_any_size(name: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiers.use(mode, monkeypatch)
     run = graphc.compile(FUNCTIONS[name], dynamic=True)
     for size in (3, 5, 6, 7):
         x = graphc.rand(size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -42,3 +43,17 @@ def test_compiling_ends_and_results_stay_right(counted: Any) -> None:
         model.seen.append(float(i))
     assert counted() <= known + 2
     assert model.layer.weight.grad is not None
+
+
+def test_it_says_so_once() -> None:
+    model = Growing()
+    compiled, x = graphc.compile(model), graphc.ones(1, 2)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for i in range(12):
+            compiled(x)
+            model.seen.append(float(i))
+    texts = [str(w.message) for w in found if w.category is graphc.PerformanceWarning]
+    assert ["another version at each call" in text for text in texts].count(True) == 1, texts
+    assert "Growing()" in texts[0] and "seen" in texts[0] and "Cure" in texts[0]
+    assert found[0].filename == __file__

@@ -119,7 +119,10 @@ def _steps(module: types.ModuleType, torch: Any) -> list[Any]:
                 "streams": _streams(torch),
                 "modes": (torch.is_grad_enabled(), str(torch.get_default_dtype())),
                 "stdout": text.getvalue(),
-                "warnings": tuple((w.category.__name__, str(w.message)[:40]) for w in said),
+                "warnings": tuple(
+                    (w.category.__name__, str(w.message)[:40]) for w in said
+                    if w.category.__name__ != "PerformanceWarning"  # compile's own
+                ),
                 "log": tuple(handler.lines),
                 "environment": tuple(os.environ.get(n) for n in ("PROGRAM_KEY", "PROGRAM_COUNT")),
             })  # fmt: skip

@@ -21,6 +21,7 @@ from ...frontend.nodes import TWICE, Node, zeros
 from ...ir.graph import Builder, Graph
 from ...ir.graph import Node as IrNode
 from ...ir.op import get as get_op
+from ...ir.rewrite import with_inputs
 from ...ir.types import TensorType
 from ..built import Engine
 from ..version.replay import Replay, replay
@@ -104,12 +105,11 @@ class BackwardPlan:
         for node in graph.nodes:
             if node not in needed or node in made:
                 continue
-            builder.loc, builder.backward = node.loc, node.backward
             if bits[node] and not bits[node] & live:
+                builder.loc, builder.backward = node.loc, node.backward
                 made[node] = _zeros(builder, node)
             else:
-                inputs = [made[n] for n in node.inputs]
-                made[node] = builder.emit(node.op, *inputs, graphs=node.graphs, **node.attrs)
+                made[node] = with_inputs(node, [made[n] for n in node.inputs])
         reduced = builder.build([made[graph.outputs[i]] for i in results], graph.name)
         types = [n.tensor_type for n in reduced.outputs]
         count = len(self.saved)

@@ -5,15 +5,15 @@ fingerprint of the recording (frontend/segment_tape.py): the same operators on t
 with the same tape. Sizes and one-element constants are compiled as they are the first time; where
 they differ later, what differs becomes symbolic or an input (segment_template.py). As every call
 records concrete values, a version is used only where it says exactly what was recorded: there is
-nothing to guard and nothing to be stale.
+nothing to guard and nothing to be stale. Which recordings are compiled, tiers.py says.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,20 +25,24 @@ from ...frontend.context import local
 from ...frontend.names import Names
 from ...frontend.nodes import Edge, Node
 from ...frontend.segment_close import Segment
-from ...frontend.segment_tape import Fingerprint, inner_roots, nodes_read
+from ...frontend.segment_nodes import KnownNodes
+from ...frontend.segment_tape import Fingerprint, inner_roots, light_key, nodes_read
 from ...frontend.segment_trace import SegmentEnd, SegmentTrace
 from ...frontend.tensor import Tensor, edge
 from ...frontend.trace import Trace
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
 from ...ir.op import OpError
+from ...ir.passes.partition import Split, split_uncut
 from .. import pipeline
 from ..built import CompileCounter, Engine
 from ..capture.reached import reached
 from ..version.replay import replay_of
 from ..version.version import concrete_shape
 from .backward import BackwardPlan, SegmentBackward
+from .stepwise import Stepwise
 from .template import NoTemplate, Template
+from .tiers import Tiers, warn_plain, warn_versions, work
 
 _LIMIT = 10_000
 # what a Template is made of: its name, the fingerprints, inputs, cotangents, outputs
@@ -49,15 +53,24 @@ Parts: TypeAlias = tuple[
 
 @dataclass(eq=False)
 class Version:
-    """One compiled segment."""
+    """One segment as something to run."""
 
-    template: Template
+    template: Template | None  # None: operator by operator, for this one call
     engine: Engine
     mutated: dict[int, int]  # graph output -> input
     outputs: int  # of the segment; saved values follow
     plan: BackwardPlan | None
+    recorded: InitVar[Sequence[IrNode]]  # with the gradients, sizes as they were
     seconds: float
     calls: int = 0
+
+    def __post_init__(self, recorded: Sequence[IrNode]) -> None:
+        self.nodes = len(recorded)
+        self.work = work(recorded)
+
+
+# a version, the values of its dims, the constants that are its inputs
+Found: TypeAlias = tuple[Version, dict[str, int], list[np.ndarray]]
 
 
 class _Native(threading.local):
@@ -79,19 +92,24 @@ class Segments:
         self.free: dict[Any, set[int]] = {}
         self.ends: dict[SegmentEnd, int] = {}  # how often each demand ended a segment
         self.calls = 0
+        self.tiers = Tiers()
+        self.nodes = KnownNodes()
         self.seconds = 0.0  # recording and finding, without the native code
         self._native = _Native()
         self._lock = threading.RLock()
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Run a function's Python, in segments."""
+        """Run a function's Python, in segments or as plain eager code."""
+        if self.tiers.plain:
+            self.tiers.plain_calls += 1
+            return function(*args, **kwargs)
         trace = self.trace(whole=False)
         trace.names = Names(lambda: reached(function, args, kwargs))
         return self.go_on(trace, lambda: function(*args, **kwargs))
 
     def trace(self, whole: bool) -> SegmentTrace:
         """A recording whose segments are kept here."""
-        return SegmentTrace(self.name, self.flush, whole)
+        return SegmentTrace(self.name, self.flush, whole, self.nodes)
 
     def go_on(self, trace: SegmentTrace, rest: Callable[[], Any]) -> Any:
         """Run Python under a segmented trace to its end."""
@@ -114,6 +132,7 @@ class Segments:
         """Note that the function was compiled anew too often."""
         why = f": {reasons[0]}" if reasons else ""
         self.ends[SegmentEnd(f"each call needed another version{why}, which", None)] = 1
+        warn_versions(self.name, reasons[0] if reasons else "its guards break")
 
     def note(self, trace: Trace) -> None:
         """Remember where a call's segments ended."""
@@ -122,6 +141,9 @@ class Segments:
             self.calls += 1
             for end in trace.ends:
                 self.ends[end] = self.ends.get(end, 0) + 1
+            leaves = not self.tiers.plain and self.tiers.end_call()
+        if leaves:
+            warn_plain(self.name, self.tiers.plain, self.ends)
 
     # --- one segment -------------------------------------------------------------------------
 
@@ -132,18 +154,31 @@ class Segments:
             with trace.suspended():
                 segment.fill([], Node((), ()))
             return
-        leaves: dict[Edge, int] = {place: i for i, (_, place) in enumerate(segment.entries)}
-        forward = Fingerprint(
-            [i.node for i in segment.inputs], segment.outputs,
-            [edge(t) for t in segment.roots], leaves,
-        )
-        mutations = tuple([(output, source.number) for output, source, _ in segment.mutations])
-        key = (
-            forward.key, mutations, tuple(trace.overlaps), configuration.current().random
-        )
-        version, dims = self._find(segment, key, forward)
+        version, dims, extra = self._known(segment)
+        with self._lock:
+            self.tiers.ran(version.nodes, *version.work, version.template is None)
         with trace.suspended():
-            self._run(segment, version, dims, version.template.arrays(forward))
+            self._run(segment, version, dims, extra)
+
+    def _known(self, segment: Segment) -> Found:
+        """What runs a segment: at once where it was recorded before, node by node."""
+        trace = segment.trace
+        inputs = [i.node for i in segment.inputs]
+        roots = [edge(t) for t in segment.roots]
+        leaves: dict[Edge, int] = {place: i for i, (_, place) in enumerate(segment.entries)}
+        mutations = tuple([(output, source.number) for output, source, _ in segment.mutations])
+        around = mutations, tuple(trace.overlaps), configuration.current().random
+        light = light_key(inputs, segment.outputs, roots, leaves, segment.tape, trace.written)
+        found: Found | None = None if light is None else self.nodes.found.get((light, around))
+        if found is not None and (found[0].template or not self.tiers.affords(found[0].nodes)):
+            return found
+        forward = Fingerprint(inputs, segment.outputs, roots, leaves, segment.tape)
+        version, dims = self._find(segment, (forward.key, *around), forward)
+        template = version.template
+        found = version, dims, [] if template is None else template.arrays(forward)
+        if light is not None and not forward.opaque:
+            self.nodes.keep(trace.builder, (light, around), found)
+        return found
 
     def _find(
         self, segment: Segment, key: Any, forward: Fingerprint
@@ -161,16 +196,19 @@ class Segments:
         inputs = [i.node for i in segment.inputs]
         entries = [i for i, gradient in enumerate(gradients) if gradient is not None]
         outputs = [*segment.outputs, *(g for g in gradients if g is not None)]
-        whole = Fingerprint([*inputs, *tangents], outputs, (), {}, forward)
+        whole = Fingerprint([*inputs, *tangents], outputs, (), {}, (), forward)
         with self._lock, segment.trace.suspended():
             for version in self.versions.get(key, ()):
+                assert version.template is not None
                 dims = version.template.match(whole)
                 if dims is not None:
                     break
             else:
-                version = self._build(segment, key, entries, (
-                    segment.trace.name, forward, whole, inputs, tangents, outputs
-                ))  # fmt: skip
+                parts = segment.trace.name, forward, whole, inputs, tangents, outputs
+                if not self.tiers.compiles(key, parts, len(whole.nodes)):
+                    return self._stepwise(segment, entries, parts), {}
+                version = self._build(segment, key, entries, parts)
+                assert version.template is not None
                 dims = version.template.match(whole)
                 assert dims is not None
             free = self.free.setdefault(key, set())
@@ -186,24 +224,34 @@ class Segments:
     def _build(self, segment: Segment, key: Any, entries: list[int], parts: Parts) -> Version:
         mutated = {output: source.number for output, source, _ in segment.mutations}
         started = time.perf_counter()
-        known = self.versions.setdefault(key, [])
+        known, nodes = self.versions.setdefault(key, []), parts[2].nodes
         version: Version | None = None
-        if known:
+        older = known[0].template if known else self._first(key, parts)
+        if older is not None:
             try:
-                template = Template(*parts, known[0].template)
-                version = self._compiled(template, segment, entries, mutated)
+                template = Template(*parts, older)
+                version = self._compiled(template, segment, entries, mutated, nodes)
             except (NoTemplate, OpError, TypeError, ValueError, AttributeError, RuntimeError):
                 version = None  # these sizes alone
         if version is None:
-            version = self._compiled(Template(*parts, None), segment, entries, mutated)
+            version = self._compiled(Template(*parts, None), segment, entries, mutated, nodes)
         known.insert(0, version)
+        self.tiers.compiled += version.nodes
         self._native.seconds += time.perf_counter() - started
         self.compile_count += 1
         CompileCounter.count += 1
         return version
 
+    def _first(self, key: Any, parts: Parts) -> Template | None:
+        """What the first meeting ran operator by operator, where its sizes were others."""
+        first: Parts | None = self.tiers.first.pop(key, None)
+        if first is None or first[2].numbers == parts[2].numbers:
+            return None
+        return Template(*first, None)
+
     def _compiled(
-        self, template: Template, segment: Segment, entries: list[int], mutated: dict[int, int]
+        self, template: Template, segment: Segment, entries: list[int],
+        mutated: dict[int, int], nodes: Sequence[IrNode],
     ) -> Version:
         started = time.perf_counter()
         graph = template.graph
@@ -218,24 +266,28 @@ class Segments:
         if entries:
             forward, split = pipeline.build_forward(graph, inputs, count, **options)
             engine = Engine(forward, [n.tensor_type for n in split.forward.outputs], dims)
-            roots = [edge(t) for t in segment.roots]
-            read = nodes_read([node for node, _ in roots])
-            strict = {
-                place for place, (kind, i) in enumerate(split.saved)
-                if (kind == "input" and i < len(segment.inputs) and segment.inputs[i].node in read)
-                or (kind == "output" and i < count and segment.outputs[i] in read)
-            }
-            plan = BackwardPlan(
-                split.backward, split.saved, entries, strict, allocator.empty, self._late
-            )
-            plan.inner = inner_roots(roots)
-            sources = [_source(segment, segment.entries[i][0]) for i in entries]
-            plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)
+            plan = _plan(segment, graph, split, entries, self._late)
         else:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
             built = pipeline.build(graph, **options)
             engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
-        return Version(template, engine, mutated, count, plan, time.perf_counter() - started)
+        return Version(
+            template, engine, mutated, count, plan, nodes, time.perf_counter() - started
+        )
+
+    def _stepwise(self, segment: Segment, entries: list[int], parts: Parts) -> Version:
+        """A recording as it is, to be run operator by operator."""
+        name, _, whole, inputs, tangents, outputs = parts
+        mutated = {output: source.number for output, source, _ in segment.mutations}
+        graph = Graph(name, (*inputs, *tangents), tuple(outputs), segment.trace.env)
+        graph = pipeline.as_drawn(graph, configuration.current())
+        count = len(segment.outputs)
+        split = split_uncut(graph, len(inputs), count)
+        plan = _plan(segment, graph, split, entries, Stepwise) if entries else None
+        types = [n.tensor_type for n in split.forward.outputs]
+        return Version(
+            None, Engine(Stepwise(split.forward), types, ()), mutated, count, plan, whole.nodes, 0.0
+        )
 
     def _late(self, graph: Graph) -> Any:
         """A backward, built when it first runs."""
@@ -308,6 +360,27 @@ class Segments:
 def _source(segment: Segment, tensor: Tensor) -> tuple[int, Tensor]:
     """The argument that a tensor is (-1: it is captured), and the tensor."""
     return segment.trace.argument_index(tensor), tensor
+
+
+def _plan(
+    segment: Segment, graph: Graph, split: Split, entries: list[int],
+    build: Callable[[Graph], Any],
+) -> BackwardPlan:
+    """The backward of a segment; `build` makes something that runs of each part of it."""
+    count = len(segment.outputs)
+    roots = [edge(t) for t in segment.roots]
+    read = nodes_read([node for node, _ in roots])
+    strict = {
+        place for place, (kind, i) in enumerate(split.saved)
+        if (kind == "input" and i < len(segment.inputs) and segment.inputs[i].node in read)
+        or (kind == "output" and i < count and segment.outputs[i] in read)
+    }
+    plan = BackwardPlan(split.backward, split.saved, entries, strict, allocator.empty, build)
+    plan.inner = inner_roots(roots)
+    sources = [_source(segment, segment.entries[i][0]) for i in entries]
+    inputs = len(graph.inputs) - len(segment.roots)
+    plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)
+    return plan
 
 
 def _watched(

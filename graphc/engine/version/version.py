@@ -319,7 +319,7 @@ class Specialisation:
 
 def concrete_shape(type_: TensorType, dims: dict[str, int]) -> tuple[int, ...]:
     """A type's shape for these dims."""
-    return tuple(s if isinstance(s, int) else evaluate(s, dims) for s in type_.shape)
+    return tuple([s if isinstance(s, int) else evaluate(s, dims) for s in type_.shape])
 
 
 def _reach(array: np.ndarray) -> int:

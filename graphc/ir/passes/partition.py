@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dim import evaluate
-from ..graph import Builder, Graph, Node, input_
+from ..graph import Builder, Graph, Node, const, input_
 from ..op import ELEMENTWISE
 from ..rewrite import with_inputs
 from ..types import TensorType
@@ -57,6 +57,14 @@ def split(graph: Graph, forward_inputs: int, forward_outputs: int) -> Split:
     frontier = _frontier(graph, gradients, backward_only)
     anchored = _anchors(graph, results)
     saved = _minimum_cut(graph, frontier, anchored, set(results))
+    return _build(graph, saved, forward_inputs, forward_outputs)
+
+
+def split_uncut(graph: Graph, forward_inputs: int, forward_outputs: int) -> Split:
+    """Like split(), but everything that the backward reads is kept and nothing computed again."""
+    backward_only = _descendants(graph, graph.inputs[forward_inputs:])
+    frontier = _frontier(graph, graph.outputs[forward_outputs:], backward_only)
+    saved = [node for node in frontier if node.op is not const]
     return _build(graph, saved, forward_inputs, forward_outputs)
 
 
@@ -134,17 +142,20 @@ def _cost(node: Node, graph: Graph, results: set[Node]) -> int | None:
 
 def _build(graph: Graph, saved: list[Node], forward_inputs: int, forward_outputs: int) -> Split:
     primals = graph.inputs[:forward_inputs]
+    numbers = {node: i for i, node in enumerate(primals)}
     outputs = list(graph.outputs[:forward_outputs])
+    places = {node: i for i, node in reversed(list(enumerate(outputs)))}
     sources: list[tuple[str, int]] = []
     builder = Builder(graph.env)
     new: dict[Node, Node] = {}
     for i, node in enumerate(saved):
-        if node in primals:
-            sources.append(("input", primals.index(node)))
+        if node in numbers:
+            sources.append(("input", numbers[node]))
         else:
-            if node not in outputs:
+            if node not in places:
+                places[node] = len(outputs)
                 outputs.append(node)
-            sources.append(("output", outputs.index(node)))
+            sources.append(("output", places[node]))
         with builder.at(node.loc):
             new[node] = builder.input(node.tensor_type, node.attrs.get("name", "") or f"saved{i}")
     for node in graph.inputs[forward_inputs:]:

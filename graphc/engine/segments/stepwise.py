@@ -1,0 +1,47 @@
+"""A recording run operator by operator: the tier below compiled code, with the same interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...backends.numpy.ops import TABLE
+from ...frontend.errors import located
+from ...ir.graph import Graph, Node
+from ...ir.interpret import evaluate
+from ..version.version import concrete_shape
+
+
+class Stepwise:
+    """A Graph as something to run. Nothing is rewritten, fused or compiled."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def run(
+        self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], dims: Sequence[int] = ()
+    ) -> None:
+        """Compute everything, then write the outputs, some of which may be the memory of inputs.
+
+        Raises what an operator finds wrong (an index out of range) before anything is written.
+        """
+        steps = iter([node for node in self.graph.nodes if node.op.name != "input"])
+
+        def observe(node: Node, value: Any) -> None:
+            next(steps)
+
+        # np.ascontiguousarray makes one dimension of none
+        inputs = [
+            np.reshape(array, concrete_shape(node.tensor_type, {}))
+            for array, node in zip(inputs, self.graph.inputs, strict=True)
+        ]
+        try:
+            values = evaluate(self.graph, inputs, TABLE, observe=observe)
+        except Exception as error:
+            error.args = (located(str(error), next(steps).loc),)
+            raise
+        values = [v.copy() if v.base is not None else v for v in values]  # may be inputs' memory
+        for output, value in zip(outputs, values, strict=True):
+            np.copyto(output, value)

@@ -1,0 +1,143 @@
+"""Which segments are compiled, and which functions run as plain eager code: decided by counts.
+
+A recording that is met for the first time runs operator by operator. From the second time on it
+is compiled, within a budget: compiling a node takes as long as running PRICE operators on small
+tensors, and no more is spent on it than on what was run so far. A function is not recorded any
+longer if most of its segments are new at each call, or if its tensors are so small that recording
+costs more than compiled code saves. Nothing here looks at a clock: the same script makes the same
+decisions.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...frontend.errors import user_location
+from ...ir.graph import Loc, Node
+from ...ir.types import TensorType
+
+if TYPE_CHECKING:
+    from ...frontend.segment_trace import SegmentEnd
+
+PRICE = 64  # operators on small tensors that run while one node is compiled
+CALLS = 4  # after so many a function's recordings are judged, and again after as many
+# what compiling saves is memory traffic between operators: from so much on, counted as `PRICE` is,
+# an operator repays its recording
+GAIN = 1.75
+_NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
+_PRODUCTS = 16  # multiplications of a contraction that take as long as moving one number
+_FIRST = 200  # recordings remembered that were met and not compiled
+
+
+class PerformanceWarning(UserWarning):
+    """A compiled function that costs more than it would without compile()."""
+
+
+class Tiers:
+    """What the segments of one function came to, in nodes."""
+
+    def __init__(self) -> None:
+        self.plain = ""  # why the function is not recorded any longer
+        self.plain_calls = self.stepwise_runs = 0
+        self.work = 0  # that was run, in operators on small tensors
+        self.compiled = 0  # nodes
+        self.first: dict[Hashable, Any] = {}  # recordings that were met and not compiled
+        self._calls = self._nodes = self._moved = self._fresh = 0  # since the last judgement
+
+    def compiles(self, key: Hashable, recording: Any, nodes: int) -> bool:
+        """Whether a recording of so many nodes is compiled now."""
+        if key in self.first:
+            return self.affords(nodes)
+        if len(self.first) >= _FIRST:
+            del self.first[next(iter(self.first))]
+        self.first[key] = recording
+        self._fresh += nodes
+        return False
+
+    def affords(self, nodes: int) -> bool:
+        """Whether the budget allows to compile so many nodes."""
+        return (self.compiled + nodes) * PRICE <= self.work
+
+    def ran(self, nodes: int, work: int, moved: int, stepwise: bool) -> None:
+        """Count a segment that is about to run."""
+        self.work += work
+        self.stepwise_runs += stepwise
+        self._nodes += nodes
+        self._moved += moved
+
+    def end_call(self) -> bool:
+        """Count a call; whether the function is found to be better off as plain eager code."""
+        self._calls += 1
+        if self._calls < CALLS:
+            return False
+        if 2 * self._fresh > self._nodes:
+            self.plain = (
+                f"of the {self._nodes} operators of its last {CALLS} calls {self._fresh} were in "
+                "segments met for the first time"
+            )
+        elif self._moved < GAIN * self._nodes:
+            self.plain = (
+                "its tensors are too small: recording their operators takes longer than compiled "
+                "code saves"
+            )
+        self._calls = self._nodes = self._moved = self._fresh = 0
+        if self.plain:
+            self.first.clear()
+        return bool(self.plain)
+
+
+def warn_plain(name: str, reason: str, ends: dict[SegmentEnd, int]) -> None:
+    """Tell the user once that a function is not compiled, and which line is to blame."""
+    text = f"compiled {name}() runs as plain eager code from now on: {reason}"
+    end = max([end for end in ends if end.loc is not None], key=ends.__getitem__, default=None)
+    if end is not None:
+        text += f".\n  {end.reason} at {end.loc} ended {ends[end]} segments"
+    _warn(text, None if end is None else end.loc)
+
+
+def warn_versions(name: str, reason: str) -> None:
+    """Tell the user once that a function was compiled anew too often."""
+    _warn(
+        f"compiled {name}() needs another version at each call ({reason}) and runs in segments "
+        "from now on", user_location(),
+    )  # fmt: skip
+
+
+def _warn(text: str, loc: Loc | None) -> None:
+    text += (
+        ". Cure: keep values as tensors (torch.where, ...), pass what changes as an argument, or "
+        "leave out compile()"
+    )
+    if loc is None:
+        warnings.warn(text, PerformanceWarning, stacklevel=3)
+    else:
+        warnings.warn_explicit(text, PerformanceWarning, loc.file, loc.line)
+
+
+def work(nodes: Iterable[Node]) -> tuple[int, int]:
+    """How long nodes take in eager mode, in operators on small tensors: in all, and without the
+    multiplications of contractions, which compiled code does no faster."""
+    total = moved = 0
+    for node in nodes:
+        total, moved = total + 1, moved + 1
+        if node.op.view or not node.inputs:  # no numbers are moved
+            continue
+        types = [n.type for n in (node, *node.inputs)]
+        sizes: list[Any] = [math.prod(t.shape) for t in types if isinstance(t, TensorType)]
+        length = _contracted(node)
+        if length:
+            total += max(*sizes, sizes[0] * length // _PRODUCTS) // _NUMBERS
+        else:
+            total += max(sizes, default=0) // _NUMBERS
+            moved += max(sizes, default=0) // _NUMBERS
+    return total, moved
+
+
+def _contracted(node: Node) -> Any:
+    """How many products an element of a contraction is the sum of; 0 for other operators."""
+    if node.op.name == "dot_general":
+        return math.prod([node.inputs[0].shape[d] for d in node.attrs["contract_a"]])
+    return math.prod(node.inputs[1].shape[1:]) if node.op.name == "conv" else 0

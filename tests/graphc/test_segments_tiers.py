@@ -1,0 +1,237 @@
+"""Segments run operator by operator, compiled, or not at all: by counts, with the same results."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+import graphc.nn as nn
+from graphc.engine.built import CompileCounter
+from graphc.engine.segments import segments as driver
+from graphc.engine.segments.tiers import CALLS
+from tests.graphc import tiers
+
+LARGE = 1 << 20  # numbers: an operator on so many outweighs compiling it
+
+
+def branching(x: Any) -> Any:
+    y = x * 2 + 1
+    return y.exp() if y.sum() > 0 else y.tanh()
+
+
+def performance_warnings(call: Callable[[], Any]) -> list[str]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        call()
+    return [str(w.message) for w in found if w.category is graphc.PerformanceWarning]
+
+
+def test_the_second_meeting_is_compiled_the_first_is_not() -> None:
+    run, x = graphc.compile(branching), graphc.ones(8 * LARGE)
+    expected = branching(x)
+    counts = []
+    for _ in range(4):
+        before = CompileCounter.count
+        graphc.testing.assert_close(run(x), expected)
+        counts.append(CompileCounter.count - before)
+    assert counts == [0, 2, 0, 0]  # two segments
+    assert not run.segments.tiers.plain
+    report = str(graphc.explain(run, x))
+    assert "6 of them ran compiled, 2 operator by operator" in report, report
+
+
+def test_the_budget_is_what_was_run() -> None:
+    run = graphc.compile(branching)
+    for _ in range(3):
+        run(graphc.ones(16))
+    assert run.segments.compile_count == 0  # nothing of this size repays compiling
+    for _ in range(2):  # the same operators on more numbers
+        run(graphc.ones(8 * LARGE))
+    assert run.segments.compile_count == 2
+
+
+def test_other_sizes_at_the_second_meeting_are_one_graph_for_all() -> None:
+    def f(x: Any) -> Any:
+        return (x * 2).sum().item() + float((x[1:] - x[:-1]).abs().sum().item())
+
+    run = graphc.compile(f)
+    for i in range(5):
+        x = graphc.rand(LARGE + 64 * i)
+        assert run(x) == pytest.approx(f(x), rel=1e-4)
+    assert run.segments.compile_count == 2
+
+
+def test_small_tensors_end_as_plain_eager_code_with_one_warning() -> None:
+    run, x = graphc.compile(branching), graphc.ones(3)
+    found = [performance_warnings(lambda: run(x)) for _ in range(2 * CALLS)]
+    assert [len(f) for f in found] == [0] * (CALLS - 1) + [1] + [0] * CALLS
+    text = found[CALLS - 1][0]
+    assert "branching() runs as plain eager code" in text and "too small" in text
+    assert "bool(tensor) at" in text and "test_segments_tiers.py:" in text and "Cure" in text
+    before = CompileCounter.count
+    assert run(x).tolist() == branching(x).tolist() and CompileCounter.count == before
+    assert "later calls were plain eager code: its tensors are too small" in str(
+        graphc.explain(run, x)
+    )
+    assert issubclass(graphc.PerformanceWarning, UserWarning)
+
+
+def test_new_segments_at_each_call_end_as_plain_eager_code() -> None:
+    counter = itertools.count(1)
+
+    def growing(x: Any) -> Any:
+        if x.sum() > 0:
+            for _ in range(next(counter)):
+                x = x * 1.01
+        return x
+
+    run, x = graphc.compile(growing), graphc.ones(LARGE)
+    found = [performance_warnings(lambda: run(x)) for _ in range(CALLS + 2)]
+    assert sum(map(len, found)) == 1 and "met for the first time" in found[CALLS - 1][0]
+    assert next(counter) == CALLS + 3  # each call ran once
+
+
+def test_fullgraph_and_whole_functions_know_no_tiers() -> None:
+    run = graphc.compile(lambda x: (x * 2).sum(), fullgraph=True)
+    before = CompileCounter.count
+    assert not performance_warnings(lambda: [run(graphc.ones(3)) for _ in range(12)])
+    assert CompileCounter.count == before + 1 and run.segments is None
+
+
+def training(size: int, calls: int) -> list[bytes]:
+    graphc.manual_seed(5)
+    net = nn.Sequential(nn.Linear(size, size), nn.Dropout(0.3), nn.ReLU(), nn.Linear(size, 4))
+    opt = graphc.optim.Adam(net.parameters(), lr=0.01)
+
+    def step(x: Any) -> Any:
+        opt.zero_grad()
+        y = net(x)
+        loss = (y**2).mean() + y[y > 0].sum() * 0.01
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        if norm > 0.5:
+            loss = loss + 1
+        opt.step()
+        return loss
+
+    run = graphc.compile(step)
+    x = graphc.randn(size, size)
+    found = [run(x).detach() for _ in range(calls)]
+    return [t.detach().numpy().tobytes() for t in (*found, *net.parameters())]
+
+
+@pytest.mark.parametrize("size", [8, 256])
+def test_the_same_script_gives_the_same_bits(size: int) -> None:
+    assert training(size, 7) == training(size, 7)
+
+
+def test_the_tiers_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for mode in tiers.MODES:
+        with monkeypatch.context() as patch:
+            tiers.use(mode, patch)
+            found.append([np.frombuffer(b, np.float32) for b in training(16, 6)])
+    for values in zip(*found, strict=True):
+        for other in values[1:]:
+            np.testing.assert_allclose(other, values[0], rtol=2e-4, atol=2e-5)
+
+
+def test_gradients_cross_tiers() -> None:
+    def f(x: Any, w: Any) -> Any:
+        a = (x * w).tanh()
+        if a.sum() > 0:
+            a = a * 2
+        b = a + w
+        b.max().item()
+        return (b * b).mean(), b
+
+    run = graphc.compile(f)
+    for i in range(4):
+        x = graphc.linspace(-1, 1, LARGE) * (i + 1)
+        grads = []
+        for function in (f, run):
+            w = graphc.linspace(0, 1, LARGE).requires_grad_()
+            loss, b = function(x, w)
+            (loss + b.sum() * 1e-6).backward()
+            grads.append(w.grad)
+        graphc.testing.assert_close(grads[1], grads[0])
+    assert run.segments.compile_count > 0 and run.segments.tiers.stepwise_runs > 0
+
+
+def test_writes_that_exchange_memory() -> None:
+    a, b = graphc.arange(6.0).reshape(2, 3), graphc.ones(2, 3)
+
+    def f() -> float:
+        kept = a.clone()
+        a.copy_(b)
+        b.copy_(kept)
+        a[0] = b[1]
+        return a.sum().item() + float(a.t()[0, 1])
+
+    expected = f()
+    a.copy_(graphc.arange(6.0).reshape(2, 3)), b.fill_(1)
+    run = graphc.compile(f)
+    assert run() == expected
+    assert (a.tolist(), b.tolist()) == ([[3, 4, 5], [1, 1, 1]], [[0, 1, 2], [3, 4, 5]])
+
+
+@pytest.mark.parametrize("mode", tiers.MODES)
+def test_an_error_leaves_all_as_it_was(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiers.use(mode, monkeypatch)
+    table, total = graphc.arange(4.0), graphc.zeros(1)
+
+    def f(i: Any) -> Any:
+        total.item()
+        total.add_(1)
+        found = table[i]
+        total.add_(found.sum())
+        return found.sum().item()
+
+    run = graphc.compile(f)
+    for _ in range(3):
+        assert run(graphc.tensor([1, 2])) == 3
+        before = total.item()
+        with pytest.raises(IndexError, match="index 9 is out of") as caught:
+            run(graphc.tensor([1, 9]))
+        assert run.segments.tiers.plain or "test_segments_tiers.py:" in str(caught.value)
+        if not run.segments.tiers.plain:  # eager code is not undone
+            assert total.item() == before
+
+
+def test_a_known_recording_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiers.use("second time", monkeypatch)
+    net = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+
+    def f(x: Any) -> Any:
+        y = net(x)
+        return y * 2 if y.sum().item() > 1e9 else y.softmax(1)
+
+    run, x = graphc.compile(f), graphc.rand(3, 4)
+    for _ in range(4):
+        run(x)
+    monkeypatch.setattr(driver, "Fingerprint", None)
+    graphc.testing.assert_close(run(x), f(x))
+
+
+def test_data_that_changes_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiers.use("second time", monkeypatch)
+    numbers = itertools.count()
+
+    def f(x: Any) -> Any:
+        i = next(numbers)
+        y = x * (0.5 * i) + graphc.tensor([i, i + 1.0])
+        y.sum().item()
+        return y * float(i)
+
+    run, x = graphc.compile(f), graphc.ones(2)
+    for i in range(8):
+        assert run(x).tolist() == [1.5 * i * i, (1.5 * i + 1) * i]
+    assert run.segments.compile_count <= 4
+    kept = [n for n in run.segments.nodes.table.values() if n.op.name == "const"]
+    assert all(n.attrs["value"].array.size == 1 for n in kept)  # data of one call is not kept
