@@ -11,7 +11,7 @@ from typing import Any
 
 import graphc
 
-from ..frontend.context import local
+from ..frontend.context import callout, local
 from ..frontend.errors import user_location
 from ..nn.modules.module import Module
 
@@ -76,7 +76,7 @@ def _prepare(module: Module) -> Callable[..., Any] | None:
 
 def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
     if _inside.value or local.trace is not None:
-        return _eager(self, *args, **kwargs)
+        return callout(_eager)(self, *args, **kwargs)
     entry = _known.get(id(self))
     run = entry[1] if entry is not None else _prepare(self)
     _inside.value = True

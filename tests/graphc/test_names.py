@@ -12,6 +12,7 @@ from graphc.frontend.tree import flatten
 from graphc.inspect import explain
 from graphc.ir.graph import Graph
 from graphc.ir.text import parse_graph, print_graph
+from tests.graphc import tiers
 
 
 def graph_of(function: Any, *args: Any, **kwargs: Any) -> Graph:
@@ -218,7 +219,8 @@ def test_the_report_and_the_kernels_say_who_reads_what() -> None:
     assert "forward of 0: a0 = x" in found.kernels_text
 
 
-def test_segments_carry_names_too() -> None:
+def test_segments_carry_names_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiers.use("compiled", monkeypatch)
     model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.ReLU())
 
     @torch.compile

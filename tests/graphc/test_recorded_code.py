@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import graphc
+from graphc.engine import pipeline
 
 
 def test_the_collector_may_close_generators_during_a_recording() -> None:
@@ -105,3 +106,13 @@ def test_guards_keep_no_object_of_the_user_alive() -> None:
     del holder
     gc.collect()
     assert reference() is None and run(graphc.ones(1)).item() == 1
+
+
+def test_the_number_of_threads_reaches_the_pool() -> None:
+    graphc.compile(lambda x: x + 1)(graphc.ones(2))
+    before = graphc.get_num_threads()
+    try:
+        graphc.set_num_threads(before + 1)
+        assert pipeline._pool is not None and pipeline._pool.threads == before + 1
+    finally:
+        graphc.set_num_threads(before)
