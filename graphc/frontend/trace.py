@@ -124,12 +124,13 @@ class Trace(Scoped):
         finally:
             local.trace = saved
 
-    def defer(self, action: Callable[[], None], holders: list[Any]) -> bool:
-        """Do `action`, which changes numbers in `holders`, at the end of each call; False: now."""
+    def defer(self, action: Callable[[], None], optimizer: Any) -> bool:
+        """Do `action`, which changes numbers in an optimizer's param groups, at the end of each
+        call; False: now."""
         if not (self.may_defer and self.whole):
             return False
         self.deferred.append(action)
-        self.late.update(map(id, holders))
+        self.late.update(map(id, optimizer.param_groups))
         return True
 
     def on_rollback(self, undo: Callable[[], None]) -> None:

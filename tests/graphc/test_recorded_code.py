@@ -116,3 +116,22 @@ def test_the_number_of_threads_reaches_the_pool() -> None:
         assert pipeline._pool is not None and pipeline._pool.threads == before + 1
     finally:
         graphc.set_num_threads(before)
+
+
+def test_a_schedule_inside_the_step_compiles_no_more() -> None:
+    layer = graphc.nn.Linear(3, 1)
+    optimizer = graphc.optim.AdamW(layer.parameters(), lr=0.1)
+    schedule = graphc.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+
+    @graphc.compile
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = layer(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        return loss
+
+    for _ in range(5):
+        step(graphc.ones(2, 3))
+    assert step.segments is None and step.compile_count == 1

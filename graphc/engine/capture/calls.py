@@ -125,7 +125,7 @@ def _own(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     name = getattr(function, "__name__", "")
     if function in _SWITCHES:
         observer.open(f"{name}(), which changes a setting for what follows,")
-    wrap = not name.startswith("register_")
+    wrap = not name.startswith("register_") and name != "defer"  # these keep it
     given = tuple([_handed(observer, value, wrap) for value in args])
     named = {k: _handed(observer, v, wrap) for k, v in kwargs.items()} if kwargs else None
     return function, given, named

@@ -74,7 +74,7 @@ class LRScheduler:
         trace = local.trace
         if trace is None or not type(self).__module__.startswith("graphc."):
             return False  # a user's schedule may read anything
-        return trace.defer(self.step, self.optimizer.param_groups)
+        return trace.defer(self.step, self.optimizer)
 
     def _update_lr(self, epoch: int | None = None) -> None:
         self._get_lr_called_within_step = True
