@@ -215,7 +215,7 @@ class CompiledFunction:
                 self.name, self.function, self._versions.found_by, (key, shapes), names, tried,
                 reasons,
             )
-        self._lifted.update(dict.fromkeys(self._versions.counters(key, shapes)))
+        self._lifted.update(dict.fromkeys(self._versions.counters()))
         named = self._versions.named_dims(leaves, key, shapes)
         self._renewed = self._versions.renewed_dims(leaves, key, shapes)
         started = time.perf_counter()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from ... import config as configuration
@@ -261,10 +262,10 @@ class Versions:
         self._symbolic_now |= bool(found)
         return [(place.get(), dims) for place, dims in found.items()]
 
-    def counters(self, key: Any, shapes: tuple[Any, ...]) -> Iterator[Place]:
+    def counters(self) -> Iterator[Place]:
         """Places of numbers that an earlier version's own Python has changed."""
-        for versions in self.candidates(key, shapes):
-            for version in versions:
+        for table in (self._exact, self._symbolic):
+            for version in chain.from_iterable(table.values()):
                 changed = {place for place, _ in version.replay}
                 for guard in version.roots.all_broken():
                     if isinstance(guard, Entry) and guard.place in changed and (
