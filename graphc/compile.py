@@ -341,6 +341,11 @@ class CompiledFunction:
 
     # --- looking ------------------------------------------------------------------------------
 
+    @property
+    def newest(self) -> Specialisation | None:
+        """The version that was compiled last; None if there is none."""
+        return self._versions.newest
+
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Compile for these arguments without running; gives the pipeline's Built."""
         return self.version(*args, **kwargs).engine.built

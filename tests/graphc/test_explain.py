@@ -276,3 +276,14 @@ def test_no_training_step_calls_numpy_back(name: str, monkeypatch: pytest.Monkey
     found = explain(step, *(torch.from_numpy(array) for array in models.batch(name)))
     assert found.callbacks == [] and len(found.parts) == 1
     assert sum(step.kind == "contraction" for step in found.steps) >= 5
+
+
+def test_without_arguments_the_newest_version_is_explained() -> None:
+    model = torch.compile(nn.Linear(3, 2))
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        torch.explain(model)
+    model(torch.ones(4, 3))
+    first = str(torch.explain(model))
+    model(torch.ones(4, 3, requires_grad=True))
+    assert first.count("requires_grad") == 0
+    assert str(torch.explain(model)).count("requires_grad") == 1
