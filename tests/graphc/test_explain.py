@@ -283,7 +283,6 @@ def test_without_arguments_the_newest_version_is_explained() -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         torch.explain(model)
     model(torch.ones(4, 3))
-    first = str(torch.explain(model))
+    assert "argument 0 is f32[4,3]" in torch.explain(model).guards
     model(torch.ones(4, 3, requires_grad=True))
-    assert first.count("requires_grad") == 0
-    assert str(torch.explain(model)).count("requires_grad") == 1
+    assert "argument 0 is f32[4,3], requires_grad" in torch.explain(model).guards
