@@ -10,13 +10,12 @@ import numpy as np
 from ...frontend import state_version
 from ...frontend.tensor import Tensor
 from .kinds import Kind
-from .places import MISSING, Place
+from .places import MISSING, Place, own_methods
 
 
 def dict_items(value: Any) -> list[Any]:
     """Keys and values in turn."""
-    return [part for pair in dict.items(value) for part in pair]
-
+    return [part for pair in own_methods(value).items(value) for part in pair]
 
 
 READERS: dict[Kind, Callable[[Any], list[Any]]] = {
@@ -30,7 +29,7 @@ def copy_of(container: Any) -> Any:
     if isinstance(container, type):
         return dict(vars(container))
     if isinstance(container, dict):
-        return dict(dict.items(container))
+        return dict(own_methods(container).items(container))
     if isinstance(container, np.ndarray):
         return container.tobytes()
     return list(container)
@@ -47,8 +46,10 @@ def put_back(container: Any, copy: Any) -> None:
             a is not b or dict.get(container, a, MISSING) is not copy[a]
             for a, b in zip(copy, container, strict=True)
         ):
-            dict.clear(container)
-            dict.update(container, copy)
+            methods = own_methods(container)
+            methods.clear(container)
+            for key, value in copy.items():
+                methods.__setitem__(container, key, value)
             state_version.bump()
     elif isinstance(container, np.ndarray):
         if container.tobytes() != copy:

@@ -29,7 +29,7 @@ from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result
 from ..version.guards import Kind as KindGuard
 from .copies import READERS, copy_of, entry_path, key_text, put_back
-from .kinds import Kind, content_of, is_machinery, is_plain, is_standard, kind_of
+from .kinds import Kind, content_of, is_machinery, is_own_name, is_plain, is_standard, kind_of
 from .places import MISSING, Place
 
 _ARRAY_BYTES = 1 << 20  # larger arrays are not compared at every call
@@ -347,13 +347,26 @@ class Observer:
         """What a class or its bases have under a name; MISSING if nothing. Guarded."""
         found = self._lookups.get((id(kind), name))
         if found is None:
-            found = self._lookups[id(kind), name] = (self._look(kind, name),)
+            self._order(kind)
+            found = self._lookups[id(kind), name] = (self.look(kind.__mro__, name),)
             self._kept.append(kind)
         value = found[0]
         return value
 
-    def _look(self, kind: type, name: str) -> Any:
-        for base in kind.__mro__:
+    def _order(self, kind: type) -> None:
+        """The bases of a class are relied on."""
+        token = (id(kind), "order")
+        name = kind.__module__
+        if token not in self._read:
+            self._read.add(token)
+            self._kept.append(kind)
+            if not (is_own_name(name) or name.startswith("graphc.") or is_standard(name)):
+                order = f"the order of {kind.__qualname__}'s bases"
+                self.guards.add(Result(_mro, (kind,), kind.__mro__, order))
+
+    def look(self, bases: tuple[type, ...], name: str) -> Any:
+        """What the first of these classes that has a name has under it; MISSING if none. Guarded."""
+        for base in bases:
             value = vars(base).get(name, MISSING)
             fixed = base.__flags__ & _IMMUTABLE or is_standard(base.__module__)
             saved = self.saved.get(id(base))
@@ -476,6 +489,9 @@ def _inside_machinery() -> bool:
 
 _HERE = str(Path(__file__).parent)
 _RECORDING = str(Path(_HERE, "recording.py"))
+
+
+_mro = operator.attrgetter("__mro__")
 
 
 def _type_of(container: dict[Any, Any], key: Any) -> type:
