@@ -13,6 +13,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -58,6 +59,7 @@ class Observer:
         self.lifted: set[Place] = set()  # places whose number is a run-time input
         self.of_modules: set[int] = set()  # attribute dicts of Modules and optimizers
         self.looked_at_grad = False  # the user's own code has read a .grad
+        self.constants: Any = None  # exits.Constants
         self._paused = False
         self._read: set[Any] = set()
         self._whole: set[int] = set()
@@ -284,22 +286,24 @@ class Observer:
 
     def plainly(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function gives that reads its arguments alone, which are noted already."""
-        self._paused = True
-        try:
+        with self.unobserved():
             return function(*args, **kwargs)
+
+    @contextmanager
+    def unobserved(self) -> Iterator[None]:
+        """Inside, Python is not looked at."""
+        outer, self._paused = self._paused, True
+        try:
+            yield
         finally:
-            self._paused = False
+            self._paused = outer
 
     def cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function with a cache (functools.lru_cache) gives, as it would without a
         recording: from the cache, or for real; it is asked again at each call."""
         call = functools.partial(function, **kwargs) if kwargs else function
-        self._paused = True
-        try:
-            with self.trace.suspended():
-                value = call(*args)
-        finally:
-            self._paused = False
+        with self.unobserved(), self.trace.suspended():
+            value = call(*args)
         self._kept.append((call, args, value))
         path = f"{function.__name__}()"
         self.guards.last.append(Result(call, args, value, path))
