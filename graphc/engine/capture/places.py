@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections import deque
 from typing import Any
 
 from ...frontend.tensor import Tensor
@@ -37,7 +38,8 @@ class Place:
         if isinstance(container, dict):
             return dict.get(container, self.key, MISSING)
         try:
-            return list.__getitem__(container, self.key)
+            kind = deque if isinstance(container, deque) else list
+            return kind.__getitem__(container, self.key)
         except IndexError:
             return MISSING
 
