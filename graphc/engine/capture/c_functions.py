@@ -226,7 +226,7 @@ def _write(
                 if name != "update" and name != "__setitem__":
                     observer.read(owner, key, f"{observer.path(owner)}[{key!r}]",
                                   observer.is_watched(owner))
-                observer.write(owner, key)
+                (observer.remove if name == "pop" else observer.write)(owner, key)
             return
     elif name in ("append", "extend"):
         observer.extend(owner)

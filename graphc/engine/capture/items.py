@@ -211,7 +211,7 @@ def delete_subscript(observer: Observer, container: Any, key: Any) -> None:
     elif observer.is_known(container):
         if kind is Kind.DICT and hashed_as_is(key):
             observer.membership(container, key)
-            observer.write(container, key)
+            observer.remove(container, key)
         else:
             observer.reshape(container)
     del container[key]

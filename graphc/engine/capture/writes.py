@@ -82,6 +82,7 @@ class Writes:
         self.real: set[int] = set()  # containers that got state which the call made for good
         self.lifted: set[Place] = set()  # places whose number is a run-time input
         self.keys: dict[int, dict[Any, None]] = {}  # what was written by key, by container
+        self.removed: dict[int, set[Any]] = {}  # keys that were, at some time
         self.reshaped: set[int] = set()  # containers that changed otherwise than by key and tail
         self._kept: list[Any] = []  # keeps ids taken
 
@@ -109,9 +110,14 @@ class Writes:
             self.saved[id(container)] = container, copy_of(container), path or self.path(container)
 
     def write(self, container: Any, key: Any, path: str = "") -> None:
-        """An item of a container that existed before is about to be written, or removed."""
+        """An item of a container that existed before is about to be written."""
         self.save(container, path)
         self.keys.setdefault(id(container), {})[key] = None
+
+    def remove(self, container: Any, key: Any) -> None:
+        """An item of a dict that existed before is about to be removed."""
+        self.write(container, key)
+        self.removed.setdefault(id(container), set()).add(key)
 
     def reshape(self, container: Any) -> None:
         """The items of a container are about to change in a way that depends on all of them."""
@@ -170,7 +176,8 @@ class Writes:
     def _of_dict(self, container: Any, copy: dict[Any, Any], path: str) -> Iterator[Change]:
         mapping = vars(container) if isinstance(container, type) else container
         left = [key for key in copy if key in mapping]
-        if any(a is not b for a, b in zip(left, mapping, strict=False)):
+        again = self.removed.get(id(container), set()).intersection(left)  # now further back
+        if again or any(a is not b for a, b in zip(left, mapping, strict=False)):
             if isinstance(container, type) or id(container) in self.real:
                 raise ValueError(f"changes the order of {path}")
             self.whole(container, deep=False)
