@@ -16,7 +16,6 @@ from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
 from . import attributes, c_objects, items, operators
 from .c_tables import (
-    ARRAY_WRITES,
     CLASSES,
     HIGHER_ORDER,
     METHODS_OF_VALUES,
@@ -252,10 +251,7 @@ def _written_keys(
 
 
 def _array_method(observer: Observer, owner: Any, name: str) -> None:
-    if name in ARRAY_WRITES:
-        if observer.is_known(owner):
-            observer.array(owner)
-    elif name in ("tofile", "dump", "dumps", "setflags", "__array_ufunc__"):
+    if name in ("tofile", "dump", "dumps", "setflags", "__array_ufunc__"):
         observer.open(f"ndarray.{name}()")
     else:
         observer.array(owner)

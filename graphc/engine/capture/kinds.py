@@ -59,14 +59,14 @@ VALUES = frozenset("""
 """.split())
 # immutable types whose instances are compared by identity
 FIXEDS = frozenset("""
-    builtins.code builtins.object re.Pattern builtins.generic_alias types.GenericAlias
+    builtins.code builtins.object re.Pattern re.Match types.GenericAlias
     types.UnionType typing._GenericAlias typing._UnionGenericAlias typing._SpecialForm
     typing.TypeVar typing._SpecialGenericAlias typing._CallableGenericAlias
     typing._TupleType typing._CallableType typing._AnnotatedAlias typing._LiteralGenericAlias
     builtins.property builtins.classmethod builtins.staticmethod builtins.super
     builtins.member_descriptor builtins.getset_descriptor builtins.traceback
-    operator.itemgetter operator.attrgetter operator.methodcaller _operator.itemgetter
-    weakref.ReferenceType weakref.ref builtins.weakref _contextvars.ContextVar
+    operator.itemgetter operator.attrgetter operator.methodcaller
+    weakref.ReferenceType _contextvars.ContextVar
     functools._lru_cache_wrapper functools.KeyWrapper numpy.ufunc builtins.mappingproxy
     functools.cached_property enum.property
 """.split())
@@ -94,6 +94,7 @@ _ITERATORS = frozenset("""
     builtins.dict_reversevalueiterator builtins.dict_reverseitemiterator builtins.odict_iterator
     builtins.bytes_iterator builtins.callable_iterator builtins.iterator
     collections._deque_iterator collections._deque_reverse_iterator _collections._deque_iterator
+    _collections._deque_reverse_iterator
     itertools.chain itertools.islice itertools.product itertools.combinations
     itertools.permutations itertools.combinations_with_replacement itertools.repeat
     itertools.cycle itertools.count itertools.accumulate itertools.starmap itertools.takewhile
