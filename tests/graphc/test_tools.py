@@ -6,8 +6,8 @@ Recordings watch for Python code that starts unseen by the same means (engine/ca
 from __future__ import annotations
 
 import bdb
-import cProfile
 import contextlib
+import cProfile
 import pstats
 import sys
 import threading

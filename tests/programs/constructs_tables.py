@@ -189,12 +189,14 @@ B acc = acc + sum(made$.values()) + len(made$.popitem())
 B made$.clear()
 B ordered$ = collections.OrderedDict(a=1, b=2)
 B ordered$.move_to_end("a")
-B acc = acc + len(made$) + list(ordered$)[0].count("b") + len(ordered$.keys()) + len(ordered$.items())
+B acc = acc + len(made$) + list(ordered$)[0].count("b") + len(ordered$.keys())
+B acc = acc + len(ordered$.items())
 B acc = acc + sum(ordered$.values())
 
 == writes_to_sets
 B made$ = {1, 2, 3}
-B made$.add(4); made$.discard(1); made$.remove(2); made$.update({7, 8}); made$.difference_update({7})
+B made$.add(4); made$.discard(1); made$.remove(2); made$.update({7, 8})
+B made$.difference_update({7})
 B made$.intersection_update({3, 4, 8, 9}); made$.symmetric_difference_update({9, 10})
 B made$.__ior__({11}); made$.__iand__({3, 8, 11, 12}); made$.__isub__({3}); made$.__ixor__({40})
 B acc = acc + sum(made$) + len(made$)
@@ -403,10 +405,26 @@ C held$.clear()
 == an_argument_of_before
 T shared$ = data(3, 4)
 T def pick$():
-T     return shared$
+T     return shared$ + 0
 A y$ = pick$()
 B acc = acc * (2 if y$ is shared$ else 3)
-C pick$ = lambda: shared$ + 0
+C pick$ = lambda: shared$
+
+== arguments_that_come_to_overlap
+T one$, other$ = data(3, 4)[0], data(3, 5)[0]
+A y$ = one$
+A z$ = other$
+B y$.add_(1)
+B acc = acc + z$
+C other$ = torch.from_numpy(one$.numpy())
+
+== a_number_decided_upon
+T steps$ = [0]
+A n$ = len(steps$)
+B acc = acc * (2 if n$ > 4 else 3)
+C steps$.extend([0])
+C steps$.extend([0, 0])
+C steps$.extend([0, 0])
 
 == arguments_that_overlap
 T base$ = torch.arange(9.0)
@@ -484,7 +502,8 @@ C form$ = re.compile("b+")
 == texts_of_json
 T text$ = '{"a": [1, 2.5], "b": "c"}'
 B acc = acc + len(json.dumps({"a": 1, "b": "\\u00e9"})) + json.loads(text$)["a"][0]
-B acc = acc + len(json.encoder.encode_basestring_ascii("\u00e9")) + json.decoder.scanstring('a"', 0)[1]
+B acc = acc + len(json.encoder.encode_basestring_ascii("\u00e9"))
+B acc = acc + json.decoder.scanstring('a"', 0)[1]
 B acc = acc + len(json.encoder.encode_basestring("\u00e9"))
 B acc = acc + len(json.dumps("x")) + len(json.dumps("\\u00e9", ensure_ascii=False))
 C text$ = '{"a": [4]}'

@@ -39,6 +39,7 @@ GUARDS = tuple(
 CHECKS = ("flags", "pairs", "identities", "guards")
 CHECKS_OF_TRACES = ("grad_reads", "lodgers", "numbers")
 CHECKS_DONE = ("_check_overlap",)
+_MOST = 8  # programs that are asked about a row
 
 
 class Mutant(NamedTuple):
@@ -254,6 +255,7 @@ def judge(
         ]  # fmt: skip
         # those that use little else are small and quick
         users.sort(key=lambda name: len(before[name][1]))
+        users = users[:_MOST] if mutant.table in TABLES else users
         found: list[Verdict] = []
 
         def work(_: int, mutant: Mutant = mutant, users: list[str] = users) -> Verdict:
