@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ...frontend import number_expr
+from ...frontend.numbers import computed
 from . import attributes, c_objects, items, operators
 from .c_tables import (
     ARRAY_WRITES,
@@ -67,6 +69,10 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if name in HIGHER_ORDER:
         return _higher_order(observer, function, args, kwargs)
     if name in PURE:
+        if name.startswith("math.") and not kwargs and name in number_expr.PYTHON:
+            found = computed(name, args)
+            if found is not NotImplemented:
+                return give, (found,), None
         touch(observer, args, kwargs)
         return function, plain(args), kwargs
     bound = getattr(function, "__self__", None)
@@ -208,6 +214,11 @@ def _container_method(
         if observer.is_known(owner):
             observer.read(owner, args[0], f"{observer.path(owner)}[{args[0]!r}]",
                           observer.is_watched(owner))
+    elif name == "__contains__" and content in (Kind.DICT, Kind.SET) and (
+        len(args) == 1 and items.hashed_as_is(args[0])
+    ):
+        if observer.is_known(owner):
+            observer.membership(owner, args[0])
     elif name in READS:
         observer.whole(owner, deep=name in ("index", "count", "remove"))
     else:
@@ -381,6 +392,10 @@ def _number(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
             found = items.python_method(observer, value, name)
             if found is not None:
                 return (function(observer.run(found, value), *args[1:], **kwargs),)
+    if len(args) == 1 and not kwargs:
+        number = computed(function.__name__, args)
+        if number is not NotImplemented:
+            return (number,)
     touch(observer, args, kwargs)
     return None
 

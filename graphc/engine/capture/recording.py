@@ -20,6 +20,7 @@ from ...frontend.pending import PendingItem
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
+from ..version.guards import Result
 from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
@@ -87,6 +88,9 @@ class Recording:
         if type(value) in (int, float):
             self.lifted.append((place, value))
             self.observer.lifted.add(place)
+            # any number fits, but the type: isinstance() may be all that is asked
+            kind = Result(_type_in, (place,), type(value), f"the type of {place.path}")
+            self.observer.guards.add(kind)
             place.set(self.trace.lift_number(value, place))
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
@@ -234,19 +238,25 @@ class Recording:
             set_grad_mode(*self.mode)
 
     def stored_inputs(self) -> dict[int, Place]:
-        """Inputs that must be fetched from the place that the function itself renews."""
+        """Inputs that must be fetched from the place that the function itself renews. A tensor that
+        was met on two paths is none: later, two tensors may be there."""
         found: dict[int, Place] = {}
+        ways = self.observer.ways
         old = {id(value): place for place, value in self.old_values if isinstance(value, Tensor)}
         for source in self.traced.inputs:
             if isinstance(source, TensorInput) and source.kind == "tensor":
                 place = old.get(id(source.tensor))
-                if place is not None:
+                if place is not None and len(ways.get(id(source.tensor), ())) < 2:
                     found[source.number] = place
         return found
 
     def dropped_guards(self) -> set[Place]:
         """Places whose value is a run-time input: stored tensors and lifted numbers."""
         return {*self.stored_inputs().values(), *(place for place, _ in self.lifted)}
+
+
+def _type_in(place: Place) -> type:
+    return type(place.get())
 
 
 _RUN = Recording.run.__code__
