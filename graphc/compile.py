@@ -40,7 +40,7 @@ from .engine.marks import Compilers
 from .engine.segments.segments import Segments
 from .engine.version.backward import BackwardPlan, History
 from .engine.version.refused import ERRORS, is_refusal, run_python
-from .engine.version.sources import Stale
+from .engine.version.sources import Stale, tensor_of
 from .engine.version.version import Specialisation, all_outputs, final_graph, forget, nothing
 from .engine.version.versions import Versions
 from .frontend.captured import TensorInput, TracedGraph
@@ -80,11 +80,11 @@ class JointSpecialisation(Specialisation):
         self.calls += 1
         owners: list[Tensor | None] = []
         for i, source in enumerate(self.inputs):
-            tensor = getattr(source, "tensor", None)
-            if isinstance(source, TensorInput) and source.kind == "argument":
-                tensor = arguments[source.index]
-            owners.append(None if i in self.mutable_inputs else tensor)
-        history = History(self.plan, arguments, saved, owners, results, dims)
+            tensor = None
+            if isinstance(source, TensorInput) and i not in self.mutable_inputs:
+                tensor = tensor_of(source, arguments, self.moved)
+            owners.append(tensor)
+        history = History(self.plan, arguments, saved, owners, results, dims, self.moved)
         return self.finish(arguments, results, dims, history)
 
 

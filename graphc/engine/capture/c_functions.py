@@ -212,6 +212,11 @@ def _container_method(
         if observer.is_known(owner):
             observer.read(owner, args[0], f"{observer.path(owner)}[{args[0]!r}]",
                           observer.is_watched(owner))
+    elif name == "__contains__" and content in (Kind.DICT, Kind.SET) and (
+        len(args) == 1 and items.hashed_as_is(args[0])
+    ):
+        if observer.is_known(owner):
+            observer.membership(owner, args[0])
     elif name in READS:
         observer.whole(owner, deep=name in ("index", "count", "remove"))
     else:

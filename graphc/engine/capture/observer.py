@@ -54,6 +54,7 @@ class Observer(Writes):
         self.trace, self.name, self._calls = trace, name, calls
         self.guards = Guards()
         self.known: dict[int, tuple[Any, str]] = {}  # what existed before, by id; with its path
+        self.ways: dict[int, set[str]] = {}  # every path on which a known tensor was met, by id
         self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
         self.of_modules: set[int] = set()  # attribute dicts of Modules and optimizers
         self.looked_at_grad = False  # the user's own code has read a .grad
@@ -94,6 +95,8 @@ class Observer(Writes):
         """Note that an object existed before the call; gives it."""
         if id(value) not in self.known:
             self.known[id(value)] = value, path
+        if isinstance(value, Tensor):
+            self.ways.setdefault(id(value), set()).add(path)
         return value
 
     def path(self, value: Any) -> str:
@@ -182,7 +185,7 @@ class Observer(Writes):
             self.open(f"use of a {type(value).__module__}.{type(value).__qualname__}")
 
     def _inside(self, holder: Any, item: Any, path: str, deep: bool) -> None:
-        if self.is_known(holder) and id(item) not in self.known:
+        if self.is_known(holder):
             self.know(item, path)
         if deep and kind_of(type(item)) in _HOLDERS:
             self.whole(item)
@@ -254,7 +257,8 @@ class Observer(Writes):
         if type(value) is float or (
             type(value) is tuple and value and all(type(v) is float for v in value)
         ):
-            if self.is_known(group) and local.trace is not None:
+            written = self._was_written(Place(group, key, ""), value)
+            if self.is_known(group) and local.trace is not None and not written:
                 self.result(_type_of, (group, key), f"the type of {self.path(group)}[{key!r}]",
                             counted=True)
             return
@@ -408,7 +412,7 @@ class Observer(Writes):
 
     def settle(self) -> None:
         """Nothing more is asked: what was met need not be kept."""
-        self.known = {}
+        self.known, self.ways = {}, {}
         self._kept = []
 
     def _made_for_good(self, guard: Guard) -> bool:

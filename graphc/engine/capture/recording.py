@@ -20,6 +20,7 @@ from ...frontend.pending import PendingItem
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
+from ..version.guards import Result
 from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
@@ -92,6 +93,9 @@ class Recording:
         if type(value) in (int, float):
             self.lifted.append((place, value))
             self.observer.lifted.add(place)
+            # any number fits, but the type: isinstance() may be all that is asked
+            kind = Result(_type_in, (place,), type(value), f"the type of {place.path}")
+            self.observer.guards.add(kind)
             place.set(self.trace.lift_number(value, place))
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
@@ -257,8 +261,10 @@ class Recording:
             set_grad_mode(*self.mode)
 
     def stored_inputs(self) -> dict[int, Place]:
-        """Inputs that must be fetched from the place that the function itself renews."""
+        """Inputs that must be fetched from the place that the function itself renews. A tensor that
+        was met on two paths is none: later, two tensors may be there."""
         found: dict[int, Place] = {}
+        ways = self.observer.ways
         old: dict[int, set[Place]] = {}
         for place, value in self._old_tensors():
             old.setdefault(id(value), set()).add(place)
@@ -266,7 +272,8 @@ class Recording:
             if isinstance(source, TensorInput) and source.kind == "tensor":
                 places = old.get(id(source.tensor), set())
                 # one that is elsewhere, too, is that other place's tensor at each call
-                if len(places) == 1 and self.observer.guards.fixed(source.tensor) <= places:
+                once = len(places) == 1 and len(ways.get(id(source.tensor), ())) < 2
+                if once and self.observer.guards.fixed(source.tensor) <= places:
                     found[source.number] = next(iter(places))
         return found
 
@@ -291,6 +298,10 @@ def _items(content: Any) -> list[Any]:
     if isinstance(content, dict):
         return [*content, *content.values()]
     return list(content) if isinstance(content, list) else []
+
+
+def _type_in(place: Place) -> type:
+    return type(place.get())
 
 
 _RUN = Recording.run.__code__
