@@ -54,7 +54,6 @@ class Observer(Writes):
         self.trace, self.name, self._calls = trace, name, calls
         self.guards = Guards()
         self.known: dict[int, tuple[Any, str]] = {}  # what existed before, by id; with its path
-        self.ways: dict[int, set[str]] = {}  # every path on which a known tensor was met, by id
         self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
         self.of_modules: set[int] = set()  # attribute dicts of Modules and optimizers
         self.looked_at_grad = False  # the user's own code has read a .grad
@@ -95,8 +94,6 @@ class Observer(Writes):
         """Note that an object existed before the call; gives it."""
         if id(value) not in self.known:
             self.known[id(value)] = value, path
-        if isinstance(value, Tensor):
-            self.ways.setdefault(id(value), set()).add(path)
         return value
 
     def path(self, value: Any) -> str:
@@ -412,7 +409,7 @@ class Observer(Writes):
 
     def settle(self) -> None:
         """Nothing more is asked: what was met need not be kept."""
-        self.known, self.ways = {}, {}
+        self.known = {}
         self._kept = []
 
     def _made_for_good(self, guard: Guard) -> bool:

@@ -264,7 +264,6 @@ class Recording:
         """Inputs that must be fetched from the place that the function itself renews. A tensor that
         was met on two paths is none: later, two tensors may be there."""
         found: dict[int, Place] = {}
-        ways = self.observer.ways
         old: dict[int, set[Place]] = {}
         for place, value in self._old_tensors():
             old.setdefault(id(value), set()).add(place)
@@ -272,8 +271,7 @@ class Recording:
             if isinstance(source, TensorInput) and source.kind == "tensor":
                 places = old.get(id(source.tensor), set())
                 # one that is elsewhere, too, is that other place's tensor at each call
-                once = len(places) == 1 and len(ways.get(id(source.tensor), ())) < 2
-                if once and self.observer.guards.fixed(source.tensor) <= places:
+                if len(places) == 1 and self.observer.guards.fixed(source.tensor) <= places:
                     found[source.number] = next(iter(places))
         return found
 
