@@ -36,6 +36,7 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         owner = function.__self__
         if observer.is_known(function):
             observer.know(owner, f"{observer.path(function)}.__self__")
+            observer.know(function.__func__, observer.path(function))
         name = getattr(function.__func__, "__name__", "")
         if kind_of(type(owner)) is Kind.OPEN:
             observer.open(c_functions.phrase(owner, name))
@@ -64,7 +65,10 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
             return call(observer, _unwrapped(method), (function, *args), kwargs)
         return function, args, kwargs
     if hasattr(function, "__compiled_function__"):
-        return call(observer, function.__compiled_function__, args, kwargs)
+        inner = function.__compiled_function__
+        if observer.is_known(function):
+            observer.know(inner, observer.path(function))
+        return call(observer, inner, args, kwargs)
     if kind is Kind.OWN:
         return _own(observer, function, args, kwargs)
     return c_functions.call(observer, function, args, kwargs)
