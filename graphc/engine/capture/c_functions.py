@@ -21,6 +21,7 @@ from .c_tables import (
     CLASSES,
     FUNCTION_AT,
     HIGHER_ORDER,
+    ITERATED,
     METHODS_OF_VALUES,
     OPERATORS,
     PURE,
@@ -123,13 +124,20 @@ def _higher_order(
     observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
 ) -> Call:
     """sorted, map, ...: the functions among the arguments are recorded, too."""
-    place = FUNCTION_AT.get(function.__name__)
+    name = function.__name__
+    place = FUNCTION_AT.get(name)
+    first, end = ITERATED.get(name, (0, 1))
+    if name in ("min", "max") and len(args) > 1:  # they are compared themselves
+        touch(observer, args)
+        end = 0
     given = tuple([
-        _entry(observer, value) if i == place else _items(observer, value)
+        _entry(observer, value) if i == place
+        else _items(observer, value) if first <= i and (end is None or i < end) else value
         for i, value in enumerate(args)
     ])  # fmt: skip
     named = {
-        k: _entry(observer, v) if k in ("key", "func") else _items(observer, v)
+        k: _entry(observer, v) if k in ("key", "func")
+        else _items(observer, v) if k == "iterable" else v
         for k, v in (kwargs or {}).items()
     }  # fmt: skip
     bound = getattr(function, "__self__", None)
@@ -321,6 +329,16 @@ def _iter(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any
     return (items.iterate(observer, args[0]),) if len(args) == 1 else None
 
 
+def _reversed(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    turn = items.python_method(observer, args[0], "__reversed__")
+    if turn is not None:
+        return (items.iterate(observer, observer.run(turn, args[0])),)
+    if items.content(args[0]) is None or kind_of(type(args[0])) is Kind.INSTANCE:
+        touch(observer, args)
+        return None
+    return (reversed(items.unpack(observer, args[0])),)
+
+
 def _next(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     step = items.python_method(observer, args[0], "__next__")
     if step is None:
@@ -483,7 +501,7 @@ RULES: dict[str, Rule] = {
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
     "object.__getattribute__": _getattr, "object.__delattr__": _delattr,
-    "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
+    "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next, "builtins.reversed": _reversed,
     "builtins.type": _type, "builtins.isinstance": _isinstance,
     "builtins.issubclass": _issubclass, "builtins.vars": _vars,
     "builtins.dir": _dir, "builtins.str": _str, "builtins.repr": _repr,

@@ -51,10 +51,17 @@ HIGHER_ORDER = frozenset(
     | _of("_operator", "itemgetter attrgetter methodcaller")
     | _of("operator", "itemgetter attrgetter methodcaller")
 )
-# where they have a function, by position; as a keyword it is `key` or `func`
+# of those, where a function is (as a keyword it is `key` or `func`)
 FUNCTION_AT = dict.fromkeys(
     ("map", "filter", "reduce", "cmp_to_key", "dropwhile", "filterfalse", "starmap", "takewhile"), 0
 ) | dict.fromkeys(("accumulate", "groupby"), 1)
+# and which arguments they iterate over, where it is not the first alone: from, to
+ITERATED = {
+    "map": (1, None), "zip": (0, None), "zip_longest": (0, None), "chain": (0, None),
+    "product": (0, None), "compress": (0, 2), "repeat": (0, 0), "count": (0, 0),
+    "cmp_to_key": (0, 0), **dict.fromkeys(
+        ("filter", "reduce", "dropwhile", "filterfalse", "starmap", "takewhile"), (1, 2)),
+}  # fmt: skip
 OPERATORS = {
     f"_operator.{name}": sign for name, sign in {
         "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
