@@ -430,6 +430,7 @@ class Trace(Scoped):
             *[(t._storage, t._storage.version, ~i) for i, t in enumerate(results)],
         )
         if hooks.stack and not hooks.busy:
+            entry.forget_unread(self.env)
             pack_node(entry, lambda saved: self.wrap(self.saved_node(saved)))
         for i, result in enumerate(results):
             if out_types[i].dtype.differentiable:

@@ -238,7 +238,7 @@ def _module(observer: Observer, module: Any, name: str) -> Any:
     value = observer.read(namespace, name, path)
     if value is not MISSING:
         return value
-    late = namespace.get("__getattr__")
+    late = observer.read(namespace, "__getattr__", f"{module.__name__}.__getattr__")
     if isinstance(late, types.FunctionType) and not module.__name__.startswith("graphc"):
         return observer.run(late, name)
     return observer.know(getattr(module, name), path)

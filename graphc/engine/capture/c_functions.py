@@ -7,6 +7,7 @@ READS, WRITES: methods of containers. The rest has a rule of its own (`RULES`, b
 from __future__ import annotations
 
 import types
+from abc import ABCMeta
 from collections.abc import Callable
 from typing import Any
 
@@ -18,14 +19,16 @@ from . import attributes, c_objects, items, operators
 from .c_tables import (
     ARRAY_WRITES,
     CLASSES,
+    FUNCTION_AT,
     HIGHER_ORDER,
+    ITERATED,
     METHODS_OF_VALUES,
     OPERATORS,
     PURE,
     READS,
     WRITES,
 )
-from .kinds import Kind, content_of, full_name, is_own_name, is_plain, kind_of
+from .kinds import Kind, content_of, full_name, is_own_name, is_plain, is_standard, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -121,21 +124,40 @@ def _higher_order(
     observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
 ) -> Call:
     """sorted, map, ...: the functions among the arguments are recorded, too."""
-    given = tuple([_callable_or_items(observer, value) for value in args])
-    named = {k: _callable_or_items(observer, v) for k, v in (kwargs or {}).items()}
+    name = function.__name__
+    place = FUNCTION_AT.get(name)
+    first, end = ITERATED.get(name, (0, 1))
+    if name in ("min", "max") and len(args) > 1:  # they are compared themselves
+        touch(observer, args)
+        end = 0
+    given = tuple([
+        _entry(observer, value) if i == place
+        else _items(observer, value) if first <= i and (end is None or i < end) else value
+        for i, value in enumerate(args)
+    ])  # fmt: skip
+    named = {
+        k: _entry(observer, v) if k in ("key", "func")
+        else _items(observer, v) if k == "iterable" else v
+        for k, v in (kwargs or {}).items()
+    }  # fmt: skip
     bound = getattr(function, "__self__", None)
     if isinstance(bound, list):
         method(observer, bound, function.__name__, (), None)
     return function, given, named or None
 
 
-def _callable_or_items(observer: Observer, value: Any) -> Any:
+def _entry(observer: Observer, value: Any) -> Any:
+    called = kind_of(type(value)) in _CALLED or callable(value)
+    return observer.entry(value) if called else value
+
+
+def _items(observer: Observer, value: Any) -> Any:
     kind = kind_of(type(value))
-    if kind in _CALLED:
-        return observer.entry(value)
-    if kind is Kind.INSTANCE and observer.lookup(type(value), "__iter__") is MISSING:
-        return observer.entry(value) if callable(value) else value
-    if kind in (Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN):
+    if kind in _CALLED or kind in (Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN):
+        return value
+    if kind is Kind.INSTANCE and content_of(type(value)) is None and not any(
+        observer.lookup(type(value), name) is not MISSING for name in ("__iter__", "__getitem__")
+    ):
         return value
     return items.unpack(observer, value)
 
@@ -344,6 +366,16 @@ def _iter(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any
     return (items.iterate(observer, args[0]),) if len(args) == 1 else None
 
 
+def _reversed(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    turn = items.python_method(observer, args[0], "__reversed__")
+    if turn is not None:
+        return (items.iterate(observer, observer.run(turn, args[0])),)
+    if items.content(args[0]) is None or kind_of(type(args[0])) is Kind.INSTANCE:
+        touch(observer, args)
+        return None
+    return (reversed(items.unpack(observer, args[0])),)
+
+
 def _next(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     step = items.python_method(observer, args[0], "__next__")
     if step is None:
@@ -373,6 +405,7 @@ def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
     if observer.is_known(value) and kind_of(type(value)) is Kind.INSTANCE:
         observer.kind(value)
     for kind in classes if isinstance(classes, tuple) else (classes,):
+        _registered(observer, value, kind)
         check = observer.lookup(type(kind), "__instancecheck__") if (
             isinstance(kind, type) and type(kind) is not type
         ) else MISSING
@@ -380,6 +413,28 @@ def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
             not check.__module__.startswith("graphc.")
         ):
             return (bool(observer.run(check, kind, value)),)
+    return None
+
+
+def _registered(observer: Observer, value: Any, kind: Any) -> None:
+    """What is an instance of an abstract class may be registered there, or change (protocols)."""
+    fixed = is_standard(type(value).__module__) and is_standard(getattr(kind, "__module__", ""))
+    if fixed or not isinstance(kind, ABCMeta) or is_traced_number(value):
+        return
+    if observer.is_known(value):
+        observer.result(isinstance, (value, kind), f"isinstance(..., {kind.__qualname__})")
+    elif type(kind) is ABCMeta:
+        _issubclass(observer, issubclass, (type(value), kind), {})
+
+
+def _issubclass(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    kind, classes = args
+    for base in classes if isinstance(classes, tuple) else (classes,):
+        if isinstance(base, ABCMeta) and not (
+            is_standard(kind.__module__) and is_standard(base.__module__)
+        ):
+            what = f"issubclass({kind.__qualname__}, {base.__qualname__})"
+            observer.result(issubclass, (kind, base), what)
     return None
 
 
@@ -483,8 +538,9 @@ RULES: dict[str, Rule] = {
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
     "object.__getattribute__": _getattr, "object.__delattr__": _delattr,
-    "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
-    "builtins.type": _type, "builtins.isinstance": _isinstance, "builtins.vars": _vars,
+    "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next, "builtins.reversed": _reversed,
+    "builtins.type": _type, "builtins.isinstance": _isinstance,
+    "builtins.issubclass": _issubclass, "builtins.vars": _vars,
     "builtins.dir": _dir, "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,

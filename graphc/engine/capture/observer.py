@@ -384,7 +384,10 @@ class Observer(Writes):
                     self.guards.add(Entry(place, value, not is_plain(value)))
             if value is not MISSING:
                 if not written and not is_plain(value):
-                    self.know(value, f"{base.__qualname__}.{name}")
+                    path = f"{base.__qualname__}.{name}"
+                    self.know(value, path)
+                    for part in _FUNCTIONS_OF.get(type(value), ()):
+                        self.know(getattr(value, part), path)
                 return value
         return MISSING
 
@@ -443,6 +446,11 @@ _HERE = str(Path(__file__).parent)
 _RECORDING = str(Path(_HERE, "recording.py"))
 
 
+# the functions of what a class may hold in place of one
+_FUNCTIONS_OF: dict[type, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel"), classmethod: ("__func__",), staticmethod: ("__func__",),
+    functools.cached_property: ("func",),
+}
 _mro = operator.attrgetter("__mro__")
 
 
