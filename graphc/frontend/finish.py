@@ -59,7 +59,9 @@ class _Finish:
         grads = [
             (tensor, shadow._grad)
             for tensor, shadow in trace.shadows.values()
-            if shadow._grad is not UNREAD and shadow._grad is not tensor._grad
+            if shadow._grad is not UNREAD
+            # where nobody has looked, a later call may find something else there
+            and (shadow._grad is not tensor._grad or id(tensor) not in trace.grad_reads)
         ]
         stored_leaves = flatten(list(stored.values()))[0]
         rebound = [value for _, value in trace.rebound.values()]

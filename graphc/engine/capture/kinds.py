@@ -25,6 +25,8 @@ from ...frontend.watched import Watched, WatchedDefault, WatchedOrdered
 class Kind(Enum):
     """How objects of a type are understood."""
 
+    __hash__ = object.__hash__  # Enum's is written in Python
+
     VALUE = auto()  # immutable, compared by value
     FIXED = auto()  # immutable, compared by identity; nothing to look into
     TUPLE = auto()  # immutable, holds others
