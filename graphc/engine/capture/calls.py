@@ -15,7 +15,7 @@ from typing import Any
 from ..marks import Mark, marks
 from . import c_functions, exits
 from .c_tables import SETTINGS, SWITCHES
-from .instrument import Uninstrumentable, Where, instrumented
+from .instrument import Uninstrumentable, Where, instrumented, is_rewritten
 from .kinds import Kind, content_of, is_own_name, is_standard, kind_of
 from .observer import Observer
 from .places import MISSING
@@ -96,7 +96,7 @@ def entry(observer: Observer, function: Any) -> Any:
     """What code that is not rewritten may call in place of a user's function."""
     kind = kind_of(type(function)) if marks.of(function) is None else Kind.FIXED
     if kind is Kind.FUNCTION:
-        if is_own(function) or id(function.__code__) in REWRITTEN:
+        if is_own(function) or is_rewritten(function.__code__):
             return function
         return copy_of(observer, function)
     if kind is Kind.METHOD and isinstance(function.__func__, types.FunctionType):
@@ -172,16 +172,15 @@ def _members(observer: Observer, kind: type) -> None:
 _HELD = frozenset((
     Kind.LIST, Kind.TUPLE, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.VIEW, Kind.ITERATOR,
 ))  # fmt: skip
+# (id of code, id of globals): the copy, and what keeps the ids taken
 _CODES: dict[tuple[int, int], tuple[types.CodeType, types.CodeType, Any]] = {}
-# by id: monitoring changes what code objects compare by (3.12)
-REWRITTEN: dict[int, types.CodeType] = {}
-_LIMIT = 20_000
+_LIMIT = 4096
 
 
 def copy_of(observer: Observer, function: types.FunctionType) -> types.FunctionType:
     """The rewritten copy of a Python function."""
     code = function.__code__
-    if id(code) in REWRITTEN:
+    if is_rewritten(code):
         return function
     observer.know(function.__globals__, function.__module__ or "globals")
     observer.code(function)
@@ -207,8 +206,8 @@ def rewritten_code(code: types.CodeType, namespace: dict[str, Any]) -> types.Cod
     found = _CODES.get(key)
     if found is not None and found[1] is code and found[2] is namespace:
         return found[0]
-    if len(_CODES) > _LIMIT:
-        _CODES.clear()
+    if len(_CODES) >= _LIMIT:  # of code that comes and goes: the oldest leaves
+        del _CODES[next(iter(_CODES))]
 
     def make(kind: str, detail: Any, where: Where) -> Any:
         kind_of_site = SITES.get(kind)
@@ -216,7 +215,6 @@ def rewritten_code(code: types.CodeType, namespace: dict[str, Any]) -> types.Cod
 
     made = instrumented(code, make)
     _CODES[key] = made, code, namespace
-    REWRITTEN[id(made)] = made
     return made
 
 
