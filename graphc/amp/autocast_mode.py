@@ -10,6 +10,7 @@ from typing import Any
 
 from ..cuda import is_available
 from ..frontend.autocast import cast
+from ..frontend.decorated import within
 from ..ir import dtypes
 from ..ir.dtypes import DType
 from .state import (
@@ -79,12 +80,7 @@ class autocast:
         set_autocast_cache_enabled(cache)
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(func)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return func(*args, **kwargs)
-
-        return wrapper
+        return within(func, lambda: self)
 
 
 def _cast(value: Any, device_type: str, dtype: DType) -> Any:
