@@ -10,6 +10,7 @@ from typing import Any
 
 from ..cuda import is_available
 from ..frontend.autocast import cast
+from ..frontend.context import callout
 from ..frontend.decorated import within
 from ..ir import dtypes
 from ..ir.dtypes import DType
@@ -108,10 +109,10 @@ def custom_fwd(
         enabled = is_autocast_enabled(kind)
         if cast_inputs is None or not enabled:
             context._fwd_used_autocast = enabled if cast_inputs is None else False
-            return fwd(*args, **kwargs)
+            return callout(fwd)(*args, **kwargs)
         context._fwd_used_autocast = False
         with autocast(kind, enabled=False):
-            return fwd(
+            return callout(fwd)(
                 *_cast(args, kind, cast_inputs), **_cast(kwargs, kind, cast_inputs)
             )
 
@@ -130,7 +131,7 @@ def custom_bwd(
     def decorated(*args: Any, **kwargs: Any) -> Any:
         context = args[0]
         with autocast(kind, enabled=context._fwd_used_autocast, dtype=context._dtype):
-            return bwd(*args, **kwargs)
+            return callout(bwd)(*args, **kwargs)
 
     return decorated
 
