@@ -47,8 +47,8 @@ def name_of(function: Any) -> str:
     if owner is not None:
         return f"{owner.__name__}.{function.__name__}"
     bound = getattr(function, "__self__", None)
-    if bound is not None and not isinstance(bound, types.ModuleType):
-        kind = bound if isinstance(bound, type) else type(bound)
+    if bound is not None and not issubclass(type(bound), types.ModuleType):
+        kind = bound if issubclass(type(bound), type) else type(bound)
         return f"{kind.__name__}.{function.__name__}"
     module = getattr(function, "__module__", None) or "builtins"
     return f"{module}.{getattr(function, '__name__', type(function).__name__)}"
@@ -83,14 +83,14 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         touch(observer, args, kwargs)
         return function, args, kwargs
     bound = getattr(function, "__self__", None)
-    if bound is not None and not isinstance(bound, (types.ModuleType, type)):
+    if bound is not None and not issubclass(type(bound), (types.ModuleType, type)):
         method(observer, bound, function.__name__, args, kwargs)
         return function, args, kwargs
     owner = getattr(function, "__objclass__", None)
     if owner is not None and args:
         method(observer, args[0], function.__name__, args[1:], kwargs, owner)
         return function, args, kwargs
-    if isinstance(bound, type):
+    if bound is not None and issubclass(type(bound), type):
         return _of_class(observer, function, bound, args, kwargs)
     return c_objects.call(observer, function, name, args, kwargs)
 
@@ -141,7 +141,7 @@ def _higher_order(
         for k, v in (kwargs or {}).items()
     }  # fmt: skip
     bound = getattr(function, "__self__", None)
-    if isinstance(bound, list):
+    if issubclass(type(bound), list):
         method(observer, bound, function.__name__, (), None)
     return function, given, named or None
 
@@ -174,14 +174,15 @@ def method(
 ) -> None:
     """A C method of a container or a value is about to be called on `owner`."""
     touch(observer, args, kwargs)
-    if isinstance(owner, str) and name in ("format", "format_map") and not all(
+    owner = observer.behind(owner)
+    if issubclass(type(owner), str) and name in ("format", "format_map") and not all(
         is_plain(value) or kind_of(type(value)) in (Kind.TENSOR, Kind.NUMBER)
         for value in (*args, *(kwargs or {}).values())
     ):
         observer.open("str.format() of an object")  # a field may name its attributes
         return
     content = items.content(owner)
-    if kind is not None and content is None and isinstance(owner, kind):
+    if kind is not None and content is None and issubclass(type(owner), kind):
         content = content_of(kind)
     if content is Kind.ARRAY:
         _array_method(observer, owner, name)
@@ -196,7 +197,7 @@ def method(
         observer.whole(owner)
         return
     if found is Kind.ITERATOR or (found is Kind.INSTANCE and (
-        isinstance(owner, BaseException) or name in ("__init__", "__init_subclass__")
+        issubclass(type(owner), BaseException) or name in ("__init__", "__init_subclass__")
     )):
         observer.whole(owner)
         return
@@ -351,6 +352,13 @@ def _delattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> 
     return (None,)
 
 
+def _plain_getattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if kind_of(type(args[0])) is not Kind.INSTANCE:
+        return _getattr(observer, _, args, kwargs)
+    value = attributes.generic(observer, *args)
+    return None if value is MISSING else (value,)
+
+
 def _plain_setattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     if kind_of(type(args[0])) is not Kind.INSTANCE:
         return _setattr(observer, _, args, kwargs)
@@ -413,6 +421,13 @@ def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
             not check.__module__.startswith("graphc.")
         ):
             return (bool(observer.run(check, kind, value)),)
+    if observer.lookup(type(value), "__class__") is not _CLASS or isinstance(
+        observer.lookup(type(value), "__getattribute__"), types.FunctionType
+    ):  # the object itself says what its class is, where its type is none of these
+        if issubclass(type(value), classes):
+            return (True,)
+        said = attributes.attribute(observer, value, "__class__")
+        return (isinstance(said, type) and issubclass(said, classes),)
     return None
 
 
@@ -438,6 +453,7 @@ def _issubclass(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
     return None
 
 
+_CLASS = vars(object)["__class__"]
 _CHECKS = ("abc", "enum", "typing", "_py_abc")
 
 
@@ -523,7 +539,24 @@ def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
 
 
 def _context_value(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
+    if function.__self__ in observer.contexts:  # the call has set it itself
+        return None
     return (observer.result(function, args, f"{function.__self__.name}.get()"),)
+
+
+def _context_set(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
+    token = function(*args)
+    observer.contexts.setdefault(function.__self__, token)
+    return (token,)
+
+
+def _context_reset(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
+    variable, token = function.__self__, args[0]
+    if observer.contexts.get(variable) is token:
+        del observer.contexts[variable]
+    elif variable not in observer.contexts:
+        observer.open(f"{variable.name}.reset() of what was set before the call")
+    return None
 
 
 def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -537,14 +570,15 @@ def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
 RULES: dict[str, Rule] = {
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
-    "object.__getattribute__": _getattr, "object.__delattr__": _delattr,
-    "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next, "builtins.reversed": _reversed,
-    "builtins.type": _type, "builtins.isinstance": _isinstance,
+    "object.__getattribute__": _plain_getattr, "object.__delattr__": _delattr,
+    "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
+    "builtins.reversed": _reversed, "builtins.type": _type, "builtins.isinstance": _isinstance,
     "builtins.issubclass": _issubclass, "builtins.vars": _vars,
     "builtins.dir": _dir, "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
     "builtins.id": _identifier, "builtins.print": _print, "builtins.super": _super,
     "collections.OrderedDict": _dict, "ContextVar.get": _context_value,
+    "ContextVar.set": _context_set, "ContextVar.reset": _context_reset,
 }
 PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json}

@@ -10,6 +10,7 @@ import importlib.util
 import sys
 import types
 from collections.abc import Callable
+from enum import Enum, EnumMeta
 from typing import Any
 
 from ..marks import Mark, marks
@@ -229,11 +230,19 @@ def _construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any
     if isinstance(meta, types.FunctionType) and not _of_library(type(kind)):
         return call(observer, meta, (kind, *args), kwargs)
     made = kind_of(kind)
+    if isinstance(kind, EnumMeta):
+        c_functions.touch(observer, args, kwargs)
+        if observer.lookup(kind, "_missing_") is _NO_MEMBER:  # none of the user's code runs
+            return give, (observer.plainly(kind, args, kwargs or {}),), None
+        return kind, args, kwargs
     if made is Kind.INSTANCE:
         return give, (_made(observer, kind, args, kwargs or {}),), None
     if made in (Kind.TENSOR, Kind.OWN):
         return _own(observer, kind, args, kwargs)
     return c_functions.construct(observer, kind, args, kwargs)
+
+
+_NO_MEMBER = vars(Enum)["_missing_"]
 
 
 def _of_library(kind: type) -> bool:
@@ -280,9 +289,10 @@ def imported(
     loaded = sys.modules.get(full)
     if loaded is None or any(
         part != "*" and not hasattr(loaded, part) for part in fromlist or ()
-    ):
-        observer.open(f"the first import of {full}")
-        return plain[operand]
-    found = plain[operand]
+    ):  # its code runs once, as it would without a recording
+        with observer.trace.suspended():
+            found = observer.plainly(plain.__getitem__, (operand,), {})
+    else:
+        found = plain[operand]
     observer.read(sys.modules, full, f"sys.modules[{full!r}]")
     return observer.know(found, found.__name__)

@@ -202,6 +202,9 @@ class Specialisation:
             one = arguments[a] if type(a) is int else a
             if (one is (arguments[b] if type(b) is int else b)) != same:
                 raise Stale("tensors are one now that were two, or the other way round")
+        for fact in self.roots.of_arguments.values():
+            if not fact.holds_for(arguments):
+                raise Stale(f"{fact.path} changed")
         for lodger in self.traced.lodgers:
             self._check_lodger(lodger, arrays[lodger.input], arguments)
         self._check_overlap(arrays)
