@@ -46,6 +46,7 @@ class SegmentTrace(Trace):
     """A recording that can be run in parts. `flush` runs what was recorded and fills tensors."""
 
     otherwise = ""
+    strict = False  # whether the user asks for one graph
 
     def __init__(
         self, name: str, flush: Callable[[SegmentTrace], None], whole: bool,
@@ -76,7 +77,7 @@ class SegmentTrace(Trace):
         return found
 
     def pending_item(self, tensor: Tensor) -> Any:
-        if not self.whole or not only_returned(self.entry, self.site):
+        if not self.whole or self.strict or not only_returned(self.entry, self.site):
             return None
         state = tensor if tensor._trace is self else self.shadow(tensor)
         return PendingItem(self.wrap(self.read(state)))

@@ -43,7 +43,7 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
             observer.know(owner, f"{observer.path(function)}.__self__")
         name = getattr(function.__func__, "__name__", "")
         if kind_of(type(owner)) is Kind.OPEN:
-            observer.open(c_functions.phrase(owner, name))
+            observer.open(c_functions.phrase(owner, name), owner=owner)
             return function, args, kwargs
         if observer.is_watched(owner) and is_own_name(function.__func__.__module__):
             c_functions.method(observer, owner, name, args, kwargs)

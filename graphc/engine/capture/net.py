@@ -127,7 +127,7 @@ class Net:
         observer = self.observer
         if self._busy or not observer.running or running.observer is not observer:
             return
-        if _is_stranger(frame):
+        if _is_stranger(frame) and observer.trace.starts_unseen(frame):
             self._busy = True
             try:
                 observer.open(f"{frame.f_code.co_qualname}(), which C code calls,")
