@@ -208,7 +208,7 @@ class CompiledFunction:
                 self.name, self.function, self._versions.found_by, (key, shapes), names, tried,
                 reasons,
             )
-        self._lifted.update(dict.fromkeys(self._versions.counters(key, shapes)))
+        self._lifted.update(dict.fromkeys(self._versions.counters()))
         named = self._versions.named_dims(leaves, key, shapes)
         self._renewed = self._versions.renewed_dims(leaves, key, shapes)
         started = time.perf_counter()
@@ -336,6 +336,11 @@ class CompiledFunction:
         return version
 
     # --- looking ------------------------------------------------------------------------------
+
+    @property
+    def newest(self) -> Specialisation | None:
+        """The version that was compiled last; None if there is none."""
+        return self._versions.newest
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Compile for these arguments without running; gives the pipeline's Built."""

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ...frontend.number_expr import PYTHON as NUMBERS
+from ...frontend.numbers import is_traced_number, number_function
 from . import attributes, c_objects, items, operators
 from .c_tables import (
     ARRAY_WRITES,
@@ -67,8 +69,12 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if name in HIGHER_ORDER:
         return _higher_order(observer, function, args, kwargs)
     if name in PURE:
+        if name in NUMBERS and not kwargs and any(map(is_traced_number, args)):
+            found = number_function(name, args)
+            if found is not None:
+                return give, (found,), None
         touch(observer, args, kwargs)
-        return function, plain(args), kwargs
+        return function, args, kwargs
     bound = getattr(function, "__self__", None)
     if bound is not None and not isinstance(bound, (types.ModuleType, type)):
         method(observer, bound, function.__name__, args, kwargs)
@@ -80,11 +86,6 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if isinstance(bound, type):
         return _of_class(observer, function, bound, args, kwargs)
     return c_objects.call(observer, function, name, args, kwargs)
-
-
-def plain(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments for C code: lifted numbers as they are (they know Python's protocols)."""
-    return args
 
 
 def touch(observer: Observer, args: tuple[Any, ...], kwargs: Any = None) -> None:
@@ -381,6 +382,8 @@ def _number(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
             found = items.python_method(observer, value, name)
             if found is not None:
                 return (function(observer.run(found, value), *args[1:], **kwargs),)
+    if len(args) == 1 and not kwargs and is_traced_number(args[0]):
+        return (args[0].__trunc__() if function is int else args[0].as_float(),)
     touch(observer, args, kwargs)
     return None
 

@@ -131,6 +131,9 @@ def _own(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     name = getattr(function, "__name__", "")
     if function in _SWITCHES:
         observer.open(f"{name}(), which changes a setting for what follows,")
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None and observer.is_known(function):  # a decorator: no_grad, autocast
+        observer.know(wrapped, observer.path(function))
     wrap = not name.startswith("register_") and name != "defer"  # these keep it
     given = tuple([_handed(observer, value, wrap) for value in args])
     named = {k: _handed(observer, v, wrap) for k, v in kwargs.items()} if kwargs else None
