@@ -42,6 +42,7 @@ from .engine.segments.segments import Segments
 from .engine.version.backward import BackwardPlan
 from .engine.version.joint import JointSpecialisation, joint_graph
 from .engine.version.refused import ERRORS, is_refusal, run_python
+from .engine.version.shared_builds import SharedBuilds
 from .engine.version.sources import Stale
 from .engine.version.version import Specialisation, final_graph, nothing
 from .engine.version.versions import Versions
@@ -54,6 +55,7 @@ from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
 from .inspect import recompiled
 from .inspect.example import example_inputs
+from .ir.graph import Graph
 from .nn.modules.module import Module
 
 _PLAIN = (bool, str, bytes, type(None))
@@ -66,8 +68,10 @@ class CompiledFunction:
     def __init__(
         self, function: Callable[..., Any], *, dynamic: bool | None = None,
         backend: str = "llvm", name: str | None = None, fullgraph: bool = False,
+        shared: SharedBuilds | None = None,
     ) -> None:
         self.function = function
+        self._shared = shared
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.backend = backend
@@ -175,8 +179,14 @@ class CompiledFunction:
     def _turn(self) -> Segments:
         """From now on, run in segments."""
         if self.segments is None:
-            self.segments = self._resting or Segments(self.name, self.backend)
+            self.segments = self._resting or Segments(self.name, self.backend, self._of_module)
         return self.segments
+
+    def _of_module(self, name: str, shared: SharedBuilds) -> CompiledFunction:
+        """What runs a Module, its first argument, as versions of its own."""
+        return CompiledFunction(
+            Module._call_named, dynamic=self.dynamic, backend=self.backend, name=name, shared=shared
+        )
 
     def _rest(self, passing: bool) -> None:
         """Where state was made for the first time, the next call is tried as one graph again."""
@@ -309,7 +319,10 @@ class CompiledFunction:
         if backward is not None and backward.outputs:
             graph, count = joint_graph(graph, traced, mutated)
             inputs = len(graph.inputs) - len(backward.tangents)
-            forward, reverse, split = pipeline.build_pair(graph, inputs, count, **options)
+            forward, reverse, split = self._built(
+                graph, lambda: pipeline.build_pair(graph, inputs, count, **options),
+                (inputs, count, *_options(options)),
+            )
             types = [n.tensor_type for n in split.forward.outputs]
             engine = Engine(forward, types, dims)
             reverse_types = [n.tensor_type for n in split.backward.outputs]
@@ -319,7 +332,9 @@ class CompiledFunction:
             )
             kind = JointSpecialisation
         else:
-            built = pipeline.build(graph, **options)
+            built = self._built(
+                graph, lambda: pipeline.build(graph, **options), _options(options)
+            )
             engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
         version = kind(
             traced, recording.observer, recording.replay, engine, allocate,
@@ -334,6 +349,9 @@ class CompiledFunction:
         recording.observer.seal()
         recording.observer.settle()
         return version
+
+    def _built(self, graph: Graph, make: Callable[[], Any], options: tuple[Any, ...]) -> Any:
+        return make() if self._shared is None else self._shared.get(graph, options, make)
 
     # --- looking ------------------------------------------------------------------------------
 
@@ -375,6 +393,11 @@ class CompiledFunction:
         return CompiledFunction(
             self.function, dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph
         )
+
+
+def _options(options: dict[str, Any]) -> tuple[Any, ...]:
+    """The options of a build, but for the name, as part of a key."""
+    return tuple(options["mutated"].items()), options["config"], options["backend"]
 
 
 def compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from graphc.engine.segments.nested import LEAST
 from graphc.inspect.report import short_path
 
 if TYPE_CHECKING:
@@ -68,6 +69,16 @@ def _lines(segments: Segments, versions: list[Any]) -> Iterator[str]:
     for end, count in sorted(segments.ends.items(), key=lambda item: -item[1]):
         where = "" if end.loc is None else f" at {short_path(str(end.loc))}"
         yield f"  {end.reason}{where} ended a segment {count} times"
+    for known in segments.modules.found.values():
+        name = f"  Module {known.path} ({known.kind})" if known.path else f"  a {known.kind}"
+        if known.calls:
+            state = f", no more: {known.open}" if known.open else ""
+            yield (
+                f"{name} ran {known.calls} times as a version of its own "
+                f"({known.compiled.compile_count} compiled){state}"
+            )
+        elif known.open and known.nodes >= LEAST:
+            yield f"{name} is no version of its own: {known.open}"
     for version in versions:
         graph = version.engine.built.graph
         sizes = f" for any {', '.join(graph.env.hints)}" if graph.env.hints else ""

@@ -136,6 +136,7 @@ class Recording:
         trace.may_defer = True
         outer, running.observer = running.observer, observer
         entered, local.enter = local.enter, observer.entry
+        nested, local.nested = local.nested, None
         try:
             with Net(observer):
                 found, given, named = observer.call(function, tuple(args), kwargs or None)
@@ -145,7 +146,7 @@ class Recording:
                 trace.conclude(trace.refused or error)
             raise
         finally:
-            running.observer, local.enter = outer, entered
+            running.observer, local.enter, local.nested = outer, entered, nested
         if trace.refused is not None:  # the user's code caught it
             raise trace.refused
         return result
