@@ -201,7 +201,7 @@ def method(
     )):
         observer.whole(owner)
         return
-    observer.open(phrase(owner, name))
+    observer.open(phrase(owner, name), owner=owner)
 
 
 def phrase(owner: Any, name: str) -> str:
@@ -531,7 +531,7 @@ def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
 
 def _print(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     observer.open("print()", "take the print out of the compiled function")
-    return None
+    return (None,) if observer.running else None  # in a survey
 
 
 def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:

@@ -46,7 +46,7 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
             observer.know(function.__func__, observer.path(function))
         name = getattr(function.__func__, "__name__", "")
         if kind_of(type(owner)) is Kind.OPEN:
-            observer.open(c_functions.phrase(owner, name))
+            observer.open(c_functions.phrase(owner, name), owner=owner)
             return function, args, kwargs
         if observer.is_watched(owner) and is_own_name(function.__func__.__module__):
             c_functions.method(observer, owner, name, args, kwargs)

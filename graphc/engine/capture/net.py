@@ -117,7 +117,10 @@ def starts(code: CodeType, namespace: dict[str, Any], caller: FrameType | None) 
         if is_settled(code, namespace):
             return False
         observer = running.observer
-        if observer is not None and observer.running and is_stranger(code, namespace, caller):
+        if (
+            observer is not None and observer.running and is_stranger(code, namespace, caller)
+            and observer.trace.starts_unseen(code, caller)
+        ):
             observer.open(f"{code.co_qualname}(), which C code calls,")
         return True
     finally:

@@ -102,7 +102,7 @@ class Observer(Writes):
         found = self.known.get(id(value))
         return type(value).__name__ if found is None else found[1]
 
-    def open(self, what: str, cure: str = "") -> None:
+    def open(self, what: str, cure: str = "", owner: Any = None) -> None:
         """End the attempt to make one graph of the function: `what` is not understood.
 
         Where graphc's own code is at work (a backward pass that runs a hook), it cannot be ended
@@ -110,8 +110,8 @@ class Observer(Writes):
         """
         if isinstance(self.trace, SegmentTrace) and inside_machinery():
             self.trace.tainted = self.trace.tainted or what
-        self.trace.end_segment(
-            what, (cure or "do this outside and pass the result in") + self.trace.otherwise
+        self.trace.opened(
+            what, (cure or "do this outside and pass the result in") + self.trace.otherwise, owner
         )
 
     # --- reads ---------------------------------------------------------------------------------
