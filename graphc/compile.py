@@ -29,12 +29,13 @@ import numpy as np
 
 from . import config as configuration
 from .backends.llvm import allocator
+from .doubt.again import check_again
 from .engine import pipeline
 from .engine.built import CompileCounter, Engine
 from .engine.capture.argument_writes import ArgumentWrites
 from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
-from .engine.capture.recording import FirstUse, Recording, Turned
+from .engine.capture.recording import FirstUse, Recording, Terms, Turned
 from .engine.segments.segments import Segments
 from .engine.version.backward import BackwardPlan, History
 from .engine.version.refused import ERRORS, is_refusal, run_python
@@ -51,6 +52,7 @@ from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
 from .inspect import recompiled
 from .inspect.example import example_inputs
+from .inspect.observer import AGAIN
 from .ir.graph import Graph
 from .nn.modules.module import Module
 
@@ -101,11 +103,11 @@ class CompiledFunction:
         self.dynamic = dynamic
         self.backend = backend
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
+        self.always_compiled = False  # segments, too, at their first meeting (compare())
         self.compile_count = 0
         self.last_miss: list[str] = []
         self._versions = Versions(dynamic)
         self._lifted: dict[Place, None] = {}
-        self._renewed: list[tuple[Tensor, dict[int, str]]] = []  # of the trace that is running
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
 
@@ -118,7 +120,7 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if local.trace is not None:
+        if local.trace is not None or local.stay_eager:
             return self.function(*args, **kwargs)
         if self.segments is not None:
             return self.segments.call(self.function, args, kwargs)
@@ -126,9 +128,12 @@ class CompiledFunction:
         key, shapes = self._versions.key(leaves, structure)
         reasons: list[str] = []
         known = self.compile_count
+        doubted = configuration.current().check >= AGAIN
         for versions in self._versions.candidates(key, shapes):
             for version in versions:
                 try:
+                    if doubted:
+                        self._again(version, (args, kwargs), leaves, structure)
                     return version.run(leaves)
                 except Stale as reason:
                     reasons.append(str(reason))
@@ -183,7 +188,9 @@ class CompiledFunction:
     def _turn(self) -> Segments:
         """From now on, run in segments."""
         if self.segments is None:
-            self.segments = self._resting or Segments(self.name, self.backend)
+            self.segments = self._resting or Segments(
+                self.name, self.backend, self.always_compiled
+            )
         return self.segments
 
     def _rest(self, passing: bool) -> None:
@@ -216,23 +223,27 @@ class CompiledFunction:
                 reasons,
             )
         self._lifted.update(dict.fromkeys(self._versions.counters(key, shapes)))
-        named = self._versions.named_dims(leaves, key, shapes)
-        self._renewed = self._versions.renewed_dims(leaves, key, shapes)
+        terms = Terms(
+            self._versions.named_dims(leaves, key, shapes),
+            self._versions.renewed_dims(leaves, key, shapes), tuple(self._lifted),
+            frozenset(self._versions.lifting),
+        )  # fmt: skip
         started = time.perf_counter()
-        recording = self._record(given, leaves, structure, named, look)
-        if (named or self._renewed) and recording.traced.overlaps:
+        recording = self._record(given, leaves, structure, terms, look)
+        if terms.symbolic and recording.traced.overlaps:
             # parts of one memory, written to: their places in it are constants
-            named, self._renewed = {}, []
-            recording = self._record(given, leaves, structure, named, look)
+            terms = terms._replace(named={}, renewed=[])
+            recording = self._record(given, leaves, structure, terms, look)
         if recording.missing and not recording.observer.looked_at_grad:
-            recording = self._record_steady(recording, given, leaves, structure, named, look)
+            recording = self._record_steady(recording, given, leaves, structure, terms, look)
         try:
             version = self._build(recording, started)
         except BaseException:
             recording.restore()
             raise
+        version.terms = terms
         version.undo = nothing if look else recording.restore
-        self._versions.add(key, shapes, leaves, version, bool(named or self._renewed))
+        self._versions.add(key, shapes, leaves, version, terms.symbolic)
         if self.fullgraph:
             self._versions.drop_oldest(key, leaves)
         self.compile_count += 1
@@ -240,24 +251,24 @@ class CompiledFunction:
         return version
 
     def _record(
-        self, call: Any, leaves: list[Any], structure: Structure,
-        named: dict[int, dict[int, str]], look: bool = False,
+        self, call: Any, leaves: list[Any], structure: Structure, terms: Terms,
+        look: bool = False,
     ) -> Recording:
-        trace = Trace(self.name) if self.fullgraph else self._trial(look, bool(named))
-        trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
+        trace = Trace(self.name) if self.fullgraph else self._trial(look, terms.symbolic)
+        trace.renewed = {id(tensor): dims for tensor, dims in terms.renewed}
         trace.names = Names(lambda: reached(self.function, *call))
         trace.argument_names = argument_names(self.function, call[0], call[1], structure)
         recording = Recording(self.name, trace, leaves)
         recording.know(self.function)
         try:
             with trace:
-                for place in self._lifted:
+                for place in terms.places:
                     recording.lift(place)
                 given: list[Any] = []
                 for i, leaf in enumerate(leaves):
                     if isinstance(leaf, Tensor):
-                        trace.add_argument(leaf, i, named.get(i))
-                    elif i in self._versions.lifting:
+                        trace.add_argument(leaf, i, terms.named.get(i))
+                    elif i in terms.arguments:
                         leaf = trace.lift_number(leaf, ("argument", i))
                     given.append(leaf)
                 args, kwargs = unflatten(given, structure)
@@ -276,19 +287,19 @@ class CompiledFunction:
     def _trial(self, look: bool, symbolic: bool) -> SegmentTrace:
         """A trace of the whole that goes on in segments where it meets a demand."""
         trace = SegmentTrace(self.name, lambda trace: self._turn().flush(trace), whole=True)
-        if look or symbolic or self._renewed:  # segments have concrete sizes
+        if look or symbolic:  # segments have concrete sizes
             trace.tainted = "nothing is to be run" if look else "symbolic sizes"
         return trace
 
     def _record_steady(
         self, first: Recording, call: Any, leaves: list[Any], structure: Structure,
-        named: dict[int, dict[int, str]], look: bool,
+        terms: Terms, look: bool,
     ) -> Recording:
         """Trace again with zeros as the gradients that the first call will leave."""
         for tensor in first.missing:
             tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
         try:
-            again = self._record(call, leaves, structure, named, look)
+            again = self._record(call, leaves, structure, terms, look)
         finally:
             for tensor in first.missing:
                 tensor._grad = None
@@ -298,7 +309,7 @@ class CompiledFunction:
 
     def _build(self, recording: Recording, started: float) -> Specialisation:
         traced = recording.traced
-        graph, mutated = final_graph(traced, traced.mutations)
+        graph, mutated, count = _finished(traced)
         settings = configuration.current()
         allocate = allocator.empty
         dims = tuple(graph.env.hints)
@@ -309,10 +320,9 @@ class CompiledFunction:
             options["example"] = example_inputs(traced)
         kind: type[Specialisation] = Specialisation
         plan: BackwardPlan | None = None
-        backward = traced.backward
-        if backward is not None and backward.outputs:
-            graph, count = _joint(graph, traced, mutated)
-            inputs = len(graph.inputs) - len(backward.tangents)
+        if count is not None:
+            assert traced.backward is not None
+            inputs = len(graph.inputs) - len(traced.backward.tangents)
             forward, reverse, split = pipeline.build_pair(graph, inputs, count, **options)
             types = [n.tensor_type for n in split.forward.outputs]
             engine = Engine(forward, types, dims)
@@ -329,6 +339,7 @@ class CompiledFunction:
             traced, recording.observer, recording.replay, engine, allocate,
             recording.materialise, recording.leaves,
         )
+        version.graph = graph
         version.compile_seconds = time.perf_counter() - started
         if isinstance(version, JointSpecialisation):
             assert plan is not None
@@ -340,6 +351,16 @@ class CompiledFunction:
         return version
 
     # --- looking ------------------------------------------------------------------------------
+
+    def _again(
+        self, version: Specialisation, given: Any, leaves: list[Any], structure: Structure
+    ) -> None:
+        """GRAPHC_CHECK=3: is this what the Python says now? Raises StaleVersionError."""
+        if version.fits(leaves):
+            with self._lock:
+                check_again(version, leaves, lambda terms: self._record(
+                    given, leaves, structure, terms, look=True
+                ), _finished)  # fmt: skip
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Compile for these arguments without running; gives the pipeline's Built."""
@@ -360,6 +381,16 @@ class CompiledFunction:
         return CompiledFunction(
             self.function, dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph
         )
+
+
+def _finished(traced: TracedGraph) -> tuple[Graph, dict[int, int], int | None]:
+    """The graph to compile, which output goes into which input's memory, and how many outputs are
+    the forward's, where gradients follow them."""
+    graph, mutated = final_graph(traced, traced.mutations)
+    if traced.backward is None or not traced.backward.outputs:
+        return graph, mutated, None
+    graph, count = _joint(graph, traced, mutated)
+    return graph, mutated, count
 
 
 def _joint(graph: Graph, traced: TracedGraph, mutated: dict[int, int]) -> tuple[Graph, int]:

@@ -62,8 +62,13 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
 
 @contextlib.contextmanager
 def set_stance(stance: str = "default", **options: Any) -> Iterator[None]:
-    """A context that does nothing."""
-    yield
+    """Inside, with "force_eager", compiled functions run their Python, in this thread. Other
+    stances change nothing: what is compiled is right at each call."""
+    outer, local.stay_eager = local.stay_eager, stance == "force_eager"
+    try:
+        yield
+    finally:
+        local.stay_eager = outer
 
 
 def wrap_numpy(fn: Any) -> Any:

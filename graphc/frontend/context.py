@@ -17,6 +17,8 @@ class _Local(threading.local):
 
     trace: Trace | None = None
     grad: bool = True
+    # torch.compiler.set_stance("force_eager"): compiled functions run their Python
+    stay_eager: bool = False
     inference: bool = False
     # the dtype of autocast for the CPU; None: it is off
     autocast: DType | None = None

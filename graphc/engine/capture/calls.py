@@ -63,7 +63,10 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
             return call(observer, _unwrapped(method), (function, *args), kwargs)
         return function, args, kwargs
     if hasattr(function, "__compiled_function__"):
-        return call(observer, function.__compiled_function__, args, kwargs)
+        inner = function.__compiled_function__
+        if observer.is_known(function):
+            observer.know(inner, observer.path(function))
+        return call(observer, inner, args, kwargs)
     if kind is Kind.OWN:
         return _own(observer, function, args, kwargs)
     return c_functions.call(observer, function, args, kwargs)
