@@ -7,7 +7,7 @@ values of each compiled segment are compared with NumPy's (checked.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from ..engine.version.version import Specialisation, forget
 from ..frontend.captured import NumberInput, Output, TensorInput, TracedGraph
 from ..frontend.errors import located
 from ..frontend.number_expr import NumberExpr
+from ..frontend.storage import address, strides_of
 from ..frontend.tensor import Tensor
 from ..frontend.tree import flatten
 from ..ir.graph import Graph, Loc
@@ -60,9 +61,10 @@ def check_again(
         forget(missing)
     recording.restore()
     graph, _, _ = finished(recording.traced)
-    named = _Names(version)
-    before = [*_graph_lines(version.graph), *_effects(version, version.graph, named)]
-    now = [*_graph_lines(graph), *_effects(recording, graph, named)]
+    then, named = _Names.of_both(version)
+    sizes = set(graph.env.guards)  # the passes have added theirs to the version's
+    before = [*_graph_lines(version.graph, sizes), *_effects(version, version.graph, then)]
+    now = [*_graph_lines(graph, sizes), *_effects(recording, graph, named)]
     for old, new in zip_longest(before, now, fillvalue=Line("nothing more")):
         if old.text != new.text:
             what = f"  compiled: {old.text}\n  now:      {new.text}"
@@ -111,28 +113,46 @@ def _texts(guards: list[Guard]) -> str:
 # --- what a recording says -------------------------------------------------------------------
 
 
-def _graph_lines(graph: Graph) -> Iterator[Line]:
+def _graph_lines(graph: Graph, sizes: Container[Any]) -> Iterator[Line]:
     for node, text in node_texts(graph):
         yield Line(text, node.loc)
     for guard in graph.env.guards:
+        if guard not in sizes:
+            continue
         yield Line(f"sizes: {guard.text()}")
     yield Line(f"{len(graph.outputs)} outputs")
-    numbers = {node: i for i, node in enumerate(graph.nodes)}
+    numbers = {node: i for i, (node, _) in enumerate(node_texts(graph))}
     for i, node in enumerate(graph.outputs):
         yield Line(f"output {i} is %{numbers[node]}", node.loc)
 
 
 class _Names:
-    """One name for each object, in both recordings."""
+    """One name for each object, in both recordings. What the function itself renews is named by
+    its place: the tensor there is another one at each call."""
 
-    def __init__(self, version: Specialisation) -> None:
-        self._numbers: dict[int, int] = {}
-        self._kept: list[Any] = []
-        for number, place in version.places.items():  # what the function itself renews
+    def __init__(self, renewed: dict[int, str], numbers: dict[Any, int], kept: list[Any]) -> None:
+        self._renewed, self._numbers, self._kept = renewed, numbers, kept
+
+    @classmethod
+    def of_both(cls, version: Specialisation) -> tuple[_Names, _Names]:
+        """The names in a version, and in a recording that is made now."""
+        then: dict[int, str] = {}
+        now: dict[int, str] = {}
+        for number, place in version.places.items():
             source = version.inputs[number]
             assert isinstance(source, TensorInput)
-            self.of(source.tensor)
-            self._numbers[id(place.get())] = self._numbers[id(source.tensor)]
+            then[id(source.tensor)] = now[id(place.get())] = f"what is in {place.path}"
+        numbers: dict[Any, int] = {}
+        kept: list[Any] = []  # ids stay taken
+        return cls(then, numbers, kept), cls(now, numbers, kept)
+
+    def memory(self, tensor: Tensor) -> str:
+        """The memory that a tensor reads."""
+        if id(tensor) in self._renewed:
+            return self._renewed[id(tensor)]
+        array = tensor._array
+        key = address(array), array.dtype, array.shape, strides_of(array)
+        return f"memory {self._numbers.setdefault(key, len(self._numbers))}"
 
     def of(self, value: Any) -> str:
         """A plain value as it is, an object by its number."""
@@ -140,6 +160,8 @@ class _Names:
             return "nothing"
         if is_plain(value) and not isinstance(value, Tensor):
             return f"{type(value).__name__} {value!r}"
+        if id(value) in self._renewed:
+            return self._renewed[id(value)]
         self._kept.append(value)
         number = self._numbers.setdefault(id(value), len(self._numbers))
         return f"{type(value).__name__} number {number}"
@@ -152,15 +174,20 @@ def _effects(side: Specialisation | Recording, graph: Graph, named: _Names) -> I
     for node in graph.nodes:
         for source in node.inputs:
             readers.setdefault(source, node.loc)
+    numbers = {node: i for i, (node, _) in enumerate(node_texts(graph))}
+    inputs = {each.number: f"%{numbers.get(each.node)}" for each in traced.inputs}
     for each in traced.inputs:
-        yield Line(f"input {each.number}: {_input(each, named)}", readers.get(each.node))
+        if each.node in numbers:  # else it was captured for what a write to it replaces
+            text = f"{inputs[each.number]}: {_input(each, named)}"
+            yield Line(text, readers.get(each.node))
     for i, output in enumerate(flatten(traced.result, _is_output)[0]):
         yield _output(f"leaf {i} of the results", output, graph, named)
     for text in side.rebuild.texts(named.of):
         yield Line(f"results: {text}")
     for mutation in traced.mutations:
         loc = graph.outputs[mutation.output].loc
-        yield Line(f"output {mutation.output} goes into input {mutation.input}", loc)
+        target = _input(traced.inputs[mutation.input], named)
+        yield Line(f"output {mutation.output} goes into {target}", loc)
     for rebind in traced.rebinds:
         yield _output(f".data of {named.of(rebind.tensor)}", rebind.value, graph, named)
     for write in traced.grads:
@@ -175,7 +202,8 @@ def _effects(side: Specialisation | Recording, graph: Graph, named: _Names) -> I
         yield Line(f".grad of {_tensor(read, named)} is there: {read.present}")
     for number in traced.numbers:
         yield Line(f"{_number(number.expression)} is {number.value!r}", number.loc)
-    yield Line(f"{len(traced.deferred)} actions at the end, overlaps {traced.overlaps}")
+    overlaps = [(inputs[a], inputs[b]) for a, b in traced.overlaps]
+    yield Line(f"{len(traced.deferred)} actions at the end, overlaps {overlaps}")
     values = dict(side.replay)
     for place in side.order:
         if place in values and (place.get() is values[place] or same(place.get(), values[place])):
@@ -195,9 +223,12 @@ def _tensor(record: Any, named: _Names) -> str:
 def _input(source: TensorInput | NumberInput, named: _Names) -> str:
     if isinstance(source, NumberInput):
         return _number(source.expression)
-    who = f"argument {source.index}" if source.index >= 0 else (
-        "" if source.tensor is None else named.of(source.tensor)
-    )
+    if source.index >= 0:
+        who = f"argument {source.index}"
+    elif source.tensor is None:
+        who = ""
+    else:  # another tensor on the same memory reads the same
+        who = named.of(source.tensor) if source.kind == "grad" else named.memory(source.tensor)
     return f"{source.kind} {who}, requires_grad={source.requires_grad}, leaf={source.leaf}"
 
 

@@ -72,7 +72,7 @@ def compare(
     optimizers, generators) is put back before each run and at the end. `fn` is compiled anew, as
     the compiled function that it may be. Numbers must be as close as torch.testing.assert_close
     asks for, or as rounding alone can tell; with `rtol` and `atol` as close as these say; NaN
-    agrees with NaN. Raises TypeError where what the function moves cannot be put back (a generator).
+    agrees with NaN. Raises TypeError where something that it moves cannot be put back.
     """
     _check(fn, calls, rtol, atol)
     function, renewed = _uncompiled(fn)

@@ -64,9 +64,11 @@ def print_lines(graph: Graph) -> tuple[list[str], dict[Node, int]]:
 
 
 def node_texts(graph: Graph) -> Iterator[tuple[Node, str]]:
-    """Each node with its text, without source lines and the names of inputs."""
-    number = {node: i for i, node in enumerate(graph.nodes)}
-    for node in graph.nodes:
+    """Each node with its text, without source lines, names of inputs, and inputs without use."""
+    used = {*graph.outputs, *(source for node in graph.nodes for source in node.inputs)}
+    nodes = [node for node in graph.nodes if node.op is not input_ or node in used]
+    number = {node: i for i, node in enumerate(nodes)}
+    for node in nodes:
         if node.op is input_:
             yield node, f"%{number[node]}: {type_text(node.type)}"
         else:

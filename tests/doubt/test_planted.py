@@ -232,7 +232,7 @@ def test_a_guard_that_always_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Entry, "holds", lambda self: True)
     with config.override(check=3), pytest.raises(StaleVersionError) as caught:
         compiled(torch.ones(3))
-    assert "input 1: tensor" in str(caught.value) and line(other, 1) in str(caught.value)
+    assert "%1: tensor memory" in str(caught.value) and line(other, 1) in str(caught.value)
 
 
 # --- a lost effect -----------------------------------------------------------------------------

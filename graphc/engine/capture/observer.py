@@ -53,6 +53,7 @@ class Observer:
         self.known: dict[int, tuple[Any, str]] = {}  # what existed before, by id; with its path
         self.saved: dict[int, tuple[Any, Any, str]] = {}  # container, its copy, path
         self.fields: dict[Place, Any] = {}  # slots, cells, attributes of tensors before a write
+        self._written: list[int | Place] = []  # what is in `saved` and in `fields`, as it came
         self.real: set[int] = set()  # containers that got state which the call made for good
         self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
         self.lifted: set[Place] = set()  # places whose number is a run-time input
@@ -381,12 +382,14 @@ class Observer:
         if id(container) in self.saved:
             return
         self.saved[id(container)] = container, copy_of(container), path or self.path(container)
+        self._written.append(id(container))
 
     def save_field(self, container: Any, key: Any, path: str) -> None:
         """A slot, a cell or an attribute that stands alone is about to be written to."""
         place = Place(container, key, path)
         if place not in self.fields:
             self.fields[place] = place.get()
+            self._written.append(place)
             self._kept.append(container)
 
     def changes(self) -> Iterator[tuple[Place, Any, Any]]:
@@ -424,12 +427,15 @@ class Observer:
                 yield place, before, now
 
     def restore(self) -> None:
-        """Put every container back as it was."""
-        for place, before in self.fields.items():
-            if place.get() is not before:
-                place.put(before)
-        for container, copy, _ in self.saved.values():
-            put_back(container, copy)
+        """Put every container back as it was, the last first: a global may be written by its name
+        and in globals()."""
+        for each in reversed(self._written):
+            if isinstance(each, Place):
+                if each.get() is not (before := self.fields[each]):
+                    each.put(before)
+            else:
+                container, copy, _ = self.saved[each]
+                put_back(container, copy)
 
     # --- the end -------------------------------------------------------------------------------
 
