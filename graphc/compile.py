@@ -33,18 +33,21 @@ from .doubt.again import check_again
 from .engine import pipeline
 from .engine.built import CompileCounter, Engine
 from .engine.capture.argument_writes import ArgumentWrites
+from .engine.capture.exits import Constants
 from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Recording, Terms, Turned
+from .engine.marks import Compilers
 from .engine.segments.segments import Segments
 from .engine.version.backward import BackwardPlan, History
+from .engine.version.finished import finished
 from .engine.version.refused import ERRORS, is_refusal, run_python
 from .engine.version.sources import Stale
-from .engine.version.version import Specialisation, all_outputs, final_graph, forget, nothing
+from .engine.version.version import Specialisation, forget, nothing
 from .engine.version.versions import Versions
-from .frontend.captured import TensorInput, TracedGraph
+from .frontend.captured import TensorInput
 from .frontend.context import local
-from .frontend.errors import EscapedTensorError, TraceError
+from .frontend.errors import EscapedTensorError, TraceError, located
 from .frontend.names import Names
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
@@ -53,7 +56,6 @@ from .frontend.tree import Structure, flatten, unflatten
 from .inspect import recompiled
 from .inspect.example import example_inputs
 from .inspect.observer import AGAIN
-from .ir.graph import Graph
 from .nn.modules.module import Module
 
 _PLAIN = (bool, str, bytes, type(None))
@@ -97,19 +99,26 @@ class CompiledFunction:
     ) -> None:
         self.function = function
         self.fullgraph = fullgraph
-        self.segments: Segments | None = None  # once it was seen to need values
-        self._resting: Segments | None = None
-        self._rests = 0
         self.dynamic = dynamic
         self.backend = backend
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
+        self._constants = Constants()  # of the version that is being made
         self.always_compiled = False  # segments, too, at their first meeting (compare())
-        self.compile_count = 0
-        self.last_miss: list[str] = []
-        self._versions = Versions(dynamic)
-        self._lifted: dict[Place, None] = {}
         self._lock = threading.RLock()
+        self.reset()
         functools.update_wrapper(self, function, updated=())
+        Compilers.functions.add(self)
+
+    def reset(self) -> None:
+        """Forget every version (torch.compiler.reset)."""
+        with self._lock:
+            self.segments: Segments | None = None  # once it was seen to need values
+            self._resting: Segments | None = None
+            self._rests = self.compile_count = 0
+            self.last_miss: list[str] = []
+            self.seen = False  # whether it was called
+            self._versions = Versions(self.dynamic)
+            self._lifted: dict[Place, None] = {}
 
     @property
     def __compiled_function__(self) -> Callable[..., Any]:
@@ -120,7 +129,11 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if local.trace is not None or local.stay_eager:
+        if local.trace is not None:
+            return self.function(*args, **kwargs)
+        stance = Compilers.stance
+        if stance.eager or (stance.first_eager and not self.seen):
+            self.seen = True
             return self.function(*args, **kwargs)
         if self.segments is not None:
             return self.segments.call(self.function, args, kwargs)
@@ -144,6 +157,13 @@ class CompiledFunction:
             else:
                 continue
             return self._refused(version, leaves, args, kwargs)
+        if stance.name == "eager_on_recompile":
+            return self.function(*args, **kwargs)
+        if stance.name == "fail_on_recompile":
+            raise RuntimeError(located(
+                "Detected recompile when torch.compile stance is 'fail_on_recompile': no version "
+                f"of {self.name}() fits{': ' if reasons else ''}{'; '.join(reasons)}"
+            ))  # fmt: skip
         with self._lock:
             fresh = self.compile_count == known and self.segments is None
             if fresh and not self.fullgraph and self._versions.too_many(key, leaves):
@@ -205,6 +225,7 @@ class CompiledFunction:
         self, given: Any, leaves: list[Any], structure: Structure, reasons: list[str],
         look: bool = False,
     ) -> Specialisation:
+        self._constants = Constants()
         return self._versions.attempt(leaves, structure, lambda key, shapes: self._compile_for(
             given, leaves, structure, key, shapes, reasons, look
         ))  # fmt: skip
@@ -222,11 +243,11 @@ class CompiledFunction:
                 self.name, self.function, self._versions.found_by, (key, shapes), names, tried,
                 reasons,
             )
-        self._lifted.update(dict.fromkeys(self._versions.counters(key, shapes)))
+        self._lifted.update(dict.fromkeys(self._versions.counters()))
         terms = Terms(
             self._versions.named_dims(leaves, key, shapes),
             self._versions.renewed_dims(leaves, key, shapes), tuple(self._lifted),
-            frozenset(self._versions.lifting),
+            frozenset(self._versions.lifting), self._constants,
         )  # fmt: skip
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, terms, look)
@@ -258,7 +279,7 @@ class CompiledFunction:
         trace.renewed = {id(tensor): dims for tensor, dims in terms.renewed}
         trace.names = Names(lambda: reached(self.function, *call))
         trace.argument_names = argument_names(self.function, call[0], call[1], structure)
-        recording = Recording(self.name, trace, leaves)
+        recording = Recording(self.name, trace, leaves, terms.constants.again())
         recording.know(self.function)
         try:
             with trace:
@@ -309,7 +330,7 @@ class CompiledFunction:
 
     def _build(self, recording: Recording, started: float) -> Specialisation:
         traced = recording.traced
-        graph, mutated, count = _finished(traced)
+        graph, mutated, count = finished(traced)
         settings = configuration.current()
         allocate = allocator.empty
         dims = tuple(graph.env.hints)
@@ -360,7 +381,12 @@ class CompiledFunction:
             with self._lock:
                 check_again(version, leaves, lambda terms: self._record(
                     given, leaves, structure, terms, look=True
-                ), _finished)  # fmt: skip
+                ), finished)  # fmt: skip
+
+    @property
+    def newest(self) -> Specialisation | None:
+        """The version that was compiled last; None if there is none."""
+        return self._versions.newest
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Compile for these arguments without running; gives the pipeline's Built."""
@@ -383,49 +409,9 @@ class CompiledFunction:
         )
 
 
-def _finished(traced: TracedGraph) -> tuple[Graph, dict[int, int], int | None]:
-    """The graph to compile, which output goes into which input's memory, and how many outputs are
-    the forward's, where gradients follow them."""
-    graph, mutated = final_graph(traced, traced.mutations)
-    if traced.backward is None or not traced.backward.outputs:
-        return graph, mutated, None
-    graph, count = _joint(graph, traced, mutated)
-    return graph, mutated, count
-
-
-def _joint(graph: Graph, traced: TracedGraph, mutated: dict[int, int]) -> tuple[Graph, int]:
-    """The graph with the gradients after the forward's outputs, and how many those are."""
-    backward = traced.backward
-    assert backward is not None
-    gradients = [graph.outputs[g] for g in backward.gradients if g is not None]
-    only = {g for g in backward.gradients if g is not None}
-    kept = [i for i in range(len(graph.outputs)) if i not in only or i in _used(traced, mutated)]
-    number = {old: new for new, old in enumerate(kept)}
-    _renumber(traced, number)
-    moved = {number[o]: i for o, i in mutated.items()}
-    mutated.clear()
-    mutated.update(moved)
-    outputs = tuple(graph.outputs[i] for i in kept) + tuple(gradients)
-    return Graph(graph.name, graph.inputs, outputs, graph.env), len(kept)
-
-
-def _used(traced: TracedGraph, mutated: dict[int, int]) -> set[int]:
-    return set(mutated) | {o.index for o in all_outputs(traced) if o.kind in ("value", "view")}
-
-
-def _renumber(traced: TracedGraph, number: dict[int, int]) -> None:
-    done: set[int] = set()
-    for output in all_outputs(traced):
-        if output.kind in ("value", "view") and id(output) not in done:
-            done.add(id(output))
-            output.index = number[output.index]
-    for mutation in traced.mutations:
-        mutation.output = number[mutation.output]
-
-
 def compile(
     model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
-    backend: Any = "llvm", mode: str | None = None, options: Any = None, disable: bool = False,
+    backend: Any = None, mode: str | None = None, options: Any = None, disable: bool = False,
 ) -> Any:
     """Compile a function or Module (torch.compile): as a decorator, with options, or as a call.
 
@@ -441,7 +427,8 @@ def compile(
         )
     if disable:
         return model
-    kind = backend if backend in ("llvm", "numpy") else "llvm"
+    chosen = Compilers.backend if backend is None else backend
+    kind = chosen if chosen in ("llvm", "numpy") else "llvm"
     if isinstance(model, Module):
         return compile_module(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph)
     if not callable(model):

@@ -17,8 +17,6 @@ class _Local(threading.local):
 
     trace: Trace | None = None
     grad: bool = True
-    # torch.compiler.set_stance("force_eager"): compiled functions run their Python
-    stay_eager: bool = False
     inference: bool = False
     # the dtype of autocast for the CPU; None: it is off
     autocast: DType | None = None
@@ -26,6 +24,7 @@ class _Local(threading.local):
     devices: tuple[tuple[bool, object], ...] = ()
     # whether new memory says that it is on the meta device
     meta: bool = False
+    exporting: bool = False
     # what a recording makes of a user's function that graphc's own code calls
     enter: Callable[[Any], Any] | None = None
 

@@ -19,6 +19,13 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "round": round, "floor": math.floor, "ceil": math.ceil,
     "eq": operator.eq, "lt": operator.lt, "le": operator.le,
 }  # fmt: skip
+# functions of the math module that give a number for numbers
+_MATH = """
+    acos acosh asin asinh atan atan2 atanh cbrt comb copysign cos cosh degrees erf erfc exp exp2
+    expm1 fabs factorial fma fmod gamma gcd hypot isqrt lcm ldexp lgamma log log10 log1p log2
+    nextafter perm pow radians remainder sin sinh sqrt tan tanh ulp
+""".split()
+PYTHON |= {f"math.{name}": getattr(math, name) for name in _MATH if hasattr(math, name)}
 
 
 def spelled(value: Any) -> Any:

@@ -82,6 +82,10 @@ class TracedNumber:
     def expression(self) -> NumberExpr:
         raise NotImplementedError
 
+    def as_float(self) -> Any:
+        """float() of it, which stays a run-time number."""
+        return self._lifted("float") if self.is_integer_number else self
+
     def as_operand(self, dtype: DType) -> Any:
         """A traced 0-d Tensor of `dtype`. Raises EscapedTensorError once the trace is over."""
         return self.trace.number_operand(self.expression, dtype)
@@ -392,6 +396,17 @@ _DIM_OPERATORS: dict[str, Callable[[DimSize, DimSize], DimSize]] = {
 def is_traced_number(value: Any) -> bool:
     """True for SymInt and LiftedNumber."""
     return isinstance(value, TracedNumber)
+
+
+def number_function(op: str, args: tuple[Any, ...]) -> Any:
+    """`op`, a name in PYTHON, of numbers, some of them traced; None where another kind of object
+    is among them. Raises what Python raises for the example's values."""
+    trace = next(a.trace for a in args if isinstance(a, TracedNumber))
+    operands = [_expression(value, trace) for value in args]
+    if any(operand is None for operand in operands):
+        return None
+    trace.check_open("a number")
+    return LiftedNumber(trace, trace.numbers.combine(op, *[o for o in operands if o is not None]))
 
 
 def plain_number(value: Any) -> Any:
