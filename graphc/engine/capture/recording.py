@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
@@ -44,6 +44,21 @@ class Turned(Exception):
     def __init__(self, result: Any, trace: Trace, passing: bool) -> None:
         super().__init__("ran in segments")
         self.result, self.trace, self.passing = result, trace, passing
+
+
+class Terms(NamedTuple):
+    """What a recording takes as a run-time input, and not as it is; and what as a constant."""
+
+    named: dict[int, dict[int, str]]  # sizes of arguments: dim -> name, by argument
+    renewed: list[tuple[Tensor, dict[int, str]]]  # and of tensors that the function renews
+    places: tuple[Place, ...]  # of numbers
+    arguments: frozenset[int]  # that are numbers
+    constants: Constants  # what marked functions have given
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether there are sizes among them."""
+        return bool(self.named or self.renewed)
 
 
 class FirstUse(TraceError):

@@ -83,6 +83,8 @@ class Specialisation:
         # objects that the key knows by id and that nothing tells the death of
         self.retained: list[Any] = []
         self.calls = 0
+        self.graph: Graph  # of the recording, with one output per effect
+        self.terms: Any  # the recording's
         self.rebuild: Rebuild  # makes the result, and what goes to the places in `stored`
         self.stored: list[Place] = []
         self.dims = tuple(traced.graph.env.hints)
