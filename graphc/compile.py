@@ -57,8 +57,8 @@ from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
 from .inspect import recompiled
 from .inspect.example import example_inputs
-from .ir.graph import Graph
 from .inspect.observer import AGAIN
+from .ir.graph import Graph
 from .nn.modules.module import Module
 
 _PLAIN = (bool, str, bytes, type(None))
