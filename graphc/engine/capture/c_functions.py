@@ -14,7 +14,7 @@ import numpy as np
 
 from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
-from . import attributes, c_objects, items, operators
+from . import attributes, c_objects, context_variables, items, operators, type_rules
 from .c_tables import (
     ARRAY_WRITES,
     CLASSES,
@@ -53,6 +53,10 @@ def name_of(function: Any) -> str:
 
 def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
     """What to call in place of a C function."""
+    if observer.is_known(function) and not isinstance(
+        getattr(function, "__self__", types), types.ModuleType
+    ):
+        observer.know(function.__self__, f"{observer.path(function)}.__self__")
     if type(function) is types.MethodWrapperType:
         args = function.__self__, *args
         function = getattr(function.__objclass__, function.__name__)
@@ -162,7 +166,7 @@ def method(
         _array_method(observer, owner, name)
         return
     if content is not None and content is not Kind.VIEW:
-        _container_method(observer, owner, name, content, args)
+        _container_method(observer, owner, name, content, args, kwargs or {})
         return
     found = kind_of(type(owner))
     if found in _IMMUTABLES or content is Kind.VIEW or (
@@ -195,16 +199,15 @@ _IMMUTABLES = frozenset((Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN, Kind.CL
 
 
 def _container_method(
-    observer: Observer, owner: Any, name: str, content: Kind, args: tuple[Any, ...]
+    observer: Observer, owner: Any, name: str, content: Kind, args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> None:
     if content is Kind.TUPLE:
         observer.whole(owner)
         return
     if name in WRITES:
         if observer.is_known(owner):
-            if name in ("pop", "popitem", "setdefault", "remove", "popleft", "sort", "insert"):
-                observer.whole(owner)
-            observer.save(owner)
+            _write(observer, owner, name, content, args, kwargs)
             observer.note_real(owner)
     elif content is Kind.DICT and name == "get" and args and items.hashed_as_is(args[0]):
         if observer.is_known(owner):
@@ -214,6 +217,39 @@ def _container_method(
         observer.whole(owner, deep=name in ("index", "count", "remove"))
     else:
         observer.open(f"{type(owner).__name__}.{name}()")
+
+
+def _write(
+    observer: Observer, owner: Any, name: str, content: Kind, args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    """A method is about to change a container that existed before."""
+    if content is Kind.DICT:
+        keys = _written_keys(name, args, kwargs)
+        if keys is not None and all(map(items.hashed_as_is, keys)):
+            for key in keys:
+                if name != "update" and name != "__setitem__":
+                    observer.read(owner, key, f"{observer.path(owner)}[{key!r}]",
+                                  observer.is_watched(owner))
+                (observer.remove if name == "pop" else observer.write)(owner, key)
+            return
+    elif name in ("append", "extend"):
+        observer.extend(owner)
+        return
+    elif name == "remove":
+        observer.whole(owner)
+    observer.reshape(owner)
+
+
+def _written_keys(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any] | None:
+    """The keys of a dict that a method writes to; None where the arguments alone do not say."""
+    if name in ("__setitem__", "setdefault", "pop") and args:
+        return [args[0]]
+    if name == "update" and all(isinstance(value, dict) for value in args):
+        return [key for value in (*args, kwargs) for key in value]
+    return None
 
 
 def _array_method(observer: Observer, owner: Any, name: str) -> None:
@@ -324,43 +360,6 @@ def _next(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any
         raise
 
 
-def _type(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    if len(args) != 1:
-        observer.open("type() of three arguments")
-        return None
-    if kind_of(type(args[0])) is Kind.NUMBER:
-        return (int if args[0].is_integer_number else float,)
-    if observer.is_known(args[0]) and kind_of(type(args[0])) is Kind.INSTANCE:
-        observer.kind(args[0])
-    return None
-
-
-def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    value, classes = args
-    if observer.is_known(value) and kind_of(type(value)) is Kind.INSTANCE:
-        observer.kind(value)
-    for kind in classes if isinstance(classes, tuple) else (classes,):
-        check = observer.lookup(type(kind), "__instancecheck__") if (
-            isinstance(kind, type) and type(kind) is not type
-        ) else MISSING
-        if isinstance(check, types.FunctionType) and check.__module__ not in _CHECKS and (
-            not check.__module__.startswith("graphc.")
-        ):
-            return (bool(observer.run(check, kind, value)),)
-    if observer.lookup(type(value), "__class__") is not _CLASS or isinstance(
-        observer.lookup(type(value), "__getattribute__"), types.FunctionType
-    ):  # the object itself says what its class is, where its type is none of these
-        if issubclass(type(value), classes):
-            return (True,)
-        said = attributes.attribute(observer, value, "__class__")
-        return (isinstance(said, type) and issubclass(said, classes),)
-    return None
-
-
-_CLASS = vars(object)["__class__"]
-_CHECKS = ("abc", "enum", "typing", "_py_abc")
-
-
 def _vars(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     if not args:
         return None
@@ -442,27 +441,6 @@ def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
     return None
 
 
-def _context_value(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
-    if function.__self__ in observer.contexts:  # the call has set it itself
-        return None
-    return (observer.result(function, args, f"{function.__self__.name}.get()"),)
-
-
-def _context_set(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
-    token = function(*args)
-    observer.contexts.setdefault(function.__self__, token)
-    return (token,)
-
-
-def _context_reset(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
-    variable, token = function.__self__, args[0]
-    if observer.contexts.get(variable) is token:
-        del observer.contexts[variable]
-    elif variable not in observer.contexts:
-        observer.open(f"{variable.name}.reset() of what was set before the call")
-    return None
-
-
 def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     """Python's own, of plain data: it reads that alone."""
     if any(callable(value) for value in kwargs.values()):
@@ -476,12 +454,11 @@ RULES: dict[str, Rule] = {
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
     "object.__getattribute__": _plain_getattr, "object.__delattr__": _delattr,
     "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
-    "builtins.type": _type, "builtins.isinstance": _isinstance, "builtins.vars": _vars,
+    **type_rules.RULES, "builtins.vars": _vars,
     "builtins.dir": _dir, "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
     "builtins.id": _identifier, "builtins.print": _print, "builtins.super": _super,
-    "collections.OrderedDict": _dict, "ContextVar.get": _context_value,
-    "ContextVar.set": _context_set, "ContextVar.reset": _context_reset,
+    "collections.OrderedDict": _dict, **context_variables.RULES,
 }
 PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json}
