@@ -236,7 +236,8 @@ class TracedNumber:
 
     def __round__(self, digits: Any = None) -> Any:
         if digits is not None:
-            return round(self.decided(), operator.index(digits))
+            places = operator.index(digits)
+            return self._lifted("round", self.trace.numbers.leaf("constant", places, places))
         return self if self.is_integer_number else self._lifted("round")
 
     def __trunc__(self) -> Any:
@@ -391,6 +392,19 @@ _DIM_OPERATORS: dict[str, Callable[[DimSize, DimSize], DimSize]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul,
     "floor_divide": operator.floordiv, "remainder": operator.mod,
 }  # fmt: skip
+
+
+def chosen(table: Any, index: Any) -> Any:
+    """table[index] of a list or tuple of floats, or of ints, by a lifted index; NotImplemented for
+    others. Raises IndexError."""
+    kinds = {type(item) for item in table}
+    if kinds not in ({float}, {int}) or not isinstance(index, LiftedNumber):
+        return NotImplemented
+    if not index.is_integer_number or not index.expression.lifted:
+        return NotImplemented
+    numbers = index.trace.numbers
+    constant = numbers.leaf("constant", tuple(table), tuple(table))
+    return LiftedNumber(index.trace, numbers.combine("item", constant, index.expression))
 
 
 def is_traced_number(value: Any) -> bool:

@@ -259,6 +259,8 @@ def _module(observer: Observer, module: Any, name: str) -> Any:
     value = observer.read(namespace, name, path)
     if value is not MISSING:
         return value
+    if not own:
+        late = observer.read(namespace, "__getattr__", f"{module.__name__}.__getattr__")
     if isinstance(late, types.FunctionType):
         return observer.run(late, name)
     return getattr(module, name)  # raises what Python raises

@@ -18,7 +18,9 @@ from . import attributes, c_objects, context_variables, items, operators, type_r
 from .c_tables import (
     ARRAY_WRITES,
     CLASSES,
+    FUNCTION_AT,
     HIGHER_ORDER,
+    ITERATED,
     METHODS_OF_VALUES,
     OPERATORS,
     PURE,
@@ -121,21 +123,40 @@ def _higher_order(
     observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
 ) -> Call:
     """sorted, map, ...: the functions among the arguments are recorded, too."""
-    given = tuple([_callable_or_items(observer, value) for value in args])
-    named = {k: _callable_or_items(observer, v) for k, v in (kwargs or {}).items()}
+    name = function.__name__
+    place = FUNCTION_AT.get(name)
+    first, end = ITERATED.get(name, (0, 1))
+    if name in ("min", "max") and len(args) > 1:  # they are compared themselves
+        touch(observer, args)
+        end = 0
+    given = tuple([
+        _entry(observer, value) if i == place
+        else _items(observer, value) if first <= i and (end is None or i < end) else value
+        for i, value in enumerate(args)
+    ])  # fmt: skip
+    named = {
+        k: _entry(observer, v) if k in ("key", "func")
+        else _items(observer, v) if k == "iterable" else v
+        for k, v in (kwargs or {}).items()
+    }  # fmt: skip
     bound = getattr(function, "__self__", None)
     if issubclass(type(bound), list):
         method(observer, bound, function.__name__, (), None)
     return function, given, named or None
 
 
-def _callable_or_items(observer: Observer, value: Any) -> Any:
+def _entry(observer: Observer, value: Any) -> Any:
+    called = kind_of(type(value)) in _CALLED or callable(value)
+    return observer.entry(value) if called else value
+
+
+def _items(observer: Observer, value: Any) -> Any:
     kind = kind_of(type(value))
-    if kind in _CALLED:
-        return observer.entry(value)
-    if kind is Kind.INSTANCE and observer.lookup(type(value), "__iter__") is MISSING:
-        return observer.entry(value) if callable(value) else value
-    if kind in (Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN):
+    if kind in _CALLED or kind in (Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN):
+        return value
+    if kind is Kind.INSTANCE and content_of(type(value)) is None and not any(
+        observer.lookup(type(value), name) is not MISSING for name in ("__iter__", "__getitem__")
+    ):
         return value
     return items.unpack(observer, value)
 
@@ -179,7 +200,7 @@ def method(
     )):
         observer.whole(owner)
         return
-    observer.open(phrase(owner, name))
+    observer.open(phrase(owner, name), owner=owner)
 
 
 def phrase(owner: Any, name: str) -> str:
@@ -213,6 +234,11 @@ def _container_method(
         if observer.is_known(owner):
             observer.read(owner, args[0], f"{observer.path(owner)}[{args[0]!r}]",
                           observer.is_watched(owner))
+    elif name == "__contains__" and content in (Kind.DICT, Kind.SET) and (
+        len(args) == 1 and items.hashed_as_is(args[0])
+    ):
+        if observer.is_known(owner):
+            observer.membership(owner, args[0])
     elif name in READS:
         observer.whole(owner, deep=name in ("index", "count", "remove"))
     else:
@@ -347,6 +373,16 @@ def _iter(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any
     return (items.iterate(observer, args[0]),) if len(args) == 1 else None
 
 
+def _reversed(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    turn = items.python_method(observer, args[0], "__reversed__")
+    if turn is not None:
+        return (items.iterate(observer, observer.run(turn, args[0])),)
+    if items.content(args[0]) is None or kind_of(type(args[0])) is Kind.INSTANCE:
+        touch(observer, args)
+        return None
+    return (reversed(items.unpack(observer, args[0])),)
+
+
 def _next(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     step = items.python_method(observer, args[0], "__next__")
     if step is None:
@@ -434,7 +470,7 @@ def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
 
 def _print(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     observer.open("print()", "take the print out of the compiled function")
-    return None
+    return (None,) if observer.running else None  # in a survey
 
 
 def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -454,7 +490,7 @@ RULES: dict[str, Rule] = {
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
     "object.__getattribute__": _plain_getattr, "object.__delattr__": _delattr,
     "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
-    **type_rules.RULES, "builtins.vars": _vars,
+    "builtins.reversed": _reversed, **type_rules.RULES, "builtins.vars": _vars,
     "builtins.dir": _dir, "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...frontend.numbers import is_traced_number
+from ...frontend.numbers import chosen, is_traced_number
 from ...optim.optimizer import ParamGroup
 from .kinds import Kind, content_of, is_plain, kind_of
 from .module_fields import OWN_FIELDS
@@ -88,6 +88,11 @@ def _of_enum(kind: Any) -> bool:
 
 
 def _item(observer: Observer, container: Any, key: Any, kind: Kind, known: bool) -> Any:
+    if is_traced_number(key) and kind is not Kind.QUEUE:
+        found = chosen(container, key)  # a schedule's table
+        if found is not NotImplemented:
+            observer.whole(container, deep=False)
+            return found
     key = plain_key(observer, key)
     if type(key) is slice or not isinstance(key, int):
         observer.whole(container, deep=False)

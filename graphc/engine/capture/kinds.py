@@ -25,6 +25,8 @@ from ...frontend.watched import Watched, WatchedDefault, WatchedOrdered
 class Kind(Enum):
     """How objects of a type are understood."""
 
+    __hash__ = object.__hash__  # Enum's is written in Python
+
     VALUE = auto()  # immutable, compared by value
     FIXED = auto()  # immutable, compared by identity; nothing to look into
     TUPLE = auto()  # immutable, holds others
@@ -125,7 +127,12 @@ _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 
 def is_own_name(module: Any) -> bool:
     """Whether a module's name is one of graphc's own machinery."""
-    return isinstance(module, str) and module not in _PASSING_ON and any(
+    return isinstance(module, str) and _is_own(module)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_own(module: str) -> bool:
+    return module not in _PASSING_ON and any(
         module == name or module.startswith(name + ".") for name in OWN_CODE
     )
 

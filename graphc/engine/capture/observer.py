@@ -102,7 +102,7 @@ class Observer(Writes):
         found = self.known.get(id(value))
         return type(value).__name__ if found is None else found[1]
 
-    def open(self, what: str, cure: str = "") -> None:
+    def open(self, what: str, cure: str = "", owner: Any = None) -> None:
         """End the attempt to make one graph of the function: `what` is not understood.
 
         Where graphc's own code is at work (a backward pass that runs a hook), it cannot be ended
@@ -110,8 +110,8 @@ class Observer(Writes):
         """
         if isinstance(self.trace, SegmentTrace) and inside_machinery():
             self.trace.tainted = self.trace.tainted or what
-        self.trace.end_segment(
-            what, (cure or "do this outside and pass the result in") + self.trace.otherwise
+        self.trace.opened(
+            what, (cure or "do this outside and pass the result in") + self.trace.otherwise, owner
         )
 
     # --- reads ---------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class Observer(Writes):
             self.open(f"use of a {type(value).__module__}.{type(value).__qualname__}")
 
     def _inside(self, holder: Any, item: Any, path: str, deep: bool) -> None:
-        if self.is_known(holder) and id(item) not in self.known:
+        if self.is_known(holder):
             self.know(item, path)
         if deep and kind_of(type(item)) in _HOLDERS:
             self.whole(item)
@@ -263,7 +263,8 @@ class Observer(Writes):
         if type(value) is float or (
             type(value) is tuple and value and all(type(v) is float for v in value)
         ):
-            if self.is_known(group) and local.trace is not None:
+            written = self._was_written(Place(group, key, ""), value)
+            if self.is_known(group) and local.trace is not None and not written:
                 self.result(_type_of, (group, key), f"the type of {self.path(group)}[{key!r}]",
                             counted=True)
             return
@@ -394,7 +395,10 @@ class Observer(Writes):
                     self.guards.add(Entry(place, value, not is_plain(value)))
             if value is not MISSING:
                 if not written and not is_plain(value):
-                    self.know(value, f"{base.__qualname__}.{name}")
+                    path = f"{base.__qualname__}.{name}"
+                    self.know(value, path)
+                    for part in _FUNCTIONS_OF.get(type(value), ()):
+                        self.know(getattr(value, part), path)
                 return value
         return MISSING
 
@@ -443,6 +447,11 @@ def _key(key: Any) -> Any:
     return id(key) if issubclass(type(key), Tensor) else (type(key), key)
 
 
+# the functions of what a class may hold in place of one
+_FUNCTIONS_OF: dict[type, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel"), classmethod: ("__func__",), staticmethod: ("__func__",),
+    functools.cached_property: ("func",),
+}
 _mro = operator.attrgetter("__mro__")
 
 

@@ -1,12 +1,14 @@
-"""What code asks about the class of an object: type(), isinstance()."""
+"""What code asks about the class of an object: type(), isinstance(), issubclass()."""
 
 from __future__ import annotations
 
 import types
+from abc import ABCMeta
 from typing import Any
 
+from ...frontend.numbers import is_traced_number
 from . import attributes
-from .kinds import Kind, kind_of
+from .kinds import Kind, is_standard, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -27,6 +29,7 @@ def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
     if observer.is_known(value) and kind_of(type(value)) is Kind.INSTANCE:
         observer.kind(value)
     for kind in classes if isinstance(classes, tuple) else (classes,):
+        _registered(observer, value, kind)
         check = observer.lookup(type(kind), "__instancecheck__") if (
             isinstance(kind, type) and type(kind) is not type
         ) else MISSING
@@ -44,8 +47,32 @@ def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
     return None
 
 
+def _registered(observer: Observer, value: Any, kind: Any) -> None:
+    """What is an instance of an abstract class may be registered there, or change (protocols)."""
+    fixed = is_standard(type(value).__module__) and is_standard(getattr(kind, "__module__", ""))
+    if fixed or not isinstance(kind, ABCMeta) or is_traced_number(value):
+        return
+    if observer.is_known(value):
+        observer.result(isinstance, (value, kind), f"isinstance(..., {kind.__qualname__})")
+    elif type(kind) is ABCMeta:
+        _issubclass(observer, issubclass, (type(value), kind), {})
+
+
+def _issubclass(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    kind, classes = args
+    for base in classes if isinstance(classes, tuple) else (classes,):
+        if isinstance(base, ABCMeta) and not (
+            is_standard(kind.__module__) and is_standard(base.__module__)
+        ):
+            what = f"issubclass({kind.__qualname__}, {base.__qualname__})"
+            observer.result(issubclass, (kind, base), what)
+    return None
+
+
 _CLASS = vars(object)["__class__"]
 _CHECKS = ("abc", "enum", "typing", "_py_abc")
 
 
-RULES = {"builtins.type": _type, "builtins.isinstance": _isinstance}
+RULES = {
+    "builtins.type": _type, "builtins.isinstance": _isinstance, "builtins.issubclass": _issubclass,
+}  # fmt: skip
