@@ -50,7 +50,7 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
 
 def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
     """`super(kind, obj).name`: what the classes after `kind` have."""
-    of_class = isinstance(obj, type) and kind in obj.__mro__
+    of_class = issubclass(type(obj), type) and kind in obj.__mro__
     order = (obj if of_class else type(obj)).__mro__
     found = observer.look(order[order.index(kind) + 1 :], name)
     if name == "__class__" or found is MISSING:

@@ -306,14 +306,15 @@ class Observer(Writes):
         finally:
             self._paused = outer
 
-    def cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def cached(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], path: str
+    ) -> Any:
         """What a function with a cache (functools.lru_cache) gives, as it would without a
         recording: from the cache, or for real; it is asked again at each call."""
         call = functools.partial(function, **kwargs) if kwargs else function
         with self.unobserved(), self.trace.suspended():
             value = call(*args)
         self._kept.append((call, args, value))
-        path = f"{function.__name__}()"
         self.guards.last.append(Result(call, args, value, path))
         return value if is_plain(value) else self.know(value, path)
 
