@@ -12,15 +12,10 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-<<<<<<< HEAD
-from . import c_functions
-from .instrument import Uninstrumentable, Where, instrumented, is_rewritten
-=======
 from ..marks import Mark, marks
 from . import c_functions, exits
 from .c_tables import SETTINGS, SWITCHES
-from .instrument import Uninstrumentable, Where, instrumented
->>>>>>> main
+from .instrument import Uninstrumentable, Where, instrumented, is_rewritten
 from .kinds import Kind, content_of, is_own_name, kind_of
 from .observer import Observer
 from .places import MISSING

@@ -3,12 +3,6 @@
 Every Python function that starts while a recording runs is a rewritten copy, part of graphc's own
 machinery, or library code that graphc itself called. Anything else (a callback that C code makes,
 a special method that no rule knows) ends the attempt to make one graph, before its first line.
-<<<<<<< HEAD
-=======
-Python 3.12 and later tell of starting functions by sys.monitoring, 3.11 by sys.setprofile or
-sys.settrace. Profilers, debuggers and coverage use these, too: the net takes what they leave free,
-and gives back only what is still its own. Where nothing is left, nothing is recorded as a whole.
->>>>>>> main
 """
 
 from __future__ import annotations
@@ -39,12 +33,6 @@ _WEAK = (weakref.__file__, _weakrefset.__file__)
 _HARMLESS = frozenset((
     ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
 ))  # fmt: skip
-<<<<<<< HEAD
-=======
-_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_TOOLS = (4, 3)  # of sys.monitoring: those that are set aside for no debugger and no profiler
-_SLOTS = (sys.getprofile, sys.setprofile), (sys.gettrace, sys.settrace)
->>>>>>> main
 _LIMIT = 50_000
 _seen: dict[int, tuple[str, CodeType]] = {}  # by id, which the code keeps taken
 
@@ -146,142 +134,17 @@ class Net:
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
-<<<<<<< HEAD
         self._watching = False
 
     def __enter__(self) -> None:
         self._watching = _STARTS.watch()
         if not self._watching:
-            self.observer.open(_STARTS.OTHER)
-=======
-        self._busy = False
-
-    def __enter__(self) -> None:
-        taken = _watch(self) if sys.version_info >= (3, 12) else _take_slot(self)
-        if taken:
             self.observer.trace.passing = True
-            self.observer.open(f"a profiler or debugger that runs ({taken})")
->>>>>>> main
+            self.observer.open(_STARTS.OTHER)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-<<<<<<< HEAD
         if self._watching and not _STARTS.leave() and error is None:
             self.observer.open(_STARTS.OTHER)
-=======
-        if sys.version_info >= (3, 12):
-            _unwatch(self)
-        else:
-            _leave_slot(self)
-
-    def started(self, frame: FrameType) -> None:
-        """A Python function starts in this thread."""
-        observer = self.observer
-        if self._busy or not observer.running or running.observer is not observer:
-            return
-        if _is_stranger(frame):
-            self._busy = True
-            try:
-                observer.open(f"{frame.f_code.co_qualname}(), which C code calls,")
-            finally:
-                self._busy = False
-
-
-class _Here(threading.local):
-    """The nets of this thread."""
-
-    def __init__(self) -> None:
-        self.nets: list[Net] = []
-
-
-_here = _Here()
-
-
-def _take_slot(net: Net) -> str:
-    """Watch this thread; what is in the way, if something is."""
-    if not _here.nets:
-        for get, set_ in _SLOTS:
-            if get() is None:
-                set_(_noticed)
-                break
-        else:
-            return "sys.setprofile and sys.settrace"
-    _here.nets.append(net)
-    return ""
-
-
-def _leave_slot(net: Net) -> None:
-    if net not in _here.nets:
-        return
-    _here.nets.remove(net)
-    if not _here.nets:
-        for get, set_ in _SLOTS:
-            if get() is _noticed:  # and not what the user's code has put there since
-                set_(None)
-
-
-# No bound method: CPython 3.11 holds no reference to it while it makes the frame for its call, and
-# the collector, which may run then, may end the profiling.
-def _noticed(frame: FrameType, event: str, argument: Any) -> None:
-    if event != "call":
-        return
-    code = frame.f_code
-    found = _seen.get(id(code))
-    if found is not None and found[0] == "own":
-        return
-    # a generator that goes on was started in the open, or is closed by the collector
-    goes_on = code.co_flags & _GENERATORS and frame.f_lasti >= 0
-    nets = _here.nets
-    if nets and not goes_on:
-        nets[-1].started(frame)
-
-
-class _Watching:
-    """The nets of all threads, and the tool of sys.monitoring that tells them."""
-
-    nets: list[Net] = []
-    tool = -1
-    lock = threading.Lock()
-
-
-def _watch(net: Net) -> str:
-    """Watch all threads; what is in the way, if something is."""
-    monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
-    with _Watching.lock:
-        if not _Watching.nets:
-            tool = next((tool for tool in _TOOLS if monitoring.get_tool(tool) is None), None)
-            if tool is None:
-                return "sys.monitoring's tools 3 and 4"
-            _Watching.tool = tool
-            monitoring.use_tool_id(tool, "graphc")
-            monitoring.register_callback(tool, monitoring.events.PY_START, _started)
-            monitoring.set_events(tool, monitoring.events.PY_START)
-        _Watching.nets.append(net)
-    return ""
-
-
-def _unwatch(net: Net) -> None:
-    monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
-    with _Watching.lock:
-        if net not in _Watching.nets:
-            return
-        _Watching.nets.remove(net)
-        if not _Watching.nets:
-            tool = _Watching.tool
-            monitoring.set_events(tool, 0)
-            monitoring.register_callback(tool, monitoring.events.PY_START, None)
-            monitoring.free_tool_id(tool)
-
-
-def _started(code: CodeType, offset: int) -> Any:
-    if _place(code) == "own":
-        return None
-    observer = running.observer
-    for net in list(_Watching.nets):
-        if net.observer is observer:
-            frame = sys._getframe(1)
-            net.started(frame)
-    return None
->>>>>>> main

@@ -34,25 +34,27 @@ class Starts(Protocol):
 class Monitoring:
     """By sys.monitoring."""
 
-    OTHER = "another tool that uses sys.monitoring's id 4"
-    TOOL = 4  # none of those that are set aside for debuggers and profilers
+    OTHER = "a profiler or debugger that runs (sys.monitoring's tools 3 and 4)"
+    TOOLS = (4, 3)  # those that are set aside for no debugger and no profiler
 
     def __init__(self, verdict: Verdict) -> None:
         self._verdict = verdict
         self._lock = threading.Lock()
         self._depth = 0
+        self._tool = -1
 
     def watch(self) -> bool:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         with self._lock:
             if not self._depth:
-                if monitoring.get_tool(self.TOOL) is not None:
+                free = [tool for tool in self.TOOLS if monitoring.get_tool(tool) is None]
+                if not free:
                     return False
-                monitoring.use_tool_id(self.TOOL, "graphc")
-                monitoring.register_callback(
-                    self.TOOL, monitoring.events.PY_START, self._started
-                )
-                monitoring.set_events(self.TOOL, monitoring.events.PY_START)
+                self._tool = free[0]
+                monitoring.use_tool_id(self._tool, "graphc")
+                start = monitoring.events.PY_START
+                monitoring.register_callback(self._tool, start, self._started)
+                monitoring.set_events(self._tool, start)
             self._depth += 1
         return True
 
@@ -61,9 +63,9 @@ class Monitoring:
         with self._lock:
             self._depth -= 1
             if not self._depth:
-                monitoring.set_events(self.TOOL, 0)
-                monitoring.register_callback(self.TOOL, monitoring.events.PY_START, None)
-                monitoring.free_tool_id(self.TOOL)
+                monitoring.set_events(self._tool, 0)
+                monitoring.register_callback(self._tool, monitoring.events.PY_START, None)
+                monitoring.free_tool_id(self._tool)
         return True
 
     def _started(self, code: CodeType, offset: int) -> Any:
