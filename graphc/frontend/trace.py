@@ -41,19 +41,18 @@ from .functionalize import (
     TracedState,
     TracedStorage,
     result_strides,
-    saved_place,
     symbolic_strides,
 )
 from .names import Names
-from .nodes import Edge, OutsideHistory, class_of, records
+from .nodes import Edge, OutsideHistory, records
 from .nodes import Node as GradNode
 from .number_expr import NumberExpr, NumberGuard, NumberTable
 from .number_nodes import NumberNodes, plain_attrs
 from .numbers import LiftedNumber, SymInt, TracedNumber
-from .saved_hooks import hooks, pack_node
 from .scoped import Scoped
 from .storage import strides_of
 from .tensor import Tensor, alias, edge, entry_edge, requires_grad
+from .trace_history import record
 
 
 class Trace(Scoped):
@@ -403,7 +402,7 @@ class Trace(Scoped):
                 for t in states
             ]  # fmt: skip
             if any(edges):
-                self._record(op, states, tuple(edges), nodes, node, results)
+                record(self, node, nodes, states, tuple(edges), results)
         return results[0] if type(node.type) is TensorType else tuple(results)
 
     def _view(self, op: Op, source: Tensor, node: Node) -> Tensor:
@@ -422,40 +421,6 @@ class Trace(Scoped):
         result._traced.tracked = state.tracked
         join_view(result, source, op, attrs)
         return result
-
-    def _record(
-        self,
-        op: Op,
-        states: list[Tensor],
-        edges: tuple[Edge | None, ...],
-        nodes: tuple[Node, ...],
-        node: Node,
-        results: list[Tensor],
-    ) -> None:
-        out_types = tuple([r._traced.type for r in results])
-        in_types = tuple([t._traced.type for t in states])
-        attrs = {**node.attrs, "graphs": node.graphs} if node.graphs else dict(node.attrs)
-        entry = class_of(op)(op, attrs, edges, in_types, out_types)
-        entry.loc = node.loc
-        entry.trace = self
-        # saving a node costs nothing: which values the rule reads is asked only after a write
-        entry.saved_in = tuple([saved_place(n, t) for n, t in zip(nodes, states, strict=True)])
-        entry.saved_out = tuple([saved_place(r._traced.value, r) for r in results])
-        stamps: list[Any] = []
-        for i, t in enumerate(states):
-            storage = t._storage
-            stamps.append((storage, storage.version, i))
-        for i, t in enumerate(results):
-            storage = t._storage
-            stamps.append((storage, storage.version, ~i))
-        entry.stamps = tuple(stamps)
-        if hooks.stack and not hooks.busy:
-            pack_node(entry, lambda saved: self.wrap(self.saved_node(saved)))
-        for i, result in enumerate(results):
-            if out_types[i].dtype.differentiable:
-                result._node = entry
-                if i:
-                    result._output = i
 
     def saved_node(self, saved: tuple[Any, ...]) -> Node:
         """The value that an OpNode saved, as it is now: `.data` writes, which autograd does not
