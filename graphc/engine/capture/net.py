@@ -3,6 +3,7 @@
 Every Python function that starts while a recording runs is a rewritten copy, part of graphc's own
 machinery, or library code that graphc itself called. Anything else (a callback that C code makes,
 a special method that no rule knows) ends the attempt to make one graph, before its first line.
+Where nobody can tell of starting functions (starts.py), nothing is recorded as a whole.
 """
 
 from __future__ import annotations
@@ -116,7 +117,10 @@ def starts(code: CodeType, namespace: dict[str, Any], caller: FrameType | None) 
         if is_settled(code, namespace):
             return False
         observer = running.observer
-        if observer is not None and observer.running and is_stranger(code, namespace, caller):
+        if (
+            observer is not None and observer.running and is_stranger(code, namespace, caller)
+            and observer.trace.starts_unseen(code, caller)
+        ):
             observer.open(f"{code.co_qualname}(), which C code calls,")
         return True
     finally:

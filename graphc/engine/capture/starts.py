@@ -40,21 +40,19 @@ class Monitoring:
     def __init__(self, verdict: Verdict) -> None:
         self._verdict = verdict
         self._lock = threading.Lock()
-        self._depth = 0
-        self._tool = -1
+        self._depth, self._tool = 0, -1
 
     def watch(self) -> bool:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         with self._lock:
             if not self._depth:
-                free = [tool for tool in self.TOOLS if monitoring.get_tool(tool) is None]
-                if not free:
+                tool = next((t for t in self.TOOLS if monitoring.get_tool(t) is None), None)
+                if tool is None:
                     return False
-                self._tool = free[0]
-                monitoring.use_tool_id(self._tool, "graphc")
-                start = monitoring.events.PY_START
-                monitoring.register_callback(self._tool, start, self._started)
-                monitoring.set_events(self._tool, start)
+                self._tool = tool
+                monitoring.use_tool_id(tool, "graphc")
+                monitoring.register_callback(tool, monitoring.events.PY_START, self._started)
+                monitoring.set_events(tool, monitoring.events.PY_START)
             self._depth += 1
         return True
 

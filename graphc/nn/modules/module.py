@@ -234,6 +234,12 @@ class Module(TraversalMixin, StateDictMixin):
         compiled = self._compiled_call_impl
         if compiled is not None:
             return compiled(*args, **kwargs)
+        if local.nested is not None:
+            return local.nested(self, self._call_named, args, kwargs)
+        return self._call_named(*args, **kwargs)
+
+    def _call_named(self, *args: Any, **kwargs: Any) -> Any:
+        """The call; what a trace records in it carries the path of this Module."""
         if local.trace is not None:
             with local.trace.inside(self):
                 return self._call_impl(*args, **kwargs)
