@@ -150,7 +150,7 @@ class Segments:
             for end in trace.ends:
                 self.ends[end] = self.ends.get(end, 0) + 1
             leaves = not self.tiers.plain and self.tiers.end_call()
-        if leaves:
+        if leaves and not any(self.modules.used()):
             warn_plain(self.name, self.tiers.plain, self.ends)
 
     # --- one segment -------------------------------------------------------------------------
