@@ -29,22 +29,24 @@ import numpy as np
 
 from . import config as configuration
 from .backends.llvm import allocator
+from .doubt.again import check_again
 from .engine import pipeline
 from .engine.built import CompileCounter, Engine
 from .engine.capture.argument_writes import ArgumentWrites
 from .engine.capture.exits import Constants
 from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
-from .engine.capture.recording import FirstUse, Recording, Turned
+from .engine.capture.recording import FirstUse, Recording, Terms, Turned
 from .engine.capture.survey import OpenError, OpenPlace, Survey
 from .engine.marks import Compilers
 from .engine.segments.segments import Segments
 from .engine.version.backward import BackwardPlan
-from .engine.version.joint import JointSpecialisation, joint_graph
+from .engine.version.finished import finished
+from .engine.version.joint import JointSpecialisation
 from .engine.version.refused import ERRORS, is_refusal, run_python
 from .engine.version.shared_builds import SharedBuilds
 from .engine.version.sources import Stale
-from .engine.version.version import Specialisation, final_graph, nothing
+from .engine.version.version import Specialisation, nothing
 from .engine.version.versions import Versions
 from .frontend.context import local
 from .frontend.errors import EscapedTensorError, TraceError, located
@@ -55,6 +57,7 @@ from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
 from .inspect import recompiled
 from .inspect.example import example_inputs
+from .inspect.observer import AGAIN
 from .ir.graph import Graph
 from .nn.modules.module import Module
 
@@ -77,7 +80,7 @@ class CompiledFunction:
         self.backend = backend
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
         self._constants = Constants()  # of the version that is being made
-        self._renewed: list[tuple[Tensor, dict[int, str]]] = []  # of the trace that is running
+        self.always_compiled = False  # segments, too, at their first meeting (compare())
         self._lock = threading.RLock()
         self.reset()
         functools.update_wrapper(self, function, updated=())
@@ -115,9 +118,12 @@ class CompiledFunction:
         key, shapes = self._versions.key(leaves, structure)
         reasons: list[str] = []
         known = self.compile_count
+        doubted = configuration.current().check >= AGAIN
         for versions in self._versions.candidates(key, shapes):
             for version in versions:
                 try:
+                    if doubted:
+                        self._again(version, (args, kwargs), leaves, structure)
                     return version.run(leaves)
                 except Stale as reason:
                     reasons.append(str(reason))
@@ -179,7 +185,9 @@ class CompiledFunction:
     def _turn(self) -> Segments:
         """From now on, run in segments."""
         if self.segments is None:
-            self.segments = self._resting or Segments(self.name, self.backend, self._of_module)
+            self.segments = self._resting or Segments(
+                self.name, self.backend, self._of_module, self.always_compiled
+            )
         return self.segments
 
     def _of_module(
@@ -221,23 +229,27 @@ class CompiledFunction:
                 reasons,
             )
         self._lifted.update(dict.fromkeys(self._versions.counters()))
-        named = self._versions.named_dims(leaves, key, shapes)
-        self._renewed = self._versions.renewed_dims(leaves, key, shapes)
+        terms = Terms(
+            self._versions.named_dims(leaves, key, shapes),
+            self._versions.renewed_dims(leaves, key, shapes), tuple(self._lifted),
+            frozenset(self._versions.lifting), self._constants,
+        )  # fmt: skip
         started = time.perf_counter()
-        recording = self._record(given, leaves, structure, named, look)
-        if (named or self._renewed) and recording.traced.overlaps:
+        recording = self._record(given, leaves, structure, terms, look)
+        if terms.symbolic and recording.traced.overlaps:
             # parts of one memory, written to: their places in it are constants
-            named, self._renewed = {}, []
-            recording = self._record(given, leaves, structure, named, look)
+            terms = terms._replace(named={}, renewed=[])
+            recording = self._record(given, leaves, structure, terms, look)
         if recording.missing and not recording.observer.looked_at_grad:
-            recording = self._record_steady(recording, given, leaves, structure, named, look)
+            recording = self._record_steady(recording, given, leaves, structure, terms, look)
         try:
             version = self._build(recording, started)
         except BaseException:
             recording.restore()
             raise
+        version.terms = terms
         version.undo = nothing if look else recording.restore
-        self._versions.add(key, shapes, leaves, version, bool(named or self._renewed))
+        self._versions.add(key, shapes, leaves, version, terms.symbolic)
         if self.fullgraph:
             self._versions.drop_oldest(key, leaves)
         self.compile_count += 1
@@ -245,27 +257,27 @@ class CompiledFunction:
         return version
 
     def _record(
-        self, call: Any, leaves: list[Any], structure: Structure,
-        named: dict[int, dict[int, str]], look: bool = False,
+        self, call: Any, leaves: list[Any], structure: Structure, terms: Terms,
+        look: bool = False,
     ) -> Recording:
         trace: SegmentTrace = (
             Survey(self.name, self.fullgraph, Trace.otherwise if self.fullgraph else "")
-            if self.fullgraph or look else self._trial(bool(named))
+            if self.fullgraph or look else self._trial(terms.symbolic)
         )
-        trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
+        trace.renewed = {id(tensor): dims for tensor, dims in terms.renewed}
         trace.names = Names(lambda: reached(self.function, *call))
         trace.argument_names = argument_names(self.function, call[0], call[1], structure)
-        recording = Recording(self.name, trace, leaves, self._constants.again())
+        recording = Recording(self.name, trace, leaves, terms.constants.again())
         recording.know(self.function)
         try:
             with trace:
-                for place in self._lifted:
+                for place in terms.places:
                     recording.lift(place)
                 given: list[Any] = []
                 for i, leaf in enumerate(leaves):
                     if isinstance(leaf, Tensor):
-                        trace.add_argument(leaf, i, named.get(i))
-                    elif i in self._versions.lifting:
+                        trace.add_argument(leaf, i, terms.named.get(i))
+                    elif i in terms.arguments:
                         leaf = trace.lift_number(leaf, ("argument", i))
                     given.append(leaf)
                 args, kwargs = unflatten(given, structure)
@@ -284,19 +296,19 @@ class CompiledFunction:
     def _trial(self, symbolic: bool) -> SegmentTrace:
         """A trace of the whole that goes on in segments where it meets a demand."""
         trace = SegmentTrace(self.name, lambda trace: self._turn().flush(trace), whole=True)
-        if symbolic or self._renewed:  # segments have concrete sizes
+        if symbolic:  # segments have concrete sizes
             trace.tainted = "symbolic sizes"
         return trace
 
     def _record_steady(
         self, first: Recording, call: Any, leaves: list[Any], structure: Structure,
-        named: dict[int, dict[int, str]], look: bool,
+        terms: Terms, look: bool,
     ) -> Recording:
         """Trace again with zeros as the gradients that the first call will leave."""
         for tensor in first.missing:
             tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
         try:
-            again = self._record(call, leaves, structure, named, look)
+            again = self._record(call, leaves, structure, terms, look)
         finally:
             for tensor in first.missing:
                 tensor._grad = None
@@ -306,7 +318,7 @@ class CompiledFunction:
 
     def _build(self, recording: Recording, started: float) -> Specialisation:
         traced = recording.traced
-        graph, mutated = final_graph(traced, traced.mutations)
+        graph, mutated, count = finished(traced)
         settings = configuration.current()
         allocate = allocator.empty
         dims = tuple(graph.env.hints)
@@ -317,10 +329,9 @@ class CompiledFunction:
             options["example"] = example_inputs(traced)
         kind: type[Specialisation] = Specialisation
         plan: BackwardPlan | None = None
-        backward = traced.backward
-        if backward is not None and backward.outputs:
-            graph, count = joint_graph(graph, traced, mutated)
-            inputs = len(graph.inputs) - len(backward.tangents)
+        if count is not None:
+            assert traced.backward is not None
+            inputs = len(graph.inputs) - len(traced.backward.tangents)
             forward, reverse, split = self._built(
                 graph, lambda: pipeline.build_pair(graph, inputs, count, **options),
                 (inputs, count, *_options(options)),
@@ -342,6 +353,7 @@ class CompiledFunction:
             traced, recording.observer, recording.replay, engine, allocate,
             recording.materialise, recording.leaves,
         )
+        version.graph = graph
         version.compile_seconds = time.perf_counter() - started
         if isinstance(version, JointSpecialisation):
             assert plan is not None
@@ -356,6 +368,16 @@ class CompiledFunction:
         return make() if self._shared is None else self._shared.get(graph, options, make)
 
     # --- looking ------------------------------------------------------------------------------
+
+    def _again(
+        self, version: Specialisation, given: Any, leaves: list[Any], structure: Structure
+    ) -> None:
+        """GRAPHC_CHECK=3: is this what the Python says now? Raises StaleVersionError."""
+        if version.fits(leaves):
+            with self._lock:
+                check_again(version, leaves, lambda terms: self._record(
+                    given, leaves, structure, terms, look=True
+                ), finished)  # fmt: skip
 
     @property
     def newest(self) -> Specialisation | None:
@@ -383,8 +405,9 @@ class CompiledFunction:
         leaves, structure = flatten((args, kwargs))
         with self._lock:
             self._versions.lifting = set()
+            as_they_are = Terms({}, [], (), frozenset(), Constants())
             try:
-                self._record((args, kwargs), leaves, structure, {}, look=True).restore()
+                self._record((args, kwargs), leaves, structure, as_they_are, look=True).restore()
             except OpenError as error:
                 return error.places
             except Exception:  # the user's own, on the way through

@@ -12,7 +12,7 @@ from .errors import TraceError, located, unsupported_in_trace
 from .outside_history import goes_on
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from types import CodeType, FrameType
 
     import numpy as np
 
@@ -43,7 +43,7 @@ class Uncut:
         """Python that is not understood is about to run, a method of `owner` perhaps."""
         self.end_segment(what, cure)
 
-    def starts_unseen(self, frame: FrameType) -> bool:
+    def starts_unseen(self, code: CodeType, caller: FrameType | None) -> bool:
         """Whether Python that starts unseen is a finding."""
         return True
 

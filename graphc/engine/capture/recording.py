@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
@@ -20,6 +20,7 @@ from ...frontend.pending import PendingItem
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
+from ..version.guards import Result
 from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
@@ -43,6 +44,21 @@ class Turned(Exception):
     def __init__(self, result: Any, trace: Trace, passing: bool) -> None:
         super().__init__("ran in segments")
         self.result, self.trace, self.passing = result, trace, passing
+
+
+class Terms(NamedTuple):
+    """What a recording takes as a run-time input, and not as it is; and what as a constant."""
+
+    named: dict[int, dict[int, str]]  # sizes of arguments: dim -> name, by argument
+    renewed: list[tuple[Tensor, dict[int, str]]]  # and of tensors that the function renews
+    places: tuple[Place, ...]  # of numbers
+    arguments: frozenset[int]  # that are numbers
+    constants: Constants  # what marked functions have given
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether there are sizes among them."""
+        return bool(self.named or self.renewed)
 
 
 class FirstUse(TraceError):
@@ -93,6 +109,9 @@ class Recording:
         if type(value) in (int, float):
             self.lifted.append((place, value))
             self.observer.lifted.add(place)
+            # any number fits, but the type: isinstance() may be all that is asked
+            kind = Result(_type_in, (place,), type(value), f"the type of {place.path}")
+            self.observer.guards.add(kind)
             place.set(self.trace.lift_number(value, place))
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
@@ -277,7 +296,8 @@ class Recording:
             set_grad_mode(*self.mode)
 
     def stored_inputs(self) -> dict[int, Place]:
-        """Inputs that must be fetched from the place that the function itself renews."""
+        """Inputs that must be fetched from the place that the function itself renews. A tensor that
+        was met on two paths is none: later, two tensors may be there."""
         found: dict[int, Place] = {}
         old: dict[int, set[Place]] = {}
         for place, value in self._old_tensors():
@@ -311,6 +331,10 @@ def _items(content: Any) -> list[Any]:
     if isinstance(content, dict):
         return [*content, *content.values()]
     return list(content) if isinstance(content, list) else []
+
+
+def _type_in(place: Place) -> type:
+    return type(place.get())
 
 
 _CALL = Recording.call.__code__

@@ -89,16 +89,15 @@ class Survey(SegmentTrace):
     def crosses(self, roots: list[GradNode], wanted: set[GradNode]) -> bool:
         return Trace.crosses(self, roots, wanted)
 
-    def starts_unseen(self, frame: FrameType) -> bool:
+    def starts_unseen(self, code: CodeType, caller: FrameType | None) -> bool:
         """Note that Python runs unseen; False where that is known, or an open call runs it."""
         lines = {(p.loc.file, p.loc.line) for p in self.places if p.loc is not None}
-        caller = frame.f_back
         while caller is not None:
-            code = caller.f_code
-            if code in self._codes or (code.co_filename, caller.f_lineno) in lines:
+            waits = caller.f_code
+            if waits in self._codes or (waits.co_filename, caller.f_lineno) in lines:
                 return False
             caller = caller.f_back
-        self._codes.add(frame.f_code)
+        self._codes.add(code)
         return True
 
     def _note(self, what: str, cure: str, error: TraceError) -> None:

@@ -30,6 +30,7 @@ from ...frontend.segment_tape import Fingerprint, inner_roots, light_key, nodes_
 from ...frontend.segment_trace import SegmentEnd, SegmentTrace
 from ...frontend.tensor import Tensor, edge
 from ...frontend.trace import Trace
+from ...inspect.observer import AGAIN
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
 from ...ir.op import OpError
@@ -43,7 +44,7 @@ from .backward import BackwardPlan, SegmentBackward
 from .nested import NestedModules
 from .stepwise import Stepwise
 from .template import NoTemplate, Template
-from .tiers import Tiers, warn_plain, warn_versions, work
+from .tiers import Tiers, warn_plain, warn_values_only, warn_versions, work
 
 _LIMIT = 10_000
 # what a Template is made of: its name, the fingerprints, inputs, cotangents, outputs
@@ -83,8 +84,11 @@ class _Native(threading.local):
 class Segments:
     """The compiled segments of one function."""
 
-    def __init__(self, name: str, backend: str, compile: Callable[..., Any]) -> None:
-        """`compile`: makes a CompiledFunction of a function."""
+    def __init__(
+        self, name: str, backend: str, compile: Callable[..., Any], always: bool = False
+    ) -> None:
+        """`compile`: makes a CompiledFunction of a function. `always`: compile each segment at its
+        first meeting."""
         self.name, self.backend = name, backend
         self.versions: dict[Any, list[Version]] = {}
         self.compile_count = 0
@@ -94,7 +98,7 @@ class Segments:
         self.free: dict[Any, set[int]] = {}
         self.ends: dict[SegmentEnd, int] = {}  # how often each demand ended a segment
         self.calls = 0
-        self.tiers = Tiers()
+        self.tiers = Tiers(always)
         self.nodes = KnownNodes()
         self.seconds = 0.0  # recording and finding, without the native code
         self._native = _Native()
@@ -150,6 +154,8 @@ class Segments:
             for end in trace.ends:
                 self.ends[end] = self.ends.get(end, 0) + 1
             leaves = not self.tiers.plain and self.tiers.end_call()
+        if self.calls == 1 and configuration.current().check >= AGAIN:
+            warn_values_only(self.name, self.ends)
         if leaves and not any(self.modules.used()):
             warn_plain(self.name, self.tiers.plain, self.ends)
 

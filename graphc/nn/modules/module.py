@@ -342,11 +342,11 @@ class Module(TraversalMixin, StateDictMixin):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients of every parameter."""
         for parameter in self.parameters():
-            grad = parameter.grad
-            if grad is None:
-                continue
             if set_to_none:
                 parameter.grad = None
+                continue
+            grad = parameter.grad
+            if grad is None:
                 continue
             if grad.grad_fn is not None:
                 grad.detach_()
