@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.programs.generate import CONSTRUCTS, alone
-from tests.programs.mutate import Mutant, guard_kinds, judge, measured, programs, rows
-from tests.programs.run import check
+from tests.programs.mutate import Mutant, guard_kinds, judge, measured
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
