@@ -37,15 +37,17 @@ from .engine.capture.exits import Constants
 from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Recording, Terms, Turned
+from .engine.capture.survey import OpenError, OpenPlace, Survey
 from .engine.marks import Compilers
 from .engine.segments.segments import Segments
-from .engine.version.backward import BackwardPlan, History
+from .engine.version.backward import BackwardPlan
 from .engine.version.finished import finished
+from .engine.version.joint import JointSpecialisation
 from .engine.version.refused import ERRORS, is_refusal, run_python
+from .engine.version.shared_builds import SharedBuilds
 from .engine.version.sources import Stale
-from .engine.version.version import Specialisation, forget, nothing
+from .engine.version.version import Specialisation, nothing
 from .engine.version.versions import Versions
-from .frontend.captured import TensorInput
 from .frontend.context import local
 from .frontend.errors import EscapedTensorError, TraceError, located
 from .frontend.names import Names
@@ -56,38 +58,11 @@ from .frontend.tree import Structure, flatten, unflatten
 from .inspect import recompiled
 from .inspect.example import example_inputs
 from .inspect.observer import AGAIN
+from .ir.graph import Graph
 from .nn.modules.module import Module
 
 _PLAIN = (bool, str, bytes, type(None))
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
-
-
-class JointSpecialisation(Specialisation):
-    """A version whose results carry a compiled backward."""
-
-    plan: BackwardPlan
-
-    def run(self, arguments: list[Any]) -> Any:
-        fresh = self.check(arguments)
-        try:
-            arrays, dims = self.fetch(arguments)
-            saved = list(arrays)
-            read = {i for kind, i in self.plan.saved if kind == "input"} | self.plan.replay.read
-            for i in read.intersection(self.mutable_inputs):
-                saved[i] = arrays[i].copy()  # the backward reads what the call overwrites
-            results = self.execute(arrays, dims)
-        except BaseException:
-            forget(fresh)
-            raise
-        self.calls += 1
-        owners: list[Tensor | None] = []
-        for i, source in enumerate(self.inputs):
-            tensor = getattr(source, "tensor", None)
-            if isinstance(source, TensorInput) and source.kind == "argument":
-                tensor = arguments[source.index]
-            owners.append(None if i in self.mutable_inputs else tensor)
-        history = History(self.plan, arguments, saved, owners, results, dims)
-        return self.finish(arguments, results, dims, history)
 
 
 class CompiledFunction:
@@ -96,8 +71,10 @@ class CompiledFunction:
     def __init__(
         self, function: Callable[..., Any], *, dynamic: bool | None = None,
         backend: str = "llvm", name: str | None = None, fullgraph: bool = False,
+        shared: SharedBuilds | None = None,
     ) -> None:
         self.function = function
+        self._shared = shared
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.backend = backend
@@ -209,9 +186,15 @@ class CompiledFunction:
         """From now on, run in segments."""
         if self.segments is None:
             self.segments = self._resting or Segments(
-                self.name, self.backend, self.always_compiled
+                self.name, self.backend, self._of_module, self.always_compiled
             )
         return self.segments
+
+    def _of_module(self, name: str, shared: SharedBuilds) -> CompiledFunction:
+        """What runs a Module, its first argument, as versions of its own."""
+        return CompiledFunction(
+            Module._call_named, dynamic=self.dynamic, backend=self.backend, name=name, shared=shared
+        )
 
     def _rest(self, passing: bool) -> None:
         """Where state was made for the first time, the next call is tried as one graph again."""
@@ -275,7 +258,10 @@ class CompiledFunction:
         self, call: Any, leaves: list[Any], structure: Structure, terms: Terms,
         look: bool = False,
     ) -> Recording:
-        trace = Trace(self.name) if self.fullgraph else self._trial(look, terms.symbolic)
+        trace: SegmentTrace = (
+            Survey(self.name, self.fullgraph, Trace.otherwise if self.fullgraph else "")
+            if self.fullgraph or look else self._trial(terms.symbolic)
+        )
         trace.renewed = {id(tensor): dims for tensor, dims in terms.renewed}
         trace.names = Names(lambda: reached(self.function, *call))
         trace.argument_names = argument_names(self.function, call[0], call[1], structure)
@@ -305,11 +291,11 @@ class CompiledFunction:
         trace.close()
         return recording
 
-    def _trial(self, look: bool, symbolic: bool) -> SegmentTrace:
+    def _trial(self, symbolic: bool) -> SegmentTrace:
         """A trace of the whole that goes on in segments where it meets a demand."""
         trace = SegmentTrace(self.name, lambda trace: self._turn().flush(trace), whole=True)
-        if look or symbolic:  # segments have concrete sizes
-            trace.tainted = "nothing is to be run" if look else "symbolic sizes"
+        if symbolic:  # segments have concrete sizes
+            trace.tainted = "symbolic sizes"
         return trace
 
     def _record_steady(
@@ -344,7 +330,10 @@ class CompiledFunction:
         if count is not None:
             assert traced.backward is not None
             inputs = len(graph.inputs) - len(traced.backward.tangents)
-            forward, reverse, split = pipeline.build_pair(graph, inputs, count, **options)
+            forward, reverse, split = self._built(
+                graph, lambda: pipeline.build_pair(graph, inputs, count, **options),
+                (inputs, count, *_options(options)),
+            )
             types = [n.tensor_type for n in split.forward.outputs]
             engine = Engine(forward, types, dims)
             reverse_types = [n.tensor_type for n in split.backward.outputs]
@@ -354,7 +343,9 @@ class CompiledFunction:
             )
             kind = JointSpecialisation
         else:
-            built = pipeline.build(graph, **options)
+            built = self._built(
+                graph, lambda: pipeline.build(graph, **options), _options(options)
+            )
             engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
         version = kind(
             traced, recording.observer, recording.replay, engine, allocate,
@@ -370,6 +361,9 @@ class CompiledFunction:
         recording.observer.seal()
         recording.observer.settle()
         return version
+
+    def _built(self, graph: Graph, make: Callable[[], Any], options: tuple[Any, ...]) -> Any:
+        return make() if self._shared is None else self._shared.get(graph, options, make)
 
     # --- looking ------------------------------------------------------------------------------
 
@@ -403,10 +397,30 @@ class CompiledFunction:
         with self._lock:
             return self._compile((args, kwargs), leaves, structure, [], look=True)
 
+    def open_places(self, *args: Any, **kwargs: Any) -> list[OpenPlace]:
+        """What keeps a call with these arguments from being one graph (survey.py): open Python
+        runs once for it, and nothing else is changed."""
+        leaves, structure = flatten((args, kwargs))
+        with self._lock:
+            self._versions.lifting = set()
+            as_they_are = Terms({}, [], (), frozenset(), Constants())
+            try:
+                self._record((args, kwargs), leaves, structure, as_they_are, look=True).restore()
+            except OpenError as error:
+                return error.places
+            except Exception:  # the user's own, on the way through
+                return []
+        return []
+
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
         return CompiledFunction(
             self.function, dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph
         )
+
+
+def _options(options: dict[str, Any]) -> tuple[Any, ...]:
+    """The options of a build, but for the name, as part of a key."""
+    return tuple(options["mutated"].items()), options["config"], options["backend"]
 
 
 def compile(
@@ -418,7 +432,8 @@ def compile(
     A Module stays a Module: the same attributes, parameters and state_dict. `dynamic`: True makes
     every size symbolic, False none, None those that vary. `backend` "numpy" interprets the same
     kernels. Where Python needs the value of a tensor the function runs in segments; `fullgraph`
-    makes that a TraceError, which names the line and the cure.
+    makes that a TraceError, which names every such line and the cure. To find them all, Python
+    that cannot be part of a graph runs, once: a file that it writes is written.
     """
     if model is None:
         return lambda function: compile(

@@ -85,6 +85,7 @@ class Writes:
         self.keys: dict[int, dict[Any, None]] = {}  # what was written by key, by container
         self.removed: dict[int, set[Any]] = {}  # keys that were, at some time
         self.reshaped: set[int] = set()  # containers that changed otherwise than by key and tail
+        self.contexts: dict[Any, Any] = {}  # context variables that were set; the first tokens
         self._kept: list[Any] = []  # keeps ids taken
 
     def is_known(self, value: Any) -> bool:
@@ -170,6 +171,9 @@ class Writes:
             ):
                 self.whole(container, deep=False)
                 yield Contents(container, path), copy, items_of(container)
+        for variable, token in self.contexts.items():
+            if variable.get(token.MISSING) is not token.old_value:
+                raise ValueError(f"sets {variable.name}, a context variable")
         for place, before in self.fields.items():
             if (now := place.get()) is not before:
                 yield place, before, now
@@ -228,3 +232,6 @@ class Writes:
             else:
                 container, copy, _ = self.saved[each]
                 put_back(container, copy)
+        for variable, token in self.contexts.items():
+            variable.reset(token)
+        self.contexts.clear()

@@ -41,6 +41,7 @@ from ..capture.reached import reached
 from ..version.replay import replay_of
 from ..version.version import concrete_shape
 from .backward import BackwardPlan, SegmentBackward
+from .nested import NestedModules
 from .stepwise import Stepwise
 from .template import NoTemplate, Template
 from .tiers import Tiers, warn_plain, warn_values_only, warn_versions, work
@@ -83,7 +84,11 @@ class _Native(threading.local):
 class Segments:
     """The compiled segments of one function."""
 
-    def __init__(self, name: str, backend: str, always: bool = False) -> None:
+    def __init__(
+        self, name: str, backend: str, compile: Callable[..., Any], always: bool = False
+    ) -> None:
+        """`compile`: makes a CompiledFunction of a function. `always`: compile each segment at its
+        first meeting."""
         self.name, self.backend = name, backend
         self.versions: dict[Any, list[Version]] = {}
         self.compile_count = 0
@@ -97,16 +102,22 @@ class Segments:
         self.nodes = KnownNodes()
         self.seconds = 0.0  # recording and finding, without the native code
         self._native = _Native()
+        self.modules = NestedModules(compile, self._native)
         self._lock = threading.RLock()
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Run a function's Python, in segments or as plain eager code."""
-        if self.tiers.plain:
-            self.tiers.plain_calls += 1
-            return function(*args, **kwargs)
-        trace = self.trace(whole=False)
-        trace.names = Names(lambda: reached(function, args, kwargs))
-        return self.go_on(trace, lambda: function(*args, **kwargs))
+        """Run a function's Python, in segments or as plain eager code, and the Modules that it
+        calls as versions of their own where that gains."""
+        outer, local.nested = local.nested, self.modules.call
+        try:
+            if self.tiers.plain:
+                self.tiers.plain_calls += 1
+                return function(*args, **kwargs)
+            trace = self.trace(whole=False)
+            trace.names = Names(lambda: reached(function, args, kwargs))
+            return self.go_on(trace, lambda: function(*args, **kwargs))
+        finally:
+            local.nested = outer
 
     def trace(self, whole: bool) -> SegmentTrace:
         """A recording whose segments are kept here."""

@@ -27,7 +27,7 @@ CALLS = 4  # after so many a function's recordings are judged, and again after a
 # what compiling saves is memory traffic between operators: from so much on, counted as `PRICE` is,
 # an operator repays its recording
 GAIN = 1.75
-_NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
+NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
 _PRODUCTS = 16  # multiplications of a contraction that take as long as moving one number
 _FIRST = 200  # recordings remembered that were met and not compiled
 
@@ -145,10 +145,10 @@ def work(nodes: Iterable[Node]) -> tuple[int, int]:
         sizes: list[Any] = [math.prod(t.shape) for t in types if isinstance(t, TensorType)]
         length = _contracted(node)
         if length:
-            total += max(*sizes, sizes[0] * length // _PRODUCTS) // _NUMBERS
+            total += max(*sizes, sizes[0] * length // _PRODUCTS) // NUMBERS
         else:
-            total += max(sizes, default=0) // _NUMBERS
-            moved += max(sizes, default=0) // _NUMBERS
+            total += max(sizes, default=0) // NUMBERS
+            moved += max(sizes, default=0) // NUMBERS
     return total, moved
 
 
