@@ -334,18 +334,20 @@ def _class(observer: Observer, kind: Any, name: str) -> Any:
 def _of_class(
     observer: Observer, kind: Any, found: Any, name: str, path: str, holder: Any
 ) -> Any:
-    """A class member, seen from a class; `holder` is what Python would ask for it."""
+    """A class member, seen from a class; `holder` is what Python would ask for it. It is known
+    already, unless the call itself has put it there."""
     member = type(found)
     if member is classmethod:
         return types.MethodType(found.__func__, kind)
     if member is staticmethod:
-        return observer.know(found.__func__, path)
+        known = observer.is_known(found)
+        return observer.know(found.__func__, path) if known else found.__func__
     if member is types.FunctionType or isinstance(found, property):
-        return observer.know(found, path)
+        return found
     getter = getattr(member, "__get__", None)
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, found, None, kind)
-    return getattr(holder, name) if getter is not None else observer.know(found, path)
+    return getattr(holder, name) if getter is not None else found
 
 
 _OF_TYPES = frozenset("__name__ __qualname__ __mro__ __bases__ __base__ __class__ mro".split())
