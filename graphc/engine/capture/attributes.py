@@ -41,8 +41,10 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
         return found
     if kind is Kind.OPEN:
         observer.open(f"reading {name} of a {_name(obj)}")
-    if type(obj) is super and obj.__self__ is not None:
-        return super_attribute(observer, obj.__thisclass__, obj.__self__, name)
+    if type(obj) is super:
+        bound: Any = obj
+        if bound.__self__ is not None:
+            return super_attribute(observer, bound.__thisclass__, bound.__self__, name)
     return getattr(obj, name)
 
 
@@ -55,7 +57,7 @@ def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
         return getattr(super(kind, obj), name)
     path = f"super().{name}"
     if of_class:
-        return _of_class(observer, obj, found, name, path, super(kind, obj))
+        return _of_class(observer, obj, found, name, super(kind, obj))
     if isinstance(found, property) and found.fget is not None:
         return observer.run(found.fget, obj)
     if type(found) is _SLOT:
@@ -173,12 +175,12 @@ def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> An
     if kind is classmethod:
         return types.MethodType(member.__func__, type(obj))
     if kind is staticmethod:
-        return observer.know(member.__func__, path)
+        return member.__func__
     if kind is functools.cached_property:
         return _cached(observer, obj, member, name)
     getter = getattr(kind, "__get__", None)
     if getter is None:
-        return observer.know(member, path)
+        return member
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, member, obj, type(obj))
     if kind in _C_DESCRIPTORS:
@@ -285,7 +287,6 @@ def _class(observer: Observer, kind: Any, name: str) -> Any:
     if isinstance(meta, property) and meta.fget is not None:
         return observer.run(meta.fget, kind)
     found = observer.lookup(kind, name)
-    path = f"{kind.__qualname__}.{name}"
     if found is MISSING:
         if isinstance(meta, types.FunctionType):
             return types.MethodType(meta, kind)
@@ -293,24 +294,24 @@ def _class(observer: Observer, kind: Any, name: str) -> Any:
         if isinstance(late, types.FunctionType):
             return observer.run(late, kind, name)
         return getattr(kind, name)
-    return _of_class(observer, kind, found, name, path, kind)
+    return _of_class(observer, kind, found, name, kind)
 
 
 def _of_class(
-    observer: Observer, kind: Any, found: Any, name: str, path: str, holder: Any
+    observer: Observer, kind: Any, found: Any, name: str, holder: Any
 ) -> Any:
     """A class member, seen from a class; `holder` is what Python would ask for it."""
     member = type(found)
     if member is classmethod:
         return types.MethodType(found.__func__, kind)
     if member is staticmethod:
-        return observer.know(found.__func__, path)
+        return found.__func__
     if member is types.FunctionType or isinstance(found, property):
-        return observer.know(found, path)
+        return found
     getter = getattr(member, "__get__", None)
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, found, None, kind)
-    return getattr(holder, name) if getter is not None else observer.know(found, path)
+    return getattr(holder, name) if getter is not None else found  # lookup() knows it
 
 
 _OF_TYPES = frozenset("__name__ __qualname__ __mro__ __bases__ __base__ __class__ mro".split())

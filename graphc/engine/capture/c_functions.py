@@ -7,7 +7,6 @@ READS, WRITES: methods of containers. The rest has a rule of its own (`RULES`, b
 from __future__ import annotations
 
 import types
-from abc import ABCMeta
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
-from . import attributes, c_objects, items, operators
+from . import attributes, c_classes, c_objects, items, operators
 from .c_tables import (
     ARRAY_WRITES,
     CLASSES,
@@ -28,7 +27,7 @@ from .c_tables import (
     READS,
     WRITES,
 )
-from .kinds import Kind, content_of, full_name, is_own_name, is_plain, is_standard, kind_of
+from .kinds import Kind, content_of, full_name, is_own_name, is_plain, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -352,58 +351,6 @@ def _next(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any
         raise
 
 
-def _type(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    if len(args) != 1:
-        observer.open("type() of three arguments")
-        return None
-    if kind_of(type(args[0])) is Kind.NUMBER:
-        return (int if args[0].is_integer_number else float,)
-    if observer.is_known(args[0]) and kind_of(type(args[0])) is Kind.INSTANCE:
-        observer.kind(args[0])
-    return None
-
-
-def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    value, classes = args
-    if observer.is_known(value) and kind_of(type(value)) is Kind.INSTANCE:
-        observer.kind(value)
-    for kind in classes if isinstance(classes, tuple) else (classes,):
-        _registered(observer, value, kind)
-        check = observer.lookup(type(kind), "__instancecheck__") if (
-            isinstance(kind, type) and type(kind) is not type
-        ) else MISSING
-        if isinstance(check, types.FunctionType) and check.__module__ not in _CHECKS and (
-            not check.__module__.startswith("graphc.")
-        ):
-            return (bool(observer.run(check, kind, value)),)
-    return None
-
-
-def _registered(observer: Observer, value: Any, kind: Any) -> None:
-    """What is an instance of an abstract class may be registered there, or change (protocols)."""
-    fixed = is_standard(type(value).__module__) and is_standard(getattr(kind, "__module__", ""))
-    if fixed or not isinstance(kind, ABCMeta) or is_traced_number(value):
-        return
-    if observer.is_known(value):
-        observer.result(isinstance, (value, kind), f"isinstance(..., {kind.__qualname__})")
-    elif type(kind) is ABCMeta:
-        _issubclass(observer, issubclass, (type(value), kind), {})
-
-
-def _issubclass(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    kind, classes = args
-    for base in classes if isinstance(classes, tuple) else (classes,):
-        if isinstance(base, ABCMeta) and not (
-            is_standard(kind.__module__) and is_standard(base.__module__)
-        ):
-            what = f"issubclass({kind.__qualname__}, {base.__qualname__})"
-            observer.result(issubclass, (kind, base), what)
-    return None
-
-
-_CHECKS = ("abc", "enum", "typing", "_py_abc")
-
-
 def _vars(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     if not args:
         return None
@@ -501,9 +448,11 @@ RULES: dict[str, Rule] = {
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
     "object.__getattribute__": _getattr, "object.__delattr__": _delattr,
-    "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next, "builtins.reversed": _reversed,
-    "builtins.type": _type, "builtins.isinstance": _isinstance,
-    "builtins.issubclass": _issubclass, "builtins.vars": _vars,
+    "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
+    "builtins.reversed": _reversed,
+    "builtins.type": c_classes.type_of,
+    "builtins.isinstance": c_classes.isinstance_of, "builtins.issubclass": c_classes.issubclass_of,
+    "builtins.vars": _vars,
     "builtins.dir": _dir, "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
