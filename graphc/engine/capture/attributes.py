@@ -41,10 +41,9 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
         return found
     if kind is Kind.OPEN:
         observer.open(f"reading {name} of a {_name(obj)}")
-    if type(obj) is super:
-        bound: Any = obj
-        if bound.__self__ is not None:
-            return super_attribute(observer, bound.__thisclass__, bound.__self__, name)
+    bound: Any = obj
+    if type(obj) is super and bound.__self__ is not None:
+        return super_attribute(observer, bound.__thisclass__, bound.__self__, name)
     return getattr(obj, name)
 
 
@@ -343,13 +342,13 @@ def store_attribute(observer: Observer, obj: Any, name: str, value: Any) -> None
         _store_tensor(observer, obj, name, value)
         return
     if kind is Kind.MODULE:
-        observer.save(obj.__dict__, observer.path(obj))
+        observer.write(obj.__dict__, name, observer.path(obj))
     elif kind is Kind.CLASS:
-        observer.save(obj, obj.__qualname__)
+        observer.write(obj, name, obj.__qualname__)
     elif kind is Kind.FUNCTION and observer.is_known(obj):
         if name.startswith("__"):
             observer.open(f"setting {name} of {obj.__qualname__}()")
-        observer.save(obj.__dict__, f"{obj.__qualname__}()")
+        observer.write(obj.__dict__, name, f"{obj.__qualname__}()")
     elif kind in (Kind.OPEN, Kind.METHOD, Kind.BUILTIN, Kind.PARTIAL):
         observer.open(f"setting {name} of a {_name(obj)}")
     setattr(obj, name, value)
@@ -362,12 +361,12 @@ def _store(observer: Observer, obj: Any, name: str, value: Any) -> None:
             for registry in _REGISTRIES:
                 entries = obj.__dict__.get(registry)
                 if entries is not None:
-                    observer.save(entries, f"{observer.path(obj)}.{registry}")
+                    observer.write(entries, name, f"{observer.path(obj)}.{registry}")
         found = observer.lookup(type(obj), name)
         if isinstance(found, property) and name not in obj.__dict__.get("_parameters", ()):
             plain_store(observer, obj, name, value)
             return
-        _save_fields(observer, obj)
+        _save_fields(observer, obj, name)
         Module.__setattr__(obj, name, value)
     elif isinstance(setter, types.FunctionType):
         observer.run(setter, obj, name, value)
@@ -401,16 +400,16 @@ def plain_store(observer: Observer, obj: Any, name: str, value: Any) -> None:
 
 def write_field(observer: Observer, obj: Any, name: str, value: Any) -> None:
     """Put an attribute into an instance's own."""
-    _save_fields(observer, obj)
+    _save_fields(observer, obj, name)
     object.__setattr__(obj, name, value)
     if is_counted(obj):
         state_version.bump()
 
 
-def _save_fields(observer: Observer, obj: Any) -> None:
+def _save_fields(observer: Observer, obj: Any, name: str) -> None:
     fields = _fields(obj)
     if fields is not None and observer.is_known(obj):
-        observer.save(fields, observer.path(obj))
+        observer.write(fields, name, observer.path(obj))
 
 
 def _store_tensor(observer: Observer, tensor: Tensor, name: str, value: Any) -> None:

@@ -186,7 +186,7 @@ def method(
         _array_method(observer, owner, name)
         return
     if content is not None and content is not Kind.VIEW:
-        _container_method(observer, owner, name, content, args)
+        _container_method(observer, owner, name, content, args, kwargs or {})
         return
     found = kind_of(type(owner))
     if found in _IMMUTABLES or content is Kind.VIEW or (
@@ -219,16 +219,15 @@ _IMMUTABLES = frozenset((Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN, Kind.CL
 
 
 def _container_method(
-    observer: Observer, owner: Any, name: str, content: Kind, args: tuple[Any, ...]
+    observer: Observer, owner: Any, name: str, content: Kind, args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> None:
     if content is Kind.TUPLE:
         observer.whole(owner)
         return
     if name in WRITES:
         if observer.is_known(owner):
-            if name in ("pop", "popitem", "setdefault", "remove", "popleft", "sort", "insert"):
-                observer.whole(owner)
-            observer.save(owner)
+            _write(observer, owner, name, content, args, kwargs)
             observer.note_real(owner)
     elif content is Kind.DICT and name == "get" and args and items.hashed_as_is(args[0]):
         if observer.is_known(owner):
@@ -238,6 +237,39 @@ def _container_method(
         observer.whole(owner, deep=name in ("index", "count", "remove"))
     else:
         observer.open(f"{type(owner).__name__}.{name}()")
+
+
+def _write(
+    observer: Observer, owner: Any, name: str, content: Kind, args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    """A method is about to change a container that existed before."""
+    if content is Kind.DICT:
+        keys = _written_keys(name, args, kwargs)
+        if keys is not None and all(map(items.hashed_as_is, keys)):
+            for key in keys:
+                if name != "update" and name != "__setitem__":
+                    observer.read(owner, key, f"{observer.path(owner)}[{key!r}]",
+                                  observer.is_watched(owner))
+                (observer.remove if name == "pop" else observer.write)(owner, key)
+            return
+    elif name in ("append", "extend"):
+        observer.extend(owner)
+        return
+    elif name == "remove":
+        observer.whole(owner)
+    observer.reshape(owner)
+
+
+def _written_keys(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any] | None:
+    """The keys of a dict that a method writes to; None where the arguments alone do not say."""
+    if name in ("__setitem__", "setdefault", "pop") and args:
+        return [args[0]]
+    if name == "update" and all(isinstance(value, dict) for value in args):
+        return [key for value in (*args, kwargs) for key in value]
+    return None
 
 
 def _array_method(observer: Observer, owner: Any, name: str) -> None:

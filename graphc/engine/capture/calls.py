@@ -12,7 +12,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import c_functions
+from ..marks import Mark, marks
+from . import c_functions, exits
 from .c_tables import SETTINGS, SWITCHES
 from .instrument import Uninstrumentable, Where, instrumented
 from .kinds import Kind, content_of, is_own_name, is_standard, kind_of
@@ -29,6 +30,11 @@ def give(value: Any) -> Any:
 
 def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
     """What to call in place of `function(*args, **kwargs)`."""
+    marked = marks.of(function)
+    if marked is not None:
+        if marked.mark is not Mark.SUBSTITUTED:
+            return exits.call(observer, marked, function, args, kwargs)
+        function = marked.detail
     kind = kind_of(type(function))
     if kind is Kind.FUNCTION:
         return _python(observer, function, args, kwargs)
@@ -88,7 +94,7 @@ def invoke(observer: Observer, function: Any, *args: Any, **kwargs: Any) -> Any:
 
 def entry(observer: Observer, function: Any) -> Any:
     """What code that is not rewritten may call in place of a user's function."""
-    kind = kind_of(type(function))
+    kind = kind_of(type(function)) if marks.of(function) is None else Kind.FIXED
     if kind is Kind.FUNCTION:
         if is_own(function) or id(function.__code__) in REWRITTEN:
             return function
@@ -149,6 +155,8 @@ def _handed(observer: Observer, value: Any, wrap: bool) -> Any:
         return entry(observer, value) if wrap else value
     if kind is Kind.CLASS:
         _members(observer, value)
+    if kind is Kind.ARRAY:
+        observer.lend(value)
     if kind in _HELD or (kind is Kind.INSTANCE and content_of(type(value)) is not None):
         observer.whole(value)
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,15 @@ def copy_of(container: Any) -> Any:
     return list(container)
 
 
+def items_of(container: Any) -> Any:
+    """A container's items, in a plain container that can be made anew at each call."""
+    if isinstance(container, dict):
+        return dict(own_methods(container).items(container))
+    if isinstance(container, np.ndarray):
+        return container.copy()
+    return list(container)
+
+
 def put_back(container: Any, copy: Any) -> None:
     """Give a container the items of its copy."""
     if isinstance(container, type):
@@ -52,16 +62,29 @@ def put_back(container: Any, copy: Any) -> None:
                 methods.__setitem__(container, key, value)
             state_version.bump()
     elif isinstance(container, np.ndarray):
-        if container.tobytes() != copy:
+        if isinstance(copy, np.ndarray):
+            container[...] = copy
+        elif container.tobytes() != copy:
             container[...] = np.frombuffer(copy, container.dtype).reshape(container.shape)
     elif len(container) != len(copy) or any(
         a is not b for a, b in zip(container, copy, strict=True)
     ):
         if isinstance(container, list):
-            container[:] = copy
+            list.__setitem__(container, slice(None), copy)
+        elif isinstance(container, set):
+            _put_members(container, copy)
         else:
-            container.clear()
-            (container.update if isinstance(container, set) else container.extend)(copy)
+            deque.clear(container)
+            deque.extend(container, copy)
+
+
+def _put_members(container: set[Any], members: list[Any]) -> None:
+    """A set's order is that of its history: what stays in it is left alone."""
+    wanted = set(members)
+    for member in [member for member in container if member not in wanted]:
+        set.discard(container, member)
+    for member in members:
+        set.add(container, member)
 
 
 def key_text(key: Any) -> str:

@@ -13,6 +13,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -29,9 +30,10 @@ from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result
 from ..version.guards import Kind as KindGuard
 from .class_members import ClassMembers
-from .copies import READERS, copy_of, entry_path, key_text, put_back
+from .copies import READERS, key_text
 from .kinds import Kind, content_of, is_machinery, is_plain, is_standard, kind_of
 from .places import MISSING, Place
+from .writes import Writes
 
 _ARRAY_BYTES = 1 << 20  # larger arrays are not compared at every call
 
@@ -45,24 +47,21 @@ class _Running(threading.local):
 running = _Running()
 
 
-class Observer(ClassMembers):
+class Observer(ClassMembers, Writes):
     """The reads and writes of one recording."""
 
     def __init__(self, trace: Trace, name: str, calls: Any) -> None:
+        super().__init__()
         self.trace, self.name, self._calls = trace, name, calls
         self.guards = Guards()
         self.known: dict[int, tuple[Any, str]] = {}  # what existed before, by id; with its path
-        self.saved: dict[int, tuple[Any, Any, str]] = {}  # container, its copy, path
-        self.fields: dict[Place, Any] = {}  # slots, cells, attributes of tensors before a write
-        self.real: set[int] = set()  # containers that got state which the call made for good
         self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
-        self.lifted: set[Place] = set()  # places whose number is a run-time input
         self.of_modules: set[int] = set()  # attribute dicts of Modules and optimizers
         self.looked_at_grad = False  # the user's own code has read a .grad
+        self.constants: Any = None  # exits.Constants
         self._paused = False
         self._read: set[Any] = set()
         self._whole: set[int] = set()
-        self._kept: list[Any] = []  # keeps ids taken
         self._lookups: dict[tuple[int, str], Any] = {}
 
     # --- what is done, recorded; calls.py ------------------------------------------------------
@@ -149,7 +148,9 @@ class Observer(ClassMembers):
         copy = saved[1]
         if isinstance(copy, dict):
             return copy.get(place.key, MISSING) is not value
-        if isinstance(copy, list) and isinstance(place.key, int):
+        if isinstance(copy, list) and isinstance(place.key, int) and (
+            id(place.container) not in self.reshaped
+        ):
             inside = -len(copy) <= place.key < len(copy)
             return not inside or copy[place.key] is not value
         return True
@@ -190,10 +191,9 @@ class Observer(ClassMembers):
     def _container(self, value: Any, kind: Kind, deep: bool) -> None:
         if self.is_known(value) and id(value) not in self._whole:
             self._whole.add(id(value))
-            guard = Items(value, READERS[kind], self.path(value))
             saved = self.saved.get(id(value))
-            if saved is not None:  # as it was when the call began
-                guard.items = READERS[kind](saved[1])
+            was = None if saved is None else saved[1]
+            guard = Items(value, READERS[kind], self.path(value), was)
             self.guards.add(guard, self.is_watched(value))
         path = self.path(value)
         if kind is Kind.DICT:
@@ -285,22 +285,24 @@ class Observer(ClassMembers):
 
     def plainly(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function gives that reads its arguments alone, which are noted already."""
-        self._paused = True
-        try:
+        with self.unobserved():
             return function(*args, **kwargs)
+
+    @contextmanager
+    def unobserved(self) -> Iterator[None]:
+        """Inside, Python is not looked at."""
+        outer, self._paused = self._paused, True
+        try:
+            yield
         finally:
-            self._paused = False
+            self._paused = outer
 
     def cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function with a cache (functools.lru_cache) gives, as it would without a
         recording: from the cache, or for real; it is asked again at each call."""
         call = functools.partial(function, **kwargs) if kwargs else function
-        self._paused = True
-        try:
-            with self.trace.suspended():
-                value = call(*args)
-        finally:
-            self._paused = False
+        with self.unobserved(), self.trace.suspended():
+            value = call(*args)
         self._kept.append((call, args, value))
         path = f"{function.__name__}()"
         self.guards.last.append(Result(call, args, value, path))
@@ -350,58 +352,7 @@ class Observer(ClassMembers):
         """A container that existed before is about to be written to."""
         if isinstance(container, type):
             self._lookups.clear()
-        if id(container) in self.saved:
-            return
-        self.saved[id(container)] = container, copy_of(container), path or self.path(container)
-
-    def save_field(self, container: Any, key: Any, path: str) -> None:
-        """A slot, a cell or an attribute that stands alone is about to be written to."""
-        place = Place(container, key, path)
-        if place not in self.fields:
-            self.fields[place] = place.get()
-            self._kept.append(container)
-
-    def changes(self) -> Iterator[tuple[Place, Any, Any]]:
-        """(place, value before, value now) of every entry that changed or appeared.
-
-        Raises ValueError saying what changed in another way.
-        """
-        for container, copy, path in list(self.saved.values()):
-            if isinstance(copy, dict):
-                mapping = vars(container) if isinstance(container, type) else container
-                if any(key not in mapping for key in copy):
-                    raise ValueError(f"removes an entry of {path}")
-                if any(a is not b for a, b in zip(copy, mapping, strict=False)):
-                    raise ValueError(f"changes the order of {path}")
-                for key, now in list(dict(mapping).items()):
-                    before = copy.get(key, MISSING)
-                    if now is not before and id(container) not in self.real:
-                        yield Place(container, key, entry_path(path, key)), before, now
-            elif isinstance(copy, list) and isinstance(container, list):
-                if len(container) != len(copy):
-                    raise ValueError(f"changes the length of the list {path}")
-                for i, (before, now) in enumerate(zip(copy, container, strict=True)):
-                    if now is not before:
-                        yield Place(container, i, f"{path}[{i}]"), before, now
-            elif isinstance(container, np.ndarray):
-                if container.tobytes() != copy:
-                    raise ValueError(f"changes {path}, a NumPy array")
-            elif list(container) != list(copy) if not isinstance(copy, list) else (
-                len(container) != len(copy)
-                or any(a is not b for a, b in zip(container, copy, strict=True))
-            ):
-                raise ValueError(f"changes {path}, a {type(container).__name__}")
-        for place, before in self.fields.items():
-            if (now := place.get()) is not before:
-                yield place, before, now
-
-    def restore(self) -> None:
-        """Put every container back as it was."""
-        for place, before in self.fields.items():
-            if place.get() is not before:
-                place.put(before)
-        for container, copy, _ in self.saved.values():
-            put_back(container, copy)
+        super().save(container, path)
 
     # --- the end -------------------------------------------------------------------------------
 

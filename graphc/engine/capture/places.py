@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import Any
 
 from ...frontend.tensor import Tensor
@@ -44,7 +44,8 @@ class Place:
         if isinstance(container, dict):
             return dict.get(container, self.key, MISSING)
         try:
-            return list.__getitem__(container, self.key)
+            kind = deque if isinstance(container, deque) else list
+            return kind.__getitem__(container, self.key)
         except IndexError:
             return MISSING
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from ...frontend.captured import UNREAD
@@ -31,10 +31,12 @@ class Rebuild:
     """How to make `held` from the values of its leaves."""
 
     def __init__(
-        self, held: list[Any], known: Callable[[Any], bool], foreign: Container[int]
+        self, held: list[Any], known: Callable[[Any], bool], foreign: Container[int],
+        holders: Iterable[Any] = (),
     ) -> None:
         """`known`: whether an object was there before; `foreign`: ids of objects that stand for
-        others. Nothing else but the caller's list refers to the result. Raises NotRebuilt."""
+        others; `holders`: containers from before that parts of `held` were put into. Nothing else
+        but the caller's list refers to the result. Raises NotRebuilt."""
         self.leaves: list[Any] = []
         self._constants: list[Any] = []
         self._known, self._foreign = known, foreign
@@ -49,7 +51,7 @@ class Rebuild:
                 self._fill(*self._waiting.pop(0))
         except RecursionError:
             raise NotRebuilt("containers that are nested too deeply") from None
-        self._check_elsewhere(held)
+        self._check_elsewhere(held, holders)
         self._resolve(roots)
 
     def take_leaves(self) -> list[Any]:
@@ -111,10 +113,10 @@ class Rebuild:
         names, holds = [name for name, _ in found], [part for _, part in found]
         self._fills.append((kind.fill, number, content, names, holds))
 
-    def _check_elsewhere(self, held: list[Any]) -> None:
+    def _check_elsewhere(self, held: list[Any], holders: Iterable[Any]) -> None:
         """Raise NotRebuilt where something else, which nobody knew, holds what is to be made."""
         inside = Counter(map(id, [*held, *held[1:], *held[1:]]))  # where it is stored; `stored`
-        for value in self._made:
+        for value in (*self._made, *holders):
             inside.update(map(id, gc.get_referents(value)))
             own = getattr(value, "__dict__", None)
             if type(own) is dict:
