@@ -59,7 +59,10 @@ class _Finish:
         grads = [
             (tensor, shadow._grad)
             for tensor, shadow in trace.shadows.values()
-            if shadow._grad is not UNREAD and shadow._grad is not tensor._grad
+            # written unread is written at each call, even if nothing changed at this one
+            if shadow._grad is not UNREAD and (
+                shadow._grad is not tensor._grad or id(tensor) not in trace.grad_reads
+            )
         ]
         stored_leaves = flatten(list(stored.values()))[0]
         rebound = [value for _, value in trace.rebound.values()]

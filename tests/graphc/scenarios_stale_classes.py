@@ -136,7 +136,9 @@ def bases_replaced(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
 @stale
 def registered_with_an_abstract_class(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     class Shape(abc.ABC):
-        pass
+        @abc.abstractmethod
+        def area(self):
+            """The area."""
 
     class Round:
         pass

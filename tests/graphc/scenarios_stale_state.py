@@ -417,3 +417,17 @@ def hidden_state_with_history(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     s.h = s.h.detach()
     c(row(torch, 1)).backward()
     return [*out, w.grad]
+
+
+@stale
+def gradients_set_to_none_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    p = nn.Parameter(torch.ones(3))
+
+    def f(x):
+        p.grad = None
+        return x + 1
+
+    c = compile(f)
+    out = [c(row(torch, 0)), p.grad is None]
+    p.grad = torch.ones(3)
+    return [*out, c(row(torch, 1)), p.grad is None]
