@@ -7,6 +7,7 @@ from abc import ABCMeta
 from typing import Any
 
 from ...frontend.numbers import is_traced_number
+from . import attributes
 from .kinds import Kind, is_standard, kind_of
 from .observer import Observer
 from .places import MISSING
@@ -36,6 +37,13 @@ def isinstance_of(observer: Observer, function: Any, args: tuple[Any, ...], kwar
             not check.__module__.startswith("graphc.")
         ):
             return (bool(observer.run(check, kind, value)),)
+    if observer.lookup(type(value), "__class__") is not _CLASS or isinstance(
+        observer.lookup(type(value), "__getattribute__"), types.FunctionType
+    ):  # the object itself says what its class is, where its type is none of these
+        if issubclass(type(value), classes):
+            return (True,)
+        said = attributes.attribute(observer, value, "__class__")
+        return (isinstance(said, type) and issubclass(said, classes),)
     return None
 
 
@@ -61,4 +69,5 @@ def issubclass_of(observer: Observer, function: Any, args: tuple[Any, ...], kwar
     return None
 
 
+_CLASS = vars(object)["__class__"]
 _CHECKS = ("abc", "enum", "typing", "_py_abc")

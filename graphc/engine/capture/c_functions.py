@@ -14,13 +14,11 @@ import numpy as np
 
 from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
-from . import attributes, c_classes, c_objects, items, operators
+from . import attributes, c_classes, c_iterating, c_objects, items, operators
 from .c_tables import (
     ARRAY_WRITES,
     CLASSES,
-    FUNCTION_AT,
     HIGHER_ORDER,
-    ITERATED,
     METHODS_OF_VALUES,
     OPERATORS,
     PURE,
@@ -46,8 +44,8 @@ def name_of(function: Any) -> str:
     if owner is not None:
         return f"{owner.__name__}.{function.__name__}"
     bound = getattr(function, "__self__", None)
-    if bound is not None and not isinstance(bound, types.ModuleType):
-        kind = bound if isinstance(bound, type) else type(bound)
+    if bound is not None and not issubclass(type(bound), types.ModuleType):
+        kind = bound if issubclass(type(bound), type) else type(bound)
         return f"{kind.__name__}.{function.__name__}"
     module = getattr(function, "__module__", None) or "builtins"
     return f"{module}.{getattr(function, '__name__', type(function).__name__)}"
@@ -82,14 +80,14 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         touch(observer, args, kwargs)
         return function, args, kwargs
     bound = getattr(function, "__self__", None)
-    if bound is not None and not isinstance(bound, (types.ModuleType, type)):
+    if bound is not None and not issubclass(type(bound), (types.ModuleType, type)):
         method(observer, bound, function.__name__, args, kwargs)
         return function, args, kwargs
     owner = getattr(function, "__objclass__", None)
     if owner is not None and args:
         method(observer, args[0], function.__name__, args[1:], kwargs, owner)
         return function, args, kwargs
-    if isinstance(bound, type):
+    if bound is not None and issubclass(type(bound), type):
         return _of_class(observer, function, bound, args, kwargs)
     return c_objects.call(observer, function, name, args, kwargs)
 
@@ -123,46 +121,12 @@ def _higher_order(
     observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
 ) -> Call:
     """sorted, map, ...: the functions among the arguments are recorded, too."""
-    name = function.__name__
-    place = FUNCTION_AT.get(name)
-    first, end = ITERATED.get(name, (0, 1))
-    if name in ("min", "max") and len(args) > 1:  # they are compared themselves
-        touch(observer, args)
-        end = 0
-    given = tuple([
-        _entry(observer, value) if i == place
-        else _items(observer, value) if first <= i and (end is None or i < end) else value
-        for i, value in enumerate(args)
-    ])  # fmt: skip
-    named = {
-        k: _entry(observer, v) if k in ("key", "func")
-        else _items(observer, v) if k == "iterable" else v
-        for k, v in (kwargs or {}).items()
-    }  # fmt: skip
+    given, named = c_iterating.arguments(observer, function.__name__, args, kwargs or {})
     bound = getattr(function, "__self__", None)
-    if isinstance(bound, list):
+    if issubclass(type(bound), list):
         method(observer, bound, function.__name__, (), None)
     return function, given, named or None
 
-
-def _entry(observer: Observer, value: Any) -> Any:
-    called = kind_of(type(value)) in _CALLED or callable(value)
-    return observer.entry(value) if called else value
-
-
-def _items(observer: Observer, value: Any) -> Any:
-    kind = kind_of(type(value))
-    if kind in _CALLED or kind in (Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN):
-        return value
-    if kind is Kind.INSTANCE and content_of(type(value)) is None and not any(
-        observer.lookup(type(value), name) is not MISSING for name in ("__iter__", "__getitem__")
-    ):
-        return value
-    return items.unpack(observer, value)
-
-
-_CALLED = frozenset((Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL, Kind.CLASS, Kind.BUILTIN,
-                     Kind.FIXED))  # fmt: skip
 
 # --- methods ---------------------------------------------------------------------------------
 
@@ -173,14 +137,15 @@ def method(
 ) -> None:
     """A C method of a container or a value is about to be called on `owner`."""
     touch(observer, args, kwargs)
-    if isinstance(owner, str) and name in ("format", "format_map") and not all(
+    owner = observer.behind(owner)
+    if issubclass(type(owner), str) and name in ("format", "format_map") and not all(
         is_plain(value) or kind_of(type(value)) in (Kind.TENSOR, Kind.NUMBER)
         for value in (*args, *(kwargs or {}).values())
     ):
         observer.open("str.format() of an object")  # a field may name its attributes
         return
     content = items.content(owner)
-    if kind is not None and content is None and isinstance(owner, kind):
+    if kind is not None and content is None and issubclass(type(owner), kind):
         content = content_of(kind)
     if content is Kind.ARRAY:
         _array_method(observer, owner, name)
@@ -195,11 +160,11 @@ def method(
         observer.whole(owner)
         return
     if found is Kind.ITERATOR or (found is Kind.INSTANCE and (
-        isinstance(owner, BaseException) or name in ("__init__", "__init_subclass__")
+        issubclass(type(owner), BaseException) or name in ("__init__", "__init_subclass__")
     )):
         observer.whole(owner)
         return
-    observer.open(phrase(owner, name))
+    observer.open(phrase(owner, name), owner=owner)
 
 
 def phrase(owner: Any, name: str) -> str:
@@ -233,6 +198,11 @@ def _container_method(
         if observer.is_known(owner):
             observer.read(owner, args[0], f"{observer.path(owner)}[{args[0]!r}]",
                           observer.is_watched(owner))
+    elif name == "__contains__" and content in (Kind.DICT, Kind.SET) and (
+        len(args) == 1 and items.hashed_as_is(args[0])
+    ):
+        if observer.is_known(owner):
+            observer.membership(owner, args[0])
     elif name in READS:
         observer.whole(owner, deep=name in ("index", "count", "remove"))
     else:
@@ -345,6 +315,13 @@ def _delattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> 
     return (None,)
 
 
+def _plain_getattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if kind_of(type(args[0])) is not Kind.INSTANCE:
+        return _getattr(observer, _, args, kwargs)
+    value = attributes.generic(observer, *args)
+    return None if value is MISSING else (value,)
+
+
 def _plain_setattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     if kind_of(type(args[0])) is not Kind.INSTANCE:
         return _setattr(observer, _, args, kwargs)
@@ -358,16 +335,6 @@ def _len(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
 
 def _iter(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     return (items.iterate(observer, args[0]),) if len(args) == 1 else None
-
-
-def _reversed(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    turn = items.python_method(observer, args[0], "__reversed__")
-    if turn is not None:
-        return (items.iterate(observer, observer.run(turn, args[0])),)
-    if items.content(args[0]) is None or kind_of(type(args[0])) is Kind.INSTANCE:
-        touch(observer, args)
-        return None
-    return (reversed(items.unpack(observer, args[0])),)
 
 
 def _next(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -457,7 +424,7 @@ def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
 
 def _print(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     observer.open("print()", "take the print out of the compiled function")
-    return None
+    return (None,) if observer.running else None  # in a survey
 
 
 def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -465,7 +432,24 @@ def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
 
 
 def _context_value(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
+    if function.__self__ in observer.contexts:  # the call has set it itself
+        return None
     return (observer.result(function, args, f"{function.__self__.name}.get()"),)
+
+
+def _context_set(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
+    token = function(*args)
+    observer.contexts.setdefault(function.__self__, token)
+    return (token,)
+
+
+def _context_reset(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
+    variable, token = function.__self__, args[0]
+    if observer.contexts.get(variable) is token:
+        del observer.contexts[variable]
+    elif variable not in observer.contexts:
+        observer.open(f"{variable.name}.reset() of what was set before the call")
+    return None
 
 
 def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -479,16 +463,16 @@ def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
 RULES: dict[str, Rule] = {
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
-    "object.__getattribute__": _getattr, "object.__delattr__": _delattr,
+    "object.__getattribute__": _plain_getattr, "object.__delattr__": _delattr,
     "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
-    "builtins.reversed": _reversed,
-    "builtins.type": c_classes.type_of,
-    "builtins.isinstance": c_classes.isinstance_of, "builtins.issubclass": c_classes.issubclass_of,
-    "builtins.vars": _vars,
+    "builtins.reversed": c_iterating.reversed_of, "builtins.type": c_classes.type_of,
+    "builtins.isinstance": c_classes.isinstance_of,
+    "builtins.issubclass": c_classes.issubclass_of, "builtins.vars": _vars,
     "builtins.dir": _dir, "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
     "builtins.id": _identifier, "builtins.print": _print, "builtins.super": _super,
     "collections.OrderedDict": _dict, "ContextVar.get": _context_value,
+    "ContextVar.set": _context_set, "ContextVar.reset": _context_reset,
 }
 PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json}

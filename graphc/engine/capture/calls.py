@@ -10,12 +10,13 @@ import importlib.util
 import sys
 import types
 from collections.abc import Callable
+from enum import Enum, EnumMeta
 from typing import Any
 
 from ..marks import Mark, marks
 from . import c_functions, exits
 from .c_tables import SETTINGS, SWITCHES
-from .instrument import Uninstrumentable, Where, instrumented
+from .instrument import Uninstrumentable, Where, instrumented, is_rewritten
 from .kinds import Kind, content_of, is_own_name, is_standard, kind_of
 from .observer import Observer
 from .places import MISSING
@@ -45,7 +46,7 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
             observer.know(function.__func__, observer.path(function))
         name = getattr(function.__func__, "__name__", "")
         if kind_of(type(owner)) is Kind.OPEN:
-            observer.open(c_functions.phrase(owner, name))
+            observer.open(c_functions.phrase(owner, name), owner=owner)
             return function, args, kwargs
         if observer.is_watched(owner) and is_own_name(function.__func__.__module__):
             c_functions.method(observer, owner, name, args, kwargs)
@@ -96,7 +97,7 @@ def entry(observer: Observer, function: Any) -> Any:
     """What code that is not rewritten may call in place of a user's function."""
     kind = kind_of(type(function)) if marks.of(function) is None else Kind.FIXED
     if kind is Kind.FUNCTION:
-        if is_own(function) or id(function.__code__) in REWRITTEN:
+        if is_own(function) or is_rewritten(function.__code__):
             return function
         return copy_of(observer, function)
     if kind is Kind.METHOD and isinstance(function.__func__, types.FunctionType):
@@ -174,16 +175,15 @@ def _members(observer: Observer, kind: type) -> None:
 _HELD = frozenset((
     Kind.LIST, Kind.TUPLE, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.VIEW, Kind.ITERATOR,
 ))  # fmt: skip
+# (id of code, id of globals): the copy, and what keeps the ids taken
 _CODES: dict[tuple[int, int], tuple[types.CodeType, types.CodeType, Any]] = {}
-# by id: monitoring changes what code objects compare by (3.12)
-REWRITTEN: dict[int, types.CodeType] = {}
-_LIMIT = 20_000
+_LIMIT = 4096
 
 
 def copy_of(observer: Observer, function: types.FunctionType) -> types.FunctionType:
     """The rewritten copy of a Python function."""
     code = function.__code__
-    if id(code) in REWRITTEN:
+    if is_rewritten(code):
         return function
     observer.know(function.__globals__, function.__module__ or "globals")
     observer.code(function)
@@ -209,8 +209,8 @@ def rewritten_code(code: types.CodeType, namespace: dict[str, Any]) -> types.Cod
     found = _CODES.get(key)
     if found is not None and found[1] is code and found[2] is namespace:
         return found[0]
-    if len(_CODES) > _LIMIT:
-        _CODES.clear()
+    if len(_CODES) >= _LIMIT:  # of code that comes and goes: the oldest leaves
+        del _CODES[next(iter(_CODES))]
 
     def make(kind: str, detail: Any, where: Where) -> Any:
         kind_of_site = SITES.get(kind)
@@ -218,7 +218,6 @@ def rewritten_code(code: types.CodeType, namespace: dict[str, Any]) -> types.Cod
 
     made = instrumented(code, make)
     _CODES[key] = made, code, namespace
-    REWRITTEN[id(made)] = made
     return made
 
 
@@ -233,11 +232,19 @@ def _construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any
     if isinstance(meta, types.FunctionType) and not _of_library(type(kind)):
         return call(observer, meta, (kind, *args), kwargs)
     made = kind_of(kind)
+    if isinstance(kind, EnumMeta):
+        c_functions.touch(observer, args, kwargs)
+        if observer.lookup(kind, "_missing_") is _NO_MEMBER:  # none of the user's code runs
+            return give, (observer.plainly(kind, args, kwargs or {}),), None
+        return kind, args, kwargs
     if made is Kind.INSTANCE:
         return give, (_made(observer, kind, args, kwargs or {}),), None
     if made in (Kind.TENSOR, Kind.OWN):
         return _own(observer, kind, args, kwargs)
     return c_functions.construct(observer, kind, args, kwargs)
+
+
+_NO_MEMBER = vars(Enum)["_missing_"]
 
 
 def _of_library(kind: type) -> bool:
@@ -284,9 +291,10 @@ def imported(
     loaded = sys.modules.get(full)
     if loaded is None or any(
         part != "*" and not hasattr(loaded, part) for part in fromlist or ()
-    ):
-        observer.open(f"the first import of {full}")
-        return plain[operand]
-    found = plain[operand]
+    ):  # its code runs once, as it would without a recording
+        with observer.trace.suspended():
+            found = observer.plainly(plain.__getitem__, (operand,), {})
+    else:
+        found = plain[operand]
     observer.read(sys.modules, full, f"sys.modules[{full!r}]")
     return observer.know(found, found.__name__)
