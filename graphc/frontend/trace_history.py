@@ -38,8 +38,7 @@ def record(
         stamps.append((storage, storage.version, ~i))
     entry.stamps = tuple(stamps)
     if hooks.stack and not hooks.busy:
-        entry.forget_unread(trace.env)
-        pack_node(entry, lambda saved: trace.wrap(trace.saved_node(saved)))
+        pack_node(entry, lambda saved: trace.wrap(trace.saved_node(saved)), trace.env)
     for i, result in enumerate(results):
         if out_types[i].dtype.differentiable:
             result._node = entry
