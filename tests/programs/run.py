@@ -30,6 +30,9 @@ _SUB = "add = 1.0\n"
 _HIDDEN = ("data", "row", "script", "torch", "nn", "F", "compile", "entry", "plain_entry", "owner")
 
 
+_ONCE = "Converting a tensor with requires_grad=True to a scalar"  # PyTorch, once a process
+
+
 class Seen(NamedTuple):
     """One run: what was seen after each step, and whether the function stayed one graph."""
 
@@ -122,6 +125,7 @@ def _steps(module: types.ModuleType, torch: Any) -> list[Any]:
                 "warnings": tuple(
                     (w.category.__name__, str(w.message)[:40]) for w in said
                     if w.category.__name__ != "PerformanceWarning"  # compile's own
+                    and not str(w.message).startswith(_ONCE)
                 ),
                 "log": tuple(handler.lines),
                 "environment": tuple(os.environ.get(n) for n in ("PROGRAM_KEY", "PROGRAM_COUNT")),
