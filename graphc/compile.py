@@ -78,8 +78,10 @@ class JointSpecialisation(Specialisation):
         self.calls += 1
         owners: list[Tensor | None] = []
         for i, source in enumerate(self.inputs):
-            known = isinstance(source, TensorInput) and i not in self.mutable_inputs
-            owners.append(tensor_of(source, arguments, self.moved) if known else None)
+            owner = None
+            if isinstance(source, TensorInput) and i not in self.mutable_inputs:
+                owner = tensor_of(source, arguments, self.moved)
+            owners.append(owner)
         history = History(self.plan, arguments, saved, owners, results, dims, self.moved)
         return self.finish(arguments, results, dims, history)
 

@@ -353,7 +353,7 @@ def hidden_state_with_history(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
 
 
 @stale
-def truncated_backpropagation(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+def hidden_states_across_calls(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     torch.manual_seed(0)
     cell = nn.RNNCell(3, 4)
     opt = torch.optim.SGD(cell.parameters(), 0.1)
@@ -379,9 +379,7 @@ def truncated_backpropagation(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
 
 
 @stale
-def second_derivative_through_hidden_states(
-    torch: Any, nn: Any, F: Any, compile: Any
-) -> Any:
+def twice_through_hidden_states(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     w = nn.Parameter(torch.ones(3))
     s = Box(h=torch.zeros(3))
 

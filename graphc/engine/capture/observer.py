@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import functools
 import operator
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import FrameType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -28,8 +26,10 @@ from ...frontend.trace import Trace
 from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result
 from ..version.guards import Kind as KindGuard
+from .array_memory import is_captured
 from .copies import READERS, copy_of, entry_path, key_text, put_back
-from .kinds import Kind, content_of, is_machinery, is_plain, is_standard, kind_of
+from .kinds import Kind, content_of, is_plain, is_standard, kind_of
+from .machinery import inside_machinery
 from .places import MISSING, Place
 
 _ARRAY_BYTES = 1 << 20  # larger arrays are not compared at every call
@@ -57,7 +57,6 @@ class Observer:
         self.real: set[int] = set()  # containers that got state which the call made for good
         self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
         self.lifted: set[Place] = set()  # places whose number is a run-time input
-        self.of_modules: set[int] = set()  # attribute dicts of Modules and optimizers
         self.looked_at_grad = False  # the user's own code has read a .grad
         self._paused = False
         self._read: set[Any] = set()
@@ -111,7 +110,7 @@ class Observer:
         Where graphc's own code is at work (a backward pass that runs a hook), it cannot be ended
         in place: everything is taken back, and the function starts again, in segments.
         """
-        if isinstance(self.trace, SegmentTrace) and _inside_machinery():
+        if isinstance(self.trace, SegmentTrace) and inside_machinery():
             self.trace.tainted = self.trace.tainted or what
         self.trace.end_segment(
             what, (cure or "do this outside and pass the result in") + self.trace.otherwise
@@ -119,8 +118,11 @@ class Observer:
 
     # --- reads ---------------------------------------------------------------------------------
 
-    def read(self, container: Any, key: Any, path: str, counted: bool = False) -> Any:
-        """The value at a place of a container that existed before; MISSING where there is none."""
+    def read(
+        self, container: Any, key: Any, path: str, counted: bool = False, owner: Any = None
+    ) -> Any:
+        """The value at a place of a container that existed before; MISSING where there is none.
+        `owner`: whose `__dict__` the container is."""
         place = Place(container, key, path)
         value = place.get()
         token = (id(container), id(key) if isinstance(key, Tensor) else (type(key), key))
@@ -131,6 +133,8 @@ class Observer:
         if place in self.lifted or is_traced_number(value):
             return value
         self.guards.add(Entry(place, value, not is_plain(value)), counted)
+        if counted and owner is not None:
+            self.guards.field(owner, container, key, value, self.path(owner))
         if value is not MISSING:
             self.know(value, path)
         return value
@@ -208,6 +212,8 @@ class Observer:
 
     def array(self, value: np.ndarray) -> None:
         """The values of a NumPy array are read."""
+        if self.is_known(value) and is_captured(self.trace, value):
+            self.open(f"use of {self.path(value)}, a NumPy array on a tensor's memory,")
         if not self.is_known(value) or id(value) in self._whole:
             return
         path = self.path(value)
@@ -465,21 +471,6 @@ class Observer:
     def error(self, text: str) -> str:
         """A message with the user's line."""
         return located(f"compiled {self.name}() {text}")
-
-
-def _inside_machinery() -> bool:
-    """Whether code of graphc's own, other than this folder's, waits for what runs now."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and not frame.f_code.co_filename.startswith(_RECORDING):
-        file = frame.f_code.co_filename
-        if not file.startswith(_HERE) and is_machinery(file):
-            return True
-        frame = frame.f_back
-    return False
-
-
-_HERE = str(Path(__file__).parent)
-_RECORDING = str(Path(_HERE, "recording.py"))
 
 
 def _type_of(container: dict[Any, Any], key: Any) -> type:

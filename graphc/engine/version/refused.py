@@ -65,8 +65,8 @@ class _Tensors:
             if isinstance(i, TensorInput) and (i.kind != "grad" or has_grad(i))
         }
         owners = [*inputs.values()]
-        for record in (*traced.rebinds, *traced.grads):
-            owners.append(written_to(record, arguments, version.moved))
+        owners += [written_to(r, arguments, version.moved) for r in traced.rebinds]
+        owners += [written_to(g, arguments, version.moved) for g in traced.grads]
         gradients = [t._grad for t in owners if isinstance(t._grad, Tensor)]
         written = {id(t): t for t in (*owners, *gradients)}
         numbers = {m.input for m in traced.mutations}
