@@ -100,8 +100,7 @@ class Segments:
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a function's Python, in segments or as plain eager code."""
-        if self.tiers.plain:
-            self.tiers.plain_calls += 1
+        if self.tiers.plain and self.tiers.stays_plain():
             return function(*args, **kwargs)
         trace = self.trace(whole=False)
         trace.names = Names(lambda: reached(function, args, kwargs))
@@ -142,7 +141,8 @@ class Segments:
             for end in trace.ends:
                 self.ends[end] = self.ends.get(end, 0) + 1
             leaves = not self.tiers.plain and self.tiers.end_call()
-        if leaves:
+            told, self.tiers.told = self.tiers.told, self.tiers.told or leaves
+        if leaves and not told:
             warn_plain(self.name, self.tiers.plain, self.ends)
 
     # --- one segment -------------------------------------------------------------------------

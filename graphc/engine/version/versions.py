@@ -257,7 +257,8 @@ class Versions:
                     if varies and size > 1:
                         name = names.setdefault((history, size), f"s{len(names)}")
                         named.setdefault(position, {})[d] = name
-        seen.append(shapes)
+        if shapes not in seen:
+            seen.append(shapes)
         self._symbolic_now = bool(named)
         return named
 
