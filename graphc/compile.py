@@ -23,7 +23,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,6 +86,12 @@ class JointSpecialisation(Specialisation):
         return self.finish(arguments, results, dims, history)
 
 
+class _Ran(NamedTuple):
+    """A call that was made while it was recorded."""
+
+    result: Any
+
+
 class CompiledFunction:
     """A function with its compiled versions."""
 
@@ -140,41 +146,51 @@ class CompiledFunction:
                 continue
             return self._refused(version, leaves, args, kwargs)
         with self._lock:
-            fresh = self.compile_count == known and self.segments is None
-            if fresh and not self.fullgraph and self._versions.too_many(key, leaves):
-                self.last_miss = reasons
-                self._turn().give_up(reasons)
-                fresh = False
-            if fresh:
-                try:
-                    version = self._compile((args, kwargs), leaves, structure, reasons)
-                except Turned as turned:
-                    self._turn().note(turned.trace)
-                    self._rest(turned.passing)
-                    return turned.result
-                except EscapedTensorError:
-                    raise
-                except FirstUse:
-                    if self.fullgraph:
-                        raise
-                    segments = self._turn()
-                    self._rest(True)
-                    return segments.call(self.function, args, kwargs)
-                except TraceError:
-                    if self.fullgraph:
-                        raise
-                    self._turn()
-                    fresh = False
-        if not fresh:
+            fresh: Specialisation | _Ran | None = None
+            if self.compile_count == known and self.segments is None:
+                fresh = self._fresh((args, kwargs), leaves, structure, key, reasons)
+        if fresh is None:
             return self(*args, **kwargs)  # in segments, or compiled by another thread meanwhile
-        undo, version.undo = version.undo, nothing
+        if isinstance(fresh, _Ran):
+            return fresh.result
+        undo, fresh.undo = fresh.undo, nothing
         try:
-            return version.run(leaves)
+            return fresh.run(leaves)
+        except Stale as reason:  # the recording does not stand for the very call that made it
+            undo()
+            if self.fullgraph:
+                raise TraceError(f"compiled {self.name}(): {reason} in the call itself") from None
+            self._turn().give_up([str(reason)])
+            return self(*args, **kwargs)
         except BaseException as error:
             undo()
             if not is_refusal(error):
                 raise
-        return self._refused(version, leaves, args, kwargs)
+        return self._refused(fresh, leaves, args, kwargs)
+
+    def _fresh(
+        self, given: Any, leaves: list[Any], structure: Structure, key: Any, reasons: list[str]
+    ) -> Specialisation | _Ran | None:
+        """A new version for a call, or the call's result where it went on in segments as it was
+        recorded. None: it is to be made in segments from its start."""
+        if not self.fullgraph and self._versions.too_many(key, leaves):
+            self.last_miss = reasons
+            self._turn().give_up(reasons)
+            return None
+        try:
+            return self._compile(given, leaves, structure, reasons)
+        except Turned as turned:
+            self._turn().note(turned.trace)
+            self._rest(turned.passing)
+            return _Ran(turned.result)
+        except TraceError as error:
+            if self.fullgraph or isinstance(error, EscapedTensorError):
+                raise
+            segments = self._turn()
+            if not isinstance(error, FirstUse):
+                return None
+            self._rest(True)
+            return _Ran(segments.call(self.function, *given))
 
     def _refused(self, version: Specialisation, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """Let the Python run that a version's native code refused to stand for."""

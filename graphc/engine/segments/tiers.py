@@ -23,11 +23,11 @@ from ...ir.types import TensorType
 if TYPE_CHECKING:
     from ...frontend.segment_trace import SegmentEnd
 
-PRICE = 64  # operators on small tensors that run while one node is compiled
+PRICE = 128  # operators on small tensors that run while one node is compiled
 CALLS = 4  # after so many a function's recordings are judged, and again after as many
 # what compiling saves is memory traffic between operators: from so much on, counted as `PRICE` is,
 # an operator repays its recording
-GAIN = 1.75
+GAIN = 3.0
 AGAIN = 64  # plain calls after which a function is judged again; doubles each time
 _NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
 _PRODUCTS = 16  # multiplications of a contraction that take as long as moving one number
