@@ -32,18 +32,20 @@ from .backends.llvm import allocator
 from .engine import pipeline
 from .engine.built import CompileCounter, Engine
 from .engine.capture.argument_writes import ArgumentWrites
+from .engine.capture.exits import Constants
 from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Recording, Turned
+from .engine.marks import Compilers
 from .engine.segments.segments import Segments
-from .engine.version.backward import BackwardPlan, History
+from .engine.version.backward import BackwardPlan
+from .engine.version.joint import JointSpecialisation, joint_graph
 from .engine.version.refused import ERRORS, is_refusal, run_python
-from .engine.version.sources import Stale, tensor_of
-from .engine.version.version import Specialisation, all_outputs, final_graph, forget, nothing
+from .engine.version.sources import Stale
+from .engine.version.version import Specialisation, final_graph, nothing
 from .engine.version.versions import Versions
-from .frontend.captured import TensorInput, TracedGraph
 from .frontend.context import local
-from .frontend.errors import EscapedTensorError, TraceError
+from .frontend.errors import EscapedTensorError, TraceError, located
 from .frontend.names import Names
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
@@ -51,39 +53,10 @@ from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
 from .inspect import recompiled
 from .inspect.example import example_inputs
-from .ir.graph import Graph
 from .nn.modules.module import Module
 
 _PLAIN = (bool, str, bytes, type(None))
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
-
-
-class JointSpecialisation(Specialisation):
-    """A version whose results carry a compiled backward."""
-
-    plan: BackwardPlan
-
-    def run(self, arguments: list[Any]) -> Any:
-        fresh = self.check(arguments)
-        try:
-            arrays, dims = self.fetch(arguments)
-            saved = list(arrays)
-            read = {i for kind, i in self.plan.saved if kind == "input"} | self.plan.replay.read
-            for i in read.intersection(self.mutable_inputs):
-                saved[i] = arrays[i].copy()  # the backward reads what the call overwrites
-            results = self.execute(arrays, dims)
-        except BaseException:
-            forget(fresh)
-            raise
-        self.calls += 1
-        owners: list[Tensor | None] = []
-        for i, source in enumerate(self.inputs):
-            owner = None
-            if isinstance(source, TensorInput) and i not in self.mutable_inputs:
-                owner = tensor_of(source, arguments, self.moved)
-            owners.append(owner)
-        history = History(self.plan, arguments, saved, owners, results, dims, self.moved)
-        return self.finish(arguments, results, dims, history)
 
 
 class _Ran(NamedTuple):
@@ -101,19 +74,26 @@ class CompiledFunction:
     ) -> None:
         self.function = function
         self.fullgraph = fullgraph
-        self.segments: Segments | None = None  # once it was seen to need values
-        self._resting: Segments | None = None
-        self._rests = 0
         self.dynamic = dynamic
         self.backend = backend
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
-        self.compile_count = 0
-        self.last_miss: list[str] = []
-        self._versions = Versions(dynamic)
-        self._lifted: dict[Place, None] = {}
+        self._constants = Constants()  # of the version that is being made
         self._renewed: list[tuple[Tensor, dict[int, str]]] = []  # of the trace that is running
         self._lock = threading.RLock()
+        self.reset()
         functools.update_wrapper(self, function, updated=())
+        Compilers.functions.add(self)
+
+    def reset(self) -> None:
+        """Forget every version (torch.compiler.reset)."""
+        with self._lock:
+            self.segments: Segments | None = None  # once it was seen to need values
+            self._resting: Segments | None = None
+            self._rests = self.compile_count = 0
+            self.last_miss: list[str] = []
+            self.seen = False  # whether it was called
+            self._versions = Versions(self.dynamic)
+            self._lifted: dict[Place, None] = {}
 
     @property
     def __compiled_function__(self) -> Callable[..., Any]:
@@ -125,6 +105,10 @@ class CompiledFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if local.trace is not None:
+            return self.function(*args, **kwargs)
+        stance = Compilers.stance
+        if stance.eager or (stance.first_eager and not self.seen):
+            self.seen = True
             return self.function(*args, **kwargs)
         if self.segments is not None:
             return self.segments.call(self.function, args, kwargs)
@@ -145,6 +129,13 @@ class CompiledFunction:
             else:
                 continue
             return self._refused(version, leaves, args, kwargs)
+        if stance.name == "eager_on_recompile":
+            return self.function(*args, **kwargs)
+        if stance.name == "fail_on_recompile":
+            raise RuntimeError(located(
+                "Detected recompile when torch.compile stance is 'fail_on_recompile': no version "
+                f"of {self.name}() fits{': ' if reasons else ''}{'; '.join(reasons)}"
+            ))  # fmt: skip
         with self._lock:
             fresh: Specialisation | _Ran | None = None
             if self.compile_count == known and self.segments is None:
@@ -214,6 +205,7 @@ class CompiledFunction:
         self, given: Any, leaves: list[Any], structure: Structure, reasons: list[str],
         look: bool = False,
     ) -> Specialisation:
+        self._constants = Constants()
         return self._versions.attempt(leaves, structure, lambda key, shapes: self._compile_for(
             given, leaves, structure, key, shapes, reasons, look
         ))  # fmt: skip
@@ -231,7 +223,7 @@ class CompiledFunction:
                 self.name, self.function, self._versions.found_by, (key, shapes), names, tried,
                 reasons,
             )
-        self._lifted.update(dict.fromkeys(self._versions.counters(key, shapes)))
+        self._lifted.update(dict.fromkeys(self._versions.counters()))
         named = self._versions.named_dims(leaves, key, shapes)
         self._renewed = self._versions.renewed_dims(leaves, key, shapes)
         started = time.perf_counter()
@@ -263,7 +255,7 @@ class CompiledFunction:
         trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
         trace.names = Names(lambda: reached(self.function, *call))
         trace.argument_names = argument_names(self.function, call[0], call[1], structure)
-        recording = Recording(self.name, trace, leaves)
+        recording = Recording(self.name, trace, leaves, self._constants.again())
         recording.know(self.function)
         try:
             with trace:
@@ -327,7 +319,7 @@ class CompiledFunction:
         plan: BackwardPlan | None = None
         backward = traced.backward
         if backward is not None and backward.outputs:
-            graph, count = _joint(graph, traced, mutated)
+            graph, count = joint_graph(graph, traced, mutated)
             inputs = len(graph.inputs) - len(backward.tangents)
             forward, reverse, split = pipeline.build_pair(graph, inputs, count, **options)
             types = [n.tensor_type for n in split.forward.outputs]
@@ -357,6 +349,11 @@ class CompiledFunction:
 
     # --- looking ------------------------------------------------------------------------------
 
+    @property
+    def newest(self) -> Specialisation | None:
+        """The version that was compiled last; None if there is none."""
+        return self._versions.newest
+
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Compile for these arguments without running; gives the pipeline's Built."""
         return self.version(*args, **kwargs).engine.built
@@ -378,39 +375,9 @@ class CompiledFunction:
         )
 
 
-def _joint(graph: Graph, traced: TracedGraph, mutated: dict[int, int]) -> tuple[Graph, int]:
-    """The graph with the gradients after the forward's outputs, and how many those are."""
-    backward = traced.backward
-    assert backward is not None
-    gradients = [graph.outputs[g] for g in backward.gradients if g is not None]
-    only = {g for g in backward.gradients if g is not None}
-    kept = [i for i in range(len(graph.outputs)) if i not in only or i in _used(traced, mutated)]
-    number = {old: new for new, old in enumerate(kept)}
-    _renumber(traced, number)
-    moved = {number[o]: i for o, i in mutated.items()}
-    mutated.clear()
-    mutated.update(moved)
-    outputs = tuple(graph.outputs[i] for i in kept) + tuple(gradients)
-    return Graph(graph.name, graph.inputs, outputs, graph.env), len(kept)
-
-
-def _used(traced: TracedGraph, mutated: dict[int, int]) -> set[int]:
-    return set(mutated) | {o.index for o in all_outputs(traced) if o.kind in ("value", "view")}
-
-
-def _renumber(traced: TracedGraph, number: dict[int, int]) -> None:
-    done: set[int] = set()
-    for output in all_outputs(traced):
-        if output.kind in ("value", "view") and id(output) not in done:
-            done.add(id(output))
-            output.index = number[output.index]
-    for mutation in traced.mutations:
-        mutation.output = number[mutation.output]
-
-
 def compile(
     model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
-    backend: Any = "llvm", mode: str | None = None, options: Any = None, disable: bool = False,
+    backend: Any = None, mode: str | None = None, options: Any = None, disable: bool = False,
 ) -> Any:
     """Compile a function or Module (torch.compile): as a decorator, with options, or as a call.
 
@@ -426,7 +393,8 @@ def compile(
         )
     if disable:
         return model
-    kind = backend if backend in ("llvm", "numpy") else "llvm"
+    chosen = Compilers.backend if backend is None else backend
+    kind = chosen if chosen in ("llvm", "numpy") else "llvm"
     if isinstance(model, Module):
         return compile_module(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph)
     if not callable(model):

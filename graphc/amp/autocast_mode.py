@@ -10,6 +10,7 @@ from typing import Any
 
 from ..cuda import is_available
 from ..frontend.autocast import cast
+from ..frontend.context import callout
 from ..ir import dtypes
 from ..ir.dtypes import DType
 from .state import (
@@ -82,7 +83,7 @@ class autocast:
         @functools.wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             with self:
-                return func(*args, **kwargs)
+                return callout(func)(*args, **kwargs)
 
         return wrapper
 
@@ -112,10 +113,10 @@ def custom_fwd(
         enabled = is_autocast_enabled(kind)
         if cast_inputs is None or not enabled:
             context._fwd_used_autocast = enabled if cast_inputs is None else False
-            return fwd(*args, **kwargs)
+            return callout(fwd)(*args, **kwargs)
         context._fwd_used_autocast = False
         with autocast(kind, enabled=False):
-            return fwd(
+            return callout(fwd)(
                 *_cast(args, kind, cast_inputs), **_cast(kwargs, kind, cast_inputs)
             )
 
@@ -134,7 +135,7 @@ def custom_bwd(
     def decorated(*args: Any, **kwargs: Any) -> Any:
         context = args[0]
         with autocast(kind, enabled=context._fwd_used_autocast, dtype=context._dtype):
-            return bwd(*args, **kwargs)
+            return callout(bwd)(*args, **kwargs)
 
     return decorated
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .context import local
+from .context import callout, local
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,7 +59,7 @@ class _Mode:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             with self.clone():
-                return function(*args, **kwargs)
+                return callout(function)(*args, **kwargs)
 
         return wrapper  # type: ignore[return-value]
 
@@ -69,7 +69,7 @@ def _wrap_generator(function: Callable[..., Any], mode: _Mode) -> Callable[..., 
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        generator = function(*args, **kwargs)
+        generator = callout(function)(*args, **kwargs)
         sent: Any = None
         while True:
             try:

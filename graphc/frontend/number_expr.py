@@ -20,12 +20,13 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "eq": operator.eq, "lt": operator.lt, "le": operator.le,
     "item": operator.getitem,  # of a constant: a schedule's table
 }  # fmt: skip
-# functions of the module math that give a float for any numbers
-MATH = frozenset("""
-    sqrt cbrt exp exp2 expm1 log log1p log2 log10 pow sin cos tan asin acos atan atan2 sinh cosh
-    tanh asinh acosh atanh hypot fabs fmod copysign degrees radians erf erfc gamma lgamma
-""".split())
-PYTHON.update({f"math.{name}": getattr(math, name) for name in MATH})
+# functions of the math module that give a number for numbers
+_MATH = """
+    acos acosh asin asinh atan atan2 atanh cbrt comb copysign cos cosh degrees erf erfc exp exp2
+    expm1 fabs factorial fma fmod gamma gcd hypot isqrt lcm ldexp lgamma log log10 log1p log2
+    nextafter perm pow radians remainder sin sinh sqrt tan tanh ulp
+""".split()
+PYTHON |= {f"math.{name}": getattr(math, name) for name in _MATH if hasattr(math, name)}
 
 
 def spelled(value: Any) -> Any:

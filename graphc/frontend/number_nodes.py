@@ -22,9 +22,10 @@ from .number_expr import NumberExpr
 from .numbers import LiftedNumber, SymInt, TracedNumber
 
 _OF_FLOATS = frozenset({"add", "sub", "mul", "div", "neg", "abs", "float"})
+_GIVE_FLOATS = frozenset({"div", "float", "math.sqrt"})  # of ints, too
 _IR_NAMES = {
     "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not",
-    "lshift": "shift_left", "rshift": "shift_right", "int": "trunc",
+    "lshift": "shift_left", "rshift": "shift_right", "int": "trunc", "math.sqrt": "sqrt",
 }  # fmt: skip
 
 
@@ -76,8 +77,10 @@ class NumberNodes:
                 node = builder.input(TensorType(dtype, ()), name)
             self._inputs.append(NumberInput(node, expression, number))
             return node
-        of_ints = expression.op != "div" and all(isinstance(a.value, int) for a in expression.args)
-        kind = dtypes.i64 if of_ints and expression.op != "float" else dtypes.f64
+        of_ints = all(isinstance(a.value, int) for a in expression.args) and (
+            expression.op not in _GIVE_FLOATS
+        )
+        kind = dtypes.i64 if of_ints else dtypes.f64
         inputs = [self._as(self._nodes[a], kind) for a in expression.args]
         if expression.op == "float":
             return inputs[0]
@@ -86,8 +89,8 @@ class NumberNodes:
 
 
 def _in_graph(expression: NumberExpr) -> bool:
-    if not expression.lifted:
-        return True
+    if not expression.lifted:  # of sizes; IEEE 754 says how a root is rounded, not what cos is
+        return not expression.op.startswith("math.") or expression.op == "math.sqrt"
     if expression.op not in _OF_FLOATS or isinstance(expression.value, int):
         return False
     # a quotient of ints is rounded once

@@ -82,6 +82,10 @@ class TracedNumber:
     def expression(self) -> NumberExpr:
         raise NotImplementedError
 
+    def as_float(self) -> Any:
+        """float() of it, which stays a run-time number."""
+        return self._lifted("float") if self.is_integer_number else self
+
     def as_operand(self, dtype: DType) -> Any:
         """A traced 0-d Tensor of `dtype`. Raises EscapedTensorError once the trace is over."""
         return self.trace.number_operand(self.expression, dtype)
@@ -233,6 +237,8 @@ class TracedNumber:
     def __round__(self, digits: Any = None) -> Any:
         if digits is not None:
             places = operator.index(digits)
+            if not self.expression.lifted:
+                return round(self.decided(), places)
             return self._lifted("round", self.trace.numbers.leaf("constant", places, places))
         return self if self.is_integer_number else self._lifted("round")
 
@@ -390,19 +396,6 @@ _DIM_OPERATORS: dict[str, Callable[[DimSize, DimSize], DimSize]] = {
 }  # fmt: skip
 
 
-def computed(op: str, values: tuple[Any, ...]) -> Any:
-    """What a function of number_expr.PYTHON gives for numbers of which one is lifted;
-    NotImplemented for others."""
-    trace = next((v.trace for v in values if isinstance(v, TracedNumber)), None)
-    if trace is None:
-        return NotImplemented
-    found = [expression for v in values if (expression := _expression(v, trace)) is not None]
-    if len(found) != len(values) or not any(expression.lifted for expression in found):
-        return NotImplemented
-    trace.check_open("a number")
-    return LiftedNumber(trace, trace.numbers.combine(op, *found))
-
-
 def chosen(table: Any, index: Any) -> Any:
     """table[index] of a list or tuple of floats, or of ints, by a lifted index; NotImplemented for
     others. Raises IndexError."""
@@ -419,6 +412,17 @@ def chosen(table: Any, index: Any) -> Any:
 def is_traced_number(value: Any) -> bool:
     """True for SymInt and LiftedNumber."""
     return isinstance(value, TracedNumber)
+
+
+def number_function(op: str, args: tuple[Any, ...]) -> Any:
+    """`op`, a name in PYTHON, of numbers, some of them traced; None where another kind of object
+    is among them. Raises what Python raises for the example's values."""
+    trace = next(a.trace for a in args if isinstance(a, TracedNumber))
+    operands = [_expression(value, trace) for value in args]
+    if any(operand is None for operand in operands):
+        return None
+    trace.check_open("a number")
+    return LiftedNumber(trace, trace.numbers.combine(op, *[o for o in operands if o is not None]))
 
 
 def plain_number(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -207,7 +208,8 @@ def explain(
     """What `function(*args, **kwargs)` compiles to. It is compiled if it is not yet, never run.
     Of a function that runs in segments: what its calls so far came to (SegmentsExplanation).
 
-    `function`: compiled or not, a Module, or an exported program.
+    `function`: compiled or not, a Module, or an exported program. Without the arguments that it
+    needs: the version that was compiled last.
     """
     compiled = _compiled(function)
     if not hasattr(compiled, "version"):
@@ -218,7 +220,9 @@ def explain(
     if compiled.segments is not None:
         return explain_segments(compiled.segments)
     try:
-        version = compiled.version(*args, **kwargs)
+        version = None if args or kwargs or _binds(function) else compiled.newest
+        if version is None:
+            version = compiled.version(*args, **kwargs)
     except TraceError as error:
         if compiled.fullgraph:
             raise
@@ -232,6 +236,17 @@ def explain(
 def _compiled(function: Any) -> Any:
     """The CompiledFunction behind a compiled Module (on its class, where it is no bound method)."""
     return getattr(type(function), "_compiled_function", function)
+
+
+def _binds(function: Any) -> bool:
+    """Whether a function can be called without arguments."""
+    try:
+        inspect.signature(getattr(function, "forward", function)).bind()
+    except TypeError:
+        return False
+    except ValueError:  # C code without a signature
+        return True
+    return True
 
 
 def _builts(version: Specialisation) -> list[Built]:

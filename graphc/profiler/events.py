@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ..frontend import dispatch
+from ..frontend.context import callout
 from ..frontend.values import Eager
 
 
@@ -204,6 +205,6 @@ class record_function:  # torch spells this class in lower case
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             with record_function(self.name):
-                return function(*args, **kwargs)
+                return callout(function)(*args, **kwargs)
 
         return wrapped

@@ -276,3 +276,13 @@ def test_no_training_step_calls_numpy_back(name: str, monkeypatch: pytest.Monkey
     found = explain(step, *(torch.from_numpy(array) for array in models.batch(name)))
     assert found.callbacks == [] and len(found.parts) == 1
     assert sum(step.kind == "contraction" for step in found.steps) >= 5
+
+
+def test_without_arguments_the_newest_version_is_explained() -> None:
+    model = torch.compile(nn.Linear(3, 2))
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        torch.explain(model)
+    model(torch.ones(4, 3))
+    assert "argument 0 is f32[4,3]" in torch.explain(model).guards
+    model(torch.ones(4, 3, requires_grad=True))
+    assert "argument 0 is f32[4,3], requires_grad" in torch.explain(model).guards

@@ -269,3 +269,51 @@ def test_sizes_stay_symbolic_in_arithmetic_and_global_pools() -> None:
         image = graphc.randn(2, 3, size, size + 1)
         assert _same(_plain(compiled(image), graphc), _plain(f(image), graphc))
     assert compiled.compile_count == 2
+
+
+_OF_MATH = {
+    "cosine": lambda n: math.cos(math.pi * n / 7),
+    "two": lambda n: math.atan2(n, 3) + math.hypot(n, 2.5) + math.pow(1.5, n),
+    "whole": lambda n: math.gcd(int(n), 12) + math.factorial(int(n)) + math.isqrt(int(n)),
+    "float": lambda n: float(n) / 3 + int(n * 1.5),
+    "root": lambda n: math.sqrt(n) + math.exp(-n) + math.log(n + 1) + math.tanh(n / 4),
+}
+
+
+@pytest.mark.parametrize("name", _OF_MATH)
+def test_functions_of_math_are_run_time_numbers(name: str) -> None:
+    function = _OF_MATH[name]
+
+    def scaled(x: Any, n: Any) -> Any:
+        return x * function(n)
+
+    compiled = graphc.compile(scaled, fullgraph=True)
+    x = graphc.ones(2, dtype=graphc.float64)
+    for n in (3, 5, 1, 8, 0, 12, 7, 9, 11, 2, 4):
+        assert graphc.equal(compiled(x, n), scaled(x, n)), n
+    assert compiled.compile_count <= 2
+
+
+def test_a_size_stays_a_size_through_int_and_is_a_number_through_math() -> None:
+    def f(x: Any) -> Any:
+        n = int(x.shape[0])
+        return graphc.ones(n) / math.sqrt(n), float(n)
+
+    compiled = graphc.compile(f, fullgraph=True)
+    for n in (3, 5, 8, 2, 7):
+        found, size = compiled(graphc.ones(n))
+        assert found.tolist() == f(graphc.ones(n))[0].tolist() and size == float(n)
+        assert type(size) is float
+    assert compiled.compile_count <= 2
+
+
+def test_a_number_outside_of_a_functions_domain_raises_as_in_python() -> None:
+    def f(x: Any, n: Any) -> Any:
+        return x * math.log(n)
+
+    compiled = graphc.compile(f)
+    for n in (2.0, 3.0, 4.0):
+        compiled(graphc.ones(2), n)
+    with pytest.raises(ValueError, match=r"math domain error|expected a positive"):
+        compiled(graphc.ones(2), -1.0)
+    assert compiled(graphc.ones(2), 5.0).tolist() == f(graphc.ones(2), 5.0).tolist()

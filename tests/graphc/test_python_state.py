@@ -246,7 +246,7 @@ def test_print_prints_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_graph_refuses_and_changes_nothing() -> None:
-    for body in (append, add_to_set, add_to_deque, write_array, renew_list, draw):
+    for body in (renew_list, draw):
         o = fresh()
         before = plain(o)
         with pytest.raises(TraceError, match="Cure"):

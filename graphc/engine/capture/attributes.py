@@ -41,7 +41,31 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
         return found
     if kind is Kind.OPEN:
         observer.open(f"reading {name} of a {_name(obj)}")
+    bound: Any = obj
+    if type(obj) is super and bound.__self__ is not None:
+        return super_attribute(observer, bound.__thisclass__, bound.__self__, name)
     return getattr(obj, name)
+
+
+def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
+    """`super(kind, obj).name`: what the classes after `kind` have."""
+    of_class = isinstance(obj, type) and kind in obj.__mro__
+    order = (obj if of_class else type(obj)).__mro__
+    found = observer.look(order[order.index(kind) + 1 :], name)
+    if name == "__class__" or found is MISSING:
+        return getattr(super(kind, obj), name)
+    path = f"super().{name}"
+    if of_class:
+        return _of_class(observer, obj, found, name, path, super(kind, obj))
+    if isinstance(found, property) and found.fget is not None:
+        return observer.run(found.fget, obj)
+    if type(found) is _SLOT:
+        return _slot(observer, obj, found, name, path, observer.is_known(obj))
+    if type(found) in _C_DESCRIPTORS:
+        return getattr(super(kind, obj), name)
+    if _overrides(found):
+        return _by_descriptor(observer, obj, found, name)
+    return _bind(observer, obj, found, name, path)
 
 
 def _name(obj: Any) -> str:
@@ -269,6 +293,13 @@ def _class(observer: Observer, kind: Any, name: str) -> Any:
         if isinstance(late, types.FunctionType):
             return observer.run(late, kind, name)
         return getattr(kind, name)
+    return _of_class(observer, kind, found, name, path, kind)
+
+
+def _of_class(
+    observer: Observer, kind: Any, found: Any, name: str, path: str, holder: Any
+) -> Any:
+    """A class member, seen from a class; `holder` is what Python would ask for it."""
     member = type(found)
     if member is classmethod:
         return types.MethodType(found.__func__, kind)
@@ -279,7 +310,7 @@ def _class(observer: Observer, kind: Any, name: str) -> Any:
     getter = getattr(member, "__get__", None)
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, found, None, kind)
-    return getattr(kind, name) if getter is not None else observer.know(found, path)
+    return getattr(holder, name) if getter is not None else observer.know(found, path)
 
 
 _OF_TYPES = frozenset("__name__ __qualname__ __mro__ __bases__ __base__ __class__ mro".split())
@@ -311,13 +342,13 @@ def store_attribute(observer: Observer, obj: Any, name: str, value: Any) -> None
         _store_tensor(observer, obj, name, value)
         return
     if kind is Kind.MODULE:
-        observer.save(obj.__dict__, observer.path(obj))
+        observer.write(obj.__dict__, name, observer.path(obj))
     elif kind is Kind.CLASS:
-        observer.save(obj, obj.__qualname__)
+        observer.write(obj, name, obj.__qualname__)
     elif kind is Kind.FUNCTION and observer.is_known(obj):
         if name.startswith("__"):
             observer.open(f"setting {name} of {obj.__qualname__}()")
-        observer.save(obj.__dict__, f"{obj.__qualname__}()")
+        observer.write(obj.__dict__, name, f"{obj.__qualname__}()")
     elif kind in (Kind.OPEN, Kind.METHOD, Kind.BUILTIN, Kind.PARTIAL):
         observer.open(f"setting {name} of a {_name(obj)}")
     setattr(obj, name, value)
@@ -330,12 +361,12 @@ def _store(observer: Observer, obj: Any, name: str, value: Any) -> None:
             for registry in _REGISTRIES:
                 entries = obj.__dict__.get(registry)
                 if entries is not None:
-                    observer.save(entries, f"{observer.path(obj)}.{registry}")
+                    observer.write(entries, name, f"{observer.path(obj)}.{registry}")
         found = observer.lookup(type(obj), name)
         if isinstance(found, property) and name not in obj.__dict__.get("_parameters", ()):
             plain_store(observer, obj, name, value)
             return
-        _save_fields(observer, obj)
+        _save_fields(observer, obj, name)
         Module.__setattr__(obj, name, value)
     elif isinstance(setter, types.FunctionType):
         observer.run(setter, obj, name, value)
@@ -369,16 +400,16 @@ def plain_store(observer: Observer, obj: Any, name: str, value: Any) -> None:
 
 def write_field(observer: Observer, obj: Any, name: str, value: Any) -> None:
     """Put an attribute into an instance's own."""
-    _save_fields(observer, obj)
+    _save_fields(observer, obj, name)
     object.__setattr__(obj, name, value)
     if is_counted(obj):
         state_version.bump()
 
 
-def _save_fields(observer: Observer, obj: Any) -> None:
+def _save_fields(observer: Observer, obj: Any, name: str) -> None:
     fields = _fields(obj)
     if fields is not None and observer.is_known(obj):
-        observer.save(fields, observer.path(obj))
+        observer.write(fields, name, observer.path(obj))
 
 
 def _store_tensor(observer: Observer, tensor: Tensor, name: str, value: Any) -> None:

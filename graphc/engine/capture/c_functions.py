@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...frontend import number_expr
-from ...frontend.numbers import computed
+from ...frontend.number_expr import PYTHON as NUMBERS
+from ...frontend.numbers import is_traced_number, number_function
 from . import attributes, c_objects, items, operators
 from .c_tables import (
     ARRAY_WRITES,
@@ -53,6 +53,10 @@ def name_of(function: Any) -> str:
 
 def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
     """What to call in place of a C function."""
+    if observer.is_known(function) and not isinstance(
+        getattr(function, "__self__", types), types.ModuleType
+    ):
+        observer.know(function.__self__, f"{observer.path(function)}.__self__")
     if type(function) is types.MethodWrapperType:
         args = function.__self__, *args
         function = getattr(function.__objclass__, function.__name__)
@@ -69,12 +73,12 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if name in HIGHER_ORDER:
         return _higher_order(observer, function, args, kwargs)
     if name in PURE:
-        if name.startswith("math.") and not kwargs and name in number_expr.PYTHON:
-            found = computed(name, args)
-            if found is not NotImplemented:
+        if name in NUMBERS and not kwargs and any(map(is_traced_number, args)):
+            found = number_function(name, args)
+            if found is not None:
                 return give, (found,), None
         touch(observer, args, kwargs)
-        return function, plain(args), kwargs
+        return function, args, kwargs
     bound = getattr(function, "__self__", None)
     if bound is not None and not isinstance(bound, (types.ModuleType, type)):
         method(observer, bound, function.__name__, args, kwargs)
@@ -86,11 +90,6 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if isinstance(bound, type):
         return _of_class(observer, function, bound, args, kwargs)
     return c_objects.call(observer, function, name, args, kwargs)
-
-
-def plain(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments for C code: lifted numbers as they are (they know Python's protocols)."""
-    return args
 
 
 def touch(observer: Observer, args: tuple[Any, ...], kwargs: Any = None) -> None:
@@ -166,7 +165,7 @@ def method(
         _array_method(observer, owner, name)
         return
     if content is not None and content is not Kind.VIEW:
-        _container_method(observer, owner, name, content, args)
+        _container_method(observer, owner, name, content, args, kwargs or {})
         return
     found = kind_of(type(owner))
     if found in _IMMUTABLES or content is Kind.VIEW or (
@@ -199,16 +198,15 @@ _IMMUTABLES = frozenset((Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN, Kind.CL
 
 
 def _container_method(
-    observer: Observer, owner: Any, name: str, content: Kind, args: tuple[Any, ...]
+    observer: Observer, owner: Any, name: str, content: Kind, args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> None:
     if content is Kind.TUPLE:
         observer.whole(owner)
         return
     if name in WRITES:
         if observer.is_known(owner):
-            if name in ("pop", "popitem", "setdefault", "remove", "popleft", "sort", "insert"):
-                observer.whole(owner)
-            observer.save(owner)
+            _write(observer, owner, name, content, args, kwargs)
             observer.note_real(owner)
     elif content is Kind.DICT and name == "get" and args and items.hashed_as_is(args[0]):
         if observer.is_known(owner):
@@ -223,6 +221,39 @@ def _container_method(
         observer.whole(owner, deep=name in ("index", "count", "remove"))
     else:
         observer.open(f"{type(owner).__name__}.{name}()")
+
+
+def _write(
+    observer: Observer, owner: Any, name: str, content: Kind, args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    """A method is about to change a container that existed before."""
+    if content is Kind.DICT:
+        keys = _written_keys(name, args, kwargs)
+        if keys is not None and all(map(items.hashed_as_is, keys)):
+            for key in keys:
+                if name != "update" and name != "__setitem__":
+                    observer.read(owner, key, f"{observer.path(owner)}[{key!r}]",
+                                  observer.is_watched(owner))
+                (observer.remove if name == "pop" else observer.write)(owner, key)
+            return
+    elif name in ("append", "extend"):
+        observer.extend(owner)
+        return
+    elif name == "remove":
+        observer.whole(owner)
+    observer.reshape(owner)
+
+
+def _written_keys(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any] | None:
+    """The keys of a dict that a method writes to; None where the arguments alone do not say."""
+    if name in ("__setitem__", "setdefault", "pop") and args:
+        return [args[0]]
+    if name == "update" and all(isinstance(value, dict) for value in args):
+        return [key for value in (*args, kwargs) for key in value]
+    return None
 
 
 def _array_method(observer: Observer, owner: Any, name: str) -> None:
@@ -392,10 +423,8 @@ def _number(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
             found = items.python_method(observer, value, name)
             if found is not None:
                 return (function(observer.run(found, value), *args[1:], **kwargs),)
-    if len(args) == 1 and not kwargs:
-        number = computed(function.__name__, args)
-        if number is not NotImplemented:
-            return (number,)
+    if len(args) == 1 and not kwargs and is_traced_number(args[0]):
+        return (args[0].__trunc__() if function is int else args[0].as_float(),)
     touch(observer, args, kwargs)
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -10,13 +11,12 @@ import numpy as np
 from ...frontend import state_version
 from ...frontend.tensor import Tensor
 from .kinds import Kind
-from .places import MISSING, Place
+from .places import MISSING, Place, own_methods
 
 
 def dict_items(value: Any) -> list[Any]:
     """Keys and values in turn."""
-    return [part for pair in dict.items(value) for part in pair]
-
+    return [part for pair in own_methods(value).items(value) for part in pair]
 
 
 READERS: dict[Kind, Callable[[Any], list[Any]]] = {
@@ -30,9 +30,18 @@ def copy_of(container: Any) -> Any:
     if isinstance(container, type):
         return dict(vars(container))
     if isinstance(container, dict):
-        return dict(dict.items(container))
+        return dict(own_methods(container).items(container))
     if isinstance(container, np.ndarray):
         return container.tobytes()
+    return list(container)
+
+
+def items_of(container: Any) -> Any:
+    """A container's items, in a plain container that can be made anew at each call."""
+    if isinstance(container, dict):
+        return dict(own_methods(container).items(container))
+    if isinstance(container, np.ndarray):
+        return container.copy()
     return list(container)
 
 
@@ -47,20 +56,35 @@ def put_back(container: Any, copy: Any) -> None:
             a is not b or dict.get(container, a, MISSING) is not copy[a]
             for a, b in zip(copy, container, strict=True)
         ):
-            dict.clear(container)
-            dict.update(container, copy)
+            methods = own_methods(container)
+            methods.clear(container)
+            for key, value in copy.items():
+                methods.__setitem__(container, key, value)
             state_version.bump()
     elif isinstance(container, np.ndarray):
-        if container.tobytes() != copy:
+        if isinstance(copy, np.ndarray):
+            container[...] = copy
+        elif container.tobytes() != copy:
             container[...] = np.frombuffer(copy, container.dtype).reshape(container.shape)
     elif len(container) != len(copy) or any(
         a is not b for a, b in zip(container, copy, strict=True)
     ):
         if isinstance(container, list):
-            container[:] = copy
+            list.__setitem__(container, slice(None), copy)
+        elif isinstance(container, set):
+            _put_members(container, copy)
         else:
-            container.clear()
-            (container.update if isinstance(container, set) else container.extend)(copy)
+            deque.clear(container)
+            deque.extend(container, copy)
+
+
+def _put_members(container: set[Any], members: list[Any]) -> None:
+    """A set's order is that of its history: what stays in it is left alone."""
+    wanted = set(members)
+    for member in [member for member in container if member not in wanted]:
+        set.discard(container, member)
+    for member in members:
+        set.add(container, member)
 
 
 def key_text(key: Any) -> str:

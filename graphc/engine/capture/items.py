@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import types
 from collections import defaultdict
 from collections.abc import Iterator
@@ -97,13 +98,26 @@ def _item(observer: Observer, container: Any, key: Any, kind: Kind, known: bool)
     if known:
         path = f"{observer.path(container)}[{key}]"
         if kind is Kind.LIST:
-            observer.read(container, key, path)
+            _list_item(observer, container, key, path)
         elif kind is Kind.TUPLE:
             value = container[key]
             return value if is_plain(value) else observer.know(value, path)
         else:
             observer.whole(container, deep=False)
     return container[key]
+
+
+def _list_item(observer: Observer, container: Any, key: int, path: str) -> None:
+    """An item of a list that existed before is read, at a place that may be the call's own."""
+    before, now = observer.tail(container), len(container)
+    if before == now:
+        observer.read(container, key, path)
+    elif before >= 0:
+        at = key + now if key < 0 else key
+        if at < before or key >= 0:
+            observer.emptiness(container, len)
+        if 0 <= at < before:
+            observer.read(container, at, path)
 
 
 def _dict_item(observer: Observer, container: Any, key: Any, known: bool) -> Any:
@@ -121,9 +135,11 @@ def _dict_item(observer: Observer, container: Any, key: Any, known: bool) -> Any
     if value is not MISSING:
         return value
     if type(container) is defaultdict:
-        observer.save(container)
-        factory = container.default_factory
-        if isinstance(factory, types.FunctionType):
+        observer.write(container, key)
+        factory = observer.result(
+            _factory, (container,), f"{observer.path(container)}.default_factory"
+        )
+        if factory is not None:
             container[key] = observer.run(factory)
         return container[key]
     missing = observer.lookup(type(container), "__missing__")
@@ -134,6 +150,9 @@ def _dict_item(observer: Observer, container: Any, key: Any, known: bool) -> Any
             return observer.know(container[key], f"{observer.path(container)}[{_text(key)}]")
         return observer.run(missing, container, key)
     return container[key]
+
+
+_factory = operator.attrgetter("default_factory")
 
 
 def hashed_as_is(key: Any) -> bool:
@@ -160,11 +179,10 @@ def store_subscript(observer: Observer, container: Any, key: Any, value: Any) ->
         return
     kind = content(container)
     if kind is not None:
+        key = plain_key(observer, key)
         if observer.is_known(container):
-            observer.save(container)
+            written_item(observer, container, key, kind)
             observer.note_real(container)
-        if kind is Kind.DICT:
-            key = plain_key(observer, key)
     elif kind_of(type(container)) is Kind.TENSOR:
         observer.whole(key)
         observer.whole(value)
@@ -173,17 +191,38 @@ def store_subscript(observer: Observer, container: Any, key: Any, value: Any) ->
     container[key] = value
 
 
+def written_item(observer: Observer, container: Any, key: Any, kind: Kind) -> None:
+    """An item of a container that existed before is about to be written."""
+    if kind is Kind.ARRAY:
+        observer.array(container)
+    elif kind is Kind.DICT and hashed_as_is(key):
+        observer.write(container, key)
+    elif kind is Kind.LIST and isinstance(key, int) and observer.tail(container) >= 0:
+        at = key + len(container) if key < 0 else key
+        if at < observer.tail(container):
+            observer.write(container, at)
+        if key < 0 or at >= observer.tail(container):
+            observer.emptiness(container, len)
+    else:
+        observer.reshape(container)
+
+
 def delete_subscript(observer: Observer, container: Any, key: Any) -> None:
     """`del container[key]`."""
     method = python_method(observer, container, "__delitem__")
     if method is not None and not observer.is_watched(container):
         observer.run(method, container, key)
         return
-    if content(container) is None:
+    kind, key = content(container), plain_key(observer, key)
+    if kind is None:
         observer.open(f"del {observer.path(container)}[...]")
     elif observer.is_known(container):
-        observer.save(container)
-    del container[plain_key(observer, key)]
+        if kind is Kind.DICT and hashed_as_is(key):
+            observer.membership(container, key)
+            observer.remove(container, key)
+        else:
+            observer.reshape(container)
+    del container[key]
 
 
 def iterate(observer: Observer, obj: Any) -> Any:

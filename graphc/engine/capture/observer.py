@@ -12,6 +12,7 @@ import functools
 import operator
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
@@ -27,10 +28,11 @@ from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result
 from ..version.guards import Kind as KindGuard
 from .array_memory import is_captured
-from .copies import READERS, copy_of, entry_path, key_text, put_back
-from .kinds import Kind, content_of, is_plain, is_standard, kind_of
+from .copies import READERS, key_text
+from .kinds import Kind, content_of, is_own_name, is_plain, is_standard, kind_of
 from .machinery import inside_machinery
 from .places import MISSING, Place
+from .writes import Writes
 
 _ARRAY_BYTES = 1 << 20  # larger arrays are not compared at every call
 
@@ -44,24 +46,20 @@ class _Running(threading.local):
 running = _Running()
 
 
-class Observer:
+class Observer(Writes):
     """The reads and writes of one recording."""
 
     def __init__(self, trace: Trace, name: str, calls: Any) -> None:
+        super().__init__()
         self.trace, self.name, self._calls = trace, name, calls
         self.guards = Guards()
         self.known: dict[int, tuple[Any, str]] = {}  # what existed before, by id; with its path
-        self.ways: dict[int, set[str]] = {}  # every path on which a known tensor was met, by id
-        self.saved: dict[int, tuple[Any, Any, str]] = {}  # container, its copy, path
-        self.fields: dict[Place, Any] = {}  # slots, cells, attributes of tensors before a write
-        self.real: set[int] = set()  # containers that got state which the call made for good
         self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
-        self.lifted: set[Place] = set()  # places whose number is a run-time input
         self.looked_at_grad = False  # the user's own code has read a .grad
+        self.constants: Any = None  # exits.Constants
         self._paused = False
         self._read: set[Any] = set()
         self._whole: set[int] = set()
-        self._kept: list[Any] = []  # keeps ids taken
         self._lookups: dict[tuple[int, str], Any] = {}
 
     # --- what is done, recorded; calls.py ------------------------------------------------------
@@ -95,8 +93,6 @@ class Observer:
         """Note that an object existed before the call; gives it."""
         if id(value) not in self.known:
             self.known[id(value)] = value, path
-        if isinstance(value, Tensor):
-            self.ways.setdefault(id(value), set()).add(path)
         return value
 
     def path(self, value: Any) -> str:
@@ -155,7 +151,9 @@ class Observer:
         copy = saved[1]
         if isinstance(copy, dict):
             return copy.get(place.key, MISSING) is not value
-        if isinstance(copy, list) and isinstance(place.key, int):
+        if isinstance(copy, list) and isinstance(place.key, int) and (
+            id(place.container) not in self.reshaped
+        ):
             inside = -len(copy) <= place.key < len(copy)
             return not inside or copy[place.key] is not value
         return True
@@ -188,7 +186,7 @@ class Observer:
             self.open(f"use of a {type(value).__module__}.{type(value).__qualname__}")
 
     def _inside(self, holder: Any, item: Any, path: str, deep: bool) -> None:
-        if self.is_known(holder):
+        if self.is_known(holder) and id(item) not in self.known:
             self.know(item, path)
         if deep and kind_of(type(item)) in _HOLDERS:
             self.whole(item)
@@ -196,10 +194,9 @@ class Observer:
     def _container(self, value: Any, kind: Kind, deep: bool) -> None:
         if self.is_known(value) and id(value) not in self._whole:
             self._whole.add(id(value))
-            guard = Items(value, READERS[kind], self.path(value))
             saved = self.saved.get(id(value))
-            if saved is not None:  # as it was when the call began
-                guard.items = READERS[kind](saved[1])
+            was = None if saved is None else saved[1]
+            guard = Items(value, READERS[kind], self.path(value), was)
             self.guards.add(guard, self.is_watched(value))
         path = self.path(value)
         if kind is Kind.DICT:
@@ -294,22 +291,24 @@ class Observer:
 
     def plainly(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function gives that reads its arguments alone, which are noted already."""
-        self._paused = True
-        try:
+        with self.unobserved():
             return function(*args, **kwargs)
+
+    @contextmanager
+    def unobserved(self) -> Iterator[None]:
+        """Inside, Python is not looked at."""
+        outer, self._paused = self._paused, True
+        try:
+            yield
         finally:
-            self._paused = False
+            self._paused = outer
 
     def cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function with a cache (functools.lru_cache) gives, as it would without a
         recording: from the cache, or for real; it is asked again at each call."""
         call = functools.partial(function, **kwargs) if kwargs else function
-        self._paused = True
-        try:
-            with self.trace.suspended():
-                value = call(*args)
-        finally:
-            self._paused = False
+        with self.unobserved(), self.trace.suspended():
+            value = call(*args)
         self._kept.append((call, args, value))
         path = f"{function.__name__}()"
         self.guards.last.append(Result(call, args, value, path))
@@ -357,13 +356,26 @@ class Observer:
         """What a class or its bases have under a name; MISSING if nothing. Guarded."""
         found = self._lookups.get((id(kind), name))
         if found is None:
-            found = self._lookups[id(kind), name] = (self._look(kind, name),)
+            self._order(kind)
+            found = self._lookups[id(kind), name] = (self.look(kind.__mro__, name),)
             self._kept.append(kind)
         value = found[0]
         return value
 
-    def _look(self, kind: type, name: str) -> Any:
-        for base in kind.__mro__:
+    def _order(self, kind: type) -> None:
+        """The bases of a class are relied on."""
+        token = (id(kind), "order")
+        name = kind.__module__
+        if token not in self._read:
+            self._read.add(token)
+            self._kept.append(kind)
+            if not (is_own_name(name) or name.startswith("graphc.") or is_standard(name)):
+                order = f"the order of {kind.__qualname__}'s bases"
+                self.guards.add(Result(_mro, (kind,), kind.__mro__, order))
+
+    def look(self, bases: tuple[type, ...], name: str) -> Any:
+        """What the first of these classes that has a name has there; MISSING if none. Guarded."""
+        for base in bases:
             value = vars(base).get(name, MISSING)
             fixed = base.__flags__ & _IMMUTABLE or is_standard(base.__module__)
             saved = self.saved.get(id(base))
@@ -388,58 +400,7 @@ class Observer:
         """A container that existed before is about to be written to."""
         if isinstance(container, type):
             self._lookups.clear()
-        if id(container) in self.saved:
-            return
-        self.saved[id(container)] = container, copy_of(container), path or self.path(container)
-
-    def save_field(self, container: Any, key: Any, path: str) -> None:
-        """A slot, a cell or an attribute that stands alone is about to be written to."""
-        place = Place(container, key, path)
-        if place not in self.fields:
-            self.fields[place] = place.get()
-            self._kept.append(container)
-
-    def changes(self) -> Iterator[tuple[Place, Any, Any]]:
-        """(place, value before, value now) of every entry that changed or appeared.
-
-        Raises ValueError saying what changed in another way.
-        """
-        for container, copy, path in list(self.saved.values()):
-            if isinstance(copy, dict):
-                mapping = vars(container) if isinstance(container, type) else container
-                if any(key not in mapping for key in copy):
-                    raise ValueError(f"removes an entry of {path}")
-                if any(a is not b for a, b in zip(copy, mapping, strict=False)):
-                    raise ValueError(f"changes the order of {path}")
-                for key, now in list(dict(mapping).items()):
-                    before = copy.get(key, MISSING)
-                    if now is not before and id(container) not in self.real:
-                        yield Place(container, key, entry_path(path, key)), before, now
-            elif isinstance(copy, list) and isinstance(container, list):
-                if len(container) != len(copy):
-                    raise ValueError(f"changes the length of the list {path}")
-                for i, (before, now) in enumerate(zip(copy, container, strict=True)):
-                    if now is not before:
-                        yield Place(container, i, f"{path}[{i}]"), before, now
-            elif isinstance(container, np.ndarray):
-                if container.tobytes() != copy:
-                    raise ValueError(f"changes {path}, a NumPy array")
-            elif list(container) != list(copy) if not isinstance(copy, list) else (
-                len(container) != len(copy)
-                or any(a is not b for a, b in zip(container, copy, strict=True))
-            ):
-                raise ValueError(f"changes {path}, a {type(container).__name__}")
-        for place, before in self.fields.items():
-            if (now := place.get()) is not before:
-                yield place, before, now
-
-    def restore(self) -> None:
-        """Put every container back as it was."""
-        for place, before in self.fields.items():
-            if place.get() is not before:
-                place.put(before)
-        for container, copy, _ in self.saved.values():
-            put_back(container, copy)
+        super().save(container, path)
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -454,7 +415,7 @@ class Observer:
 
     def settle(self) -> None:
         """Nothing more is asked: what was met need not be kept."""
-        self.known, self.ways = {}, {}
+        self.known = {}
         self._kept = []
 
     def _made_for_good(self, guard: Guard) -> bool:
@@ -471,6 +432,9 @@ class Observer:
     def error(self, text: str) -> str:
         """A message with the user's line."""
         return located(f"compiled {self.name}() {text}")
+
+
+_mro = operator.attrgetter("__mro__")
 
 
 def _type_of(container: dict[Any, Any], key: Any) -> type:

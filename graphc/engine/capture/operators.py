@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...frontend.numbers import is_traced_number
-from .items import contains, python_method, truth
+from .items import contains, python_method, truth, unpack
 from .kinds import Kind, content_of, kind_of
 from .observer import Observer
 from .places import MISSING
@@ -49,11 +49,28 @@ def binary(observer: Observer, a: Any, b: Any, sign: str) -> Any:
         found = _by_python(observer, a, b, name, in_place)
         if found is not NotImplemented:
             return found
+        if in_place and _mutable(a):
+            return _updated(observer, a, b, plain)
         for value, kind in zip((a, b), kinds, strict=True):
             _operand(observer, value, kind, plain)
-        if in_place and observer.is_known(a) and _mutable(a):
-            observer.save(a)
     return _IN_PLACE[plain](a, b) if in_place else function(a, b)
+
+
+def _updated(observer: Observer, a: Any, b: Any, sign: str) -> Any:
+    """`a sign= b` of a container."""
+    kind = content_of(type(a))
+    known = observer.is_known(a)
+    if kind in (Kind.LIST, Kind.QUEUE) and sign == "+":
+        b = unpack(observer, b)
+        if known:
+            observer.extend(a)
+    else:
+        _operand(observer, b, kind_of(type(b)), sign)
+        if known and kind is Kind.ARRAY:
+            observer.array(a)
+        elif known:
+            observer.reshape(a)
+    return _IN_PLACE[sign](a, b)
 
 
 def _mutable(value: Any) -> bool:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import types
+from collections import OrderedDict, deque
 from typing import Any
 
 from ...frontend.tensor import Tensor
 from .kinds import Kind, kind_of
 
 MISSING = object()  # what a place gives where there is nothing
+
+
+def own_methods(value: Any) -> Any:
+    """The class whose methods read and write a dictionary, whatever a subclass makes of them:
+    an OrderedDict keeps an order of its own."""
+    return OrderedDict if isinstance(value, OrderedDict) else dict
 
 
 class Place:
@@ -37,7 +44,8 @@ class Place:
         if isinstance(container, dict):
             return dict.get(container, self.key, MISSING)
         try:
-            return list.__getitem__(container, self.key)
+            kind = deque if isinstance(container, deque) else list
+            return kind.__getitem__(container, self.key)
         except IndexError:
             return MISSING
 
@@ -50,7 +58,7 @@ class Place:
         elif isinstance(self.container, type):
             setattr(self.container, self.key, value)
         elif isinstance(self.container, dict):
-            dict.__setitem__(self.container, self.key, value)
+            own_methods(self.container).__setitem__(self.container, self.key, value)
         else:
             self.container[self.key] = value
 
@@ -65,7 +73,7 @@ class Place:
             if self.get() is not MISSING:
                 self.key.__delete__(self.container)
         elif isinstance(self.container, dict):
-            dict.pop(self.container, self.key, None)
+            own_methods(self.container).pop(self.container, self.key, None)
         elif isinstance(self.container, type):
             delattr(self.container, self.key)
 

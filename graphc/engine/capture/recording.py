@@ -8,7 +8,7 @@ everything else by replay).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,13 @@ from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
 from .argument_writes import ArgumentWrites
 from .array_memory import is_captured
+from .exits import Constants
 from .failed import keep_python
 from .kinds import is_plain
 from .net import Net
 from .observer import Observer, running
 from .places import MISSING, Place
+from .writes import Contents, Tail
 
 
 class Turned(Exception):
@@ -53,9 +55,12 @@ class FirstUse(TraceError):
 class Recording:
     """One run of the Python under a trace, and what it did to the roots."""
 
-    def __init__(self, name: str, trace: Trace, leaves: list[Any]) -> None:
+    def __init__(
+        self, name: str, trace: Trace, leaves: list[Any], constants: Constants
+    ) -> None:
         self.name, self.trace, self.leaves = name, trace, leaves
         self.observer = Observer(trace, name, calls)
+        self.observer.constants = constants
         self.before = [self.observer]  # of this run and of those that it repeats
         self.writes = ArgumentWrites((), ())
         self.traced: Any = None
@@ -144,7 +149,8 @@ class Recording:
         """Say how the result, and what is stored, are made anew; raises TraceError."""
         held += self.stored.values()
         try:
-            self.rebuild = Rebuild(held, self._was_there, self.writes.originals.keys())
+            filled = [p.container for p in self.stored if isinstance(p, (Contents, Tail))]
+            self.rebuild = Rebuild(held, self._was_there, self.writes.originals.keys(), filled)
         except NotRebuilt as error:
             raise TraceError(located(
                 f"compiled {self.name}() gives back {error}, which one graph cannot make again at "
@@ -210,7 +216,9 @@ class Recording:
     def _effect(self, place: Place, old: Any, now: Any) -> None:
         """What each call has to put into a place that the function's Python has written."""
         observer = self.observer
-        if isinstance(now, Tensor):
+        if isinstance(place, (Contents, Tail)):
+            self._refill(place, old, now)
+        elif isinstance(now, Tensor):
             for tensor in (old, now):
                 if isinstance(tensor, Tensor) and tensor._trace is None:
                     self.trace.shadow(tensor)  # fetched from where it is then
@@ -224,12 +232,27 @@ class Recording:
         elif not observer.was_read(place):
             self.stored[place] = now  # made anew at each call
         else:
-            error = FirstUse if place.is_missing(old) or old is None else TraceError
-            raise error(located(
-                f"compiled {self.name}() puts a new {type(now).__name__} in {place.path}, which "
-                "it also reads. Cure: keep tensors in attributes of their own"
-                f"{self.trace.otherwise}"
-            ))  # fmt: skip
+            first = place.is_missing(old) or old is None
+            raise self._renewed(place, now, FirstUse if first else TraceError)
+
+    def _refill(self, place: Place, old: Any, now: Any) -> None:
+        """What each call has to put into a container whose length or order has changed."""
+        items = _items(now)
+        for item in (*_items(old), *items):
+            if isinstance(item, Tensor) and item._trace is None:
+                self.trace.shadow(item)  # fetched from where it is then
+        if isinstance(place, Contents):
+            for item in items:
+                if not (isinstance(item, Tensor) or is_plain(item) or is_traced_number(item)
+                        or self.observer.is_known(item)):  # fmt: skip
+                    raise self._renewed(place, item, FirstUse if not old else TraceError)
+        self.stored[place] = now
+
+    def _renewed(self, place: Place, now: Any, error: type[TraceError]) -> TraceError:
+        return error(located(
+            f"compiled {self.name}() puts a new {type(now).__name__} in {place.path}, which it "
+            f"also reads. Cure: keep tensors in attributes of their own{self.trace.otherwise}"
+        ))  # fmt: skip
 
     def take_back(self, error: BaseException, look: bool) -> None:
         """What is left of a run that failed: the Python state, if it is the user's own error."""
@@ -253,17 +276,29 @@ class Recording:
             set_grad_mode(*self.mode)
 
     def stored_inputs(self) -> dict[int, Place]:
-        """Inputs that must be fetched from the place that the function itself renews. A tensor that
-        was met on two paths is none: later, two tensors may be there."""
+        """Inputs that must be fetched from the place that the function itself renews."""
         found: dict[int, Place] = {}
-        ways = self.observer.ways
-        old = {id(value): place for place, value in self.old_values if isinstance(value, Tensor)}
+        old: dict[int, set[Place]] = {}
+        for place, value in self._old_tensors():
+            old.setdefault(id(value), set()).add(place)
         for source in self.traced.inputs:
             if isinstance(source, TensorInput) and source.kind == "tensor":
-                place = old.get(id(source.tensor))
-                if place is not None and len(ways.get(id(source.tensor), ())) < 2:
-                    found[source.number] = place
+                places = old.get(id(source.tensor), set())
+                # one that is elsewhere, too, is that other place's tensor at each call
+                if len(places) == 1 and self.observer.guards.fixed(source.tensor) <= places:
+                    found[source.number] = next(iter(places))
         return found
+
+    def _old_tensors(self) -> Iterator[tuple[Place, Tensor]]:
+        """Where tensors were that the call replaces."""
+        for place, value in self.old_values:
+            if isinstance(value, Tensor):
+                yield place, value
+            elif isinstance(place, Contents) and isinstance(value, (dict, list)):
+                items = value.items() if isinstance(value, dict) else enumerate(value)
+                for key, item in items:
+                    if isinstance(item, Tensor) and not isinstance(place.container, set):
+                        yield Place(place.container, key, f"{place.path}[{key!r}]"), item
 
     def dropped_guards(self) -> set[Place]:
         """Places whose value is a run-time input: stored tensors and lifted numbers."""
@@ -272,6 +307,13 @@ class Recording:
 
 def _type_in(place: Place) -> type:
     return type(place.get())
+
+
+def _items(content: Any) -> list[Any]:
+    """The items of what a Contents or a Tail holds."""
+    if isinstance(content, dict):
+        return [*content, *content.values()]
+    return list(content) if isinstance(content, list) else []
 
 
 _RUN = Recording.run.__code__

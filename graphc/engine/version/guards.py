@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from ...frontend import state_version
+from ...frontend.numbers import is_traced_number
+from ...frontend.tensor import Tensor
 from ..capture.kinds import Kind as ObjectKind
 from ..capture.kinds import kind_of
 from ..capture.places import MISSING, Place, same
@@ -34,6 +36,10 @@ class Guard:
 
     def renew(self) -> None:
         """Take over how it is now: state that the first call made for good."""
+
+    def tensors(self) -> Iterable[tuple[Place, Any]]:
+        """(place, tensor) of the tensors that must be the same ones."""
+        return ()
 
     def text(self) -> str:
         """For explain()."""
@@ -69,6 +75,9 @@ class Entry(Guard):
         self.value, self.reference = self.place.get(), None
         self._let_go()
 
+    def tensors(self) -> Iterable[tuple[Place, Any]]:
+        return [(self.place, self.value)] if isinstance(self.value, Tensor) else []
+
     def text(self) -> str:
         if self.reference is not None:
             return f"{self.path} is the same {type(self.reference()).__name__}"
@@ -80,24 +89,55 @@ class Entry(Guard):
 
 
 class Items(Guard):
-    """A container has these items, and no others: the same objects, or equal plain values."""
+    """A container has these items, and no others: the same objects, or equal plain values.
 
-    __slots__ = ("container", "items", "read")
+    Where the version fetches an item at each call, any tensor or number is as good (`fetched`).
+    """
+
+    __slots__ = ("container", "fetched", "items", "read")
 
     def __init__(
-        self, container: Any, read: Callable[[Any], list[Any]], path: str
+        self, container: Any, read: Callable[[Any], list[Any]], path: str, was: Any = None
     ) -> None:
+        """`was`: a copy from before the call's own writes."""
         self.container, self.read, self.path = container, read, path
-        self.items = read(container)
+        self.items = read(container if was is None else was)
+        self.fetched: dict[int, type] = {}  # by position
+        for i, item in enumerate(self.items):
+            if is_traced_number(item):  # a run-time input already
+                self.fetched[i] = int if item.is_integer_number else float
+                self.items[i] = None
 
     def holds(self) -> bool:
         now = self.read(self.container)
         return len(now) == len(self.items) and all(
-            a is b or same(a, b) for a, b in zip(now, self.items, strict=True)
+            a is b or same(a, b) or (i in self.fetched and isinstance(a, self.fetched[i]))
+            for i, (a, b) in enumerate(zip(now, self.items, strict=True))
         )
 
+    def fetch(self, place: Place) -> None:
+        """The version fetches what is at a place of the container."""
+        for i, (at, item) in enumerate(self._places()):
+            if at == place and i not in self.fetched:
+                self.fetched[i] = Tensor if isinstance(item, Tensor) else type(item)
+                self.items[i] = None
+
+    def _places(self) -> Iterable[tuple[Place | None, Any]]:
+        for i, item in enumerate(self.items):
+            if isinstance(self.container, dict):
+                key = self.items[i - 1] if i % 2 else None
+                yield Place(self.container, key, self.path) if i % 2 else None, item
+            else:
+                yield Place(self.container, i, self.path), item
+
+    def tensors(self) -> Iterable[tuple[Place, Any]]:
+        return [
+            (place or Place(self.container, item, self.path), item)
+            for place, item in self._places() if isinstance(item, Tensor)
+        ]
+
     def renew(self) -> None:
-        self.items = self.read(self.container)
+        self.items, self.fetched = self.read(self.container), {}
 
     def text(self) -> str:
         return f"{self.path} has the same {len(self.items)} items"
@@ -288,12 +328,25 @@ class Guards:
         """Every guard that does not hold."""
         return [guard for guard in (*self.loose, *self.counted) if not guard.holds()]
 
+    def fixed(self, tensor: Any) -> set[Place]:
+        """The places at which a tensor must be the same one."""
+        return {
+            place for guard in (*self.loose, *self.counted, *self.last)
+            for place, value in guard.tensors() if value is tensor
+        }
+
     def entries(self) -> Iterable[Entry]:
         """The guards on single places."""
         return (g for g in (*self.loose, *self.counted) if isinstance(g, Entry))
 
     def drop(self, places: set[Place]) -> None:
-        """Forget entries: their values are run-time inputs."""
+        """Forget what is at these places: it is a run-time input."""
+        for guard in (*self.loose, *self.counted):
+            if isinstance(guard, Items):
+                for place in places:
+                    if place.container is guard.container:
+                        guard.fetch(place)
+
         def kept(guard: Guard) -> bool:
             return not (isinstance(guard, Entry) and guard.place in places)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from ...frontend.captured import UNREAD
@@ -31,10 +31,12 @@ class Rebuild:
     """How to make `held` from the values of its leaves."""
 
     def __init__(
-        self, held: list[Any], known: Callable[[Any], bool], foreign: Container[int]
+        self, held: list[Any], known: Callable[[Any], bool], foreign: Container[int],
+        holders: Iterable[Any] = (),
     ) -> None:
         """`known`: whether an object was there before; `foreign`: ids of objects that stand for
-        others. Nothing else but the caller's list refers to the result. Raises NotRebuilt."""
+        others; `holders`: containers from before that parts of `held` were put into. Nothing else
+        but the caller's list refers to the result. Raises NotRebuilt."""
         self.leaves: list[Any] = []
         self._constants: list[Any] = []
         self._known, self._foreign = known, foreign
@@ -49,7 +51,7 @@ class Rebuild:
                 self._fill(*self._waiting.pop(0))
         except RecursionError:
             raise NotRebuilt("containers that are nested too deeply") from None
-        self._check_elsewhere(held)
+        self._check_elsewhere(held, holders)
         self._resolve(roots)
 
     def take_leaves(self) -> list[Any]:
@@ -111,10 +113,10 @@ class Rebuild:
         names, holds = [name for name, _ in found], [part for _, part in found]
         self._fills.append((kind.fill, number, content, names, holds))
 
-    def _check_elsewhere(self, held: list[Any]) -> None:
+    def _check_elsewhere(self, held: list[Any], holders: Iterable[Any]) -> None:
         """Raise NotRebuilt where something else, which nobody knew, holds what is to be made."""
         inside = Counter(map(id, [*held, *held[1:], *held[1:]]))  # where it is stored; `stored`
-        for value in self._made:
+        for value in (*self._made, *holders):
             inside.update(map(id, gc.get_referents(value)))
             own = getattr(value, "__dict__", None)
             if type(own) is dict:
@@ -169,30 +171,39 @@ def _check_tensor(tensor: Tensor) -> None:
 def resolved(value: Any, real: Callable[[Any], Any], known: Callable[[Any], bool]) -> Any:
     """A result in which `real` says what each part is; containers of the call stay the same
     ones, unless they cannot be written to."""
-    done: dict[int, tuple[Any, Any]] = {}
+    return _Resolved(real, known).visit(value)
 
-    def visit(item: Any) -> Any:
-        if id(item) in done:
-            return done[id(item)][1]
-        found = real(item)
-        done[id(item)] = item, found
-        if found is not item or isinstance(item, Tensor) or is_constant(item) or known(item):
+
+class _Resolved:
+    """One result; a class, since a function that calls itself keeps all it refers to alive."""
+
+    def __init__(self, real: Callable[[Any], Any], known: Callable[[Any], bool]) -> None:
+        self._real, self._known = real, known
+        self._done: dict[int, tuple[Any, Any]] = {}
+
+    def visit(self, item: Any) -> Any:
+        """What a part of the result is."""
+        if id(item) in self._done:
+            return self._done[id(item)][1]
+        found = self._real(item)
+        self._done[id(item)] = item, found
+        if found is not item or isinstance(item, Tensor) or is_constant(item) or (
+            self._known(item)
+        ):
             return found
         if type(item) is list:
-            item[:] = [visit(part) for part in item]
+            item[:] = [self.visit(part) for part in item]
         elif isinstance(item, dict):
             for key, part in list(dict.items(item)):
-                if (now := visit(part)) is not part:
+                if (now := self.visit(part)) is not part:
                     dict.__setitem__(item, key, now)
         elif isinstance(item, tuple):
-            parts = [visit(part) for part in item]
+            parts = [self.visit(part) for part in item]
             if any(a is not b for a, b in zip(parts, item, strict=True)):
                 found = tuple.__new__(type(item), parts)
-                done[id(item)] = item, found
+                self._done[id(item)] = item, found
         if kind_of(item) is not None:
             for name, part in list(attributes(item)):
-                if (now := visit(part)) is not part:
+                if (now := self.visit(part)) is not part:
                     set_attribute(item, name, now)
         return found
-
-    return visit(value)

@@ -316,7 +316,7 @@ class Specialisation:
         values = dict(self.replay)
         values.update(zip(self.stored, stored, strict=True))
         for place in self.order:
-            place.set(values[place])
+            place.put(values[place])
         if history is not None:
             history.watch(builder)
         for action in traced.deferred:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from ... import config as configuration
@@ -48,6 +49,7 @@ class Versions:
         # objects that keys name by id: what goes with each when it dies
         self._watched: dict[int, weakref.ref[Any]] = {}
         self._named: dict[int, set[Any]] = {}
+        self.newest: Specialisation | None = None
         self.found_by: list[Any] = []  # (key, shapes) of each version, the newest last
         self._modules = ModuleLimit()
 
@@ -132,6 +134,7 @@ class Versions:
         symbolic: bool,
     ) -> None:
         """Remember a new version, for as long as the objects live that the key names."""
+        self.newest = version
         self.found_by.append((key, shapes))
         head = len(key) - len(leaves)
         lifted = self.lifted(key, leaves)
@@ -214,6 +217,8 @@ class Versions:
         keys = self._named.pop(number, set())
         gone = [v for place, found in self._exact.items() if place[0] in keys for v in found]
         gone += [v for key in keys for v in self._symbolic.get(key, ())]
+        if self.newest in gone:
+            self.newest = None
         self._exact = {place: v for place, v in self._exact.items() if place[0] not in keys}
         for key in keys:
             self._symbolic.pop(key, None)
@@ -288,10 +293,10 @@ class Versions:
         self._symbolic_now |= bool(found)
         return [(place.get(), dims) for place, dims in found.items()]
 
-    def counters(self, key: Any, shapes: tuple[Any, ...]) -> Iterator[Place]:
+    def counters(self) -> Iterator[Place]:
         """Places of numbers that an earlier version's own Python has changed."""
-        for versions in self.candidates(key, shapes):
-            for version in versions:
+        for table in (self._exact, self._symbolic):
+            for version in chain.from_iterable(table.values()):
                 changed = {place for place, _ in version.replay}
                 for guard in version.roots.all_broken():
                     if isinstance(guard, Entry) and guard.place in changed and (

@@ -1,0 +1,224 @@
+"""What a recording writes to containers that existed before, and how each call does it again.
+
+A container is copied before its first write. What was written by key (an attribute, an item) is
+written again by key; what was put at a list's end is put at the end of what the list is then; any
+other change of a length or an order needs a guard on all items, and gives the container all of its
+new ones. A write of what was there already changes nothing: that it is there is a guard.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...frontend.watched import Watched, WatchedOrdered
+from ...optim.optimizer import ParamGroup
+from ..version.guards import Entry, Guards
+from .copies import copy_of, entry_path, items_of, put_back
+from .kinds import is_plain
+from .places import MISSING, Place
+
+Change = tuple[Place, Any, Any]
+
+
+class Contents(Place):
+    """All items of a container."""
+
+    __slots__ = ()
+
+    def __init__(self, container: Any, path: str) -> None:
+        super().__init__(container, _ALL, path)
+
+    def get(self) -> Any:
+        """The items, in a container of their own."""
+        return items_of(self.container)
+
+    def set(self, value: Any) -> None:
+        """Give the container these items."""
+        put_back(self.container, value)
+
+
+class Tail(Place):
+    """What comes at the end of a list or a deque, wherever that is."""
+
+    __slots__ = ("length",)
+
+    def __init__(self, container: Any, length: int, path: str) -> None:
+        super().__init__(container, _END, path)
+        self.length = length  # of the container before the call that was recorded
+
+    def get(self) -> Any:
+        """Nothing is there yet."""
+        return MISSING
+
+    def set(self, value: Any) -> None:
+        """Put items there."""
+        kind = deque if isinstance(self.container, deque) else list
+        kind.extend(self.container, value)
+
+    def put(self, value: Any) -> None:
+        """Put items there, or take away what the recording did."""
+        if value is not MISSING:
+            self.set(value)
+            return
+        while len(self.container) > self.length:
+            del self.container[-1]
+
+
+_ALL, _END = object(), object()
+
+
+class Writes:
+    """The containers that one recording has written to."""
+
+    guards: Guards
+
+    def __init__(self) -> None:
+        self.saved: dict[int, tuple[Any, Any, str]] = {}  # container, its copy, path
+        self.fields: dict[Place, Any] = {}  # slots, cells, attributes of tensors before a write
+        self.real: set[int] = set()  # containers that got state which the call made for good
+        self.lifted: set[Place] = set()  # places whose number is a run-time input
+        self.keys: dict[int, dict[Any, None]] = {}  # what was written by key, by container
+        self.removed: dict[int, set[Any]] = {}  # keys that were, at some time
+        self.reshaped: set[int] = set()  # containers that changed otherwise than by key and tail
+        self._kept: list[Any] = []  # keeps ids taken
+
+    def is_known(self, value: Any) -> bool:
+        """Whether an object existed before the call."""
+        raise NotImplementedError
+
+    def path(self, value: Any) -> str:
+        """An object's name in the user's words."""
+        raise NotImplementedError
+
+    def was_read(self, place: Place) -> bool:
+        """Whether a place was read before the call wrote to it."""
+        raise NotImplementedError
+
+    def whole(self, value: Any, deep: bool = True) -> None:
+        """Code that graphc does not follow reads everything in an object."""
+        raise NotImplementedError
+
+    # --- before a write ----------------------------------------------------------------------
+
+    def save(self, container: Any, path: str = "") -> None:
+        """A container that existed before is about to be written to."""
+        if id(container) not in self.saved:
+            self.saved[id(container)] = container, copy_of(container), path or self.path(container)
+
+    def write(self, container: Any, key: Any, path: str = "") -> None:
+        """An item of a container that existed before is about to be written."""
+        self.save(container, path)
+        self.keys.setdefault(id(container), {})[key] = None
+
+    def remove(self, container: Any, key: Any) -> None:
+        """An item of a dict that existed before is about to be removed."""
+        self.write(container, key)
+        self.removed.setdefault(id(container), set()).add(key)
+
+    def reshape(self, container: Any) -> None:
+        """The items of a container are about to change in a way that depends on all of them."""
+        self.whole(container, deep=False)
+        self.save(container)
+        self.reshaped.add(id(container))
+
+    def extend(self, container: Any) -> None:
+        """Items are about to be put at the end of a list or a deque."""
+        if getattr(container, "maxlen", None) is None:
+            self.save(container)
+        else:  # something may fall out at the other end
+            self.reshape(container)
+
+    def save_field(self, container: Any, key: Any, path: str) -> None:
+        """A slot, a cell or an attribute that stands alone is about to be written to."""
+        place = Place(container, key, path)
+        if place not in self.fields:
+            self.fields[place] = place.get()
+            self._kept.append(container)
+
+    def tail(self, container: Any) -> int:
+        """How long a list or a deque was, but for what the call itself has put at its end; -1
+        where it cannot be said what it has put where."""
+        if id(container) in self.reshaped:
+            return -1
+        saved = self.saved.get(id(container))
+        return len(container if saved is None else saved[1])
+
+    # --- the effects -------------------------------------------------------------------------
+
+    def changes(self) -> Iterator[Change]:
+        """(place, value before, value now) of everything that a call has to write.
+
+        Raises ValueError saying what changed in another way.
+        """
+        for container, copy, path in list(self.saved.values()):
+            if isinstance(copy, dict):
+                yield from self._of_dict(container, copy, path)
+            elif isinstance(container, np.ndarray):
+                if container.tobytes() != copy:
+                    yield Contents(container, path), copy, container.copy()
+            elif isinstance(container, (list, deque)) and id(container) not in self.reshaped:
+                yield from self._of_list(container, copy, path)
+            elif len(container) != len(copy) or any(
+                a is not b for a, b in zip(container, copy, strict=True)
+            ):
+                self.whole(container, deep=False)
+                yield Contents(container, path), copy, items_of(container)
+        for place, before in self.fields.items():
+            if (now := place.get()) is not before:
+                yield place, before, now
+            else:
+                self._stays(place, before)
+
+    def _of_dict(self, container: Any, copy: dict[Any, Any], path: str) -> Iterator[Change]:
+        mapping = vars(container) if isinstance(container, type) else container
+        left = [key for key in copy if key in mapping]
+        again = self.removed.get(id(container), set()).intersection(left)  # now further back
+        if again or any(a is not b for a, b in zip(left, mapping, strict=False)):
+            if isinstance(container, type) or id(container) in self.real:
+                raise ValueError(f"changes the order of {path}")
+            self.whole(container, deep=False)
+            yield Contents(container, path), copy, items_of(container)
+            return
+        if id(container) in self.real:
+            return
+        written = self.keys.get(id(container), {})
+        for key in dict.fromkeys((*written, *copy, *mapping)):
+            before, now = copy.get(key, MISSING), mapping.get(key, MISSING)
+            place = Place(container, key, entry_path(path, key))
+            if now is not before or (key in written and isinstance(container, ParamGroup)):
+                if now is MISSING and key not in written:
+                    self.whole(container, deep=False)
+                yield place, before, now
+            elif key in written:
+                self._stays(place, before)
+
+    def _of_list(self, container: Any, copy: list[Any], path: str) -> Iterator[Change]:
+        written = self.keys.get(id(container), {})
+        for i, before in enumerate(copy):
+            now = container[i]
+            place = Place(container, i, f"{path}[{i}]")
+            if now is not before:
+                yield place, before, now
+            elif i in written:
+                self._stays(place, before)
+        if len(container) > len(copy):
+            end = [container[i] for i in range(len(copy), len(container))]
+            yield Tail(container, len(copy), f"the end of {path}"), MISSING, end
+
+    def _stays(self, place: Place, before: Any) -> None:
+        """What a call writes is there already: nothing is to be done while that is so."""
+        if place not in self.lifted and not self.was_read(place):
+            watched = isinstance(place.container, (Watched, WatchedOrdered))
+            self.guards.add(Entry(place, before, not is_plain(before)), watched)
+
+    def restore(self) -> None:
+        """Put every container back as it was."""
+        for place, before in self.fields.items():
+            if place.get() is not before:
+                place.put(before)
+        for container, copy, _ in self.saved.values():
+            put_back(container, copy)
