@@ -246,11 +246,9 @@ class Optimizer:
         """Clear every gradient: None, or zeros."""
         for group in self.param_groups:
             for param in group["params"]:
-                if param.grad is None:
-                    continue
                 if set_to_none:
-                    param.grad = None
-                else:
+                    param.grad = None  # whatever it was: a recording need not look
+                elif param.grad is not None:
                     if param.grad.grad_fn is not None:
                         param.grad.detach_()
                     else:

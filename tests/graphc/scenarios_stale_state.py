@@ -353,7 +353,7 @@ def hidden_state_with_history(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
 
 
 @stale
-def hidden_states_across_calls(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+def truncated_backpropagation_over_calls(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     torch.manual_seed(0)
     cell = nn.RNNCell(3, 4)
     opt = torch.optim.SGD(cell.parameters(), 0.1)

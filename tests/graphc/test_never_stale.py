@@ -12,6 +12,7 @@ from tests.graphc import (
     scenarios_stale_memory,
     scenarios_stale_numbers,
     scenarios_stale_opaque,
+    scenarios_stale_packages,
     scenarios_stale_results,
     scenarios_stale_state,
 )
@@ -21,6 +22,7 @@ from tests.graphc.stale_scenario import STALE
 __all__ = [
     "scenarios_stale_code", "scenarios_stale_effects", "scenarios_stale_groups",
     "scenarios_stale_memory", "scenarios_stale_numbers", "scenarios_stale_opaque",
+    "scenarios_stale_packages",
     "scenarios_stale_results", "scenarios_stale_state",
 ]  # fmt: skip
 

@@ -14,7 +14,7 @@ import graphc
 import graphc.nn as nn
 from graphc.engine.built import CompileCounter
 from graphc.engine.segments import segments as driver
-from graphc.engine.segments.tiers import AGAIN, CALLS
+from graphc.engine.segments.tiers import CALLS, WAIT
 from tests.graphc import tiers
 
 LARGE = 1 << 20  # numbers: an operator on so many outweighs compiling it
@@ -107,8 +107,8 @@ def test_a_function_whose_segments_become_steady_is_compiled_again() -> None:
         return x
 
     run, x = graphc.compile(settling), graphc.ones(LARGE)
-    found = performance_warnings(lambda: [run(x) for _ in range(CALLS + AGAIN)])
-    assert len(found) == 1 and run.segments.tiers.plain_calls == AGAIN
+    found = performance_warnings(lambda: [run(x) for _ in range(CALLS + WAIT)])
+    assert len(found) == 1 and run.segments.tiers.plain_calls == WAIT
     before = run.segments.compile_count
     assert not performance_warnings(lambda: [run(x) for _ in range(40)])
     assert run.segments.compile_count > before and not run.segments.tiers.plain
@@ -118,11 +118,11 @@ def test_a_function_whose_segments_become_steady_is_compiled_again() -> None:
 
 def test_a_function_that_does_not_change_is_judged_ever_less_often() -> None:
     run, x = graphc.compile(branching), graphc.ones(3)
-    found = performance_warnings(lambda: [run(x) for _ in range(3 * CALLS + 3 * AGAIN)])
+    found = performance_warnings(lambda: [run(x) for _ in range(3 * CALLS + 3 * WAIT)])
     assert len(found) == 1 and run.segments.tiers.plain
     recorded = run.segments.calls
-    assert recorded == 3 * CALLS  # the first, after AGAIN, after 2 * AGAIN
-    for _ in range(4 * AGAIN):
+    assert recorded == 3 * CALLS  # the first, after WAIT, after 2 * WAIT
+    for _ in range(4 * WAIT):
         run(x)
     assert run.segments.calls == recorded and run.segments.compile_count == 0
 

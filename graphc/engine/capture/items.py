@@ -41,7 +41,7 @@ def plain_key(observer: Observer, key: Any) -> Any:
     """A key as Python hashes it: lifted numbers and symbolic sizes as their values."""
     if is_traced_number(key):
         return key.__index__() if key.is_integer_number else float(key)
-    if isinstance(key, tuple) and any(map(is_traced_number, key)):
+    if type(key) is tuple and any(map(is_traced_number, key)):
         return tuple.__new__(type(key), [plain_key(observer, part) for part in key])
     return key
 
@@ -51,6 +51,7 @@ def subscript(observer: Observer, container: Any, key: Any) -> Any:
     method = python_method(observer, container, "__getitem__")
     if method is not None and type(container) is not ParamGroup:
         return observer.run(method, container, key)
+    container = observer.behind(container)
     kind = content(container)
     known = observer.is_known(container)
     if kind is Kind.DICT:
@@ -75,7 +76,7 @@ def subscript(observer: Observer, container: Any, key: Any) -> Any:
         return container[key]
     if kind is Kind.VALUE or kind is Kind.NUMBER:
         return container[plain_key(observer, key)]
-    if kind is Kind.FIXED and type(container) is not types.MappingProxyType:
+    if kind is Kind.FIXED:
         return container[key]
     observer.open(f"{observer.path(container)}[...] of a {type(container).__qualname__}")
     return container[key]
@@ -122,7 +123,7 @@ def _list_item(observer: Observer, container: Any, key: int, path: str) -> None:
 
 def _dict_item(observer: Observer, container: Any, key: Any, known: bool) -> Any:
     key = plain_key(observer, key)
-    if isinstance(container, ParamGroup):
+    if issubclass(type(container), ParamGroup):
         observer.read_group(container, key)
         return container[key]
     if not known:
@@ -354,7 +355,9 @@ def spread(observer: Observer, value: Any, operation: str) -> Any:
     """What `[*value]`, `{**value}`, `f(*value, **value)` spreads."""
     if value is None:
         return value
-    mapping = operation in ("DICT_UPDATE", "DICT_MERGE") or isinstance(value, dict)
+    mapping = operation in ("DICT_UPDATE", "DICT_MERGE") or (
+        issubclass(type(value), dict)
+    )
     if not mapping:
         return unpack(observer, value)
     if content(value) is Kind.DICT:

@@ -1,4 +1,4 @@
-"""Whether graphc's own code stands between the recording and the user's code that runs now."""
+"""Whether graphc's own code, below the recording, is at work."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from types import FrameType
 
 from .kinds import is_machinery
+
+_HERE = str(Path(__file__).parent)
+_RECORDING = str(Path(_HERE, "recording.py"))
 
 
 def inside_machinery() -> bool:
@@ -18,7 +21,3 @@ def inside_machinery() -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-_HERE = str(Path(__file__).parent)
-_RECORDING = str(Path(_HERE, "recording.py"))

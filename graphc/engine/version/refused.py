@@ -57,7 +57,8 @@ class _Tensors:
         traced = version.traced
 
         def has_grad(source: TensorInput) -> bool:
-            owner = owner_of(source.tensor, source.index, arguments, version.moved)  # type: ignore[arg-type]
+            tensor: Any = source.tensor
+            owner = owner_of(tensor, source.index, arguments, version.moved)
             return owner._grad is not None
 
         inputs = {
@@ -65,8 +66,9 @@ class _Tensors:
             if isinstance(i, TensorInput) and (i.kind != "grad" or has_grad(i))
         }
         owners = [*inputs.values()]
-        owners += [written_to(r, arguments, version.moved) for r in traced.rebinds]
-        owners += [written_to(g, arguments, version.moved) for g in traced.grads]
+        records: list[Any] = [*traced.rebinds, *traced.grads]
+        for record in records:
+            owners.append(written_to(record, arguments, version.moved))
         gradients = [t._grad for t in owners if isinstance(t._grad, Tensor)]
         written = {id(t): t for t in (*owners, *gradients)}
         numbers = {m.input for m in traced.mutations}

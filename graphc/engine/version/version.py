@@ -83,6 +83,8 @@ class Specialisation:
         # objects that the key knows by id and that nothing tells the death of
         self.retained: list[Any] = []
         self.calls = 0
+        self.graph: Graph  # of the recording, with one output per effect
+        self.terms: Any  # the recording's
         self.rebuild: Rebuild  # makes the result, and what goes to the places in `stored`
         self.stored: list[Place] = []
         self.dims = tuple(traced.graph.env.hints)
@@ -202,6 +204,9 @@ class Specialisation:
             one = arguments[a] if type(a) is int else a
             if (one is (arguments[b] if type(b) is int else b)) != same:
                 raise Stale("tensors are one now that were two, or the other way round")
+        for fact in self.roots.of_arguments.values():
+            if not fact.holds_for(arguments):
+                raise Stale(f"{fact.path} changed")
         for lodger in self.traced.lodgers:
             self._check_lodger(lodger, arrays[lodger.input], arguments)
         self._check_overlap(arrays)
