@@ -65,9 +65,7 @@ _RESTS = 3  # attempts to make one graph of a function that ran in segments as i
 
 
 class _Ran(NamedTuple):
-    """A call that was made while it was recorded."""
-
-    result: Any
+    result: Any  # a call that was made while it was recorded
 
 
 class CompiledFunction:
@@ -155,7 +153,7 @@ class CompiledFunction:
         except Stale as reason:  # the recording does not stand for the very call that made it
             undo()
             if self.fullgraph:
-                raise TraceError(f"compiled {self.name}(): {reason} in the call itself") from None
+                raise TraceError(f"compiled {self.name}(): {reason} in its first call") from None
             self._turn().give_up([str(reason)])
             return self(*args, **kwargs)
         except BaseException as error:
@@ -167,8 +165,7 @@ class CompiledFunction:
     def _fresh(
         self, given: Any, leaves: list[Any], structure: Structure, key: Any, reasons: list[str]
     ) -> Specialisation | _Ran | None:
-        """A new version for a call, or the call's result where it went on in segments as it was
-        recorded. None: it is to be made in segments from its start."""
+        """A new version for a call, or its result where it went on in segments; None: neither."""
         if not self.fullgraph and self._versions.too_many(key, leaves):
             self.last_miss = reasons
             self._turn().give_up(reasons)
@@ -200,10 +197,12 @@ class CompiledFunction:
             )
         return self.segments
 
-    def _of_module(self, name: str, shared: SharedBuilds) -> CompiledFunction:
-        """What runs a Module, its first argument, as versions of its own."""
+    def _of_module(
+        self, function: Callable[..., Any], name: str, shared: SharedBuilds
+    ) -> CompiledFunction:
+        """What runs a Module, the function's first argument, as versions of its own."""
         return CompiledFunction(
-            Module._call_named, dynamic=self.dynamic, backend=self.backend, name=name, shared=shared
+            function, dynamic=self.dynamic, backend=self.backend, name=name, shared=shared
         )
 
     def _rest(self, passing: bool) -> None:

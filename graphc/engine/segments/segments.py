@@ -156,7 +156,7 @@ class Segments:
             told, self.tiers.told = self.tiers.told, self.tiers.told or leaves
         if self.calls == 1 and configuration.current().check >= AGAIN:
             warn_values_only(self.name, self.ends)
-        if leaves and not told:
+        if leaves and not told and not any(self.modules.used()):
             warn_plain(self.name, self.tiers.plain, self.ends)
 
     # --- one segment -------------------------------------------------------------------------
