@@ -23,7 +23,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,7 @@ from .engine.version.sources import Stale
 from .engine.version.version import Specialisation, nothing
 from .engine.version.versions import Versions
 from .frontend.context import local
-from .frontend.errors import EscapedTensorError, TraceError, located
+from .frontend.errors import EscapedTensorError, TraceError
 from .frontend.names import Names
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
@@ -61,8 +61,11 @@ from .inspect.observer import AGAIN
 from .ir.graph import Graph
 from .nn.modules.module import Module
 
-_PLAIN = (bool, str, bytes, type(None))
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
+
+
+class _Ran(NamedTuple):
+    result: Any  # a call that was made while it was recorded
 
 
 class CompiledFunction:
@@ -134,49 +137,53 @@ class CompiledFunction:
             else:
                 continue
             return self._refused(version, leaves, args, kwargs)
-        if stance.name == "eager_on_recompile":
+        if not stance.recompiles(self.name, reasons):
             return self.function(*args, **kwargs)
-        if stance.name == "fail_on_recompile":
-            raise RuntimeError(located(
-                "Detected recompile when torch.compile stance is 'fail_on_recompile': no version "
-                f"of {self.name}() fits{': ' if reasons else ''}{'; '.join(reasons)}"
-            ))  # fmt: skip
         with self._lock:
-            fresh = self.compile_count == known and self.segments is None
-            if fresh and not self.fullgraph and self._versions.too_many(key, leaves):
-                self.last_miss = reasons
-                self._turn().give_up(reasons)
-                fresh = False
-            if fresh:
-                try:
-                    version = self._compile((args, kwargs), leaves, structure, reasons)
-                except Turned as turned:
-                    self._turn().note(turned.trace)
-                    self._rest(turned.passing)
-                    return turned.result
-                except EscapedTensorError:
-                    raise
-                except FirstUse:
-                    if self.fullgraph:
-                        raise
-                    segments = self._turn()
-                    self._rest(True)
-                    return segments.call(self.function, args, kwargs)
-                except TraceError:
-                    if self.fullgraph:
-                        raise
-                    self._turn()
-                    fresh = False
-        if not fresh:
+            fresh: Specialisation | _Ran | None = None
+            if self.compile_count == known and self.segments is None:
+                fresh = self._fresh((args, kwargs), leaves, structure, key, reasons)
+        if fresh is None:
             return self(*args, **kwargs)  # in segments, or compiled by another thread meanwhile
-        undo, version.undo = version.undo, nothing
+        if isinstance(fresh, _Ran):
+            return fresh.result
+        undo, fresh.undo = fresh.undo, nothing
         try:
-            return version.run(leaves)
+            return fresh.run(leaves)
+        except Stale as reason:  # the recording does not stand for the very call that made it
+            undo()
+            if self.fullgraph:
+                raise TraceError(f"compiled {self.name}(): {reason} in its first call") from None
+            self._turn().give_up([str(reason)])
+            return self(*args, **kwargs)
         except BaseException as error:
             undo()
             if not is_refusal(error):
                 raise
-        return self._refused(version, leaves, args, kwargs)
+        return self._refused(fresh, leaves, args, kwargs)
+
+    def _fresh(
+        self, given: Any, leaves: list[Any], structure: Structure, key: Any, reasons: list[str]
+    ) -> Specialisation | _Ran | None:
+        """A new version for a call, or its result where it went on in segments; None: neither."""
+        if not self.fullgraph and self._versions.too_many(key, leaves):
+            self.last_miss = reasons
+            self._turn().give_up(reasons)
+            return None
+        try:
+            return self._compile(given, leaves, structure, reasons)
+        except Turned as turned:
+            self._turn().note(turned.trace)
+            self._rest(turned.passing)
+            return _Ran(turned.result)
+        except TraceError as error:
+            if self.fullgraph or isinstance(error, EscapedTensorError):
+                raise
+            segments = self._turn()
+            if not isinstance(error, FirstUse):
+                return None
+            self._rest(True)
+            return _Ran(segments.call(self.function, *given))
 
     def _refused(self, version: Specialisation, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         """Let the Python run that a version's native code refused to stand for."""
@@ -320,7 +327,6 @@ class CompiledFunction:
         traced = recording.traced
         graph, mutated, count = finished(traced)
         settings = configuration.current()
-        allocate = allocator.empty
         dims = tuple(graph.env.hints)
         options: dict[str, Any] = {
             "config": settings, "mutated": mutated, "name": self.name, "backend": self.backend,
@@ -340,17 +346,15 @@ class CompiledFunction:
             engine = Engine(forward, types, dims)
             reverse_types = [n.tensor_type for n in split.backward.outputs]
             plan = BackwardPlan(
-                traced, split, Engine(reverse, reverse_types, dims), allocate,
+                traced, split, Engine(reverse, reverse_types, dims), allocator.empty,
                 (pipeline.as_drawn(graph, settings), inputs, count),
             )
             kind = JointSpecialisation
         else:
-            built = self._built(
-                graph, lambda: pipeline.build(graph, **options), _options(options)
-            )
+            built = self._built(graph, lambda: pipeline.build(graph, **options), _options(options))
             engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
         version = kind(
-            traced, recording.observer, recording.replay, engine, allocate,
+            traced, recording.observer, recording.replay, engine, allocator.empty,
             recording.materialise, recording.leaves,
         )
         version.graph = graph

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..frontend.errors import located
+
 
 class Mark(enum.Enum):
     """What a recording does where it meets a marked function."""
@@ -69,6 +71,16 @@ class Stance:
     def first_eager(self) -> bool:
         """Whether the first call of each function runs eagerly."""
         return self.name in ("eager_then_compile", "aot_eager_then_compile")
+
+    def recompiles(self, name: str, reasons: list[str]) -> bool:
+        """Whether a call that no version fits compiles one. Raises RuntimeError where it may not:
+        `name` is the function's, `reasons` say why no version fits."""
+        if self.name == "fail_on_recompile":
+            raise RuntimeError(located(
+                "Detected recompile when torch.compile stance is 'fail_on_recompile': no version "
+                f"of {name}() fits{': ' if reasons else ''}{'; '.join(reasons)}"
+            ))  # fmt: skip
+        return self.name != "eager_on_recompile"
 
 
 DEFAULT = Stance()

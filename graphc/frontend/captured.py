@@ -86,6 +86,13 @@ class TensorInput:
     def type(self) -> TensorType:
         return self.node.tensor_type
 
+    @property
+    def owner(self) -> Tensor:
+        """The concrete tensor on the input's memory, in the call that was recorded."""
+        assert self.tensor is not None
+        gradient: Tensor = self.tensor._grad
+        return gradient if self.kind == "grad" else self.tensor
+
 
 @dataclass(eq=False, slots=True)
 class NumberInput:

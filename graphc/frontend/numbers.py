@@ -237,6 +237,8 @@ class TracedNumber:
     def __round__(self, digits: Any = None) -> Any:
         if digits is not None:
             places = operator.index(digits)
+            if not self.expression.lifted:
+                return round(self.decided(), places)
             return self._lifted("round", self.trace.numbers.leaf("constant", places, places))
         return self if self.is_integer_number else self._lifted("round")
 

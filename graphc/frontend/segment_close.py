@@ -121,7 +121,7 @@ class Segment:
         """The concrete tensor on the memory of an input."""
         source = self.inputs[number]
         assert isinstance(source, TensorInput)
-        return owner_of(source)
+        return source.owner
 
     def memory(self, number: int) -> np.ndarray:
         """The memory of an input that is written to."""
@@ -223,7 +223,7 @@ class _Fill:
         else:
             array = _array(root.source)
             nearest = own.source if own.source is not None else root.source
-            storage = owner_of(nearest)._storage
+            storage = nearest.owner._storage
         for op, attrs in path:
             view = views.ARRAYS[op.name](array, attrs)
             array = np.array(array).reshape(attrs["shape"]) if view is None else view
@@ -264,17 +264,8 @@ def input_arrays(trace: SegmentTrace) -> list[np.ndarray]:
     return found
 
 
-def owner_of(source: TensorInput) -> Tensor:
-    """The concrete tensor on an input's memory."""
-    assert source.tensor is not None
-    if source.kind == "grad":
-        gradient: Tensor = source.tensor._grad
-        return gradient
-    return source.tensor
-
-
 def _array(source: TensorInput) -> np.ndarray:
-    owner = owner_of(source)
+    owner = source.owner
     array: np.ndarray = (
         owner._storage.root.flat() if source.kind == "storage" else owner._array
     )

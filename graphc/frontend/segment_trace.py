@@ -64,6 +64,8 @@ class SegmentTrace(Trace):
         self.noted: list[Node] | None = None  # what was recorded, where somebody asks
         # memory that NumPy code may write to as well: its values when it was captured
         self.snapshots: dict[int, np.ndarray] = {}
+        self.walking = 0  # backward passes that run: their gradients are nodes of this recording
+        self.exposed_write = False  # one of them has written to memory that NumPy sees
         self._flush = flush
         self._flushing = False
 
@@ -218,8 +220,11 @@ class SegmentTrace(Trace):
         source = target._storage.root.source
         if source is None or self.whole:
             return
-        if source.tensor is not None and source.tensor._storage.root.exposed:
-            self.end_segment("a write to memory that NumPy sees")
+        if source.owner._storage.root.exposed:
+            if self.walking:
+                self.exposed_write = True
+            else:
+                self.end_segment(_EXPOSED)
 
     def writes_outside(self, target: Tensor) -> bool:
         """Whether an in-place write with a history is to captured memory that others may see."""
@@ -235,17 +240,26 @@ class SegmentTrace(Trace):
         # a hook that demands a value would leave the gradients under way in a recording that is
         # over: the function is called again, in segments
         known, self.tainted = self.tainted, self.tainted or "a value that a hook needs"
+        self.walking += 1
         return known, Trace.enter_backward(self)
 
     def leave_backward(self, outer: Any) -> None:
         self.tainted = outer[0]
         Trace.leave_backward(self, outer[1])
+        self.walking -= 1
+        if self.exposed_write and not self.walking:
+            self.exposed_write = False
+            if not self._flushing:
+                self.end_segment(_EXPOSED)
 
     def crosses(self, roots: list[GradNode], wanted: set[GradNode]) -> bool:
         """Whether a backward pass leaves what was recorded, or runs hooks."""
         if self._flushing:
             return False
         return goes_on(roots, wanted) or (not self.whole and _has_hooks(roots))
+
+
+_EXPOSED = "a write to memory that NumPy sees"
 
 
 def _has_hooks(roots: list[GradNode]) -> bool:

@@ -73,8 +73,7 @@ class Trace(Scoped):
         self.may_defer = False
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
         self.late: set[int] = set()  # ids of what holds the numbers that these will change
-        # entries of param groups that the call itself has written: (id of the group, key)
-        self.written_numbers: set[tuple[int, str]] = set()
+        self.written_numbers: set[tuple[int, str]] = set()  # by the call: (id of the group, key)
         self.start(env)
 
     def start(self, env: DimEnv | None = None) -> None:

@@ -379,9 +379,7 @@ def truncated_backpropagation_over_calls(torch: Any, nn: Any, F: Any, compile: A
 
 
 @stale
-def second_derivative_through_hidden_states(
-    torch: Any, nn: Any, F: Any, compile: Any
-) -> Any:
+def twice_through_hidden_states(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     w = nn.Parameter(torch.ones(3))
     s = Box(h=torch.zeros(3))
 

@@ -14,7 +14,7 @@ import graphc
 import graphc.nn as nn
 from graphc.engine.built import CompileCounter
 from graphc.engine.segments import segments as driver
-from graphc.engine.segments.tiers import CALLS
+from graphc.engine.segments.tiers import CALLS, WAIT
 from tests.graphc import tiers
 
 LARGE = 1 << 20  # numbers: an operator on so many outweighs compiling it
@@ -95,6 +95,36 @@ def test_new_segments_at_each_call_end_as_plain_eager_code() -> None:
     found = [performance_warnings(lambda: run(x)) for _ in range(CALLS + 2)]
     assert sum(map(len, found)) == 1 and "met for the first time" in found[CALLS - 1][0]
     assert next(counter) == CALLS + 3  # each call ran once
+
+
+def test_a_function_whose_segments_become_steady_is_compiled_again() -> None:
+    lengths = itertools.chain(range(1, 2 * CALLS), itertools.repeat(3))
+
+    def settling(x: Any) -> Any:
+        if x.sum() > 0:
+            for _ in range(next(lengths)):
+                x = x * 1.01
+        return x
+
+    run, x = graphc.compile(settling), graphc.ones(LARGE)
+    found = performance_warnings(lambda: [run(x) for _ in range(CALLS + WAIT)])
+    assert len(found) == 1 and run.segments.tiers.plain_calls == WAIT
+    before = run.segments.compile_count
+    assert not performance_warnings(lambda: [run(x) for _ in range(40)])
+    assert run.segments.compile_count > before and not run.segments.tiers.plain
+    expected = x * 1.01 * 1.01 * 1.01
+    graphc.testing.assert_close(run(x), expected)
+
+
+def test_a_function_that_does_not_change_is_judged_ever_less_often() -> None:
+    run, x = graphc.compile(branching), graphc.ones(3)
+    found = performance_warnings(lambda: [run(x) for _ in range(3 * CALLS + 3 * WAIT)])
+    assert len(found) == 1 and run.segments.tiers.plain
+    recorded = run.segments.calls
+    assert recorded == 3 * CALLS  # the first, after WAIT, after 2 * WAIT
+    for _ in range(4 * WAIT):
+        run(x)
+    assert run.segments.calls == recorded and run.segments.compile_count == 0
 
 
 def test_fullgraph_and_whole_functions_know_no_tiers() -> None:

@@ -34,6 +34,45 @@ def test_a_module_that_was_an_argument_is_freed(fullgraph: bool) -> None:
     assert [r() for r in alive] == [None] * len(alive)
 
 
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_modules_that_hold_themselves_are_few(fullgraph: bool) -> None:
+    run = graphc.compile(apply, fullgraph=fullgraph)
+    x, alive = graphc.ones(2, 3), []
+    for _ in range(50):
+        module = graphc.nn.Linear(3, 2)
+        module.owner = [module]  # its own version keeps it alive
+        assert run(module, x).tolist() == (module(x) * 2).tolist()
+        alive.append(weakref.ref(module))
+        del module
+    gc.collect()
+    assert sum(r() is not None for r in alive) <= 32
+    assert len(run._versions.found_by) <= 32 and run.segments is None
+
+
+def test_modules_that_come_back_are_kept_in_any_number() -> None:
+    run = graphc.compile(apply)
+    modules, x = [graphc.nn.Linear(2, 2) for _ in range(40)], graphc.ones(1, 2)
+    counts = []
+    for _ in range(4):
+        for module in modules:
+            assert run(module, x).tolist() == (module(x) * 2).tolist()
+        counts.append(run.compile_count)
+    assert counts[0] == 40 and counts[-1] == counts[-2] < 3 * 40
+
+
+def test_a_compiled_module_that_holds_itself_is_freed() -> None:
+    alive = []
+    for _ in range(5):
+        module = graphc.nn.Linear(3, 2)
+        module.owner = [module]
+        run = graphc.compile(module)
+        run(graphc.ones(2, 3)).sum().backward()
+        alive.append(weakref.ref(module))
+        del module, run
+    gc.collect()
+    assert [r() for r in alive] == [None] * 5
+
+
 def test_an_object_in_the_place_of_a_freed_one_is_not_taken_for_it() -> None:
     class Scale:
         def __init__(self, by: float) -> None:

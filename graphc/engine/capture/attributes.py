@@ -123,7 +123,7 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
     if fields is not None:
         value = fields.get(name, MISSING)
         if known:
-            value = observer.read(fields, name, path, _is_counted(obj, name, value))
+            value = observer.read(fields, name, path, _is_counted(obj, name, value), obj)
         if value is not MISSING:
             return value
     if found is not MISSING:
@@ -166,8 +166,6 @@ def _by_descriptor(observer: Observer, obj: Any, member: Any, name: str) -> Any:
         fields = object.__getattribute__(obj, "__dict__")
         if observer.is_known(obj):
             observer.know(fields, f"{observer.path(obj)}.__dict__")
-            if is_counted(obj):
-                observer.of_modules.add(id(fields))
         return fields
     if type(member).__name__ == "_tuplegetter":
         found = object.__getattribute__(obj, name)
@@ -236,8 +234,9 @@ def _registered(observer: Observer, obj: Any, name: str, path: str) -> Any:
         if entries is None:
             continue
         if observer.is_known(obj):
-            observer.know(entries, f"{observer.path(obj)}.{registry}")
-            value = observer.read(entries, name, path, True)
+            holder = f"{observer.path(obj)}.{registry}"
+            observer.read(fields, registry, holder, True, obj)
+            value = observer.read(entries, name, path, observer.is_watched(entries))
         else:
             value = entries.get(name, MISSING)
         if value is not MISSING:

@@ -13,7 +13,6 @@ import numpy as np
 from ...frontend.numbers import chosen, is_traced_number
 from ...optim.optimizer import ParamGroup
 from .kinds import Kind, content_of, is_plain, kind_of
-from .module_fields import OWN_FIELDS
 from .observer import Observer
 from .places import MISSING
 
@@ -133,9 +132,7 @@ def _dict_item(observer: Observer, container: Any, key: Any, known: bool) -> Any
         observer.whole(container)
         return container[key]
     value = observer.read(container, key, f"{observer.path(container)}[{_text(key)}]",
-                          observer.is_watched(container) or (
-                              id(container) in observer.of_modules and key in OWN_FIELDS
-                          ))  # fmt: skip
+                          observer.is_watched(container))
     if value is not MISSING:
         return value
     if type(container) is defaultdict:

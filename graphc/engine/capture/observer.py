@@ -29,6 +29,7 @@ from ...frontend.trace import Trace
 from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result
 from ..version.guards import Kind as KindGuard
+from .array_memory import is_captured
 from .class_members import ClassMembers
 from .copies import READERS, key_text
 from .kinds import Kind, content_of, is_plain, is_standard, kind_of
@@ -57,7 +58,6 @@ class Observer(ClassMembers, Writes):
         self.guards = Guards()
         self.known: dict[int, tuple[Any, str]] = {}  # what existed before, by id; with its path
         self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
-        self.of_modules: set[int] = set()  # attribute dicts of Modules and optimizers
         self.looked_at_grad = False  # the user's own code has read a .grad
         self.constants: Any = None  # exits.Constants
         self._paused = False
@@ -117,8 +117,11 @@ class Observer(ClassMembers, Writes):
 
     # --- reads ---------------------------------------------------------------------------------
 
-    def read(self, container: Any, key: Any, path: str, counted: bool = False) -> Any:
-        """The value at a place of a container that existed before; MISSING where there is none."""
+    def read(
+        self, container: Any, key: Any, path: str, counted: bool = False, owner: Any = None
+    ) -> Any:
+        """The value at a place of a container that existed before; MISSING where there is none.
+        `owner`: whose `__dict__` the container is."""
         place = Place(container, key, path)
         value = place.get()
         token = (id(container), _key(key))
@@ -129,6 +132,8 @@ class Observer(ClassMembers, Writes):
         if place in self.lifted or is_traced_number(value):
             return value
         self.guards.add(Entry(place, value, not is_plain(value)), counted)
+        if counted and owner is not None:
+            self.guards.field(owner, container, key, value, self.path(owner))
         if value is not MISSING:
             self.know(value, path)
         return value
@@ -192,7 +197,7 @@ class Observer(ClassMembers, Writes):
             self.open(f"use of a {type(value).__module__}.{type(value).__qualname__}")
 
     def _inside(self, holder: Any, item: Any, path: str, deep: bool) -> None:
-        if self.is_known(holder):
+        if self.is_known(holder) and id(item) not in self.known:
             self.know(item, path)
         if deep and kind_of(type(item)) in _HOLDERS:
             self.whole(item)
@@ -215,6 +220,8 @@ class Observer(ClassMembers, Writes):
 
     def array(self, value: np.ndarray) -> None:
         """The values of a NumPy array are read."""
+        if self.is_known(value) and is_captured(self.trace, value):
+            self.open(f"use of {self.path(value)}, a NumPy array on a tensor's memory,")
         if not self.is_known(value) or id(value) in self._whole:
             return
         path = self.path(value)

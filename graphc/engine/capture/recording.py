@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.errors import TraceError, located
@@ -25,6 +27,7 @@ from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
 from .argument_writes import ArgumentWrites
+from .array_memory import is_captured
 from .exits import Constants
 from .failed import keep_python
 from .kinds import is_plain
@@ -205,7 +208,19 @@ class Recording:
         ]
         self.traced = traced
 
+    def _shared_memory(self) -> None:
+        """Refuse a NumPy array that was used before the tensor on whose memory it is."""
+        for array, _, path in self.observer.saved.values():
+            if isinstance(array, np.ndarray) and is_captured(self.trace, array):
+                if isinstance(self.trace, SegmentTrace):  # from the start, in segments
+                    self.trace.tainted = self.trace.tainted or path
+                raise TraceError(located(
+                    f"compiled {self.name}() uses {path}, a NumPy array on a tensor's memory. "
+                    f"Cure: use the tensor{self.trace.otherwise}"
+                ))  # fmt: skip
+
     def _effects(self) -> None:
+        self._shared_memory()
         try:
             changes = list(self.observer.changes())
         except ValueError as error:
@@ -296,8 +311,7 @@ class Recording:
             set_grad_mode(*self.mode)
 
     def stored_inputs(self) -> dict[int, Place]:
-        """Inputs that must be fetched from the place that the function itself renews. A tensor that
-        was met on two paths is none: later, two tensors may be there."""
+        """Inputs that must be fetched from the place that the function itself renews."""
         found: dict[int, Place] = {}
         old: dict[int, set[Place]] = {}
         for place, value in self._old_tensors():

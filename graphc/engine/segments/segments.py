@@ -110,8 +110,7 @@ class Segments:
         calls as versions of their own where that gains."""
         outer, local.nested = local.nested, self.modules.call
         try:
-            if self.tiers.plain:
-                self.tiers.plain_calls += 1
+            if self.tiers.plain and self.tiers.stays_plain():
                 return function(*args, **kwargs)
             trace = self.trace(whole=False)
             trace.names = Names(lambda: reached(function, args, kwargs))
@@ -154,9 +153,10 @@ class Segments:
             for end in trace.ends:
                 self.ends[end] = self.ends.get(end, 0) + 1
             leaves = not self.tiers.plain and self.tiers.end_call()
+            told, self.tiers.told = self.tiers.told, self.tiers.told or leaves
         if self.calls == 1 and configuration.current().check >= AGAIN:
             warn_values_only(self.name, self.ends)
-        if leaves and not any(self.modules.used()):
+        if leaves and not told and not any(self.modules.used()):
             warn_plain(self.name, self.tiers.plain, self.ends)
 
     # --- one segment -------------------------------------------------------------------------

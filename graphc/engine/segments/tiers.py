@@ -4,8 +4,9 @@ A recording that is met for the first time runs operator by operator. From the s
 is compiled, within a budget: compiling a node takes as long as running PRICE operators on small
 tensors, and no more is spent on it than on what was run so far. A function is not recorded any
 longer if most of its segments are new at each call, or if its tensors are so small that recording
-costs more than compiled code saves. Nothing here looks at a clock: the same script makes the same
-decisions.
+costs more than compiled code saves. As a function may change its ways (shapes become steady, a
+warm-up ends), it is recorded again for a few calls after WAIT plain ones, after twice as many the
+next time, and so on. Nothing here looks at a clock: the same script makes the same decisions.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from ...ir.types import TensorType
 if TYPE_CHECKING:
     from ...frontend.segment_trace import SegmentEnd
 
-PRICE = 64  # operators on small tensors that run while one node is compiled
+PRICE = 128  # operators on small tensors that run while one node is compiled
 CALLS = 4  # after so many a function's recordings are judged, and again after as many
 # what compiling saves is memory traffic between operators: from so much on, counted as `PRICE` is,
 # an operator repays its recording
-GAIN = 1.75
+GAIN = 3.0
+WAIT = 64  # plain calls after which a function is judged again; doubles each time
 NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
 _PRODUCTS = 16  # multiplications of a contraction that take as long as moving one number
 _FIRST = 200  # recordings remembered that were met and not compiled
@@ -41,12 +43,24 @@ class Tiers:
 
     def __init__(self, always: bool = False) -> None:
         self.always = always  # compile at the first meeting, whatever it costs
-        self.plain = ""  # why the function is not recorded any longer
+        self.plain = ""  # why the function is not recorded at present
+        self.told = False  # the user was warned
         self.plain_calls = self.stepwise_runs = 0
         self.work = 0  # that was run, in operators on small tensors
         self.compiled = 0  # nodes
         self.first: dict[Hashable, Any] = {}  # recordings that were met and not compiled
         self._calls = self._nodes = self._moved = self._fresh = 0  # since the last judgement
+        self._wait = self._left = WAIT  # plain calls until the next one, in all and from now
+
+    def stays_plain(self) -> bool:
+        """Count a call of a function that is not recorded; whether this one is not, either."""
+        self._left -= 1
+        if self._left >= 0:
+            self.plain_calls += 1
+            return True
+        self._wait *= 2
+        self._left, self.plain = self._wait, ""
+        return False
 
     def compiles(self, key: Hashable, recording: Any, nodes: int) -> bool:
         """Whether a recording of so many nodes is compiled now."""

@@ -8,6 +8,7 @@ optimizers that graphc's own code read, stand apart: an unchanged counter skips 
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Callable, Iterable
 from types import FunctionType
@@ -267,6 +268,41 @@ class Array(Guard):
         return f"the values of {self.path}"
 
 
+class Fields(Guard):
+    """In a Module's `__dict__`, these names are absent, and graphc's own fields are the same
+    objects: the count of writes does not see what is written to the dict itself."""
+
+    __slots__ = ("absent", "fields", "names", "owner", "values")
+
+    def __init__(self, owner: Any, fields: dict[str, Any], path: str) -> None:
+        self.owner, self.fields, self.path = weakref.ref(owner), fields, path
+        self.absent: set[str] = set()
+        self.names: list[str] = []
+        self.values: list[Any] = []
+
+    def note(self, name: str, value: Any) -> None:
+        """One more that was read; MISSING where there is none."""
+        if value is MISSING:
+            self.absent.add(name)
+        elif name not in self.names:
+            self.names.append(name)
+            self.values.append(value)
+
+    def holds(self) -> bool:
+        owner, fields = self.owner(), self.fields
+        return (
+            getattr(owner, "__dict__", None) is fields and fields.keys().isdisjoint(self.absent)
+            and all(map(operator.is_, map(fields.get, self.names), self.values))
+        )
+
+    def renew(self) -> None:
+        self.values = list(map(self.fields.get, self.names))
+
+    def text(self) -> str:
+        absent = ", ".join(sorted(self.absent))
+        return f"{self.path}.__dict__ has the same {', '.join(self.names)}, and no {absent}"
+
+
 class Guards:
     """The guards of one version."""
 
@@ -275,6 +311,7 @@ class Guards:
         self.counted: list[Guard] = []
         # asked last, of calls that otherwise fit: asking fills the user's caches
         self.last: list[Guard] = []
+        self._fields: dict[int, Fields] = {}  # by the id of the dict
         # by the argument's number and the attribute's name
         self.of_arguments: dict[tuple[int, str], OfArgument] = {}
         self.version = state_version.current()
@@ -282,6 +319,14 @@ class Guards:
     def add(self, guard: Guard, counted: bool = False) -> None:
         """One more; `counted`: it can only break when the count of writes grows."""
         (self.counted if counted else self.loose).append(guard)
+
+    def field(self, owner: Any, fields: dict[str, Any], name: str, value: Any, path: str) -> None:
+        """A counted field of a Module or an optimizer was read."""
+        found = self._fields.get(id(fields))
+        if found is None:
+            found = self._fields[id(fields)] = Fields(owner, fields, path)
+            self.loose.append(found)
+        found.note(name, value)
 
     def broken(self) -> Guard | None:
         """The first guard that does not hold; None if all do."""

@@ -23,6 +23,7 @@ from ...nn.modules.module import Module
 from ..capture.places import Place
 from ..capture.recording import Turned
 from .guards import Entry
+from .module_limit import ModuleLimit
 from .number_policy import NumberPolicy, decided_upon
 from .version import Specialisation
 
@@ -50,6 +51,7 @@ class Versions:
         self._named: dict[int, set[Any]] = {}
         self.newest: Specialisation | None = None
         self.found_by: list[Any] = []  # (key, shapes) of each version, the newest last
+        self._modules = ModuleLimit()
 
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
@@ -158,6 +160,8 @@ class Versions:
         kind = self._kind(key, leaves)
         self._kinds[kind] += 1
         self._order.setdefault(kind, []).append(version)
+        for old in self._modules.enter(kind, [x for x in leaves if isinstance(x, Module)]):
+            self._let_go(old)
 
     def drop_oldest(self, key: Any, leaves: list[Any]) -> None:
         """Keep no more than the limit for arguments of this kind."""
@@ -169,7 +173,26 @@ class Versions:
         for table in (self._exact, self._symbolic):
             for place, versions in list(table.items()):
                 if version in versions:
-                    table[place] = [v for v in versions if v is not version]
+                    rest = [v for v in versions if v is not version]
+                    if rest:
+                        table[place] = rest  # another thread may be reading the former list
+                    else:
+                        del table[place]
+
+    def _let_go(self, kind: Any) -> None:
+        """Forget all versions for one kind of arguments."""
+        for version in self._order.pop(kind, ()):
+            self._remove(version)
+        for table in (self._kinds, self._shapes):
+            table.pop(kind, None)
+        self._prune()
+
+    def _prune(self) -> None:
+        """Forget what versions were found by that are gone."""
+        self.found_by = [
+            (key, shapes) for key, shapes in self.found_by
+            if (key, shapes) in self._exact or key in self._symbolic
+        ]
 
     def _watch(self, leaf: Any, key: Any) -> bool:
         """Forget the key when an object dies; False: nobody would tell."""
@@ -205,6 +228,9 @@ class Versions:
                 del self._order[kind], self._kinds[kind]
             else:
                 self._order[kind] = [v for v in known if v not in gone]
+        self._shapes = {kind: seen for kind, seen in self._shapes.items() if number not in kind}
+        self._modules.forget(number)
+        self._prune()
 
     def too_many(self, key: Any, leaves: list[Any]) -> bool:
         """Whether arguments of this kind were compiled for so often that more is no use."""
@@ -236,7 +262,8 @@ class Versions:
                     if varies and size > 1:
                         name = names.setdefault((history, size), f"s{len(names)}")
                         named.setdefault(position, {})[d] = name
-        seen.append(shapes)
+        if shapes not in seen:
+            seen.append(shapes)
         self._symbolic_now = bool(named)
         return named
 
