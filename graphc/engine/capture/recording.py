@@ -148,7 +148,8 @@ class Recording:
             self._effects()
             self._take_apart(held)
         except TraceError as error:
-            return error
+            error.__context__ = None  # frames keep all that was met
+            return error.with_traceback(None)
         return None
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
