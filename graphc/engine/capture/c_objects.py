@@ -51,14 +51,25 @@ def _cached(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
     """functools.lru_cache: what it holds is the user's own state."""
     given = tuple([items.plain_key(observer, value) for value in args])
     named = {k: items.plain_key(observer, v) for k, v in (kwargs or {}).items()}
-    for value in (*given, *named.values()):
-        argument = isinstance(value, Tensor) and (
-            value._trace is not None or observer.trace.argument_index(value) >= 0
-        )
-        if argument or not (is_plain(value) or observer.is_known(value)):
-            observer.open(f"{function.__name__}(), whose cache keeps what it is given,")
-            return function, args, kwargs
-    return c_functions.give, (observer.cached(function, given, named),), None
+    if not all(_keepable(observer, value) for value in (*given, *named.values())):
+        observer.open(f"{cache_name(function)}, whose cache keeps what it is given,")
+        return function, args, kwargs
+    return c_functions.give, (observer.cached(function, given, named, cache_name(function)),), None
+
+
+def cache_name(function: Any) -> str:
+    """What a cache keeps, in words; it may be a partial's."""
+    return f"{getattr(function, '__name__', 'a function')}()"
+
+
+def _keepable(observer: Observer, value: Any) -> bool:
+    """Whether a cache that keeps a value finds it again at the next call."""
+    if issubclass(type(value), Tensor):
+        argument = value._trace is not None or observer.trace.argument_index(value) >= 0
+        return not argument and observer.is_known(value)
+    if kind_of(type(value)) is Kind.TUPLE:  # a size, say
+        return all(_keepable(observer, part) for part in value)
+    return is_plain(value) or observer.is_known(value)
 
 
 def _getter(observer: Observer, getter: Any, value: Any) -> Any:

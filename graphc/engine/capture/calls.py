@@ -165,6 +165,8 @@ def _handed(observer: Observer, value: Any, wrap: bool) -> Any:
         return entry(observer, value) if wrap else value
     if kind is Kind.CLASS:
         _members(observer, value)
+    if kind is Kind.ARRAY:
+        observer.lend(value)
     if kind in _HELD or (kind is Kind.INSTANCE and content_of(type(value)) is not None):
         observer.whole(value)
     return value

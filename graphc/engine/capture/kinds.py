@@ -106,10 +106,11 @@ _ITERATORS = frozenset("""
 # modules of graphc that users do not subclass or look into; their code is not rewritten
 OWN_CODE = (
     "graphc.frontend", "graphc.ir", "graphc.backends", "graphc.engine", "graphc.config",
-    "graphc.compile", "graphc.inspect", "graphc.nn.functional", "graphc.linalg", "graphc.fft",
-    "graphc.special", "graphc.signal", "graphc.autograd", "graphc.compiler", "graphc._C",
-    "graphc.late_names", "graphc.compat", "graphc.export", "graphc.unsupported", "graphc.library",
-    "graphc.profiler", "graphc.amp", "graphc.nn.modules.module_notes",
+    "graphc.compile", "graphc.inspect", "graphc.doubt", "graphc.nn.functional",
+    "graphc.linalg", "graphc.fft", "graphc.special", "graphc.signal", "graphc.autograd",
+    "graphc.compiler", "graphc._C", "graphc.late_names", "graphc.compat", "graphc.export",
+    "graphc.unsupported", "graphc.library", "graphc.profiler", "graphc.amp",
+    "graphc.nn.modules.module_notes",
 )  # fmt: skip
 # modules among them that do nothing but call the user's functions: these are rewritten, too
 _PASSING_ON = ("graphc.frontend.decorated",)
