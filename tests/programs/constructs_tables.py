@@ -418,6 +418,13 @@ B y$.add_(1)
 B acc = acc + z$
 C other$ = torch.from_numpy(one$.numpy())
 
+== an_argument_with_a_mark
+T marked$ = data(3, 4)[0]
+T marked$.scale = 2
+A y$ = marked$
+B acc = acc * y$.scale
+C marked$.scale = 5
+
 == a_number_decided_upon
 T steps$ = [0]
 A n$ = len(steps$)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.programs.mutate import Mutant, guard_kinds, judge, measured
+from tests.programs import constructs_tables
+from tests.programs.construct import parse
+from tests.programs.generate import alone
+from tests.programs.mutate import Mutant, guard_kinds, judge, measured, rows
+from tests.programs.run import check
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -16,6 +20,7 @@ NOTICES = {
     "Code": "scenario defaults_replaced",
     "Result": "scenario cache_filled_by_the_first_call",
     "Referent": "weakly_alive",
+    "OfArgument": "an_argument_with_a_mark",
     "Array": "numpy_element",
     "flags": "backward",
     "pairs": "an_argument_of_before",
@@ -33,3 +38,47 @@ def test_a_guard_that_always_holds_is_noticed(kind: str) -> None:
     before = measured([NOTICES[kind]])
     (verdict,) = judge([Mutant("guard", kind)], before)
     assert verdict.how == "wrong"
+
+
+# --- the tables ------------------------------------------------------------------------------
+
+USES = [construct.name for construct in parse("tables", constructs_tables.TEXT)]
+# What reads or changes the outside of the program, or an array.
+IN_SEGMENTS = set(
+    """
+    a_file_that_is_there deterministic_set numpy_buffers numpy_files numpy_mapped_files
+    numpy_printing numpy_raw_files numpy_saves numpy_settings numpy_shuffle numpy_text_files
+    numpy_writes precision_set warnings_set
+    """.split()
+)
+
+
+@pytest.mark.parametrize("name", USES)
+def test_what_the_tables_name_is_one_graph(name: str) -> None:
+    failure, seen = check(alone(name))
+    assert failure is None
+    assert seen.whole == (name not in IN_SEGMENTS)
+
+
+# Each row is the work of a fraction of a second: a few in every run, all by
+# `python -m tests.programs.mutate`, which names those that nothing notices.
+SAMPLE = {
+    "PURE": ("functions_of_one_number", "math.tanh"),
+    "OPERATORS": ("operator_arithmetic", "_operator.floordiv"),
+    "HIGHER_ORDER": ("tuples_of_itertools", "itertools.pairwise"),
+    "READS": ("reads_of_sets", "issubset"),
+    "WRITES": ("writes_to_lists", "extend"),
+    "_ITERATORS": ("stepped_iterators", "builtins.zip"),
+    "FIXEDS": ("patterns", "re.Pattern"),
+    "SWITCHES": ("precision_set", "set_float32_matmul_precision"),
+}
+
+
+@pytest.mark.parametrize("table", SAMPLE)
+def test_a_row_that_is_gone_is_noticed(table: str) -> None:
+    name, row = SAMPLE[table]
+    mutant = Mutant(table, row)
+    before = measured([name])
+    assert mutant in rows() and mutant in before[name][1]
+    (verdict,) = judge([mutant], before)
+    assert verdict.how
