@@ -140,7 +140,9 @@ class Recording:
             trace.passing = isinstance(problem, FirstUse)
         trace.flush()
         self.writes.copy_back(self._given)
-        raise Turned(resolved(held[0], self._given, self.observer.is_known), trace, trace.passing)
+        result = resolved(held[0], self._given, self.observer.is_known)
+        self.observer.settle()  # nobody's objects are kept alive by an attempt that is over
+        raise Turned(result, trace, trace.passing)
 
     def _problem(self, held: list[Any]) -> TraceError | None:
         """Why one graph cannot do what the Python did."""
