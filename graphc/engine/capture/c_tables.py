@@ -38,7 +38,7 @@ PURE = frozenset(
 HIGHER_ORDER = frozenset(
     _of("builtins", """
         sorted min max map filter zip enumerate reversed list tuple set frozenset
-        bytes
+        bytes bytearray
     """)
     | _of("_functools", "reduce cmp_to_key") | {"list.sort"}
     | _of("itertools", """
