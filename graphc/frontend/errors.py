@@ -7,14 +7,17 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
+import numpy
+
 from graphc.ir.graph import Loc
 from graphc.ir.op import OpError
 
 from .context import local
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# generated code, and Python's own library, which only calls on, has no line that helps
-_HIDDEN = (_PACKAGE, "<string>", "<frozen ", "<__array_function__")
+_NUMPY = os.path.dirname(os.path.abspath(numpy.__file__)) + os.sep
+# generated code, NumPy and Python's own library, which only call on, have no line that helps
+_HIDDEN = (_PACKAGE, _NUMPY, "<string>", "<frozen ", "<__array_function__")
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = ("site-packages", "dist-packages")  # below Python's library, but not of it
 _inside: dict[str, bool] = {}  # by file

@@ -360,7 +360,7 @@ def logged(layers: Any) -> Any:
 def test_a_stack_is_taken_up_within_the_budget_and_compiled_once() -> None:
     layers = nn.ModuleList([Deep() for _ in range(3)])
     function, x = graphc.compile(logged(layers)), graphc.randn(2, 8)
-    for _ in range(80):
+    for _ in range(200):
         with graphc.no_grad():
             function(x)
     modules = function.segments.modules

@@ -123,7 +123,7 @@ def test_open_python_runs_once_and_its_callbacks_are_not_named_again(tmp_path: A
 
     named = [
         'with open(written, "a") as file:', 'file.write("line\\n")',
-        "def key(value: int) -> float:",
+        "order = np.vectorize(key)(np.arange(3))",
     ]  # fmt: skip
 
     with pytest.raises(TraceError) as caught:
