@@ -10,6 +10,7 @@ from tests.graphc import (
     scenarios_stale_effects,
     scenarios_stale_numbers,
     scenarios_stale_opaque,
+    scenarios_stale_repeated,
     scenarios_stale_results,
     scenarios_stale_state,
 )
@@ -18,7 +19,8 @@ from tests.graphc.stale_scenario import STALE
 
 __all__ = [
     "scenarios_stale_code", "scenarios_stale_effects", "scenarios_stale_numbers",
-    "scenarios_stale_opaque", "scenarios_stale_results", "scenarios_stale_state",
+    "scenarios_stale_opaque", "scenarios_stale_repeated", "scenarios_stale_results",
+    "scenarios_stale_state",
 ]  # fmt: skip
 
 # What is known to be wrong; an entry that passes fails the suite, and goes.

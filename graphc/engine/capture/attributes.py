@@ -12,7 +12,7 @@ from ...frontend.tensor import Tensor
 from ...nn.modules.module import Module
 from ...optim.lr_scheduler import LRScheduler
 from ...optim.optimizer import Optimizer
-from .kinds import Kind, is_own_name, is_plain, kind_of
+from .kinds import Kind, has_field, is_own_name, is_plain, kind_of
 from .module_fields import OWN_FIELDS
 from .observer import Observer
 from .places import MISSING
@@ -39,7 +39,10 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
         if observer.is_known(obj):
             observer.know(found, f"{observer.path(obj)}.{name}")
         return found
-    if kind is Kind.OPEN:
+    if kind is Kind.FIELDS and has_field(type(obj), name):
+        value = observer.read(obj, name, f"{observer.path(obj)}.{name}")
+        return getattr(obj, name) if value is MISSING else value
+    if kind in (Kind.OPEN, Kind.FIELDS):
         observer.open(f"reading {name} of a {_name(obj)}")
     return getattr(obj, name)
 
@@ -54,10 +57,15 @@ def is_counted(obj: Any) -> bool:
 
 
 def _instance(observer: Observer, obj: Any, name: str) -> Any:
-    kind = type(obj)
-    getter = observer.lookup(kind, "__getattribute__")
+    getter = observer.lookup(type(obj), "__getattribute__")
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, obj, name)
+    return plain_attribute(observer, obj, name)
+
+
+def plain_attribute(observer: Observer, obj: Any, name: str) -> Any:
+    """object.__getattribute__ of an instance."""
+    kind = type(obj)
     known = observer.is_known(obj)
     path = f"{observer.path(obj)}.{name}"
     if known:
@@ -101,8 +109,8 @@ def _fields(obj: Any) -> dict[str, Any] | None:
 
 
 def _is_counted(obj: Any, name: str, value: Any) -> bool:
-    return isinstance(obj, Optimizer) or (
-        isinstance(obj, Module) and (value is MISSING or name in OWN_FIELDS)
+    return issubclass(type(obj), Optimizer) or (
+        issubclass(type(obj), Module) and (value is MISSING or name in OWN_FIELDS)
     )
 
 
@@ -291,6 +299,8 @@ def _function(observer: Observer, function: Any, name: str) -> Any:
         path = f"{function.__qualname__}.{name}"
         if name in function.__dict__:
             return observer.read(function.__dict__, name, path)
+        if type(getattr(function, name, None)) is types.MethodWrapperType:
+            return getattr(function, name)  # its type's
         try:
             return observer.result(getattr, (function, name), path)
         except AttributeError:
@@ -319,7 +329,11 @@ def store_attribute(observer: Observer, obj: Any, name: str, value: Any) -> None
         if name.startswith("__"):
             observer.open(f"setting {name} of {obj.__qualname__}()")
         observer.write(obj.__dict__, name, f"{obj.__qualname__}()")
-    elif kind in (Kind.OPEN, Kind.METHOD, Kind.BUILTIN, Kind.PARTIAL):
+    elif kind is Kind.FIELDS and has_field(type(obj), name):
+        observer.save_field(obj, name, f"{observer.path(obj)}.{name}")
+    elif kind in (Kind.OPEN, Kind.FIELDS, Kind.METHOD, Kind.BUILTIN) or (
+        kind is Kind.PARTIAL and observer.is_known(obj)
+    ):
         observer.open(f"setting {name} of a {_name(obj)}")
     setattr(obj, name, value)
 
@@ -403,6 +417,9 @@ def delete_attribute(observer: Observer, obj: Any, name: str) -> None:
             return
         if observer.is_known(obj):
             observer.open(f"del {observer.path(obj)}.{name}")
+    elif kind is Kind.FIELDS and has_field(type(obj), name):
+        observer.read(obj, name, f"{observer.path(obj)}.{name}")
+        observer.save_field(obj, name, f"{observer.path(obj)}.{name}")
     elif kind is not Kind.TENSOR or name != "grad":
         observer.open(f"del {observer.path(obj)}.{name}")
     delattr(obj, name)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
-from . import attributes, c_objects, items, operators
+from . import attributes, c_objects, items, library, operators, outside
 from .c_tables import (
     ARRAY_WRITES,
     CLASSES,
@@ -25,7 +25,7 @@ from .c_tables import (
     READS,
     WRITES,
 )
-from .kinds import Kind, content_of, full_name, is_own_name, is_plain, kind_of
+from .kinds import Kind, content_of, full_name, is_own_name, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -76,6 +76,10 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         touch(observer, args, kwargs)
         return function, args, kwargs
     bound = getattr(function, "__self__", None)
+    if type(bound) is types.MappingProxyType:
+        under = items.seen_through(observer, bound)
+        if under is not bound:
+            return call(observer, getattr(under, function.__name__), args, kwargs)
     if bound is not None and not isinstance(bound, (types.ModuleType, type)):
         method(observer, bound, function.__name__, args, kwargs)
         return function, args, kwargs
@@ -148,11 +152,8 @@ def method(
 ) -> None:
     """A C method of a container or a value is about to be called on `owner`."""
     touch(observer, args, kwargs)
-    if isinstance(owner, str) and name in ("format", "format_map") and not all(
-        is_plain(value) or kind_of(type(value)) in (Kind.TENSOR, Kind.NUMBER)
-        for value in (*args, *(kwargs or {}).values())
-    ):
-        observer.open("str.format() of an object")  # a field may name its attributes
+    if isinstance(owner, str) and name == "format_map" and not all(map(library.is_text, args)):
+        observer.open("str.format_map() of an object")  # a field may name its attributes
         return
     content = items.content(owner)
     if kind is not None and content is None and isinstance(owner, kind):
@@ -228,7 +229,7 @@ def _write(
                                   observer.is_watched(owner))
                 (observer.remove if name == "pop" else observer.write)(owner, key)
             return
-    elif name in ("append", "extend"):
+    elif name in ("append", "extend") and content is not Kind.BUFFER:
         observer.extend(owner)
         return
     elif name == "remove":
@@ -273,6 +274,10 @@ def _of_class(
 def construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
     """What to call to make an instance of a class that C code makes."""
     name = full_name(kind)
+    if kind_of(kind) is Kind.VALUE:
+        value = library.constructed(observer, kind, args, kwargs)
+        if value is not None:
+            return give, value, None
     rule = RULES.get(name)
     if rule is not None:
         found = rule(observer, kind, args, kwargs or {})
@@ -383,12 +388,6 @@ def _vars(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
     return (attributes.attribute(observer, args[0], "__dict__"),)
 
 
-def _dir(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    if args:
-        observer.open("dir()")
-    return None
-
-
 def _str(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     if len(args) != 1 or kwargs:
         touch(observer, args, kwargs)
@@ -449,17 +448,8 @@ def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
     return None
 
 
-def _print(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    observer.open("print()", "take the print out of the compiled function")
-    return None
-
-
 def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     return None
-
-
-def _context_value(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
-    return (observer.result(function, args, f"{function.__self__.name}.get()"),)
 
 
 def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -473,13 +463,12 @@ def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
 RULES: dict[str, Rule] = {
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
-    "object.__getattribute__": _getattr, "object.__delattr__": _delattr,
-    "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
-    "builtins.type": _type, "builtins.isinstance": _isinstance, "builtins.vars": _vars,
-    "builtins.dir": _dir, "builtins.str": _str, "builtins.repr": _repr,
+    "object.__delattr__": _delattr, "builtins.len": _len, "builtins.iter": _iter,
+    "builtins.next": _next, "builtins.type": _type, "builtins.isinstance": _isinstance,
+    "builtins.vars": _vars, "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
-    "builtins.id": _identifier, "builtins.print": _print, "builtins.super": _super,
-    "collections.OrderedDict": _dict, "ContextVar.get": _context_value,
+    "builtins.id": _identifier, "builtins.super": _super, "collections.OrderedDict": _dict,
+    **library.RULES, **outside.RULES,
 }
-PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json}
+PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json, **outside.PYTHON}

@@ -39,6 +39,8 @@ def call(
     if full_name(kind) in ("operator.itemgetter", "operator.attrgetter",
                            "operator.methodcaller"):  # fmt: skip
         return c_functions.give, (_getter(observer, function, args[0]),), None
+    if full_name(kind) == "functools.KeyWrapper" and not observer.is_known(function):
+        return function, args, kwargs  # cmp_to_key() of a function that is recorded
     observer.open(f"{name}()" if kind_of(kind) is Kind.BUILTIN else f"a call of a {name}")
     return function, args, kwargs
 

@@ -27,11 +27,10 @@ PURE = frozenset(
     | _of("_abc", "_abc_instancecheck _abc_subclasscheck")
     | _of("_stat", "S_ISDIR S_ISREG")
     | _of("_json", "encode_basestring encode_basestring_ascii scanstring")
-    | _of("_collections", "_count_elements")
-    | _of("_typing", "_idfunc")
+    | _of("_typing", "_idfunc") | _of("_string", "formatter_parser formatter_field_name_split")
     | _of("_contextvars", "copy_context")
-    | {"object.__init__", "object.__new__", "object.__init_subclass__", "object.__eq__",
-       "object.__ne__", "object.__repr__", "object.__str__", "object.__format__",
+    | {"function.__get__", "object.__init__", "object.__new__", "object.__init_subclass__",
+       "object.__eq__", "object.__ne__", "object.__repr__", "object.__str__", "object.__format__",
        "object.__hash__", "object.__sizeof__", "object.__reduce_ex__", "type.__instancecheck__",
        "type.__subclasscheck__", "type.mro", "type.__subclasses__"}
 )  # fmt: skip
@@ -69,12 +68,13 @@ READS = frozenset("""
     symmetric_difference __or__ __and__ __sub__ __xor__ __repr__ __str__ __add__ __mul__ __bool__
     __lt__ __le__ __gt__ __ge__ __hash__ __init__ __new__ __sizeof__ __reduce_ex__ __ror__
     __format__ most_common __copy__ __rmul__ __getattribute__
+    decode hex find rfind startswith endswith split strip tolist tobytes
 """.split())
 WRITES = frozenset("""
     append extend insert pop remove clear sort reverse update popitem setdefault add discard
     difference_update intersection_update symmetric_difference_update appendleft extendleft
     popleft rotate move_to_end __setitem__ __delitem__ __iadd__ __ior__ __iand__ __isub__ __ixor__
-    __imul__
+    __imul__ fromlist frombytes
 """.split())
 ARRAY_WRITES = frozenset("""
     fill sort put resize partition itemset byteswap setfield __setitem__ __iadd__ __isub__ __imul__
@@ -84,7 +84,9 @@ NUMPY_WRITES = frozenset("""
     memmap at shuffle seterr setbufsize set_printoptions frombuffer
 """.split())
 # values by identity whose methods are pure
-METHODS_OF_VALUES = frozenset("re.Pattern builtins.generic_alias types.GenericAlias".split())
+METHODS_OF_VALUES = frozenset("""
+    re.Pattern re.Match builtins.generic_alias types.GenericAlias
+""".split())
 # what C code makes from its arguments
 CLASSES = frozenset("""
     builtins.complex builtins.range builtins.slice builtins.object builtins.property

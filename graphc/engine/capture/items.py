@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import types
 from collections import defaultdict
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from .observer import Observer
 from .places import MISSING
 
 _CONTAINERS = frozenset((
-    Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.VIEW,
+    Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.BUFFER, Kind.VIEW,
 ))  # fmt: skip
 
 
@@ -37,6 +38,16 @@ def content(value: Any) -> Kind | None:
     return content_of(type(value)) if kind is Kind.INSTANCE else None
 
 
+def seen_through(observer: Observer, value: Any) -> Any:
+    """The dict that a types.MappingProxyType shows; other objects as they are."""
+    if type(value) is not types.MappingProxyType:
+        return value
+    under = gc.get_referents(value)[0]
+    if observer.is_known(value) and type(under) is dict:
+        observer.know(under, observer.path(value))
+    return under if type(under) is dict else value
+
+
 def plain_key(observer: Observer, key: Any) -> Any:
     """A key as Python hashes it: lifted numbers and symbolic sizes as their values."""
     if is_traced_number(key):
@@ -48,6 +59,7 @@ def plain_key(observer: Observer, key: Any) -> Any:
 
 def subscript(observer: Observer, container: Any, key: Any) -> Any:
     """`container[key]`."""
+    container = seen_through(observer, container)
     method = python_method(observer, container, "__getitem__")
     if method is not None and type(container) is not ParamGroup:
         return observer.run(method, container, key)
@@ -55,7 +67,7 @@ def subscript(observer: Observer, container: Any, key: Any) -> Any:
     known = observer.is_known(container)
     if kind is Kind.DICT:
         return _dict_item(observer, container, key, known)
-    if kind in (Kind.TUPLE, Kind.LIST, Kind.QUEUE):
+    if kind in (Kind.TUPLE, Kind.LIST, Kind.QUEUE, Kind.BUFFER):
         return _item(observer, container, key, kind, known)
     if kind is Kind.ARRAY:
         observer.array(container)
@@ -219,6 +231,7 @@ def delete_subscript(observer: Observer, container: Any, key: Any) -> None:
 
 def iterate(observer: Observer, obj: Any) -> Any:
     """iter(obj)."""
+    obj = seen_through(observer, obj)
     kind = kind_of(type(obj))
     method = python_method(observer, obj, "__iter__")
     if method is not None:
@@ -274,6 +287,7 @@ def _by_index(observer: Observer, obj: Any) -> Iterator[Any]:
 
 def contains(observer: Observer, item: Any, container: Any) -> bool:
     """`item in container`."""
+    container = seen_through(observer, container)
     method = python_method(observer, container, "__contains__")
     if method is not None:
         return bool(observer.run(method, container, item))
@@ -301,6 +315,7 @@ def contains(observer: Observer, item: Any, container: Any) -> bool:
 
 def truth(observer: Observer, value: Any) -> bool:
     """bool(value)."""
+    value = seen_through(observer, value)
     kind = kind_of(type(value))
     if kind is Kind.INSTANCE:
         for name in ("__bool__", "__len__"):
@@ -319,11 +334,12 @@ def truth(observer: Observer, value: Any) -> bool:
     return bool(value)
 
 
-_SIZED = frozenset((Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.VIEW))
+_SIZED = frozenset((Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.BUFFER, Kind.VIEW))
 
 
 def length(observer: Observer, value: Any) -> int:
     """len(value)."""
+    value = seen_through(observer, value)
     method = python_method(observer, value, "__len__")
     if method is not None:
         return observer.run(method, value).__index__()

@@ -10,7 +10,9 @@ a profiler may have taken: then nothing is recorded as a whole.
 from __future__ import annotations
 
 import _weakrefset
+import fractions
 import inspect
+import numbers
 import sys
 import sysconfig
 import threading
@@ -32,6 +34,8 @@ _LIBRARY = (sysconfig.get_paths()["stdlib"], "<frozen ")
 _PACKAGES = tuple(str(Path(str(package.__file__)).parent) for package in (numpy, ml_dtypes))
 _NUMPY = _PACKAGES[:1]  # c_functions.py says what its functions read
 _WEAK = (weakref.__file__, _weakrefset.__file__)
+# C code calls methods of these immutable numbers, which read themselves alone
+_VALUES = (fractions.__file__, numbers.__file__)
 _HARMLESS = frozenset((
     ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
 ))  # fmt: skip
@@ -65,6 +69,10 @@ def _is_stranger(frame: FrameType) -> bool:
     """Whether a function that starts is neither recorded nor called by graphc itself."""
     code = frame.f_code
     if _place(code) == "own" or code in _HARMLESS or code.co_filename.startswith(_NUMPY):
+        return False
+    if code.co_filename in _VALUES or (
+        code.co_name == "__subclasshook__" and _place(code) == "library"
+    ):
         return False
     if code.co_filename in _WEAK and code.co_name in ("remove", "_remove"):  # as objects die
         return False

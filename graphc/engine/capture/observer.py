@@ -31,9 +31,9 @@ from ..version.guards import Kind as KindGuard
 from .copies import READERS, key_text
 from .kinds import Kind, content_of, is_machinery, is_plain, is_standard, kind_of
 from .places import MISSING, Place
-from .writes import Writes
+from .writes import Repeat, Writes
 
-_ARRAY_BYTES = 1 << 20  # larger arrays are not compared at every call
+_ARRAY_BYTES = 1 << 24  # larger arrays are not compared at every call
 
 
 class _Running(threading.local):
@@ -55,6 +55,7 @@ class Observer(Writes):
         self.known: dict[int, tuple[Any, str]] = {}  # what existed before, by id; with its path
         self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
         self.of_modules: set[int] = set()  # attribute dicts of Modules and optimizers
+        self.handled = sys.exc_info()[1]  # an exception from before the call
         self.looked_at_grad = False  # the user's own code has read a .grad
         self._paused = False
         self._read: set[Any] = set()
@@ -67,6 +68,24 @@ class Observer(Writes):
     def running(self) -> bool:
         """Whether the recording still is that of the whole function."""
         return self.trace.whole and self.trace.open and not self._paused
+
+    @property
+    def entry_code(self) -> Any:
+        """The code that calls the user's function."""
+        return getattr(self.trace, "entry", None)
+
+    def repeat(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Repeat:
+        """Each call calls a function outside the program; so it is if one graph is given up."""
+        place = super().repeat(function, args, kwargs)
+
+        def now() -> None:
+            place.set([_number(value) for value in self.repeats[place]])
+
+        now.repeats = place  # type: ignore[attr-defined]
+        self.trace.deferred.append(now)
+        return place
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         """What to call in place of a function."""
@@ -169,10 +188,10 @@ class Observer(Writes):
                                          else value):
                     self._inside(value, item, f"{path}[{i}]", deep)
             return
-        if kind in READERS:
-            self._container(value, kind, deep)
-        elif kind is Kind.ARRAY:
+        if kind is Kind.ARRAY:
             self.array(value)
+        elif kind in READERS:
+            self._container(value, kind, deep)
         elif kind is Kind.ITERATOR:
             if self.is_known(value):
                 self.open(f"reading {self.path(value)}, an iterator made before the call,")
@@ -191,14 +210,17 @@ class Observer(Writes):
             saved = self.saved.get(id(value))
             was = None if saved is None else saved[1]
             guard = Items(value, READERS[kind], self.path(value), was)
+            if kind is Kind.BUFFER:  # NumPy may write to it unseen
+                self.save(value)
             self.guards.add(guard, self.is_watched(value))
         path = self.path(value)
         if kind is Kind.DICT:
             for key, item in list(dict.items(value)):
                 self._inside(value, key, f"a key of {path}", deep)
                 self._inside(value, item, f"{path}[{key_text(key)}]", deep)
-        else:
-            for i, item in enumerate(list(value)):
+        elif kind is not Kind.BUFFER:
+            items = value.flat if kind is Kind.ARRAY else value
+            for i, item in enumerate(list(items)):
                 self._inside(value, item, f"{path}[{i}]", deep)
 
     def array(self, value: np.ndarray) -> None:
@@ -206,8 +228,12 @@ class Observer(Writes):
         if not self.is_known(value) or id(value) in self._whole:
             return
         path = self.path(value)
-        if value.nbytes > _ARRAY_BYTES or value.dtype == object:
-            what = "of objects" if value.dtype == object else f"of {value.nbytes >> 20} MB"
+        if value.dtype == object:
+            self._container(value, Kind.ARRAY, deep=False)
+            self.save(value)
+            return
+        if value.nbytes > _ARRAY_BYTES:
+            what = f"of {value.nbytes >> 20} MB"
             self.open(f"reading {path}, a NumPy array {what},", "make it a tensor once, outside")
             return
         self._whole.add(id(value))
@@ -425,6 +451,11 @@ _HERE = str(Path(__file__).parent)
 _RECORDING = str(Path(_HERE, "recording.py"))
 
 
+def _number(value: Any) -> Any:
+    """A number of the trace as what it was in this run."""
+    return value.expression.value if is_traced_number(value) else value
+
+
 def _type_of(container: dict[Any, Any], key: Any) -> type:
     return type(dict.get(container, key))
 
@@ -435,6 +466,6 @@ _NO_CONTENT = frozenset((
     Kind.MODULE, Kind.TENSOR, Kind.NUMBER, Kind.OWN,
 ))  # fmt: skip
 _HOLDERS = frozenset((
-    Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.VIEW, Kind.INSTANCE,
-    Kind.ITERATOR, Kind.OPEN,
+    Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.BUFFER, Kind.VIEW,
+    Kind.INSTANCE, Kind.ITERATOR, Kind.OPEN,
 ))  # fmt: skip

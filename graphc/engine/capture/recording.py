@@ -154,6 +154,8 @@ class Recording:
         ))
 
     def _finish(self) -> None:
+        deferred = self.trace.deferred
+        deferred[:] = [action for action in deferred if not hasattr(action, "repeats")]
         traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=True)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}
         self.missing = [
@@ -163,8 +165,9 @@ class Recording:
         self.traced = traced
 
     def _effects(self) -> None:
+        observer = self.observer
         try:
-            changes = list(self.observer.changes())
+            changes = list(observer.changes())
         except ValueError as error:
             raise TraceError(located(
                 f"compiled {self.name}() {error}, which one graph cannot do again at every call. "
@@ -182,6 +185,9 @@ class Recording:
                 continue
             self._effect(place, old, now)
             self.order.append(place)
+
+        self.stored |= observer.repeats
+        self.order += observer.repeats
 
     @staticmethod
     def _unchanged(place: Place, now: Any) -> bool:

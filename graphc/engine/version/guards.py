@@ -126,6 +126,8 @@ class Items(Guard):
             if isinstance(self.container, dict):
                 key = self.items[i - 1] if i % 2 else None
                 yield Place(self.container, key, self.path) if i % 2 else None, item
+            elif isinstance(self.container, np.ndarray):
+                yield None, item
             else:
                 yield Place(self.container, i, self.path), item
 

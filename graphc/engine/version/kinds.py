@@ -20,6 +20,7 @@ import types
 import uuid
 import weakref
 from abc import ABCMeta
+from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
@@ -98,6 +99,10 @@ def _deque(value: Any) -> Maker:
     return make
 
 
+def _array_of(code: str, parts: list[Any]) -> Any:
+    return array(code)
+
+
 def _array(value: Any) -> Maker:
     kept = np.array(value)
     return lambda parts: np.array(kept)
@@ -136,6 +141,11 @@ _EXACT: dict[type, Kind] = {
     slice: Kind(lambda v: [v.start, v.stop, v.step], lambda v: lambda parts: slice(*parts)),
     bytearray: Kind(
         lambda v: [bytes(v)], lambda v: lambda parts: bytearray(), lambda made, p: made.extend(p[0])
+    ),
+    array: Kind(
+        lambda v: [v.tobytes()],
+        lambda v: functools.partial(_array_of, v.typecode),
+        lambda made, p: made.frombytes(p[0]),
     ),
     types.MappingProxyType: Kind(
         gc.get_referents, lambda v: lambda parts: types.MappingProxyType(parts[0])
