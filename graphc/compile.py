@@ -32,9 +32,11 @@ from .backends.llvm import allocator
 from .engine import pipeline
 from .engine.built import CompileCounter, Engine
 from .engine.capture.argument_writes import ArgumentWrites
+from .engine.capture.exits import Constants
 from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Recording, Turned
+from .engine.marks import Compilers
 from .engine.segments.segments import Segments
 from .engine.version.backward import BackwardPlan, History
 from .engine.version.refused import ERRORS, is_refusal, run_python
@@ -43,7 +45,7 @@ from .engine.version.version import Specialisation, all_outputs, final_graph, fo
 from .engine.version.versions import Versions
 from .frontend.captured import TensorInput, TracedGraph
 from .frontend.context import local
-from .frontend.errors import EscapedTensorError, TraceError
+from .frontend.errors import EscapedTensorError, TraceError, located
 from .frontend.names import Names
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
@@ -95,19 +97,26 @@ class CompiledFunction:
     ) -> None:
         self.function = function
         self.fullgraph = fullgraph
-        self.segments: Segments | None = None  # once it was seen to need values
-        self._resting: Segments | None = None
-        self._rests = 0
         self.dynamic = dynamic
         self.backend = backend
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
-        self.compile_count = 0
-        self.last_miss: list[str] = []
-        self._versions = Versions(dynamic)
-        self._lifted: dict[Place, None] = {}
+        self._constants = Constants()  # of the version that is being made
         self._renewed: list[tuple[Tensor, dict[int, str]]] = []  # of the trace that is running
         self._lock = threading.RLock()
+        self.reset()
         functools.update_wrapper(self, function, updated=())
+        Compilers.functions.add(self)
+
+    def reset(self) -> None:
+        """Forget every version (torch.compiler.reset)."""
+        with self._lock:
+            self.segments: Segments | None = None  # once it was seen to need values
+            self._resting: Segments | None = None
+            self._rests = self.compile_count = 0
+            self.last_miss: list[str] = []
+            self.seen = False  # whether it was called
+            self._versions = Versions(self.dynamic)
+            self._lifted: dict[Place, None] = {}
 
     @property
     def __compiled_function__(self) -> Callable[..., Any]:
@@ -119,6 +128,10 @@ class CompiledFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if local.trace is not None:
+            return self.function(*args, **kwargs)
+        stance = Compilers.stance
+        if stance.eager or (stance.first_eager and not self.seen):
+            self.seen = True
             return self.function(*args, **kwargs)
         if self.segments is not None:
             return self.segments.call(self.function, args, kwargs)
@@ -139,6 +152,13 @@ class CompiledFunction:
             else:
                 continue
             return self._refused(version, leaves, args, kwargs)
+        if stance.name == "eager_on_recompile":
+            return self.function(*args, **kwargs)
+        if stance.name == "fail_on_recompile":
+            raise RuntimeError(located(
+                "Detected recompile when torch.compile stance is 'fail_on_recompile': no version "
+                f"of {self.name}() fits{': ' if reasons else ''}{'; '.join(reasons)}"
+            ))  # fmt: skip
         with self._lock:
             fresh = self.compile_count == known and self.segments is None
             if fresh and not self.fullgraph and self._versions.too_many(key, leaves):
@@ -198,6 +218,7 @@ class CompiledFunction:
         self, given: Any, leaves: list[Any], structure: Structure, reasons: list[str],
         look: bool = False,
     ) -> Specialisation:
+        self._constants = Constants()
         return self._versions.attempt(leaves, structure, lambda key, shapes: self._compile_for(
             given, leaves, structure, key, shapes, reasons, look
         ))  # fmt: skip
@@ -247,7 +268,7 @@ class CompiledFunction:
         trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
         trace.names = Names(lambda: reached(self.function, *call))
         trace.argument_names = argument_names(self.function, call[0], call[1], structure)
-        recording = Recording(self.name, trace, leaves)
+        recording = Recording(self.name, trace, leaves, self._constants.again())
         recording.know(self.function)
         try:
             with trace:
@@ -399,7 +420,7 @@ def _renumber(traced: TracedGraph, number: dict[int, int]) -> None:
 
 def compile(
     model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
-    backend: Any = "llvm", mode: str | None = None, options: Any = None, disable: bool = False,
+    backend: Any = None, mode: str | None = None, options: Any = None, disable: bool = False,
 ) -> Any:
     """Compile a function or Module (torch.compile): as a decorator, with options, or as a call.
 
@@ -415,7 +436,8 @@ def compile(
         )
     if disable:
         return model
-    kind = backend if backend in ("llvm", "numpy") else "llvm"
+    chosen = Compilers.backend if backend is None else backend
+    kind = chosen if chosen in ("llvm", "numpy") else "llvm"
     if isinstance(model, Module):
         return compile_module(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph)
     if not callable(model):

@@ -8,7 +8,11 @@ from .. import unsupported
 from ..compiler import allow_in_graph as allow_in_graph
 from ..compiler import assume_constant_result as assume_constant_result
 from ..compiler import disable as disable
+from ..compiler import list_backends as list_backends
+from ..compiler import nonstrict_trace as nonstrict_trace
 from ..compiler import reset as reset
+from ..compiler import set_stance as set_stance
+from ..compiler import substitute_in_graph as substitute_in_graph
 from . import config as config
 from . import utils as utils
 

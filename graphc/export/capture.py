@@ -16,6 +16,7 @@ from graphc.export.program import ExportedProgram
 from graphc.export.signature import VALUES, Signature, Weights
 from graphc.frontend import views
 from graphc.frontend.captured import Output, TensorInput, TracedGraph
+from graphc.frontend.context import local
 from graphc.frontend.grad_mode import no_grad
 from graphc.frontend.tensor import Tensor
 from graphc.frontend.trace import Trace
@@ -58,7 +59,11 @@ def export(
         for number, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 trace.add_argument(leaf, number, shapes.names.get(number))
-        result = model(*args, **given)
+        local.exporting = True
+        try:
+            result = model(*args, **given)
+        finally:
+            local.exporting = False
         traced = trace.finish(result)
     trace.close()
     names = _state_names(model)

@@ -24,6 +24,7 @@ class _Local(threading.local):
     devices: tuple[tuple[bool, object], ...] = ()
     # whether new memory says that it is on the meta device
     meta: bool = False
+    exporting: bool = False
     # what a recording makes of a user's function that graphc's own code calls
     enter: Callable[[Any], Any] | None = None
 

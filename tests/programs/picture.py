@@ -54,7 +54,7 @@ class Painter:
         if id(value) in self._names:
             return "same", self._names[id(value)]
         self._alive.append(value)  # ids are names only as long as their objects live
-        if not isinstance(value, tuple) and not isinstance(value, range) and (
+        if not isinstance(value, (tuple, range, np.generic)) and (
             type(value).__module__ not in _IMMUTABLE
         ):
             self._names[id(value)] = len(self._names)
@@ -92,7 +92,9 @@ class Painter:
 
     def _container(self, value: Any, kind: type) -> tuple[Any, ...]:
         if isinstance(value, (set, frozenset, weakref.WeakSet)):
-            return tuple(sorted((self._item(v) for v in value), key=repr))
+            # those met before first: the order of numbering must not follow that of the set
+            met = sorted(value, key=lambda v: self._names.get(id(v), len(self._names)))
+            return tuple(sorted((self._item(v) for v in met), key=repr))
         if isinstance(value, weakref.WeakKeyDictionary) and all(isinstance(k, type) for k in value):
             return ()  # what functools.singledispatch remembers
         if isinstance(value, Mapping):

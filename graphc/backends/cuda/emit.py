@@ -13,7 +13,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graphc.backends.cuda.scalar import PRELUDE, apply, c_type, combine, literal
+from graphc.backends.cuda.prelude import PRELUDE
+from graphc.backends.cuda.scalar import apply, c_type, combine, literal
 from graphc.ir.dim import Dim, Size, evaluate
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import (

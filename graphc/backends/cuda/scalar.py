@@ -1,4 +1,4 @@
-"""The elementwise operators as CUDA C expressions, and the prelude of helpers that they call."""
+"""The elementwise operators as CUDA C expressions; prelude.py has the helpers that they call."""
 
 from __future__ import annotations
 
@@ -19,33 +19,6 @@ C_TYPES = {
     "f32": "float",
     "f64": "double",
 }
-
-PRELUDE = """\
-typedef long long i64;
-__device__ inline float float_bits(unsigned b) {
-  union { unsigned u; float f; } x; x.u = b; return x.f;
-}
-__device__ inline double double_bits(unsigned long long b) {
-  union { unsigned long long u; double f; } x; x.u = b; return x.f;
-}
-__device__ inline i64 floordiv(i64 a, i64 b) {
-  i64 q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0));
-}
-__device__ inline i64 floormod(i64 a, i64 b) {
-  i64 r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-template <class T> __device__ inline T take_max(T a, T b) { return a > b || a != a ? a : b; }
-template <class T> __device__ inline T take_min(T a, T b) { return a < b || a != a ? a : b; }
-template <class T> __device__ inline bool better_max(T a, T b) {
-  return b == b && (a > b || a != a);
-}
-template <class T> __device__ inline bool better_min(T a, T b) {
-  return b == b && (a < b || a != a);
-}
-template <class T> __device__ inline i64 to_i64(T x) {
-  return x > (T)-9223372036854775808.0 && x < (T)9223372036854775808.0 ? (i64)x : (i64)1 << 63;
-}
-"""
 
 
 def c_type(dtype: DType) -> str:
@@ -117,6 +90,11 @@ def _call(name: str) -> Emit:
     return lambda dtype, *args: f"{name}{'f' if dtype is dtypes.f32 else ''}({', '.join(args)})"
 
 
+def _helper(name: str) -> Emit:
+    """A function of prelude.py."""
+    return lambda dtype, *args: f"{name}({', '.join(args)})"
+
+
 def _infix(sign: str) -> Emit:
     return lambda dtype, a, b: f"{a} {sign} {b}"
 
@@ -139,6 +117,9 @@ _ANY: dict[str, Emit] = {
     "sign": lambda dtype, x: f"({x} > 0) - ({x} < 0)",
     "maximum": lambda dtype, a, b: f"take_max({a}, {b})",
     "minimum": lambda dtype, a, b: f"take_min({a}, {b})",
+    "floor_divide": _helper("floor_divide"),
+    "trunc_divide": _helper("trunc_divide"),
+    "remainder": _helper("remainder_of"),
     "clamp": lambda dtype, x, low, high: f"take_min(take_max({x}, {low}), {high})",
     "where": lambda dtype, c, a, b: f"{c} ? {a} : {b}",
     "eq": _infix("=="),
@@ -157,9 +138,11 @@ _FLOAT: dict[str, Emit] = {
         name: _call(name)
         for name in (
             "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh "
-            "asinh acosh atanh erf erfc lgamma floor ceil trunc pow atan2 fmod copysign hypot fma"
+            "asinh acosh atanh erf erfc erfinv lgamma floor ceil trunc pow atan2 fmod copysign "
+            "hypot fma"
         ).split()
     },
+    "digamma": _helper("digamma"),
     "abs": _call("fabs"),
     "round": _call("rint"),
     "fmax": _call("fmax"),
@@ -178,6 +161,15 @@ _INTEGER: dict[str, Emit] = {
     "ceil": lambda dtype, x: x,
     "round": lambda dtype, x: x,
     "trunc": lambda dtype, x: x,
+    "isnan": lambda dtype, x: "false",
+    "isinf": lambda dtype, x: "false",
+    "isfinite": lambda dtype, x: "true",
+    "fmod": _helper("rest"),
+    "pow": _helper("power"),
+    "fmax": _helper("take_max"),
+    "fmin": _helper("take_min"),
+    "shift_left": _helper("shift_left"),
+    "shift_right": _helper("shift_right"),
     "bitwise_and": _infix("&"),
     "bitwise_or": _infix("|"),
     "bitwise_xor": _infix("^"),

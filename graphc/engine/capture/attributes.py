@@ -44,7 +44,31 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
         return getattr(obj, name) if value is MISSING else value
     if kind in (Kind.OPEN, Kind.FIELDS):
         observer.open(f"reading {name} of a {_name(obj)}")
+    bound: Any = obj
+    if type(obj) is super and bound.__self__ is not None:
+        return super_attribute(observer, bound.__thisclass__, bound.__self__, name)
     return getattr(obj, name)
+
+
+def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
+    """`super(kind, obj).name`: what the classes after `kind` have."""
+    of_class = isinstance(obj, type) and kind in obj.__mro__
+    order = (obj if of_class else type(obj)).__mro__
+    found = observer.look(order[order.index(kind) + 1 :], name)
+    if name == "__class__" or found is MISSING:
+        return getattr(super(kind, obj), name)
+    path = f"super().{name}"
+    if of_class:
+        return _of_class(observer, obj, found, name, path, super(kind, obj))
+    if isinstance(found, property) and found.fget is not None:
+        return observer.run(found.fget, obj)
+    if type(found) is _SLOT:
+        return _slot(observer, obj, found, name, path, observer.is_known(obj))
+    if type(found) in _C_DESCRIPTORS:
+        return getattr(super(kind, obj), name)
+    if _overrides(found):
+        return _by_descriptor(observer, obj, found, name)
+    return _bind(observer, obj, found, name, path)
 
 
 def _name(obj: Any) -> str:
@@ -278,6 +302,13 @@ def _class(observer: Observer, kind: Any, name: str) -> Any:
         if isinstance(late, types.FunctionType):
             return observer.run(late, kind, name)
         return getattr(kind, name)
+    return _of_class(observer, kind, found, name, path, kind)
+
+
+def _of_class(
+    observer: Observer, kind: Any, found: Any, name: str, path: str, holder: Any
+) -> Any:
+    """A class member, seen from a class; `holder` is what Python would ask for it."""
     member = type(found)
     if member is classmethod:
         return types.MethodType(found.__func__, kind)
@@ -288,7 +319,7 @@ def _class(observer: Observer, kind: Any, name: str) -> Any:
     getter = getattr(member, "__get__", None)
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, found, None, kind)
-    return getattr(kind, name) if getter is not None else observer.know(found, path)
+    return getattr(holder, name) if getter is not None else observer.know(found, path)
 
 
 _OF_TYPES = frozenset("__name__ __qualname__ __mro__ __bases__ __base__ __class__ mro".split())

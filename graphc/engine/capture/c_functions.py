@@ -53,6 +53,10 @@ def name_of(function: Any) -> str:
 
 def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
     """What to call in place of a C function."""
+    if observer.is_known(function) and not isinstance(
+        getattr(function, "__self__", types), types.ModuleType
+    ):
+        observer.know(function.__self__, f"{observer.path(function)}.__self__")
     if type(function) is types.MethodWrapperType:
         args = function.__self__, *args
         function = getattr(function.__objclass__, function.__name__)

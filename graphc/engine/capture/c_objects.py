@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from typing import Any
 
@@ -62,9 +63,10 @@ def _cached(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
 def _getter(observer: Observer, getter: Any, value: Any) -> Any:
     """operator.itemgetter and its kin."""
     kind, parts = getter.__reduce__()[:2]
-    if kind.__name__ == "itemgetter":
+    maker = getattr(kind, "func", kind)  # a partial where a methodcaller has keywords
+    if maker is operator.itemgetter:
         found = tuple([items.subscript(observer, value, key) for key in parts])
-    elif kind.__name__ == "attrgetter":
+    elif maker is operator.attrgetter:
         found = tuple([_dotted(observer, value, name) for name in parts])
     else:
         if isinstance(kind, functools.partial):

@@ -94,3 +94,20 @@ CLASSES = frozenset("""
     collections.defaultdict types.SimpleNamespace builtins.mappingproxy weakref.ReferenceType
     builtins.weakref functools.cached_property functools.partial
 """.split())
+# functions of graphc's own, by name: those that tell a setting, and those that change one
+SETTINGS = {
+    "current": "graphc.config",
+    **dict.fromkeys(
+        "are_deterministic_algorithms_enabled get_float32_matmul_precision is_warn_always_enabled"
+        .split(), "graphc.frontend.functions.settings"),
+}  # fmt: skip
+SWITCHES = {
+    "set_default": "graphc.config", "set_default_dtype": "graphc.frontend.promote",
+    **dict.fromkeys(
+        "use_deterministic_algorithms set_float32_matmul_precision set_warn_always "
+        "set_default_tensor_type".split(), "graphc.frontend.functions.settings"),
+    **dict.fromkeys(
+        "set_autocast_enabled set_autocast_dtype set_autocast_cpu_enabled "
+        "set_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cache_enabled".split(),
+        "graphc.amp.state"),
+}  # fmt: skip

@@ -12,7 +12,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import c_functions
+from ..marks import Mark, marks
+from . import c_functions, exits
+from .c_tables import SETTINGS, SWITCHES
 from .instrument import Uninstrumentable, Where, instrumented
 from .kinds import Kind, content_of, is_own_name, kind_of
 from .observer import Observer
@@ -28,6 +30,11 @@ def give(value: Any) -> Any:
 
 def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
     """What to call in place of `function(*args, **kwargs)`."""
+    marked = marks.of(function)
+    if marked is not None:
+        if marked.mark is not Mark.SUBSTITUTED:
+            return exits.call(observer, marked, function, args, kwargs)
+        function = marked.detail
     kind = kind_of(type(function))
     if kind is Kind.FUNCTION:
         return _python(observer, function, args, kwargs)
@@ -83,7 +90,7 @@ def invoke(observer: Observer, function: Any, *args: Any, **kwargs: Any) -> Any:
 
 def entry(observer: Observer, function: Any) -> Any:
     """What code that is not rewritten may call in place of a user's function."""
-    kind = kind_of(type(function))
+    kind = kind_of(type(function)) if marks.of(function) is None else Kind.FIXED
     if kind is Kind.FUNCTION:
         if is_own(function) or id(function.__code__) in REWRITTEN:
             return function
@@ -123,7 +130,9 @@ def _python(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
 def _own(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
     """Something of graphc's own reads all that it gets, and may call what it gets."""
     name = getattr(function, "__name__", "")
-    if function in _SWITCHES:
+    if name in SETTINGS and function.__module__ == SETTINGS[name]:
+        return give, (observer.result(function, args, f"{name}()"),), None
+    if name in SWITCHES and function.__module__ == SWITCHES[name]:
         observer.open(f"{name}(), which changes a setting for what follows,")
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None and observer.is_known(function):  # a decorator: no_grad, autocast
@@ -132,9 +141,6 @@ def _own(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     given = tuple([_handed(observer, value, wrap) for value in args])
     named = {k: _handed(observer, v, wrap) for k, v in kwargs.items()} if kwargs else None
     return function, given, named
-
-
-_SWITCHES: set[Any] = set()  # functions of graphc's own that set what later code reads
 
 
 def _handed(observer: Observer, value: Any, wrap: bool) -> Any:
@@ -246,34 +252,6 @@ def _made(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: dict[str
 def run(observer: Observer, function: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a Python function, recorded."""
     return invoke(observer, function, *args, **kwargs)
-
-
-def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
-    """`super(kind, obj).name`: what the classes after `kind` have."""
-    order = (obj if isinstance(obj, type) else type(obj)).__mro__
-    for base in order[order.index(kind) + 1 :]:
-        found = observer.lookup(base, name) if base is object else _own_member(
-            observer, base, name
-        )
-        if found is MISSING:
-            continue
-        member = type(found)
-        if member is types.FunctionType:
-            return found if isinstance(obj, type) and name == "__new__" else (
-                types.MethodType(found, obj)
-            )
-        if member is classmethod:
-            return types.MethodType(found.__func__, obj if isinstance(obj, type) else type(obj))
-        if isinstance(found, property) and found.fget is not None:
-            return observer.run(found.fget, obj)
-        break
-    return getattr(super(kind, obj), name)
-
-
-def _own_member(observer: Observer, base: type, name: str) -> Any:
-    return observer.lookup(base, name) if name in vars(base) else MISSING
-
-
 
 
 def imported(

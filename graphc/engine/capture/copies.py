@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,12 @@ import numpy as np
 from ...frontend import state_version
 from ...frontend.tensor import Tensor
 from .kinds import Kind
-from .places import MISSING, Place
+from .places import MISSING, Place, own_methods
 
 
 def dict_items(value: Any) -> list[Any]:
     """Keys and values in turn."""
-    return [part for pair in _pairs(value) for part in pair]
-
-
-def _pairs(value: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
-    """In order, past the methods of a user's class; an OrderedDict's order is its own."""
-    return OrderedDict.items(value) if isinstance(value, OrderedDict) else dict.items(value)
+    return [part for pair in own_methods(value).items(value) for part in pair]
 
 
 def objects_of(value: np.ndarray) -> list[Any]:
@@ -41,7 +36,7 @@ def copy_of(container: Any) -> Any:
     if isinstance(container, type):
         return dict(vars(container))
     if isinstance(container, dict):
-        return dict(_pairs(container))
+        return dict(own_methods(container).items(container))
     if isinstance(container, np.ndarray):
         return container.copy() if container.dtype == object else container.tobytes()
     return container[:] if isinstance(container, (bytearray, array)) else list(container)
@@ -50,7 +45,7 @@ def copy_of(container: Any) -> Any:
 def items_of(container: Any) -> Any:
     """A container's items, in a plain container that can be made anew at each call."""
     if isinstance(container, dict):
-        return dict(_pairs(container))
+        return dict(own_methods(container).items(container))
     if isinstance(container, np.ndarray):
         return list(container.flat) if container.dtype == object else container.copy()
     return container[:] if isinstance(container, (bytearray, array)) else list(container)
@@ -67,10 +62,10 @@ def put_back(container: Any, copy: Any) -> None:
             a is not b or dict.get(container, a, MISSING) is not copy[a]
             for a, b in zip(copy, container, strict=True)
         ):
-            kind = OrderedDict if isinstance(container, OrderedDict) else dict
-            kind.clear(container)
+            methods = own_methods(container)
+            methods.clear(container)
             for key, value in copy.items():
-                kind.__setitem__(container, key, value)
+                methods.__setitem__(container, key, value)
             state_version.bump()
     elif isinstance(container, np.ndarray):
         if container.dtype == object:

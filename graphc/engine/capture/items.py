@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 import types
 from collections import defaultdict
 from collections.abc import Iterator
@@ -145,8 +146,10 @@ def _dict_item(observer: Observer, container: Any, key: Any, known: bool) -> Any
         return value
     if type(container) is defaultdict:
         observer.write(container, key)
-        factory = container.default_factory
-        if isinstance(factory, types.FunctionType):
+        factory = observer.result(
+            _factory, (container,), f"{observer.path(container)}.default_factory"
+        )
+        if factory is not None:
             container[key] = observer.run(factory)
         return container[key]
     missing = observer.lookup(type(container), "__missing__")
@@ -157,6 +160,9 @@ def _dict_item(observer: Observer, container: Any, key: Any, known: bool) -> Any
             return observer.know(container[key], f"{observer.path(container)}[{_text(key)}]")
         return observer.run(missing, container, key)
     return container[key]
+
+
+_factory = operator.attrgetter("default_factory")
 
 
 def hashed_as_is(key: Any) -> bool:

@@ -3,8 +3,9 @@
 Every Python function that starts while a recording runs is a rewritten copy, part of graphc's own
 machinery, or library code that graphc itself called. Anything else (a callback that C code makes,
 a special method that no rule knows) ends the attempt to make one graph, before its first line.
-Python 3.12 and later tell of starting functions by sys.monitoring; 3.11 by sys.setprofile, which
-a profiler may have taken: then nothing is recorded as a whole.
+Python 3.12 and later tell of starting functions by sys.monitoring, 3.11 by sys.setprofile or
+sys.settrace. Profilers, debuggers and coverage use these, too: the net takes what they leave free,
+and gives back only what is still its own. Where nothing is left, nothing is recorded as a whole.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ _HARMLESS = frozenset((
     ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
 ))  # fmt: skip
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_TOOL = 4  # of sys.monitoring: none of those that are set aside for debuggers and profilers
+_TOOLS = (4, 3)  # of sys.monitoring: those that are set aside for no debugger and no profiler
+_SLOTS = (sys.getprofile, sys.setprofile), (sys.gettrace, sys.settrace)
 _LIMIT = 50_000
 _seen: dict[int, tuple[str, CodeType]] = {}  # by id, which the code keeps taken
 
@@ -107,18 +109,12 @@ class Net:
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
         self._busy = False
-        self._before: Any = None
 
     def __enter__(self) -> None:
-        if sys.version_info >= (3, 12):
-            _watch(self)
-            return
-        self._before = sys.getprofile()
-        if self._before is not None:
-            self.observer.open("a profiler that runs (sys.setprofile)")
-            return
-        _here.nets.append(self)
-        sys.setprofile(_profiled)
+        taken = _watch(self) if sys.version_info >= (3, 12) else _take_slot(self)
+        if taken:
+            self.observer.trace.passing = True
+            self.observer.open(f"a profiler or debugger that runs ({taken})")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
@@ -126,9 +122,8 @@ class Net:
     ) -> None:
         if sys.version_info >= (3, 12):
             _unwatch(self)
-        elif self._before is None:
-            sys.setprofile(None)
-            _here.nets.remove(self)
+        else:
+            _leave_slot(self)
 
     def started(self, frame: FrameType) -> None:
         """A Python function starts in this thread."""
@@ -153,9 +148,32 @@ class _Here(threading.local):
 _here = _Here()
 
 
+def _take_slot(net: Net) -> str:
+    """Watch this thread; what is in the way, if something is."""
+    if not _here.nets:
+        for get, set_ in _SLOTS:
+            if get() is None:
+                set_(_noticed)
+                break
+        else:
+            return "sys.setprofile and sys.settrace"
+    _here.nets.append(net)
+    return ""
+
+
+def _leave_slot(net: Net) -> None:
+    if net not in _here.nets:
+        return
+    _here.nets.remove(net)
+    if not _here.nets:
+        for get, set_ in _SLOTS:
+            if get() is _noticed:  # and not what the user's code has put there since
+                set_(None)
+
+
 # No bound method: CPython 3.11 holds no reference to it while it makes the frame for its call, and
 # the collector, which may run then, may end the profiling.
-def _profiled(frame: FrameType, event: str, argument: Any) -> None:
+def _noticed(frame: FrameType, event: str, argument: Any) -> None:
     if event != "call":
         return
     code = frame.f_code
@@ -169,36 +187,48 @@ def _profiled(frame: FrameType, event: str, argument: Any) -> None:
         nets[-1].started(frame)
 
 
-_nets: list[Net] = []
+class _Watching:
+    """The nets of all threads, and the tool of sys.monitoring that tells them."""
+
+    nets: list[Net] = []
+    tool = -1
+    lock = threading.Lock()
 
 
-def _watch(net: Net) -> None:
+def _watch(net: Net) -> str:
+    """Watch all threads; what is in the way, if something is."""
     monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
-    if not _nets:
-        if monitoring.get_tool(_TOOL) is not None:
-            net.observer.open("another tool that uses sys.monitoring's id 4")
-            return
-        monitoring.use_tool_id(_TOOL, "graphc")
-        monitoring.register_callback(_TOOL, monitoring.events.PY_START, _started)
-        monitoring.set_events(_TOOL, monitoring.events.PY_START)
-    _nets.append(net)
+    with _Watching.lock:
+        if not _Watching.nets:
+            tool = next((tool for tool in _TOOLS if monitoring.get_tool(tool) is None), None)
+            if tool is None:
+                return "sys.monitoring's tools 3 and 4"
+            _Watching.tool = tool
+            monitoring.use_tool_id(tool, "graphc")
+            monitoring.register_callback(tool, monitoring.events.PY_START, _started)
+            monitoring.set_events(tool, monitoring.events.PY_START)
+        _Watching.nets.append(net)
+    return ""
 
 
 def _unwatch(net: Net) -> None:
     monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
-    if net in _nets:
-        _nets.remove(net)
-        if not _nets:
-            monitoring.set_events(_TOOL, 0)
-            monitoring.register_callback(_TOOL, monitoring.events.PY_START, None)
-            monitoring.free_tool_id(_TOOL)
+    with _Watching.lock:
+        if net not in _Watching.nets:
+            return
+        _Watching.nets.remove(net)
+        if not _Watching.nets:
+            tool = _Watching.tool
+            monitoring.set_events(tool, 0)
+            monitoring.register_callback(tool, monitoring.events.PY_START, None)
+            monitoring.free_tool_id(tool)
 
 
 def _started(code: CodeType, offset: int) -> Any:
     if _place(code) == "own":
         return None
     observer = running.observer
-    for net in list(_nets):
+    for net in list(_Watching.nets):
         if net.observer is observer:
             frame = sys._getframe(1)
             net.started(frame)

@@ -13,6 +13,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -29,7 +30,7 @@ from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result
 from ..version.guards import Kind as KindGuard
 from .copies import READERS, key_text
-from .kinds import Kind, content_of, is_machinery, is_plain, is_standard, kind_of
+from .kinds import Kind, content_of, is_machinery, is_own_name, is_plain, is_standard, kind_of
 from .places import MISSING, Place
 from .writes import Repeat, Writes
 
@@ -57,6 +58,7 @@ class Observer(Writes):
         self.of_modules: set[int] = set()  # attribute dicts of Modules and optimizers
         self.handled = sys.exc_info()[1]  # an exception from before the call
         self.looked_at_grad = False  # the user's own code has read a .grad
+        self.constants: Any = None  # exits.Constants
         self._paused = False
         self._read: set[Any] = set()
         self._whole: set[int] = set()
@@ -308,22 +310,24 @@ class Observer(Writes):
 
     def plainly(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function gives that reads its arguments alone, which are noted already."""
-        self._paused = True
-        try:
+        with self.unobserved():
             return function(*args, **kwargs)
+
+    @contextmanager
+    def unobserved(self) -> Iterator[None]:
+        """Inside, Python is not looked at."""
+        outer, self._paused = self._paused, True
+        try:
+            yield
         finally:
-            self._paused = False
+            self._paused = outer
 
     def cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a function with a cache (functools.lru_cache) gives, as it would without a
         recording: from the cache, or for real; it is asked again at each call."""
         call = functools.partial(function, **kwargs) if kwargs else function
-        self._paused = True
-        try:
-            with self.trace.suspended():
-                value = call(*args)
-        finally:
-            self._paused = False
+        with self.unobserved(), self.trace.suspended():
+            value = call(*args)
         self._kept.append((call, args, value))
         path = f"{function.__name__}()"
         self.guards.last.append(Result(call, args, value, path))
@@ -371,13 +375,26 @@ class Observer(Writes):
         """What a class or its bases have under a name; MISSING if nothing. Guarded."""
         found = self._lookups.get((id(kind), name))
         if found is None:
-            found = self._lookups[id(kind), name] = (self._look(kind, name),)
+            self._order(kind)
+            found = self._lookups[id(kind), name] = (self.look(kind.__mro__, name),)
             self._kept.append(kind)
         value = found[0]
         return value
 
-    def _look(self, kind: type, name: str) -> Any:
-        for base in kind.__mro__:
+    def _order(self, kind: type) -> None:
+        """The bases of a class are relied on."""
+        token = (id(kind), "order")
+        name = kind.__module__
+        if token not in self._read:
+            self._read.add(token)
+            self._kept.append(kind)
+            if not (is_own_name(name) or name.startswith("graphc.") or is_standard(name)):
+                order = f"the order of {kind.__qualname__}'s bases"
+                self.guards.add(Result(_mro, (kind,), kind.__mro__, order))
+
+    def look(self, bases: tuple[type, ...], name: str) -> Any:
+        """What the first of these classes that has a name has there; MISSING if none. Guarded."""
+        for base in bases:
             value = vars(base).get(name, MISSING)
             fixed = base.__flags__ & _IMMUTABLE or is_standard(base.__module__)
             saved = self.saved.get(id(base))
@@ -454,6 +471,9 @@ _RECORDING = str(Path(_HERE, "recording.py"))
 def _number(value: Any) -> Any:
     """A number of the trace as what it was in this run."""
     return value.expression.value if is_traced_number(value) else value
+
+
+_mro = operator.attrgetter("__mro__")
 
 
 def _type_of(container: dict[Any, Any], key: Any) -> type:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from contextvars import ContextVar
 from typing import Any
 
@@ -11,6 +11,12 @@ from ...frontend.tensor import Tensor
 from .kinds import Kind, kind_of
 
 MISSING = object()  # what a place gives where there is nothing
+
+
+def own_methods(value: Any) -> Any:
+    """The class whose methods read and write a dictionary, whatever a subclass makes of them:
+    an OrderedDict keeps an order of its own."""
+    return OrderedDict if isinstance(value, OrderedDict) else dict
 
 
 class Place:
@@ -57,7 +63,7 @@ class Place:
         elif isinstance(self.container, type):
             setattr(self.container, self.key, value)
         elif isinstance(self.container, dict):
-            dict.__setitem__(self.container, self.key, value)
+            own_methods(self.container).__setitem__(self.container, self.key, value)
         elif type(self.container) is ContextVar:
             self.container.set(value)
         elif type(self.key) is str:
@@ -76,7 +82,7 @@ class Place:
             if self.get() is not MISSING:
                 self.key.__delete__(self.container)
         elif isinstance(self.container, dict):
-            dict.pop(self.container, self.key, None)
+            own_methods(self.container).pop(self.container, self.key, None)
         elif isinstance(self.container, type) or (
             type(self.key) is str and self.get() is not MISSING
         ):

@@ -56,7 +56,7 @@ class SuperAttribute(Site):
     def see(self, observer: Observer, operand: Any) -> Any:
         if operand[0] is not super:
             return self.plain[operand]
-        return calls.super_attribute(observer, operand[1], operand[2], self.detail)
+        return attributes.super_attribute(observer, operand[1], operand[2], self.detail)
 
 
 class StoreAttribute(Site):

@@ -24,6 +24,7 @@ from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
 from .argument_writes import ArgumentWrites
+from .exits import Constants
 from .failed import keep_python
 from .kinds import is_plain
 from .net import Net
@@ -50,9 +51,12 @@ class FirstUse(TraceError):
 class Recording:
     """One run of the Python under a trace, and what it did to the roots."""
 
-    def __init__(self, name: str, trace: Trace, leaves: list[Any]) -> None:
+    def __init__(
+        self, name: str, trace: Trace, leaves: list[Any], constants: Constants
+    ) -> None:
         self.name, self.trace, self.leaves = name, trace, leaves
         self.observer = Observer(trace, name, calls)
+        self.observer.constants = constants
         self.before = [self.observer]  # of this run and of those that it repeats
         self.writes = ArgumentWrites((), ())
         self.traced: Any = None
@@ -186,7 +190,7 @@ class Recording:
             self._effect(place, old, now)
             self.order.append(place)
 
-        self.stored |= observer.repeats
+        self.stored.update(observer.repeats)
         self.order += observer.repeats
 
     @staticmethod

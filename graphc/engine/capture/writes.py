@@ -127,7 +127,7 @@ class Writes:
         self.real: set[int] = set()  # containers that got state which the call made for good
         self.lifted: set[Place] = set()  # places whose number is a run-time input
         self.keys: dict[int, dict[Any, None]] = {}  # what was written by key, by container
-        self.repeats: dict[Repeat, list[Any]] = {}  # with the arguments
+        self.repeats: dict[Place, list[Any]] = {}  # with the arguments
         self.removed: dict[int, set[Any]] = {}  # keys that were, at some time
         self.reshaped: set[int] = set()  # containers that changed otherwise than by key and tail
         self._kept: list[Any] = []  # keeps ids taken

@@ -171,30 +171,39 @@ def _check_tensor(tensor: Tensor) -> None:
 def resolved(value: Any, real: Callable[[Any], Any], known: Callable[[Any], bool]) -> Any:
     """A result in which `real` says what each part is; containers of the call stay the same
     ones, unless they cannot be written to."""
-    done: dict[int, tuple[Any, Any]] = {}
+    return _Resolved(real, known).visit(value)
 
-    def visit(item: Any) -> Any:
-        if id(item) in done:
-            return done[id(item)][1]
-        found = real(item)
-        done[id(item)] = item, found
-        if found is not item or isinstance(item, Tensor) or is_constant(item) or known(item):
+
+class _Resolved:
+    """One result; a class, since a function that calls itself keeps all it refers to alive."""
+
+    def __init__(self, real: Callable[[Any], Any], known: Callable[[Any], bool]) -> None:
+        self._real, self._known = real, known
+        self._done: dict[int, tuple[Any, Any]] = {}
+
+    def visit(self, item: Any) -> Any:
+        """What a part of the result is."""
+        if id(item) in self._done:
+            return self._done[id(item)][1]
+        found = self._real(item)
+        self._done[id(item)] = item, found
+        if found is not item or isinstance(item, Tensor) or is_constant(item) or (
+            self._known(item)
+        ):
             return found
         if type(item) is list:
-            item[:] = [visit(part) for part in item]
+            item[:] = [self.visit(part) for part in item]
         elif isinstance(item, dict):
             for key, part in list(dict.items(item)):
-                if (now := visit(part)) is not part:
+                if (now := self.visit(part)) is not part:
                     dict.__setitem__(item, key, now)
         elif isinstance(item, tuple):
-            parts = [visit(part) for part in item]
+            parts = [self.visit(part) for part in item]
             if any(a is not b for a, b in zip(parts, item, strict=True)):
                 found = tuple.__new__(type(item), parts)
-                done[id(item)] = item, found
+                self._done[id(item)] = item, found
         if kind_of(item) is not None:
             for name, part in list(attributes(item)):
-                if (now := visit(part)) is not part:
+                if (now := self.visit(part)) is not part:
                     set_attribute(item, name, now)
         return found
-
-    return visit(value)

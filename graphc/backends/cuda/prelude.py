@@ -1,0 +1,116 @@
+"""C helpers that scalar.py's expressions call; every kernel's text begins with them.
+
+Integer arithmetic wraps, so it is done unsigned; a division never traps: by 0 it counts as by 1
+(the kernel's own Check reports it), and by -1 it negates.
+"""
+
+from __future__ import annotations
+
+_COMMON = """\
+typedef long long i64;
+typedef unsigned long long u64;
+__device__ inline float float_bits(unsigned b) {
+  union { unsigned u; float f; } x; x.u = b; return x.f;
+}
+__device__ inline double double_bits(u64 b) {
+  union { u64 u; double f; } x; x.u = b; return x.f;
+}
+__device__ inline i64 floordiv(i64 a, i64 b) {
+  i64 q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0));
+}
+__device__ inline i64 floormod(i64 a, i64 b) {
+  i64 r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+template <class T> __device__ inline T take_max(T a, T b) { return a > b || a != a ? a : b; }
+template <class T> __device__ inline T take_min(T a, T b) { return a < b || a != a ? a : b; }
+template <class T> __device__ inline bool better_max(T a, T b) {
+  return b == b && (a > b || a != a);
+}
+template <class T> __device__ inline bool better_min(T a, T b) {
+  return b == b && (a < b || a != a);
+}
+template <class T> __device__ inline i64 to_i64(T x) {
+  return x > (T)-9223372036854775808.0 && x < (T)9223372036854775808.0 ? (i64)x : (i64)1 << 63;
+}
+"""
+
+_INTEGERS = """\
+template <class T> __device__ inline T trunc_divide(T a, T b) {
+  if (b == 0) return a;
+  return b < 0 && b == (T)-1 ? (T)(0 - (u64)a) : (T)(a / b);
+}
+template <class T> __device__ inline T rest(T a, T b) {
+  return (T)((u64)a - (u64)trunc_divide(a, b) * (u64)b);
+}
+template <class T> __device__ inline T floor_divide(T a, T b) {
+  T r = rest(a, b);
+  return (T)((u64)trunc_divide(a, b) - (r != 0 && (r < 0) != (b < 0)));
+}
+template <class T> __device__ inline T remainder_of(T a, T b) {
+  T r = rest(a, b); return r != 0 && (r < 0) != (b < 0) ? (T)((u64)r + (u64)b) : r;
+}
+template <class T> __device__ inline T power(T a, T b) {
+  if (b < 0) return a == 1 ? (T)1 : a == (T)-1 ? (T)(b & 1 ? -1 : 1) : (T)0;
+  u64 result = 1, square = (u64)a;
+  for (u64 left = (u64)b; left; left >>= 1, square *= square) if (left & 1) result *= square;
+  return (T)result;
+}
+template <class T> __device__ inline bool inside(T b) { return b >= 0 && b < 8 * (T)sizeof(T); }
+template <class T> __device__ inline T shift_left(T a, T b) {
+  return inside(b) ? (T)((u64)a << b) : (T)0;
+}
+template <class T> __device__ inline T shift_right(T a, T b) {
+  return inside(b) ? (T)(a >> b) : a < 0 ? (T)-1 : (T)0;
+}
+"""
+
+# for float (its functions end in f) and double; floor_divide: see _floor_divide of llvm/scalar.py
+_FLOATS = """\
+__device__ inline TYPE trunc_divide(TYPE a, TYPE b) { return truncF(a / b); }
+__device__ inline TYPE remainder_of(TYPE a, TYPE b) {
+  TYPE r = fmodF(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+__device__ inline TYPE floor_divide(TYPE a, TYPE b) {
+  if (b == 0) return a / b;
+  TYPE r = fmodF(a, b), q = (a - r) / b;
+  if (r != 0 && (r < 0) != (b < 0)) q -= 1;
+  if (q == 0) return copysignF((TYPE)0, a / b);
+  TYPE whole = floorF(q);
+  return q - whole > (TYPE)0.5 ? whole + 1 : whole;
+}
+"""
+
+# reflection, recurrence up to 10, asymptotic series (Cephes), as in llvm/vmath_special.py
+_DIGAMMA = """\
+__device__ inline double digamma(double x) {
+  const double pi = 3.141592653589793;
+  double sum = 0;
+  if (x == 0) return copysign(1.0 / 0.0, -x);
+  if (x < 0) {
+    double fraction = x - trunc(x);
+    if (fraction == 0) return 0.0 / 0.0;
+    sum = -pi / tan(fraction * pi);
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) sum -= 1 / x;
+  double z = 1 / (x * x), p = 1.0 / 12;
+  p = p * z - 691.0 / 32760;
+  p = p * z + 1.0 / 132;
+  p = p * z - 1.0 / 240;
+  p = p * z + 1.0 / 252;
+  p = p * z - 1.0 / 120;
+  p = p * z + 1.0 / 12;
+  return log(x) - 0.5 / x - z * p + sum;
+}
+__device__ inline float digamma(float x) { return (float)digamma((double)x); }
+"""
+
+
+def _floats(kind: str, suffix: str) -> str:
+    text = _FLOATS.replace("TYPE", kind)
+    for name in ("trunc", "fmod", "copysign", "floor"):
+        text = text.replace(f"{name}F(", f"{name}{suffix}(")
+    return text
+
+
+PRELUDE = _COMMON + _INTEGERS + _floats("float", "f") + _floats("double", "") + _DIGAMMA
