@@ -187,7 +187,7 @@ def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> An
         return _cached(observer, obj, member, name)
     getter = getattr(kind, "__get__", None)
     if getter is None:
-        return observer.know(member, path)
+        return member  # lookup() knows it, or it is new
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, member, obj, type(obj))
     if kind in _C_DESCRIPTORS:
@@ -315,11 +315,11 @@ def _of_class(
     if member is staticmethod:
         return observer.know(found.__func__, path)
     if member is types.FunctionType or isinstance(found, property):
-        return observer.know(found, path)
+        return found
     getter = getattr(member, "__get__", None)
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, found, None, kind)
-    return getattr(holder, name) if getter is not None else observer.know(found, path)
+    return found if getter is None else getattr(holder, name)  # lookup() knows it, or it is new
 
 
 _OF_TYPES = frozenset("__name__ __qualname__ __mro__ __bases__ __base__ __class__ mro".split())
