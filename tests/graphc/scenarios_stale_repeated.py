@@ -399,3 +399,59 @@ def attribute_hook(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         w.k = 3.0
 
     return calls(torch, compile, f, lambda: Watch.reads, change, count=4)
+
+
+class Equal:
+    """Equal to a number, by methods of its own."""
+
+    k = 1
+
+    def __eq__(self, other):
+        return self.k == other
+
+    def __hash__(self):
+        return hash(self.k)
+
+
+@stale
+def member_by_its_own_methods(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    equal, numbers = Equal(), {1: "a", 5: "b"}
+
+    def f(x):
+        return x * (2 if equal in numbers else 3) + (equal in {7, 8})
+
+    def change() -> None:
+        equal.k = 2
+
+    def again() -> None:
+        numbers[2] = "c"
+
+    def last() -> None:
+        equal.k = 7
+
+    return calls(torch, compile, f, lambda: 0, change, again, last, count=4)
+
+
+@stale
+def class_mapping_read(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    class Held:
+        k = 1.0
+
+    c = compile(lambda x: x * vars(Held)["k"] + Held.__dict__["k"])
+    out = [c(torch.ones(3))]
+    Held.k = 3.0
+    return [*out, c(torch.ones(3))]
+
+
+@stale
+def class_state_made_new(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """What a call puts into a class is its own, also where it reads it again."""
+    class Held:
+        h: Any = {"n": 0, "t": torch.zeros(3)}
+
+    def f(x):
+        Held.h = {**Held.h, "n": Held.h["n"] + 1, "t": Held.h["t"] + x}
+        return x * Held.h["t"] + Held.h["n"]
+
+    c = compile(f)
+    return [(c(torch.ones(3)), Held.h["n"], Held.h["t"].clone()) for _ in range(4)]

@@ -25,7 +25,7 @@ PURE = frozenset(
     | _of("zlib", "crc32 adler32")
     | _of("sys", "intern getrecursionlimit getsizeof")
     | _of("_abc", "_abc_instancecheck _abc_subclasscheck")
-    | _of("_stat", "S_ISDIR S_ISREG")
+    | _of("_stat", "S_ISDIR S_ISREG") | _of("posix", "fspath")
     | _of("_json", "encode_basestring encode_basestring_ascii scanstring")
     | _of("_typing", "_idfunc") | _of("_string", "formatter_parser formatter_field_name_split")
     | _of("_contextvars", "copy_context")

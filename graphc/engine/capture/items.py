@@ -41,12 +41,10 @@ def content(value: Any) -> Kind | None:
 
 def seen_through(observer: Observer, value: Any) -> Any:
     """The dict that a types.MappingProxyType shows; other objects as they are."""
-    if type(value) is not types.MappingProxyType:
+    if type(value) is not types.MappingProxyType or not observer.is_known(value):
         return value
     under = gc.get_referents(value)[0]
-    if observer.is_known(value) and type(under) is dict:
-        observer.know(under, observer.path(value))
-    return under if type(under) is dict else value
+    return observer.know(under, observer.path(value)) if type(under) is dict else value
 
 
 def plain_key(observer: Observer, key: Any) -> Any:
@@ -301,6 +299,9 @@ def contains(observer: Observer, item: Any, container: Any) -> bool:
     if kind is Kind.DICT or kind is Kind.SET:
         item = plain_key(observer, item)
     if kind is Kind.DICT or kind is Kind.SET:
+        hashed = python_method(observer, item, "__hash__")
+        if hashed is not None:
+            return _is_member(observer, item, container, hashed)
         if observer.is_known(container):
             if hashed_as_is(item):
                 observer.membership(container, item)
@@ -317,6 +318,23 @@ def contains(observer: Observer, item: Any, container: Any) -> bool:
         return item in container
     observer.open(f"`in` of a {type(container).__module__}.{type(container).__qualname__}")
     return item in container
+
+
+def _is_member(observer: Observer, item: Any, container: Any, hashed: Any) -> bool:
+    """`item in container` by the item's own __hash__ and __eq__, written in Python."""
+    observer.whole(container, deep=False)
+    number = observer.run(hashed, item).__index__()
+    same = python_method(observer, item, "__eq__")
+    for key in list(container):
+        if key is item:
+            return True
+        if python_method(observer, key, "__hash__") is not None:
+            observer.open(f"`in` among objects with a __hash__ of their own, {key!r}")
+        elif hash(key) == hash(number) and same is not None:
+            found = observer.run(same, item, key)
+            if found is not NotImplemented and truth(observer, found):
+                return True
+    return False
 
 
 def truth(observer: Observer, value: Any) -> bool:

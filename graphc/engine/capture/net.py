@@ -19,7 +19,7 @@ import sysconfig
 import threading
 import weakref
 from abc import ABCMeta
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -37,6 +37,8 @@ _NUMPY = _PACKAGES[:1]  # c_functions.py says what its functions read
 _WEAK = (weakref.__file__, _weakrefset.__file__)
 # C code calls methods of these immutable numbers, which read themselves alone
 _VALUES = (fractions.__file__, numbers.__file__)
+# C code asks immutable paths for their text, which they may keep
+_TEXTS = frozenset((PurePath.__fspath__.__code__, PurePath.__str__.__code__))
 _HARMLESS = frozenset((
     ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
 ))  # fmt: skip
@@ -79,6 +81,8 @@ def _is_stranger(frame: FrameType) -> bool:
     if code.co_filename in _WEAK and code.co_name in ("remove", "_remove"):  # as objects die
         return False
     library = _is_library(frame)
+    if library and code in _TEXTS:
+        return False
     caller: FrameType | None = frame
     while caller is not None:
         found = _place(caller.f_code)
@@ -87,6 +91,8 @@ def _is_stranger(frame: FrameType) -> bool:
         if found == "own":
             return not library or id(caller.f_code) in calls.REWRITTEN
         library = library and _is_library(caller)
+        if library and caller.f_code in _TEXTS:
+            return False
         caller = caller.f_back
     return True
 

@@ -8,6 +8,7 @@ everything else by replay).
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -268,11 +269,12 @@ class Recording:
         old: dict[int, set[Place]] = {}
         for place, value in self._old_tensors():
             old.setdefault(id(value), set()).add(place)
+        fixed = self.observer.guards.fixed() if old else {}
         for source in self.traced.inputs:
             if isinstance(source, TensorInput) and source.kind == "tensor":
                 places = old.get(id(source.tensor), set())
                 # one that is elsewhere, too, is that other place's tensor at each call
-                if len(places) == 1 and self.observer.guards.fixed(source.tensor) <= places:
+                if len(places) == 1 and fixed.get(id(source.tensor), set()) <= places:
                     found[source.number] = next(iter(places))
         return found
 
@@ -284,12 +286,15 @@ class Recording:
             elif isinstance(place, Contents) and isinstance(value, (dict, list)):
                 items = value.items() if isinstance(value, dict) else enumerate(value)
                 for key, item in items:
-                    if isinstance(item, Tensor) and not isinstance(place.container, set):
+                    if isinstance(item, Tensor) and isinstance(place.container, _FETCHED):
                         yield Place(place.container, key, f"{place.path}[{key!r}]"), item
 
     def dropped_guards(self) -> set[Place]:
         """Places whose value is a run-time input: stored tensors and lifted numbers."""
         return {*self.stored_inputs().values(), *(place for place, _ in self.lifted)}
+
+
+_FETCHED = (list, dict, deque)  # containers whose items can be fetched by key
 
 
 def _items(content: Any) -> list[Any]:

@@ -285,12 +285,13 @@ class Guards:
         """Every guard that does not hold."""
         return [guard for guard in (*self.loose, *self.counted) if not guard.holds()]
 
-    def fixed(self, tensor: Any) -> set[Place]:
-        """The places at which a tensor must be the same one."""
-        return {
-            place for guard in (*self.loose, *self.counted, *self.last)
-            for place, value in guard.tensors() if value is tensor
-        }
+    def fixed(self) -> dict[int, set[Place]]:
+        """By the id of a tensor: the places at which it must be the same one."""
+        found: dict[int, set[Place]] = {}
+        for guard in (*self.loose, *self.counted, *self.last):
+            for place, value in guard.tensors():
+                found.setdefault(id(value), set()).add(place)
+        return found
 
     def entries(self) -> Iterable[Entry]:
         """The guards on single places."""
