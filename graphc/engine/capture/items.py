@@ -298,10 +298,10 @@ def contains(observer: Observer, item: Any, container: Any) -> bool:
     kind = content(container)
     if kind is Kind.DICT or kind is Kind.SET:
         item = plain_key(observer, item)
+    hashed = python_method(observer, item, "__hash__")
+    if hashed is not None and isinstance(container, (dict, set, frozenset)):
+        return _is_member(observer, item, container, hashed)
     if kind is Kind.DICT or kind is Kind.SET:
-        hashed = python_method(observer, item, "__hash__")
-        if hashed is not None:
-            return _is_member(observer, item, container, hashed)
         if observer.is_known(container):
             if hashed_as_is(item):
                 observer.membership(container, item)
