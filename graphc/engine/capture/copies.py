@@ -42,6 +42,13 @@ def copy_of(container: Any) -> Any:
     return container[:] if isinstance(container, (bytearray, array)) else list(container)
 
 
+def memory_of(container: Any) -> np.ndarray:
+    """A NumPy array's memory, or that of a bytearray or an array.array."""
+    if isinstance(container, np.ndarray):
+        return container
+    return np.frombuffer(container, np.uint8) if len(container) else np.zeros(0)
+
+
 def items_of(container: Any) -> Any:
     """A container's items, in a plain container that can be made anew at each call."""
     if isinstance(container, dict):

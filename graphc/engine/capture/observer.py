@@ -213,6 +213,8 @@ class Observer(Writes):
             was = None if saved is None else saved[1]
             guard = Items(value, READERS[kind], self.path(value), was)
             if kind is Kind.BUFFER:  # NumPy may write to it unseen
+                if self.shares_memory(value):
+                    self.open(f"reading {guard.path}, which shares memory with a NumPy array,")
                 self.save(value)
             self.guards.add(guard, self.is_watched(value))
         path = self.path(value)
@@ -230,6 +232,9 @@ class Observer(Writes):
         if not self.is_known(value) or id(value) in self._whole:
             return
         path = self.path(value)
+        if self.shares_memory(value):
+            self.open(f"reading {path}, a NumPy array that shares memory with another,")
+            return
         if value.dtype == object:
             self._container(value, Kind.ARRAY, deep=False)
             self.save(value)

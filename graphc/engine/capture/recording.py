@@ -8,9 +8,12 @@ everything else by replay).
 from __future__ import annotations
 
 import functools
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import numpy as np
 
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
@@ -25,6 +28,7 @@ from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
 from .argument_writes import ArgumentWrites
+from .copies import memory_of
 from .exits import Constants
 from .failed import keep_python
 from .kinds import is_plain
@@ -225,6 +229,14 @@ class Recording:
 
     def _refill(self, place: Place, old: Any, now: Any) -> None:
         """What each call has to put into a container whose length or order has changed."""
+        if isinstance(now, (np.ndarray, bytearray, array)) and any(
+            np.may_share_memory(tensor._array, memory_of(place.container))
+            for tensor, _ in self.trace.shadows.values()
+        ):
+            raise TraceError(located(
+                f"compiled {self.name}() writes to {place.path}, which shares memory with a tensor"
+                f". Cure: write to the tensor{self.trace.otherwise}"
+            ))  # fmt: skip
         items = _items(now)
         for item in (*_items(old), *items):
             if isinstance(item, Tensor) and item._trace is None:

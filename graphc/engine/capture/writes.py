@@ -19,7 +19,7 @@ import numpy as np
 from ...frontend.watched import Watched, WatchedOrdered
 from ...optim.optimizer import ParamGroup
 from ..version.guards import Entry, Guards
-from .copies import copy_of, entry_path, items_of, put_back
+from .copies import copy_of, entry_path, items_of, memory_of, put_back
 from .kinds import is_plain
 from .places import MISSING, Place
 
@@ -274,6 +274,14 @@ class Writes:
         if place not in self.lifted and not self.was_read(place):
             watched = isinstance(place.container, (Watched, WatchedOrdered))
             self.guards.add(Entry(place, before, not is_plain(before)), watched)
+
+    def shares_memory(self, value: Any) -> bool:
+        """Whether an array that was looked at already has memory of this one."""
+        own = memory_of(value)
+        return any(
+            np.may_share_memory(memory_of(other), own) for other, _, _ in self.saved.values()
+            if other is not value and isinstance(other, (np.ndarray, bytearray, array))
+        )
 
     def restore(self) -> None:
         """Put every container back as it was."""
