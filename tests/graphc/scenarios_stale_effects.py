@@ -310,3 +310,23 @@ def array_under_a_tensor(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
 
     c = compile(f)
     return [(c(torch.ones(3)), a.tolist()) for _ in range(4)]
+
+
+@stale
+def own_items_are_read_back(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """What a call puts into a container is not there before it, also where it reads all of it."""
+    past: list[Any] = []
+    kept: dict[str, Any] = {}
+
+    def f(x):
+        past.append((x * 1, x * 2))
+        kept["pair"] = [x + 1, x]
+        return sum(a * b for a, b in past) + sum(v[0] for v in kept.values())
+
+    c = compile(f)
+    out = []
+    for i in range(5):
+        if i == 3:
+            past.clear()
+        out.append((c(torch.ones(3) * i), [a + b for a, b in past], list(kept["pair"])))
+    return out

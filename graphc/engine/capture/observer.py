@@ -200,8 +200,9 @@ class Observer(Writes):
         elif kind is Kind.OPEN:
             self.open(f"use of a {type(value).__module__}.{type(value).__qualname__}")
 
-    def _inside(self, holder: Any, item: Any, path: str, deep: bool) -> None:
-        if self.is_known(holder) and id(item) not in self.known:
+    def _inside(self, holder: Any, item: Any, path: str, deep: bool, own: bool = False) -> None:
+        """An item is read; `own`: the call itself has put it there."""
+        if not own and self.is_known(holder) and id(item) not in self.known:
             self.know(item, path)
         if deep and kind_of(type(item)) in _HOLDERS:
             self.whole(item)
@@ -217,15 +218,21 @@ class Observer(Writes):
                     self.open(f"reading {guard.path}, which shares memory with a NumPy array,")
                 self.save(value)
             self.guards.add(guard, self.is_watched(value))
-        path = self.path(value)
+        path, saved = self.path(value), self.saved.get(id(value))
+        # what a container that was written to held before
+        old = None if saved is None else set(map(id, READERS[kind](saved[1])))
         if kind is Kind.DICT:
             for key, item in list(dict.items(value)):
-                self._inside(value, key, f"a key of {path}", deep)
-                self._inside(value, item, f"{path}[{key_text(key)}]", deep)
+                own = old is not None and id(item) not in old
+                self._inside(value, key, f"a key of {path}", deep, old is not None and (
+                    id(key) not in old
+                ))  # fmt: skip
+                self._inside(value, item, f"{path}[{key_text(key)}]", deep, own)
         elif kind is not Kind.BUFFER:
             items = value.flat if kind is Kind.ARRAY else value
             for i, item in enumerate(list(items)):
-                self._inside(value, item, f"{path}[{i}]", deep)
+                own = old is not None and id(item) not in old
+                self._inside(value, item, f"{path}[{i}]", deep, own)
 
     def array(self, value: np.ndarray) -> None:
         """The values of a NumPy array are read."""
