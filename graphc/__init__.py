@@ -57,7 +57,7 @@ newaxis = None
 # name -> the module that has it; imported when first asked for
 _LAZY = {
     "compile": ".compile", "explain": ".inspect", "save": ".serialization",
-    "PerformanceWarning": ".engine.segments.tiers",
+    "PerformanceWarning": ".engine.segments.tiers", "compare": ".doubt.compare",
     "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
     "cond": ".frontend.control",
     "while_loop": ".frontend.control", "ops": ".ops_registry", "classes": ".ops_registry",

@@ -29,21 +29,25 @@ import numpy as np
 
 from . import config as configuration
 from .backends.llvm import allocator
+from .doubt.again import check_again
 from .engine import pipeline
 from .engine.built import CompileCounter, Engine
 from .engine.capture.argument_writes import ArgumentWrites
 from .engine.capture.exits import Constants
 from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
-from .engine.capture.recording import FirstUse, Recording, Turned
+from .engine.capture.recording import FirstUse, Recording, Terms, Turned
+from .engine.capture.survey import OpenError, OpenPlace, Survey
 from .engine.marks import Compilers
 from .engine.segments.segments import Segments
-from .engine.version.backward import BackwardPlan, History
+from .engine.version.backward import BackwardPlan
+from .engine.version.finished import finished
+from .engine.version.joint import JointSpecialisation
 from .engine.version.refused import ERRORS, is_refusal, run_python
+from .engine.version.shared_builds import SharedBuilds
 from .engine.version.sources import Stale
-from .engine.version.version import Specialisation, all_outputs, final_graph, forget, nothing
+from .engine.version.version import Specialisation, nothing
 from .engine.version.versions import Versions
-from .frontend.captured import TensorInput, TracedGraph
 from .frontend.context import local
 from .frontend.errors import EscapedTensorError, TraceError, located
 from .frontend.names import Names
@@ -53,39 +57,12 @@ from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, unflatten
 from .inspect import recompiled
 from .inspect.example import example_inputs
+from .inspect.observer import AGAIN
 from .ir.graph import Graph
 from .nn.modules.module import Module
 
 _PLAIN = (bool, str, bytes, type(None))
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
-
-
-class JointSpecialisation(Specialisation):
-    """A version whose results carry a compiled backward."""
-
-    plan: BackwardPlan
-
-    def run(self, arguments: list[Any]) -> Any:
-        fresh = self.check(arguments)
-        try:
-            arrays, dims = self.fetch(arguments)
-            saved = list(arrays)
-            read = {i for kind, i in self.plan.saved if kind == "input"} | self.plan.replay.read
-            for i in read.intersection(self.mutable_inputs):
-                saved[i] = arrays[i].copy()  # the backward reads what the call overwrites
-            results = self.execute(arrays, dims)
-        except BaseException:
-            forget(fresh)
-            raise
-        self.calls += 1
-        owners: list[Tensor | None] = []
-        for i, source in enumerate(self.inputs):
-            tensor = getattr(source, "tensor", None)
-            if isinstance(source, TensorInput) and source.kind == "argument":
-                tensor = arguments[source.index]
-            owners.append(None if i in self.mutable_inputs else tensor)
-        history = History(self.plan, arguments, saved, owners, results, dims)
-        return self.finish(arguments, results, dims, history)
 
 
 class CompiledFunction:
@@ -94,14 +71,16 @@ class CompiledFunction:
     def __init__(
         self, function: Callable[..., Any], *, dynamic: bool | None = None,
         backend: str = "llvm", name: str | None = None, fullgraph: bool = False,
+        shared: SharedBuilds | None = None,
     ) -> None:
         self.function = function
+        self._shared = shared
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.backend = backend
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
         self._constants = Constants()  # of the version that is being made
-        self._renewed: list[tuple[Tensor, dict[int, str]]] = []  # of the trace that is running
+        self.always_compiled = False  # segments, too, at their first meeting (compare())
         self._lock = threading.RLock()
         self.reset()
         functools.update_wrapper(self, function, updated=())
@@ -139,9 +118,12 @@ class CompiledFunction:
         key, shapes = self._versions.key(leaves, structure)
         reasons: list[str] = []
         known = self.compile_count
+        doubted = configuration.current().check >= AGAIN
         for versions in self._versions.candidates(key, shapes):
             for version in versions:
                 try:
+                    if doubted:
+                        self._again(version, (args, kwargs), leaves, structure)
                     return version.run(leaves)
                 except Stale as reason:
                     reasons.append(str(reason))
@@ -203,8 +185,16 @@ class CompiledFunction:
     def _turn(self) -> Segments:
         """From now on, run in segments."""
         if self.segments is None:
-            self.segments = self._resting or Segments(self.name, self.backend)
+            self.segments = self._resting or Segments(
+                self.name, self.backend, self._of_module, self.always_compiled
+            )
         return self.segments
+
+    def _of_module(self, name: str, shared: SharedBuilds) -> CompiledFunction:
+        """What runs a Module, its first argument, as versions of its own."""
+        return CompiledFunction(
+            Module._call_named, dynamic=self.dynamic, backend=self.backend, name=name, shared=shared
+        )
 
     def _rest(self, passing: bool) -> None:
         """Where state was made for the first time, the next call is tried as one graph again."""
@@ -237,23 +227,27 @@ class CompiledFunction:
                 reasons,
             )
         self._lifted.update(dict.fromkeys(self._versions.counters()))
-        named = self._versions.named_dims(leaves, key, shapes)
-        self._renewed = self._versions.renewed_dims(leaves, key, shapes)
+        terms = Terms(
+            self._versions.named_dims(leaves, key, shapes),
+            self._versions.renewed_dims(leaves, key, shapes), tuple(self._lifted),
+            frozenset(self._versions.lifting), self._constants,
+        )  # fmt: skip
         started = time.perf_counter()
-        recording = self._record(given, leaves, structure, named, look)
-        if (named or self._renewed) and recording.traced.overlaps:
+        recording = self._record(given, leaves, structure, terms, look)
+        if terms.symbolic and recording.traced.overlaps:
             # parts of one memory, written to: their places in it are constants
-            named, self._renewed = {}, []
-            recording = self._record(given, leaves, structure, named, look)
+            terms = terms._replace(named={}, renewed=[])
+            recording = self._record(given, leaves, structure, terms, look)
         if recording.missing and not recording.observer.looked_at_grad:
-            recording = self._record_steady(recording, given, leaves, structure, named, look)
+            recording = self._record_steady(recording, given, leaves, structure, terms, look)
         try:
             version = self._build(recording, started)
         except BaseException:
             recording.restore()
             raise
+        version.terms = terms
         version.undo = nothing if look else recording.restore
-        self._versions.add(key, shapes, leaves, version, bool(named or self._renewed))
+        self._versions.add(key, shapes, leaves, version, terms.symbolic)
         if self.fullgraph:
             self._versions.drop_oldest(key, leaves)
         self.compile_count += 1
@@ -261,24 +255,27 @@ class CompiledFunction:
         return version
 
     def _record(
-        self, call: Any, leaves: list[Any], structure: Structure,
-        named: dict[int, dict[int, str]], look: bool = False,
+        self, call: Any, leaves: list[Any], structure: Structure, terms: Terms,
+        look: bool = False,
     ) -> Recording:
-        trace = Trace(self.name) if self.fullgraph else self._trial(look, bool(named))
-        trace.renewed = {id(tensor): dims for tensor, dims in self._renewed}
+        trace: SegmentTrace = (
+            Survey(self.name, self.fullgraph, Trace.otherwise if self.fullgraph else "")
+            if self.fullgraph or look else self._trial(terms.symbolic)
+        )
+        trace.renewed = {id(tensor): dims for tensor, dims in terms.renewed}
         trace.names = Names(lambda: reached(self.function, *call))
         trace.argument_names = argument_names(self.function, call[0], call[1], structure)
-        recording = Recording(self.name, trace, leaves, self._constants.again())
+        recording = Recording(self.name, trace, leaves, terms.constants.again())
         recording.know(self.function)
         try:
             with trace:
-                for place in self._lifted:
+                for place in terms.places:
                     recording.lift(place)
                 given: list[Any] = []
                 for i, leaf in enumerate(leaves):
                     if isinstance(leaf, Tensor):
-                        trace.add_argument(leaf, i, named.get(i))
-                    elif i in self._versions.lifting:
+                        trace.add_argument(leaf, i, terms.named.get(i))
+                    elif i in terms.arguments:
                         leaf = trace.lift_number(leaf, ("argument", i))
                     given.append(leaf)
                 args, kwargs = unflatten(given, structure)
@@ -294,22 +291,22 @@ class CompiledFunction:
         trace.close()
         return recording
 
-    def _trial(self, look: bool, symbolic: bool) -> SegmentTrace:
+    def _trial(self, symbolic: bool) -> SegmentTrace:
         """A trace of the whole that goes on in segments where it meets a demand."""
         trace = SegmentTrace(self.name, lambda trace: self._turn().flush(trace), whole=True)
-        if look or symbolic or self._renewed:  # segments have concrete sizes
-            trace.tainted = "nothing is to be run" if look else "symbolic sizes"
+        if symbolic:  # segments have concrete sizes
+            trace.tainted = "symbolic sizes"
         return trace
 
     def _record_steady(
         self, first: Recording, call: Any, leaves: list[Any], structure: Structure,
-        named: dict[int, dict[int, str]], look: bool,
+        terms: Terms, look: bool,
     ) -> Recording:
         """Trace again with zeros as the gradients that the first call will leave."""
         for tensor in first.missing:
             tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
         try:
-            again = self._record(call, leaves, structure, named, look)
+            again = self._record(call, leaves, structure, terms, look)
         finally:
             for tensor in first.missing:
                 tensor._grad = None
@@ -319,7 +316,7 @@ class CompiledFunction:
 
     def _build(self, recording: Recording, started: float) -> Specialisation:
         traced = recording.traced
-        graph, mutated = final_graph(traced, traced.mutations)
+        graph, mutated, count = finished(traced)
         settings = configuration.current()
         allocate = allocator.empty
         dims = tuple(graph.env.hints)
@@ -330,11 +327,13 @@ class CompiledFunction:
             options["example"] = example_inputs(traced)
         kind: type[Specialisation] = Specialisation
         plan: BackwardPlan | None = None
-        backward = traced.backward
-        if backward is not None and backward.outputs:
-            graph, count = _joint(graph, traced, mutated)
-            inputs = len(graph.inputs) - len(backward.tangents)
-            forward, reverse, split = pipeline.build_pair(graph, inputs, count, **options)
+        if count is not None:
+            assert traced.backward is not None
+            inputs = len(graph.inputs) - len(traced.backward.tangents)
+            forward, reverse, split = self._built(
+                graph, lambda: pipeline.build_pair(graph, inputs, count, **options),
+                (inputs, count, *_options(options)),
+            )
             types = [n.tensor_type for n in split.forward.outputs]
             engine = Engine(forward, types, dims)
             reverse_types = [n.tensor_type for n in split.backward.outputs]
@@ -344,12 +343,15 @@ class CompiledFunction:
             )
             kind = JointSpecialisation
         else:
-            built = pipeline.build(graph, **options)
+            built = self._built(
+                graph, lambda: pipeline.build(graph, **options), _options(options)
+            )
             engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
         version = kind(
             traced, recording.observer, recording.replay, engine, allocate,
             recording.materialise, recording.leaves,
         )
+        version.graph = graph
         version.compile_seconds = time.perf_counter() - started
         if isinstance(version, JointSpecialisation):
             assert plan is not None
@@ -360,7 +362,20 @@ class CompiledFunction:
         recording.observer.settle()
         return version
 
+    def _built(self, graph: Graph, make: Callable[[], Any], options: tuple[Any, ...]) -> Any:
+        return make() if self._shared is None else self._shared.get(graph, options, make)
+
     # --- looking ------------------------------------------------------------------------------
+
+    def _again(
+        self, version: Specialisation, given: Any, leaves: list[Any], structure: Structure
+    ) -> None:
+        """GRAPHC_CHECK=3: is this what the Python says now? Raises StaleVersionError."""
+        if version.fits(leaves):
+            with self._lock:
+                check_again(version, leaves, lambda terms: self._record(
+                    given, leaves, structure, terms, look=True
+                ), finished)  # fmt: skip
 
     @property
     def newest(self) -> Specialisation | None:
@@ -382,40 +397,30 @@ class CompiledFunction:
         with self._lock:
             return self._compile((args, kwargs), leaves, structure, [], look=True)
 
+    def open_places(self, *args: Any, **kwargs: Any) -> list[OpenPlace]:
+        """What keeps a call with these arguments from being one graph (survey.py): open Python
+        runs once for it, and nothing else is changed."""
+        leaves, structure = flatten((args, kwargs))
+        with self._lock:
+            self._versions.lifting = set()
+            as_they_are = Terms({}, [], (), frozenset(), Constants())
+            try:
+                self._record((args, kwargs), leaves, structure, as_they_are, look=True).restore()
+            except OpenError as error:
+                return error.places
+            except Exception:  # the user's own, on the way through
+                return []
+        return []
+
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
         return CompiledFunction(
             self.function, dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph
         )
 
 
-def _joint(graph: Graph, traced: TracedGraph, mutated: dict[int, int]) -> tuple[Graph, int]:
-    """The graph with the gradients after the forward's outputs, and how many those are."""
-    backward = traced.backward
-    assert backward is not None
-    gradients = [graph.outputs[g] for g in backward.gradients if g is not None]
-    only = {g for g in backward.gradients if g is not None}
-    kept = [i for i in range(len(graph.outputs)) if i not in only or i in _used(traced, mutated)]
-    number = {old: new for new, old in enumerate(kept)}
-    _renumber(traced, number)
-    moved = {number[o]: i for o, i in mutated.items()}
-    mutated.clear()
-    mutated.update(moved)
-    outputs = tuple(graph.outputs[i] for i in kept) + tuple(gradients)
-    return Graph(graph.name, graph.inputs, outputs, graph.env), len(kept)
-
-
-def _used(traced: TracedGraph, mutated: dict[int, int]) -> set[int]:
-    return set(mutated) | {o.index for o in all_outputs(traced) if o.kind in ("value", "view")}
-
-
-def _renumber(traced: TracedGraph, number: dict[int, int]) -> None:
-    done: set[int] = set()
-    for output in all_outputs(traced):
-        if output.kind in ("value", "view") and id(output) not in done:
-            done.add(id(output))
-            output.index = number[output.index]
-    for mutation in traced.mutations:
-        mutation.output = number[mutation.output]
+def _options(options: dict[str, Any]) -> tuple[Any, ...]:
+    """The options of a build, but for the name, as part of a key."""
+    return tuple(options["mutated"].items()), options["config"], options["backend"]
 
 
 def compile(
@@ -427,7 +432,8 @@ def compile(
     A Module stays a Module: the same attributes, parameters and state_dict. `dynamic`: True makes
     every size symbolic, False none, None those that vary. `backend` "numpy" interprets the same
     kernels. Where Python needs the value of a tensor the function runs in segments; `fullgraph`
-    makes that a TraceError, which names the line and the cure.
+    makes that a TraceError, which names every such line and the cure. To find them all, Python
+    that cannot be part of a graph runs, once: a file that it writes is written.
     """
     if model is None:
         return lambda function: compile(

@@ -74,11 +74,15 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
         trace = local.trace
-        if trace is None:
-            return fn(*args, **kwargs)
-        trace.end_segment(disabled(fn, reason), DISABLED_CURE + trace.otherwise)
-        with trace.suspended():
-            return fn(*args, **kwargs)
+        nested, local.nested = local.nested, None
+        try:
+            if trace is None:
+                return fn(*args, **kwargs)
+            trace.end_segment(disabled(fn, reason), DISABLED_CURE + trace.otherwise)
+            with trace.suspended():
+                return fn(*args, **kwargs)
+        finally:
+            local.nested = nested
 
     marks.add(run, Mark.DISABLED, reason)
     return run

@@ -119,8 +119,10 @@ class Config(NamedTuple):
         "GRAPHC_CHECK",
         0,
         "1 verifies the graph after each pass, "
-        "2 also runs it on NumPy before and after, and names the pass that changed a value.",
-        _whole(0, 2),
+        "2 also runs it on NumPy before and after, and names the pass that changed a value, "
+        "3 also compares every call with NumPy, and records it again to see that its version "
+        "still is what the Python says (of functions in segments: values alone).",
+        _whole(0, 3),
     )
     dump: Path | None = env(
         "GRAPHC_DUMP",

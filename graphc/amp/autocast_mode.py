@@ -11,6 +11,7 @@ from typing import Any
 from ..cuda import is_available
 from ..frontend.autocast import cast
 from ..frontend.context import callout
+from ..frontend.decorated import within
 from ..ir import dtypes
 from ..ir.dtypes import DType
 from .state import (
@@ -80,12 +81,7 @@ class autocast:
         set_autocast_cache_enabled(cache)
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(func)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return callout(func)(*args, **kwargs)
-
-        return wrapper
+        return within(func, lambda: self)
 
 
 def _cast(value: Any, device_type: str, dtype: DType) -> Any:

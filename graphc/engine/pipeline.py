@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -20,7 +21,9 @@ from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.numpy.ops import TABLE
 from graphc.config import Config
-from graphc.inspect.observer import Observer
+from graphc.doubt.checked import Checked, case_of
+from graphc.inspect.observer import AGAIN, Observer
+from graphc.inspect.value_check import ValueChangedError
 from graphc.ir import kernel_interpret, passes
 from graphc.ir.graph import Graph
 from graphc.ir.kernel import Program
@@ -111,10 +114,11 @@ def build(
     """
     observer = Observer(config, name or graph.name, TABLE, example)
     specialised = specialise(graph)
-    observer.begin(specialised)
     times: dict[str, float] = {}
-    optimised = _run(_optimise(config), specialised, observer, times)
-    return _finish(graph, optimised, observer, times, mutated or {}, backend)
+    with _blamed(observer, specialised, mutated or {}):
+        observer.begin(specialised)
+        optimised = _run(_optimise(config), specialised, observer, times)
+        return _finish(graph, optimised, observer, times, mutated or {}, backend)
 
 
 def build_pair(
@@ -136,9 +140,10 @@ def build_pair(
     name = name or graph.name
     observer = Observer(config, name, TABLE, example)
     graph = specialise(graph)
-    observer.begin(graph)
     times: dict[str, float] = {}
-    optimised = _run(_optimise(config), graph, observer, times)
+    with _blamed(observer, graph, {}):
+        observer.begin(graph)
+        optimised = _run(_optimise(config), graph, observer, times)
     start = time.perf_counter()
     parts = split(optimised, forward_inputs, forward_outputs)
     times["partition"] = time.perf_counter() - start
@@ -149,8 +154,9 @@ def build_pair(
         (parts.backward, backward_example, {}, {}),
     ):
         watch = Observer(config, part.name, TABLE, inputs)
-        watch.begin(part)
-        built.append(_finish(part, part, watch, stage_times, writes, backend))
+        with _blamed(watch, part, writes):
+            watch.begin(part)
+            built.append(_finish(part, part, watch, stage_times, writes, backend))
     return built[0], built[1], parts
 
 
@@ -166,13 +172,27 @@ def build_forward(
 ) -> tuple[Built, Split]:
     """Like build_pair, but the backward graph (in the Split) is left to be built later."""
     observer = Observer(config, name or graph.name, TABLE, None)
-    observer.begin(graph)
     times: dict[str, float] = {}
-    optimised = _run(_optimise(config), graph, observer, times)
+    with _blamed(observer, graph, {}):
+        observer.begin(graph)
+        optimised = _run(_optimise(config), graph, observer, times)
     parts = split(optimised, forward_inputs, forward_outputs)
     watch = Observer(config, name or graph.name, TABLE, None)
-    watch.begin(parts.forward)
-    return _finish(parts.forward, parts.forward, watch, times, mutated or {}, backend), parts
+    with _blamed(watch, parts.forward, mutated or {}):
+        watch.begin(parts.forward)
+        built = _finish(parts.forward, parts.forward, watch, times, mutated or {}, backend)
+    return built, parts
+
+
+@contextmanager
+def _blamed(observer: Observer, graph: Graph, mutated: Mapping[int, int]) -> Iterator[None]:
+    """Say for which graph and inputs a value changed."""
+    try:
+        yield
+    except ValueChangedError as error:
+        if error.case is None and observer.values is not None:
+            error.case = case_of(graph, observer.values.inputs, mutated, observer.values.dims)
+        raise
 
 
 def _optimise(config: Config) -> tuple[Step, ...]:
@@ -223,6 +243,9 @@ def _finish(
         observer.name, graph, optimised, fused, program, executable, observer.config, times
     )
     observer.finish(built)
+    if observer.config.check >= AGAIN:
+        meaning = as_drawn(graph, observer.config)
+        built.executable = Checked(executable, program, meaning, mutated, TABLE)
     return built
 
 

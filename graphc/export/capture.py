@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from graphc.engine.capture.exits import Constants
+from graphc.engine.capture.recording import Recording
+from graphc.engine.capture.survey import Survey
 from graphc.export import containers, dynamic
 from graphc.export.errors import ExportError
 from graphc.export.program import ExportedProgram
@@ -41,7 +44,8 @@ def export(
     `model`: a Module or function, in the train or eval state that it is in. Sizes are those of the
     example, but for what `dynamic_shapes` frees: {"x": {0: "batch"}}. Parameters and buffers are
     copied. Numbers and strings among the arguments become part of the program. Raises ExportError
-    for what a file cannot hold, such as a model that changes its buffers.
+    for what a file cannot hold, such as a model that changes its buffers, and TraceError naming
+    every place of its Python that one graph cannot stand for.
     """
     if not isinstance(args, tuple):
         raise TypeError(f"args must be a tuple of the model's arguments, got {type(args).__name__}."
@@ -54,16 +58,20 @@ def export(
     name = type(model).__name__ if isinstance(model, Module) else getattr(
         model, "__name__", type(model).__name__
     )
-    trace = Trace(name)
+    trace = Survey(name, strict=True)
+    recording = Recording(name, trace, leaves, Constants())
+    recording.know(model)
     with no_grad(), trace:
         for number, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 trace.add_argument(leaf, number, shapes.names.get(number))
         local.exporting = True
         try:
-            result = model(*args, **given)
+            result = recording.call(model, args, given)
+            trace.conclude(None)
         finally:
             local.exporting = False
+            recording.restore()
         traced = trace.finish(result)
     trace.close()
     names = _state_names(model)

@@ -12,6 +12,8 @@ from .errors import TraceError, located, unsupported_in_trace
 from .outside_history import goes_on
 
 if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
     import numpy as np
 
     from .nodes import Node
@@ -36,6 +38,14 @@ class Uncut:
             f"{what} inside a function that is compiled as one graph. Cure: {cure}"
         ))  # fmt: skip
         raise self.refused
+
+    def opened(self, what: str, cure: str, owner: Any = None) -> None:
+        """Python that is not understood is about to run, a method of `owner` perhaps."""
+        self.end_segment(what, cure)
+
+    def starts_unseen(self, code: CodeType, caller: FrameType | None) -> bool:
+        """Whether Python that starts unseen is a finding."""
+        return True
 
     def pending_item(self, tensor: Tensor) -> Any:
         """What stands for `tensor.item()` where it is only returned; None elsewhere."""

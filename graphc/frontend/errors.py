@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from types import CodeType, FrameType
+from types import FrameType
 from typing import NoReturn
 
 from graphc.ir.graph import Loc
@@ -17,7 +17,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _HIDDEN = (_PACKAGE, "<string>", "<frozen ", "<__array_function__")
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = ("site-packages", "dist-packages")  # below Python's library, but not of it
-_inside: dict[CodeType, bool] = {}
+_inside: dict[str, bool] = {}  # by file
 
 
 class TraceError(RuntimeError):
@@ -36,11 +36,12 @@ def user_location(module: str = "", optimizer: bool = False, beyond: str = "") -
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        inside = _inside.get(code)
+        file = code.co_filename
+        inside = _inside.get(file)
         if inside is None:
-            inside = _inside[code] = _hidden(code.co_filename)
-        if not inside and not (beyond and beyond in code.co_filename):
-            return Loc(code.co_filename, frame.f_lineno, code.co_qualname, module, optimizer)
+            inside = _inside[file] = _hidden(file)
+        if not inside and not (beyond and beyond in file):
+            return Loc(file, frame.f_lineno, code.co_qualname, module, optimizer)
         frame = frame.f_back
     return None
 

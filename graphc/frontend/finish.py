@@ -59,7 +59,9 @@ class _Finish:
         grads = [
             (tensor, shadow._grad)
             for tensor, shadow in trace.shadows.values()
-            if shadow._grad is not UNREAD and shadow._grad is not tensor._grad
+            if shadow._grad is not UNREAD
+            # where nobody has looked, a later call may find something else there
+            and (shadow._grad is not tensor._grad or id(tensor) not in trace.grad_reads)
         ]
         stored_leaves = flatten(list(stored.values()))[0]
         rebound = [value for _, value in trace.rebound.values()]
@@ -202,18 +204,20 @@ class _Finish:
 
     def _mutations(self) -> list[Mutation]:
         found: list[Mutation] = []
+        # the roots that writes under the trace gave a history
+        written = {
+            id(shadow._storage.root) for _, shadow in self.trace.shadows.values()
+            if self._has_history(shadow)
+        }
         for source, root in self.trace.sources:
             if root.parent is not None or root.node is source.node:
                 continue
-            history = any(self._has_history(s) for s in self._shadows_on(root))
+            history = id(root) in written
             found.append(
                 Mutation(source.number, self.number(root.node), root.version, history,
                          _zero(root.node))
             )  # fmt: skip
         return found
-
-    def _shadows_on(self, root: Any) -> list[Tensor]:
-        return [s for _, s in self.trace.shadows.values() if s._storage.root is root]
 
     def _has_history(self, shadow: Tensor) -> bool:
         """Whether writes under the trace gave a concrete tensor a history of its own."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from .context import callout, local
-
-F = TypeVar("F", bound=Callable[..., Any])
+from .context import local
+from .decorated import F, generator_within, within
 
 
 def is_grad_enabled() -> bool:
@@ -53,37 +50,8 @@ class _Mode:
         local.grad, local.inference = self._saved.pop()
 
     def __call__(self, function: F) -> F:
-        if inspect.isgeneratorfunction(function):
-            return _wrap_generator(function, self)  # type: ignore[return-value]
-
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with self.clone():
-                return callout(function)(*args, **kwargs)
-
-        return wrapper  # type: ignore[return-value]
-
-
-def _wrap_generator(function: Callable[..., Any], mode: _Mode) -> Callable[..., Any]:
-    """The mode holds while the generator runs, not while it is suspended."""
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        generator = callout(function)(*args, **kwargs)
-        sent: Any = None
-        while True:
-            try:
-                with mode.clone():
-                    item = generator.send(sent)
-            except StopIteration as stop:
-                return stop.value
-            try:
-                sent = yield item
-            except BaseException as error:
-                with mode.clone():
-                    generator.throw(error)
-
-    return wrapper
+        wrap = generator_within if inspect.isgeneratorfunction(function) else within
+        return wrap(function, self.clone)
 
 
 class _Bare(_Mode):

@@ -256,6 +256,14 @@ class OpNode(Node):
         except OpError as error:
             raise_op_error(error)
 
+    def forget_unread(self, env: DimEnv) -> None:
+        """Keep only the saved values that the rule reads: hooks are to see those alone."""
+        assert self.saved_in is not None and self.saved_out is not None
+        needs = [e is not None for e in self.edges]
+        read_in, read_out = saved_values(self.op, self.in_types, self.attrs, needs, env)
+        self.saved_in = tuple([v if i in read_in else None for i, v in enumerate(self.saved_in)])
+        self.saved_out = tuple([v if i in read_out else None for i, v in enumerate(self.saved_out)])
+
     def check_saved(self) -> None:
         """Raise RuntimeError if a value that the rule reads was overwritten since."""
         needs = [e is not None for e in self.edges]

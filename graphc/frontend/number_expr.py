@@ -18,6 +18,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "lshift": operator.lshift, "rshift": operator.rshift,
     "round": round, "floor": math.floor, "ceil": math.ceil,
     "eq": operator.eq, "lt": operator.lt, "le": operator.le,
+    "item": operator.getitem,  # of a constant: a schedule's table
 }  # fmt: skip
 # functions of the math module that give a number for numbers
 _MATH = """
@@ -29,16 +30,18 @@ PYTHON |= {f"math.{name}": getattr(math, name) for name in _MATH if hasattr(math
 
 
 def spelled(value: Any) -> Any:
-    """A number as something hashable that is equal for the same number only: type, NaN and the
-    sign of zero count."""
+    """A number, or a tuple of them, as something hashable that is equal for the same number only:
+    type, NaN and the sign of zero count."""
+    if type(value) is tuple:
+        return tuple, tuple(map(spelled, value))
     return (float, value.hex()) if type(value) is float else (type(value), value)
 
 
 class NumberExpr:
     """A Python computation on lifted numbers. `value` is its result in the example.
 
-    `op` is "source" (args: the key), "dim" (a Dim), "constant" (a number) or a name in PYTHON
-    with NumberExprs as args. `lifted`: a source is among them.
+    `op` is "source" (args: the key), "dim" (a Dim), "constant" (a number, or a table of them) or a
+    name in PYTHON with NumberExprs as args. `lifted`: a source is among them.
     """
 
     __slots__ = ("args", "lifted", "op", "value")
@@ -86,7 +89,7 @@ class NumberGuard(NamedTuple):
         """Whether the same would be decided now; False if it would raise."""
         try:
             now = self.expression.evaluate(sources, dims)
-        except (ArithmeticError, ValueError):
+        except (ArithmeticError, ValueError, LookupError):
             return False
         return bool(spelled(now) == spelled(self.value))
 
@@ -102,7 +105,8 @@ class NumberTable:
         # constants by spelling: 1, 1.0, True and -0.0 differ, though they are equal
         name = (op, *spelled(key)) if op == "constant" else (op, key)
         found = self._made.get(name)
-        if found is None:
+        # between segments a source's value may change: then it is another number
+        if found is None or (op == "source" and spelled(found.value) != spelled(value)):
             found = self._made[name] = NumberExpr(op, (key,), value)
         return found
 

@@ -236,7 +236,8 @@ class TracedNumber:
 
     def __round__(self, digits: Any = None) -> Any:
         if digits is not None:
-            return round(self.decided(), operator.index(digits))
+            places = operator.index(digits)
+            return self._lifted("round", self.trace.numbers.leaf("constant", places, places))
         return self if self.is_integer_number else self._lifted("round")
 
     def __trunc__(self) -> Any:
@@ -393,9 +394,22 @@ _DIM_OPERATORS: dict[str, Callable[[DimSize, DimSize], DimSize]] = {
 }  # fmt: skip
 
 
+def chosen(table: Any, index: Any) -> Any:
+    """table[index] of a list or tuple of floats, or of ints, by a lifted index; NotImplemented for
+    others. Raises IndexError."""
+    kinds = {type(item) for item in table}
+    if kinds not in ({float}, {int}) or not isinstance(index, LiftedNumber):
+        return NotImplemented
+    if not index.is_integer_number or not index.expression.lifted:
+        return NotImplemented
+    numbers = index.trace.numbers
+    constant = numbers.leaf("constant", tuple(table), tuple(table))
+    return LiftedNumber(index.trace, numbers.combine("item", constant, index.expression))
+
+
 def is_traced_number(value: Any) -> bool:
-    """True for SymInt and LiftedNumber."""
-    return issubclass(type(value), TracedNumber)  # which asks nothing of the value
+    """True for SymInt and LiftedNumber. Asks `type()`: user code may answer `__class__`."""
+    return issubclass(type(value), TracedNumber)
 
 
 def number_function(op: str, args: tuple[Any, ...]) -> Any:

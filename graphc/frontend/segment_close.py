@@ -133,16 +133,7 @@ class Segment:
 
     def arrays(self) -> list[np.ndarray]:
         """The arrays of the inputs as they are now."""
-        found: list[np.ndarray] = []
-        for source in self.inputs:
-            snapshot = self.trace.snapshots.get(source.number)
-            if not isinstance(source, TensorInput):
-                found.append(np.asarray(source.value, source.type.dtype.numpy))
-            elif snapshot is not None:
-                found.append(snapshot)
-            else:
-                found.append(_array(source))
-        return found
+        return input_arrays(self.trace)
 
     def fill(self, results: Sequence[np.ndarray], node: GradNode | None) -> None:
         """Make what lives concrete. `node`: the history of the roots."""
@@ -257,6 +248,20 @@ class _Fill:
         array, storage = self.place(shadow)
         tensor._array, tensor._storage = array, storage.sibling()
         tensor._base, tensor._chain = None, ()
+
+
+def input_arrays(trace: SegmentTrace) -> list[np.ndarray]:
+    """The arrays of a recording's inputs as they are now."""
+    found: list[np.ndarray] = []
+    for source in trace.inputs:
+        snapshot = trace.snapshots.get(source.number)
+        if not isinstance(source, TensorInput):
+            found.append(np.asarray(source.value, source.type.dtype.numpy))
+        elif snapshot is not None:
+            found.append(snapshot)
+        else:
+            found.append(_array(source))
+    return found
 
 
 def owner_of(source: TensorInput) -> Tensor:

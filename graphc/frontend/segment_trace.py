@@ -47,6 +47,7 @@ class SegmentTrace(Trace):
     """A recording that can be run in parts. `flush` runs what was recorded and fills tensors."""
 
     otherwise = ""
+    strict = False  # whether the user asks for one graph
 
     def __init__(
         self, name: str, flush: Callable[[SegmentTrace], None], whole: bool,
@@ -60,6 +61,8 @@ class SegmentTrace(Trace):
         self.ends: list[SegmentEnd] = []
         self.entry: CodeType | None = None  # the code that calls the user's function
         self.stepping = 0  # optimizer steps that are running
+        self.flushes = 0
+        self.noted: list[Node] | None = None  # what was recorded, where somebody asks
         # memory that NumPy code may write to as well: its values when it was captured
         self.snapshots: dict[int, np.ndarray] = {}
         self._flush = flush
@@ -77,7 +80,7 @@ class SegmentTrace(Trace):
         return found
 
     def pending_item(self, tensor: Tensor) -> Any:
-        if not self.whole or not only_returned(self.entry, self.site):
+        if not self.whole or self.strict or not only_returned(self.entry, self.site):
             return None
         state = tensor if tensor._trace is self else self.shadow(tensor)
         return PendingItem(self.wrap(self.read(state)))
@@ -97,6 +100,7 @@ class SegmentTrace(Trace):
     def flush(self) -> None:
         """Run what was recorded; traced tensors become concrete; record anew."""
         self.whole = False
+        self.flushes += 1
         self._flushing = True
         actions = list(self.deferred)
         self.deferred.clear()
@@ -112,6 +116,11 @@ class SegmentTrace(Trace):
             self.snapshots.clear()
             self._undo.clear()
             self.start()
+
+    @property
+    def may_end(self) -> bool:
+        """Whether a segment can end here though no value is needed."""
+        return not (self.whole or self._flushing or self.stepping or self.builder.backward)
 
     def living(self) -> list[Tensor]:
         """The traced tensors that somebody holds, oldest first."""
@@ -173,7 +182,10 @@ class SegmentTrace(Trace):
     def apply(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
         if self.snapshots and not self._flushing and any(self._is_stale(t) for t in inputs):
             self.end_segment("a write by NumPy to a tensor's memory")
-        return Trace.apply(self, op, inputs, attrs)
+        found = Trace.apply(self, op, inputs, attrs)
+        if self.noted is not None:
+            self.noted.append((found[0] if type(found) is tuple else found)._traced.value)
+        return found
 
     def _is_stale(self, tensor: Tensor) -> bool:
         """Whether NumPy code has written to a captured tensor's memory since."""

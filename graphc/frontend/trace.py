@@ -74,6 +74,8 @@ class Trace(Scoped):
         self.may_defer = False
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
         self.late: set[int] = set()  # ids of what holds the numbers that these will change
+        # entries of param groups that the call itself has written: (id of the group, key)
+        self.written_numbers: set[tuple[int, str]] = set()
         self.start(env)
 
     def start(self, env: DimEnv | None = None) -> None:
@@ -428,6 +430,7 @@ class Trace(Scoped):
             *[(t._storage, t._storage.version, ~i) for i, t in enumerate(results)],
         )
         if hooks.stack and not hooks.busy:
+            entry.forget_unread(self.env)
             pack_node(entry, lambda saved: self.wrap(self.saved_node(saved)))
         for i, result in enumerate(results):
             if out_types[i].dtype.differentiable:

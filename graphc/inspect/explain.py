@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 import graphc
 from graphc.frontend.captured import NumberInput, TensorInput
 from graphc.frontend.errors import TraceError
-from graphc.inspect.explain_segments import SegmentsExplanation, explain_segments
+from graphc.inspect.explain_segments import (
+    SegmentsExplanation,
+    explain_segments,
+    open_lines,
+)
 from graphc.inspect.observer import kernels_of
 from graphc.inspect.picture import graph_svg
 from graphc.inspect.report import Memory, Step, kernel_uses, memory_of, short_path, steps_of
@@ -206,7 +210,9 @@ def explain(
     function: Any, *args: Any, **kwargs: Any
 ) -> Explanation | SegmentsExplanation:
     """What `function(*args, **kwargs)` compiles to. It is compiled if it is not yet, never run.
-    Of a function that runs in segments: what its calls so far came to (SegmentsExplanation).
+    Of a function that runs in segments: what its calls so far came to, and every place that is
+    open for these arguments (SegmentsExplanation). To find those, open Python runs once (a file
+    that it writes is written); tensors and all other state stay as they are.
 
     `function`: compiled or not, a Module, or an exported program. Without the arguments that it
     needs: the version that was compiled last.
@@ -218,7 +224,8 @@ def explain(
             return Explanation(built.name, [built])
         compiled = _compiled(graphc.compile(function))
     if compiled.segments is not None:
-        return explain_segments(compiled.segments)
+        places = compiled.open_places(*args, **kwargs) if args or kwargs else []
+        return explain_segments(compiled.segments, places)
     try:
         version = None if args or kwargs or _binds(function) else compiled.newest
         if version is None:
@@ -226,7 +233,9 @@ def explain(
     except TraceError as error:
         if compiled.fullgraph:
             raise
-        return SegmentsExplanation(compiled.name, [], [f"runs in segments: {error}"])
+        places = getattr(error, "places", [])
+        lines = open_lines(places) if places else [f"runs in segments: {error}"]
+        return SegmentsExplanation(compiled.name, [], list(lines), places)
     return Explanation(
         compiled.name, _builts(version), guards_of(version), version.compile_seconds,
         compiled.compile_count,

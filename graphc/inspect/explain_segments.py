@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from graphc.engine.segments.nested import LEAST
 from graphc.inspect.report import short_path
 
 if TYPE_CHECKING:
+    from graphc.engine.capture.survey import OpenPlace
     from graphc.engine.segments.segments import Segments
 
 
 class SegmentsExplanation:
     """What is known of a function's segments. str() is the report."""
 
-    def __init__(self, name: str, builts: list[Any], lines: list[str]) -> None:
+    def __init__(
+        self, name: str, builts: list[Any], lines: list[str], open: list[OpenPlace]
+    ) -> None:
         self.name = name
+        self.open = open  # each place that keeps the function from being one graph
         self.builts = builts  # the compiled forward graph of each segment
         self.lines = lines
 
@@ -23,12 +28,23 @@ class SegmentsExplanation:
         return "\n".join([f"{self.name}: in segments", *self.lines]) + "\n"
 
 
-def explain_segments(segments: Segments) -> SegmentsExplanation:
-    """What the calls of a function so far came to."""
+def explain_segments(segments: Segments, places: list[OpenPlace]) -> SegmentsExplanation:
+    """What the calls of a function so far came to, and which places in it are open."""
     versions = [v for known in segments.versions.values() for v in known]
-    return SegmentsExplanation(
-        segments.name, [v.engine.built for v in versions], list(_lines(segments, versions))
-    )
+    lines = [*_lines(segments, versions), *open_lines(places)]
+    return SegmentsExplanation(segments.name, [v.engine.built for v in versions], lines, places)
+
+
+def open_lines(places: list[OpenPlace]) -> Iterator[str]:
+    """The open places of a function, one a line."""
+    if places:
+        yield f"its Python runs at each call, for {len(places)} places in it are open:"
+    for place in places:
+        where = "" if place.loc is None else f" at {short_path(str(place.loc))}"
+        inside = place.loc.function if place.loc is not None else ""
+        yield f"  {place.what}{where}" + (
+            f" in {inside}" if inside not in ("", "<module>") else ""
+        ) + f". Cure: {place.cure}"
 
 
 def _lines(segments: Segments, versions: list[Any]) -> Iterator[str]:
@@ -53,6 +69,16 @@ def _lines(segments: Segments, versions: list[Any]) -> Iterator[str]:
     for end, count in sorted(segments.ends.items(), key=lambda item: -item[1]):
         where = "" if end.loc is None else f" at {short_path(str(end.loc))}"
         yield f"  {end.reason}{where} ended a segment {count} times"
+    for known in segments.modules.found.values():
+        name = f"  Module {known.path} ({known.kind})" if known.path else f"  a {known.kind}"
+        if known.calls:
+            state = f", no more: {known.open}" if known.open else ""
+            yield (
+                f"{name} ran {known.calls} times as a version of its own "
+                f"({known.compiled.compile_count} compiled){state}"
+            )
+        elif known.open and known.nodes >= LEAST:
+            yield f"{name} is no version of its own: {known.open}"
     for version in versions:
         graph = version.engine.built.graph
         sizes = f" for any {', '.join(graph.env.hints)}" if graph.env.hints else ""

@@ -89,10 +89,12 @@ class _NativeCheck:
                 fault = difference(found, want, tolerance, _floor(param.dtype, self.read))
                 if fault:
                     where = ", ".join(step.locs[:3])
-                    raise ValueChangedError(
+                    error = ValueChangedError(
                         f"native code of kernel {step.kernel.name} (step {number}, {where}) is "
                         f"wrong in {param.name}: {fault}\n{print_kernel(step.kernel)}"
                     )
+                    error.kernel, error.locs = step.kernel.name, tuple(step.locs)
+                    raise error
         self.expect(number + 1, fetch)
 
 

@@ -35,7 +35,7 @@ Array = np.ndarray[Any, Any]
 
 TIMES, GRAPHS, PASSES, KERNELS, ASSEMBLY = 1, 2, 3, 4, 5  # levels of GRAPHC_DEBUG
 NEVER = 6  # a pass that changed nothing is only dumped
-VERIFY, VALUES = 1, 2  # levels of GRAPHC_CHECK
+VERIFY, VALUES, AGAIN = 1, 2, 3  # levels of GRAPHC_CHECK
 REDRAWING = frozenset({"counter_random"})  # passes that mean to change values: random ones
 
 _compilations = itertools.count(1)

@@ -30,7 +30,15 @@ CANCELLED = 8  # ulps of the largest input: what is left of a difference that sh
 
 
 class ValueChangedError(AssertionError):
-    """A stage of the compiler changed a value: a compiler bug. The message holds the graph."""
+    """A stage of the compiler changed a value: a compiler bug. The message holds the graph.
+
+    `case`: the graph and the inputs for which it did (doubt.case.Case), where they are known;
+    `kernel` and `locs`: the native kernel that is wrong, if it is one, and its lines.
+    """
+
+    case: Any = None
+    kernel: str = ""
+    locs: tuple[str, ...] = ()
 
 
 class ValueCheck:

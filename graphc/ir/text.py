@@ -39,7 +39,7 @@ from .graph import Constant, Graph, Loc, Node, input_
 from .text_parse import ParseError, parse_graph
 from .types import Type
 
-__all__ = ["ParseError", "parse_graph", "print_graph", "print_lines"]
+__all__ = ["ParseError", "node_texts", "parse_graph", "print_graph", "print_lines"]
 
 _LITERAL_ELEMENTS = 16
 _RESERVED = frozenset(
@@ -61,6 +61,18 @@ def print_lines(graph: Graph) -> tuple[list[str], dict[Node, int]]:
     where: dict[Node, int] = {}
     lines = list(_graph_lines(graph, "", None, where))
     return lines, where
+
+
+def node_texts(graph: Graph) -> Iterator[tuple[Node, str]]:
+    """Each node with its text, without source lines, names of inputs, and inputs without use."""
+    used = {*graph.outputs, *(source for node in graph.nodes for source in node.inputs)}
+    nodes = [node for node in graph.nodes if node.op is not input_ or node in used]
+    number = {node: i for i, node in enumerate(nodes)}
+    for node in nodes:
+        if node.op is input_:
+            yield node, f"%{number[node]}: {type_text(node.type)}"
+        else:
+            yield node, "\n".join(_node_lines(node, number, "", graph.env, False))
 
 
 def _graph_lines(

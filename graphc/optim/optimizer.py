@@ -69,6 +69,8 @@ class ParamGroup(Watched):
                 "reading a param group after a schedule's step", "read it before scheduler.step()"
             )
             value = dict.__getitem__(self, key)
+        if (id(self), key) in trace.written_numbers:
+            return value  # what this call itself has put there
         if type(value) is float:
             return trace.lift_number(value, GroupSource(self, key, None))
         if _floats(value):
@@ -81,11 +83,30 @@ class ParamGroup(Watched):
         """The value, lifted under a trace; the default where there is none."""
         return self[key] if dict.__contains__(self, key) else default
 
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The value, lifted under a trace; set to the default where there is none."""
+        if not dict.__contains__(self, key):
+            self[key] = default
+        return self[key]
+
     def __setitem__(self, key: str, value: Any) -> None:
+        trace = local.trace
+        if trace is not None:
+            if id(self) in trace.late:
+                trace.end_segment(
+                    "writing to a param group after a schedule's step",
+                    "write to it before scheduler.step()",
+                )
+            trace.written_numbers.add((id(self), key))
         old = dict.get(self, key)
         if not _replaces_lifted(value, old):
             state_version.bump()
         dict.__setitem__(self, key, value)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Take over the items of a mapping or of pairs."""
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
 
     def __hash__(self) -> int:  # type: ignore[override]
         return id(self)
@@ -225,11 +246,9 @@ class Optimizer:
         """Clear every gradient: None, or zeros."""
         for group in self.param_groups:
             for param in group["params"]:
-                if param.grad is None:
-                    continue
                 if set_to_none:
-                    param.grad = None
-                else:
+                    param.grad = None  # whatever it was: a recording need not look
+                elif param.grad is not None:
                     if param.grad.grad_fn is not None:
                         param.grad.detach_()
                     else:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ..frontend import dispatch
-from ..frontend.context import callout
+from ..frontend.decorated import within
 from ..frontend.values import Eager
 
 
@@ -202,9 +202,4 @@ class record_function:  # torch spells this class in lower case
         self._blocks.pop().__exit__()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with record_function(self.name):
-                return callout(function)(*args, **kwargs)
-
-        return wrapped
+        return within(function, functools.partial(record_function, self.name))

@@ -14,12 +14,12 @@ import warnings
 from typing import Any
 
 from graphc.config import Config
+from graphc.doubt.shrink import shrink
 from tests.fuzz import isolate
 from tests.fuzz.check import Failure, Tally, check, count, trace
 from tests.fuzz.generate import generate
 from tests.fuzz.recipes import OPTED_OUT, RECIPES
 from tests.fuzz.report import report
-from tests.fuzz.shrink import shrink
 
 _BATCH = 250  # cases per child: native code is never unloaded
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from graphc.config import Config
+from graphc.doubt.case import Case
+from graphc.doubt.oracle import Oracle
 from graphc.engine import pipeline
 from graphc.ir.dim import evaluate
 from graphc.ir.graph import Graph
 from graphc.ir.text_parse import parse_graph
-from tests.fuzz.case import Case
-from tests.fuzz.compare import Oracle
 from tests.fuzz.gradient import check_gradient
 
 Array = np.ndarray[Any, Any]

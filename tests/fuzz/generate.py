@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
+from graphc.doubt.case import Case, Style
 from graphc.ir.autodiff import joint_graph
 from graphc.ir.dim import Dim
 from graphc.ir.graph import Graph
 from graphc.ir.op import REGISTRY, OpError
 from tests.fuzz import recipes_model, recipes_routine  # noqa: F401  (fill RECIPES)
-from tests.fuzz.case import Case, Style
 from tests.fuzz.maker import Maker, Refused, Traits
 from tests.fuzz.recipes import RECIPES
 
@@ -83,7 +83,7 @@ def _graph(maker: Maker, outputs: list) -> Graph:
 
 def renumbered(graph: Graph, styles: dict) -> Graph:
     """The graph without the inputs that nothing reads (some are kept: users pass such too)."""
-    from tests.fuzz.rebuild import rebuild
+    from graphc.doubt.rebuild import rebuild
 
     read = {x for n in graph.nodes for x in n.inputs} | set(graph.outputs)
     keep = [n for i, n in enumerate(graph.inputs) if n in read or i == 0]

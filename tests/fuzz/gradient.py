@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from graphc.doubt.case import Case
+from graphc.doubt.evaluate import Evaluator
 from graphc.ir.graph import Graph
-from tests.fuzz.case import Case
-from tests.fuzz.evaluate import Evaluator
 
 Array = np.ndarray[Any, Any]
 _ROOM = {"f16": 1e-2, "bf16": 5e-2}

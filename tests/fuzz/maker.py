@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from graphc.doubt.case import Style, draw
+from graphc.doubt.evaluate import Evaluator
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import Dim, Size, evaluate
 from graphc.ir.dtypes import DType
 from graphc.ir.graph import Builder, Expr, Graph, Node
 from graphc.ir.types import Shape, TensorType
-from tests.fuzz.case import Style, draw
-from tests.fuzz.evaluate import Evaluator
 
 _WEIGHTS = {"f32": 40, "f64": 10, "bf16": 6, "f16": 6, "i64": 12, "i32": 8, "bool": 6, "u8": 4,
             "i8": 4, "i16": 4}  # fmt: skip

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from graphc.doubt.case import Style
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import DimEnv, Size, product
 from graphc.ir.dtypes import FLOATS, INTEGERS, DType
 from graphc.ir.graph import Expr
 from graphc.ir.op import REGISTRY, Op, OpError
 from graphc.ir.types import TensorType
-from tests.fuzz.case import Style
 from tests.fuzz.maker import Maker, Refused, is_symbolic
 
 Recipe = Callable[[Maker], Any]

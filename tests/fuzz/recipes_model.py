@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from graphc.doubt.case import Style
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import DimEnv, Size
 from graphc.ir.dtypes import FLOATS, DType
 from graphc.ir.graph import Builder, Expr, Graph
 from graphc.ir.op import REGISTRY
 from graphc.ir.types import TensorType
-from tests.fuzz.case import Style
 from tests.fuzz.maker import Maker, Refused
 from tests.fuzz.recipes import NUMBERS, recipe
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphc.doubt.case import Style
 from graphc.ir import dtypes, ops
 from graphc.ir.dtypes import FLOATS
 from graphc.ir.graph import Expr
 from graphc.ir.op import REGISTRY, Op
-from tests.fuzz.case import Style
 from tests.fuzz.maker import Maker, Refused
 from tests.fuzz.recipes import OPTED_OUT, RECIPES, recipe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.fuzz.case import Case
+from graphc.doubt.case import Case
 
 _MOST = 40  # elements of an input that are printed
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.doubt.case import Case
+from graphc.doubt.evaluate import Evaluator
 from graphc.ir import dtypes
 from graphc.ir.op import REGISTRY
 from tests.fuzz.__main__ import config
-from tests.fuzz.case import Case
 from tests.fuzz.check import Tally, check, count
-from tests.fuzz.evaluate import Evaluator
 from tests.fuzz.generate import MOST_NODES, RECIPES, generate
 from tests.fuzz.recipes import OPTED_OUT
 from tests.fuzz.report import report

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.doubt.case import Case
+from graphc.doubt.shrink import shrink
 from graphc.engine import pipeline
 from graphc.ir import ops
 from graphc.ir.graph import Graph, Node
@@ -19,11 +21,9 @@ from graphc.ir.passes.rules_algebra import RULES
 from graphc.ir.passes.simplify import RULES as SIMPLIFY
 from graphc.ir.rewrite import everywhere, rebuilt
 from tests.fuzz.__main__ import config
-from tests.fuzz.case import Case
 from tests.fuzz.check import check
 from tests.fuzz.generate import generate
 from tests.fuzz.report import report
-from tests.fuzz.shrink import shrink
 
 _SECONDS = 20.0  # for shrinking, at most; on an idle machine each takes a second or two
 

@@ -210,22 +210,25 @@ def grad_mode_set_by_a_call(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
 
 @stale
 def counters_in_finally(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
-    s = Box(tried=0, done=0, h=torch.zeros(3))
+    # tensors that the graph writes are as before a call that raises (test_raised_in_python.py);
+    # what Python wrote stays
+    s = Box(tried=0, done=0, last=None, h=torch.zeros(3))
 
     def f(x, bad):
         s.tried += 1
         try:
-            s.h = s.h + x
+            s.h = x * s.tried
             if bad:
                 raise ValueError("bad")
-            return s.h * s.tried
+            return s.h * s.done
         finally:
             s.done += 1
+            s.last = "bad" if bad else s.tried * 2
 
     c = compile(f)
     out = []
     for bad in (False, True, False, True, True, False):
-        out += [attempt(c, torch.ones(3), bad), s.tried, s.done, s.h]
+        out += [attempt(c, torch.ones(3), bad), s.tried, s.done, s.last, None if bad else s.h]
     return out
 
 

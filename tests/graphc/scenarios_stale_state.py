@@ -253,73 +253,6 @@ def history_of_two(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return calls(torch, compile(f), s, "before now")
 
 
-def _with_numbers(torch: Any, nn: Any, compile: Any, write: Any, make: Any) -> Any:
-    w = nn.Parameter(torch.ones(3))
-    opt = make([w])
-    s = Box(n=0)
-
-    def step(x):
-        s.n += 1
-        write(opt.param_groups[0], s.n)
-        opt.zero_grad()
-        (w * x).sum().backward()
-        opt.step()
-        return w * 1
-
-    c = compile(step)
-    out = [[c(row(torch, i)), opt.param_groups[0]["lr"]] for i in range(5)]
-    s.n = 20
-    return [*out, c(row(torch, 1)), s.n]
-
-
-@stale
-def learning_rate_written_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
-    def write(group, n):
-        group["lr"] = 0.5 / n
-
-    return _with_numbers(torch, nn, compile, write, lambda p: torch.optim.SGD(p, 0.1))
-
-
-@stale
-def learning_rate_scaled_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
-    def write(group, n):
-        group["lr"] *= 0.5
-
-    return _with_numbers(torch, nn, compile, write, lambda p: torch.optim.Adam(p, 0.1))
-
-
-@stale
-def betas_written_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
-    def write(group, n):
-        group["betas"] = (1 - 1 / (n + 1), 0.75)
-
-    return _with_numbers(torch, nn, compile, write, lambda p: torch.optim.Adam(p, 0.1))
-
-
-@stale
-def eps_written_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
-    def write(group, n):
-        group["eps"] = 0.1 * n
-
-    return _with_numbers(torch, nn, compile, write, lambda p: torch.optim.Adam(p, 0.1))
-
-
-@stale
-def weight_decay_written_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
-    def write(group, n):
-        group["weight_decay"] = 0.0 if n < 3 else 0.1 * n
-
-    return _with_numbers(torch, nn, compile, write, lambda p: torch.optim.SGD(p, 0.1))
-
-
-@stale
-def momentum_switched_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
-    def write(group, n):
-        group["momentum"] = 0.0 if n < 3 else 0.5
-
-    return _with_numbers(torch, nn, compile, write, lambda p: torch.optim.SGD(p, 0.1))
-
-
 # --- (2) backward on a loss whose history lies outside -------------------------------------------
 
 
@@ -417,3 +350,130 @@ def hidden_state_with_history(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     s.h = s.h.detach()
     c(row(torch, 1)).backward()
     return [*out, w.grad]
+
+
+@stale
+def truncated_backpropagation_over_calls(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    torch.manual_seed(0)
+    cell = nn.RNNCell(3, 4)
+    opt = torch.optim.SGD(cell.parameters(), 0.1)
+    s = Box(h=torch.zeros(2, 4))
+
+    def f(x):
+        s.h = cell(x, s.h)
+        return (s.h**2).sum()
+
+    c = compile(f)
+    out = []
+    loss = torch.zeros(())
+    for i in range(12):
+        loss = loss + c(torch.ones(2, 3) * i * 0.1)
+        if i % 3 == 2:
+            opt.zero_grad()
+            loss.backward()
+            out += [loss, *(p.grad.clone() for p in cell.parameters())]
+            opt.step()
+            s.h = s.h.detach()
+            loss = torch.zeros(())
+    return out
+
+
+@stale
+def second_derivative_through_hidden_states(
+    torch: Any, nn: Any, F: Any, compile: Any
+) -> Any:
+    w = nn.Parameter(torch.ones(3))
+    s = Box(h=torch.zeros(3))
+
+    def f(x):
+        s.h = torch.tanh(s.h * 0.5 + w * x)
+        return s.h.sum()
+
+    c = compile(f)
+    for i in range(6):
+        y = c(row(torch, i) * 0.1)
+    (g,) = torch.autograd.grad(y, w, create_graph=True)
+    (g**2).sum().backward()
+    return [g, w.grad]
+
+
+@stale
+def hidden_state_becomes_a_leaf(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    s = Box(h=torch.zeros(3, requires_grad=True))
+
+    def f(x):
+        s.h = s.h * 0.5 + x
+        return s.h.sum()
+
+    c = compile(f)
+    for i in range(6):
+        if i == 3:
+            leaf = s.h = torch.ones(3, requires_grad=True)
+        y = c(row(torch, i))
+    y.backward()
+    return [leaf.grad, s.h, y]
+
+
+@stale
+def saved_hidden_state_is_written_to(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    w = nn.Parameter(torch.ones(3))
+    s = Box(h=torch.zeros(3))
+
+    def f(x):
+        s.h = torch.exp(s.h * w) + x
+        return (s.h * s.h).sum()
+
+    c = compile(f)
+    for i in range(4):
+        y = c(row(torch, i) * 0.1)
+    with torch.no_grad():
+        s.h.add_(1)
+    return attempt(y.backward)
+
+
+@stale
+def one_tensor_in_two_places(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    zeros = torch.zeros(3)
+    s = Box(a=zeros, b=zeros, pair=(zeros,))
+
+    def f(x):
+        s.a = s.a + x
+        return s.a - s.b - s.pair[0]
+
+    return calls(torch, compile(f), s, "a b", 6)
+
+
+@stale
+def the_old_state_is_given_back(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    s = Box(a=torch.zeros(3))
+    out = []
+
+    def f(x):
+        old = s.a
+        s.a = old + x
+        return old.view(3, 1), old
+
+    c = compile(f)
+    for i in range(6):
+        view, old = c(row(torch, i))
+        old.add_(100)
+        out += [view.clone(), old.clone(), s.a.clone()]
+    return out
+
+
+@stale
+def none_then_int_then_float_then_tensor(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    s = Box(v=None)
+
+    def f(x):
+        if s.v is None:
+            s.v = 0
+        elif isinstance(s.v, int):
+            s.v = 1.5
+        elif isinstance(s.v, float):
+            s.v = x * 2
+        else:
+            s.v = s.v + 1
+        return x + s.v
+
+    return calls(torch, compile(f), s, "v", 6)

@@ -11,6 +11,7 @@ import pytest
 import graphc as torch
 import graphc.nn as nn
 import graphc.nn.functional as F
+from graphc.engine.capture.recording import Recording
 
 
 def model() -> Any:
@@ -94,6 +95,47 @@ def test_a_step_compiles_once_and_equals_eager(name: str, order: str) -> None:
     for a, b in zip(states(nets[0]), states(nets[1]), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
     assert counts[1] == 1
+
+
+@pytest.mark.parametrize("owner", ["optimizer", "module", "by hand"])
+def test_clearing_gradients_is_no_look_at_them(
+    owner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a gradient is there before it is cleared makes no version, and no second recording;
+    one that the step itself does not make is cleared at each call, too."""
+    net, unused = model(), nn.Linear(2, 2).double()
+    whole = nn.ModuleList([net, unused])
+    clear = {
+        "optimizer": torch.optim.Adam(whole.parameters()).zero_grad,
+        "module": whole.zero_grad,
+        "by hand": HandWritten(whole.parameters(), 0.1).zero_grad,
+    }[owner]
+    recorded: list[Any] = []
+    record = Recording.run
+
+    def counted(recording: Any, *given: Any) -> None:
+        recorded.append(recording)
+        record(recording, *given)
+
+    monkeypatch.setattr(Recording, "run", counted)
+
+    @torch.compile
+    def step(x: Any, y: Any) -> Any:
+        clear()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        return loss
+
+    x, y = batch()
+    expected: list[Any] = []
+    for given in (None, None, 3.0, None, 2.0):
+        for p in whole.parameters():
+            p.grad = None if given is None else torch.full_like(p, given)
+        step(x, y)
+        assert all(p.grad is None for p in unused.parameters())
+        expected.append([p.grad.tolist() for p in net.parameters()])
+    assert all(found == expected[0] for found in expected)
+    assert step.compile_count == 1 and len(recorded) == 1
 
 
 def test_a_learning_rate_schedule_never_recompiles() -> None:

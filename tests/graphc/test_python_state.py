@@ -241,8 +241,13 @@ def test_print_prints_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
         run(graphc.ones(2))
     assert capsys.readouterr().out == "one\ntwo torch.Size([2])\n" * 3
     assert run.segments is None
-    with pytest.raises(TraceError, match=r"print\(\).*fullgraph") as caught:
-        graphc.compile(lambda x: print("one", [x * 2]), fullgraph=True)(graphc.ones(2))
+
+    def say(x: Any) -> None:
+        print("one", [x * 2])
+        print(x * 3)
+
+    with pytest.raises(TraceError, match=r"(?s)print\(\).*print\(\).*fullgraph") as caught:
+        graphc.compile(say, fullgraph=True)(graphc.ones(2))
     assert __file__ in str(caught.value) and capsys.readouterr().out == ""
 
 
@@ -372,3 +377,63 @@ def test_a_function_that_no_version_fits_twice_runs_in_segments() -> None:
             call(layer, graphc.ones(1, 2)).tolist(), layer(graphc.ones(1, 2)).tolist(), rtol=1e-6
         )
     assert call.segments is None and call.compile_count == 12
+
+
+# --- compiled functions in compiled functions --------------------------------------------------
+
+
+class Counting:
+    """An object that counts its calls."""
+
+    def __init__(self) -> None:
+        self.total, self.count, self.scale = graphc.zeros(2), 0, [1.0]
+
+    def __call__(self, x: Any) -> Any:
+        self.total = self.total + x * self.scale[0]
+        self.count += 1
+        return self.total
+
+
+def counting() -> Any:
+    state = Counting()
+    total, count, scale = state.total, 0, state.scale
+
+    def call(x: Any) -> Any:
+        nonlocal total, count
+        total = total + x * scale[0]
+        count += 1
+        state.total, state.count = total, count
+        return total
+
+    return call, state
+
+
+def test_the_state_of_a_compiled_function_that_another_one_calls() -> None:
+    one, two = Counting(), Counting()
+    closure, three = counting()
+    for inner, state in ((one, one), (two.__call__, two), (closure, three)):
+        compiled = graphc.compile(inner)
+        step = graphc.compile(lambda x, compiled=compiled: compiled(x) + x)
+        seen = []
+        for i in range(4):
+            state.scale[0] = 5.0 if i == 3 else 1.0
+            seen.append((step(graphc.ones(2)).tolist(), state.total.tolist(), state.count))
+        assert seen == [([n + 1.0] * 2, [float(n)] * 2, i + 1) for i, n in enumerate((1, 2, 3, 8))]
+
+
+NAMED = None
+NUMBER = 0
+
+
+def test_what_a_recording_wrote_is_taken_back_the_last_first() -> None:
+    """A global is written by its name, then another one in globals()."""
+
+    def step(x: Any) -> Any:
+        global NAMED
+        NAMED = x * 2
+        globals()["NUMBER"] += 1
+        return float(NAMED.sum())
+
+    with pytest.raises(TraceError):
+        graphc.compile(step, fullgraph=True)(graphc.ones(2))
+    assert NAMED is None and NUMBER == 0

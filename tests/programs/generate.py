@@ -15,6 +15,7 @@ from tests.programs import (
     constructs_outside,
     constructs_results,
     constructs_state,
+    constructs_tables,
     constructs_training,
 )
 from tests.programs.construct import Construct, Piece, draw, parse
@@ -30,6 +31,7 @@ FAMILIES = {
     "outside": constructs_outside.TEXT,
     "results": constructs_results.TEXT,
     "state": constructs_state.TEXT,
+    "tables": constructs_tables.TEXT,
     "training": constructs_training.TEXT,
 }
 CONSTRUCTS: dict[str, Construct] = {

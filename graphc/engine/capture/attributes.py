@@ -12,6 +12,7 @@ from ...frontend.tensor import Tensor
 from ...nn.modules.module import Module
 from ...optim.lr_scheduler import LRScheduler
 from ...optim.optimizer import Optimizer
+from ..version.guards import OfArgument
 from .kinds import Kind, has_field, is_own_name, is_plain, kind_of
 from .module_fields import OWN_FIELDS
 from .observer import Observer
@@ -63,7 +64,7 @@ def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
     if isinstance(found, property) and found.fget is not None:
         return observer.run(found.fget, obj)
     if type(found) is _SLOT:
-        return _slot(observer, obj, found, name, path, observer.is_known(obj))
+        return _slot(observer, obj, found, path, observer.is_known(obj))
     if type(found) in _C_DESCRIPTORS:
         return getattr(super(kind, obj), name)
     if _overrides(found):
@@ -77,34 +78,48 @@ def _name(obj: Any) -> str:
 
 def is_counted(obj: Any) -> bool:
     """Whether writes to an object's attributes are counted, but for those to its __dict__."""
-    return isinstance(obj, (Module, Optimizer))
+    return issubclass(type(obj), (Module, Optimizer))
 
 
 def _instance(observer: Observer, obj: Any, name: str) -> Any:
-    getter = observer.lookup(type(obj), "__getattribute__")
-    if isinstance(getter, types.FunctionType):
-        return observer.run(getter, obj, name)
-    return plain_attribute(observer, obj, name)
+    kind = type(obj)
+    getter = observer.lookup(kind, "__getattribute__")
+    try:
+        if isinstance(getter, types.FunctionType):
+            return observer.run(getter, obj, name)
+        value = generic(observer, obj, name)
+    except AttributeError:
+        if observer.lookup(kind, "__getattr__") is MISSING:
+            raise
+        value = MISSING
+    if value is not MISSING:
+        return value
+    fallback = observer.lookup(kind, "__getattr__")
+    if fallback is MISSING:
+        return object.__getattribute__(obj, name)  # raises what Python raises
+    if fallback is Module.__getattr__:
+        return _registered(observer, obj, name, f"{observer.path(obj)}.{name}")
+    return observer.run(fallback, obj, name)
 
 
-def plain_attribute(observer: Observer, obj: Any, name: str) -> Any:
-    """object.__getattribute__ of an instance."""
+def generic(observer: Observer, obj: Any, name: str) -> Any:
+    """What object.__getattribute__ finds in an instance and its class; MISSING if nothing."""
     kind = type(obj)
     known = observer.is_known(obj)
     path = f"{observer.path(obj)}.{name}"
     if known:
         observer.kind(obj)
-        if observer.trace.late and name in _OF_SCHEDULES and isinstance(obj, LRScheduler):
+        if observer.trace.late and name in _OF_SCHEDULES and issubclass(type(obj), LRScheduler):
             observer.open("reading a schedule after its step()", "read it before scheduler.step()")
-            return getattr(obj, name)
+            return object.__getattribute__(obj, name)
     found = observer.lookup(kind, name)
     if found is not MISSING:
         if isinstance(found, property):
             if found.fget is None:
-                return getattr(obj, name)
+                return object.__getattribute__(obj, name)
             return observer.run(found.fget, obj)
         if type(found) is _SLOT:
-            return _slot(observer, obj, found, name, path, known)
+            return _slot(observer, obj, found, path, known)
         if _overrides(found):
             return _by_descriptor(observer, obj, found, name)
     fields = _fields(obj)
@@ -116,12 +131,7 @@ def plain_attribute(observer: Observer, obj: Any, name: str) -> Any:
             return value
     if found is not MISSING:
         return _bind(observer, obj, found, name, path)
-    fallback = observer.lookup(kind, "__getattr__")
-    if fallback is MISSING:
-        return getattr(obj, name)  # raises what Python raises
-    if fallback is Module.__getattr__:
-        return _registered(observer, obj, name, path)
-    return observer.run(fallback, obj, name)
+    return MISSING
 
 
 def _fields(obj: Any) -> dict[str, Any] | None:
@@ -139,10 +149,10 @@ def _is_counted(obj: Any, name: str, value: Any) -> bool:
 
 
 def _slot(
-    observer: Observer, obj: Any, slot: Any, name: str, path: str, known: bool
+    observer: Observer, obj: Any, slot: Any, path: str, known: bool
 ) -> Any:
-    if known and observer.read(obj, slot, path) is MISSING:
-        return getattr(obj, name)
+    if known:
+        observer.read(obj, slot, path)
     return slot.__get__(obj)
 
 
@@ -156,22 +166,22 @@ def _by_descriptor(observer: Observer, obj: Any, member: Any, name: str) -> Any:
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, member, obj, type(obj))
     if name == "__dict__" and type(member) is types.GetSetDescriptorType:
-        fields = obj.__dict__
+        fields = object.__getattribute__(obj, "__dict__")
         if observer.is_known(obj):
             observer.know(fields, f"{observer.path(obj)}.__dict__")
             if is_counted(obj):
                 observer.of_modules.add(id(fields))
         return fields
     if type(member).__name__ == "_tuplegetter":
-        found = getattr(obj, name)
+        found = object.__getattribute__(obj, name)
         return observer.know(found, f"{observer.path(obj)}.{name}") if (
             observer.is_known(obj) and not is_plain(found)
         ) else found
     if name in ("__class__", "__weakref__", "__doc__", "__cause__", "__context__", "args",
                 "__traceback__", "__suppress_context__", "__notes__"):  # fmt: skip
-        return getattr(obj, name)
+        return object.__getattribute__(obj, name)
     observer.open(f"reading {name} of {observer.path(obj)}")
-    return getattr(obj, name)
+    return object.__getattribute__(obj, name)
 
 
 def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> Any:
@@ -191,8 +201,8 @@ def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> An
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, member, obj, type(obj))
     if kind in _C_DESCRIPTORS:
-        return getattr(obj, name)
-    found = getattr(obj, name)
+        return object.__getattribute__(obj, name)
+    found = object.__getattribute__(obj, name)
     if not _understood(kind):
         observer.open(f"reading {name} of {observer.path(obj)}, by a {_name(member)}")
     return observer.know(found, path) if observer.is_known(obj) else found
@@ -243,13 +253,20 @@ def _module(observer: Observer, module: Any, name: str) -> Any:
     path = f"{observer.path(module)}.{name}" if observer.is_known(module) else name
     if name == "__dict__":
         return observer.know(namespace, path)
+    late = namespace.get("__getattr__")
+    own = module.__name__.split(".")[0] == "graphc"
+    if own and late is not None and name not in namespace:
+        found = observer.plainly(getattr, (module, name), {})  # may be imported only now
+        if name not in namespace:
+            return observer.know(found, path)
     value = observer.read(namespace, name, path)
     if value is not MISSING:
         return value
-    late = namespace.get("__getattr__")
-    if isinstance(late, types.FunctionType) and not module.__name__.startswith("graphc"):
+    if not own:
+        late = observer.read(namespace, "__getattr__", f"{module.__name__}.__getattr__")
+    if isinstance(late, types.FunctionType):
         return observer.run(late, name)
-    return observer.know(getattr(module, name), path)
+    return getattr(module, name)  # raises what Python raises
 
 
 def _tensor(observer: Observer, tensor: Any, name: str) -> Any:
@@ -264,13 +281,23 @@ def _tensor(observer: Observer, tensor: Any, name: str) -> Any:
         if hasattr(type(found), "__set__") or name not in tensor.__dict__:
             return getattr(tensor, name)
     if tensor._trace is None and name not in _TENSOR_FIELDS:
-        if observer.trace.argument_index(tensor) >= 0:  # another tensor at each call
-            observer.open(f"reading {name} of a tensor among the arguments")
+        index = observer.trace.argument_index(tensor)
+        if index >= 0:  # another tensor at each call
+            _of_argument(observer, tensor, index, name)
             return getattr(tensor, name)
         value = observer.read(tensor.__dict__, name, f"{observer.path(tensor)}.{name}")
         if value is not MISSING:
             return value
     return getattr(tensor, name)
+
+
+def _of_argument(observer: Observer, tensor: Tensor, index: int, name: str) -> None:
+    """An attribute that the user gave to a tensor among the arguments is read."""
+    value = vars(tensor).get(name, MISSING)
+    if value is MISSING or is_plain(value):
+        observer.guards.of_arguments[index, name] = OfArgument(index, name, value)
+    else:
+        observer.open(f"reading {name} of a tensor among the arguments")
 
 
 _TENSOR_FIELDS = frozenset("""
@@ -293,8 +320,10 @@ def _class(observer: Observer, kind: Any, name: str) -> Any:
     meta = observer.lookup(type(kind), name) if type(kind) is not type else MISSING
     if isinstance(meta, property) and meta.fget is not None:
         return observer.run(meta.fget, kind)
-    found = observer.lookup(kind, name)
     path = f"{kind.__qualname__}.{name}"
+    if name == "__dict__":
+        return observer.know(vars(kind), path)
+    found = observer.lookup(kind, name)
     if found is MISSING:
         if isinstance(meta, types.FunctionType):
             return types.MethodType(meta, kind)
@@ -434,6 +463,8 @@ def _store_tensor(observer: Observer, tensor: Tensor, name: str, value: Any) -> 
             observer.run(found.fset, tensor, value)
             return
     elif found is MISSING and tensor._trace is None:
+        if observer.trace.argument_index(tensor) >= 0:  # another tensor at each call
+            observer.open(f"setting {name} of a tensor among the arguments")
         observer.save_field(tensor.__dict__, name, f"{observer.path(tensor)}.{name}")
     setattr(tensor, name, value)
 

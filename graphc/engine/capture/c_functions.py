@@ -7,6 +7,7 @@ READS, WRITES: methods of containers. The rest has a rule of its own (`RULES`, b
 from __future__ import annotations
 
 import types
+from abc import ABCMeta
 from collections.abc import Callable
 from typing import Any
 
@@ -18,14 +19,16 @@ from . import attributes, c_objects, items, library, operators, outside
 from .c_tables import (
     ARRAY_WRITES,
     CLASSES,
+    FUNCTION_AT,
     HIGHER_ORDER,
+    ITERATED,
     METHODS_OF_VALUES,
     OPERATORS,
     PURE,
     READS,
     WRITES,
 )
-from .kinds import Kind, content_of, full_name, is_own_name, kind_of
+from .kinds import Kind, content_of, full_name, is_own_name, is_standard, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -44,8 +47,8 @@ def name_of(function: Any) -> str:
     if owner is not None:
         return f"{owner.__name__}.{function.__name__}"
     bound = getattr(function, "__self__", None)
-    if bound is not None and not isinstance(bound, types.ModuleType):
-        kind = bound if isinstance(bound, type) else type(bound)
+    if bound is not None and not issubclass(type(bound), types.ModuleType):
+        kind = bound if issubclass(type(bound), type) else type(bound)
         return f"{kind.__name__}.{function.__name__}"
     module = getattr(function, "__module__", None) or "builtins"
     return f"{module}.{getattr(function, '__name__', type(function).__name__)}"
@@ -80,18 +83,14 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         touch(observer, args, kwargs)
         return function, args, kwargs
     bound = getattr(function, "__self__", None)
-    if type(bound) is types.MappingProxyType:
-        under = items.seen_through(observer, bound)
-        if under is not bound:
-            return call(observer, getattr(under, function.__name__), args, kwargs)
-    if bound is not None and not isinstance(bound, (types.ModuleType, type)):
+    if bound is not None and not issubclass(type(bound), (types.ModuleType, type)):
         method(observer, bound, function.__name__, args, kwargs)
         return function, args, kwargs
     owner = getattr(function, "__objclass__", None)
     if owner is not None and args:
         method(observer, args[0], function.__name__, args[1:], kwargs, owner)
         return function, args, kwargs
-    if isinstance(bound, type):
+    if bound is not None and issubclass(type(bound), type):
         return _of_class(observer, function, bound, args, kwargs)
     return c_objects.call(observer, function, name, args, kwargs)
 
@@ -125,21 +124,40 @@ def _higher_order(
     observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
 ) -> Call:
     """sorted, map, ...: the functions among the arguments are recorded, too."""
-    given = tuple([_callable_or_items(observer, value) for value in args])
-    named = {k: _callable_or_items(observer, v) for k, v in (kwargs or {}).items()}
+    name = function.__name__
+    place = FUNCTION_AT.get(name)
+    first, end = ITERATED.get(name, (0, 1))
+    if name in ("min", "max") and len(args) > 1:  # they are compared themselves
+        touch(observer, args)
+        end = 0
+    given = tuple([
+        _entry(observer, value) if i == place
+        else _items(observer, value) if first <= i and (end is None or i < end) else value
+        for i, value in enumerate(args)
+    ])  # fmt: skip
+    named = {
+        k: _entry(observer, v) if k in ("key", "func")
+        else _items(observer, v) if k == "iterable" else v
+        for k, v in (kwargs or {}).items()
+    }  # fmt: skip
     bound = getattr(function, "__self__", None)
-    if isinstance(bound, list):
+    if issubclass(type(bound), list):
         method(observer, bound, function.__name__, (), None)
     return function, given, named or None
 
 
-def _callable_or_items(observer: Observer, value: Any) -> Any:
+def _entry(observer: Observer, value: Any) -> Any:
+    called = kind_of(type(value)) in _CALLED or callable(value)
+    return observer.entry(value) if called else value
+
+
+def _items(observer: Observer, value: Any) -> Any:
     kind = kind_of(type(value))
-    if kind in _CALLED:
-        return observer.entry(value)
-    if kind is Kind.INSTANCE and observer.lookup(type(value), "__iter__") is MISSING:
-        return observer.entry(value) if callable(value) else value
-    if kind in (Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN):
+    if kind in _CALLED or kind in (Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN):
+        return value
+    if kind is Kind.INSTANCE and content_of(type(value)) is None and not any(
+        observer.lookup(type(value), name) is not MISSING for name in ("__iter__", "__getitem__")
+    ):
         return value
     return items.unpack(observer, value)
 
@@ -156,11 +174,14 @@ def method(
 ) -> None:
     """A C method of a container or a value is about to be called on `owner`."""
     touch(observer, args, kwargs)
-    if isinstance(owner, str) and name == "format_map" and not all(map(library.is_text, args)):
+    owner = observer.behind(owner)
+    if issubclass(type(owner), str) and name == "format_map" and not all(
+        map(library.is_text, args)
+    ):
         observer.open("str.format_map() of an object")  # a field may name its attributes
         return
     content = items.content(owner)
-    if kind is not None and content is None and isinstance(owner, kind):
+    if kind is not None and content is None and issubclass(type(owner), kind):
         content = content_of(kind)
     if content is Kind.ARRAY:
         _array_method(observer, owner, name)
@@ -175,11 +196,11 @@ def method(
         observer.whole(owner)
         return
     if found is Kind.ITERATOR or (found is Kind.INSTANCE and (
-        isinstance(owner, BaseException) or name in ("__init__", "__init_subclass__")
+        issubclass(type(owner), BaseException) or name in ("__init__", "__init_subclass__")
     )):
         observer.whole(owner)
         return
-    observer.open(phrase(owner, name))
+    observer.open(phrase(owner, name), owner=owner)
 
 
 def phrase(owner: Any, name: str) -> str:
@@ -213,6 +234,11 @@ def _container_method(
         if observer.is_known(owner):
             observer.read(owner, args[0], f"{observer.path(owner)}[{args[0]!r}]",
                           observer.is_watched(owner))
+    elif name == "__contains__" and content in (Kind.DICT, Kind.SET) and (
+        len(args) == 1 and items.hashed_as_is(args[0])
+    ):
+        if observer.is_known(owner):
+            observer.membership(owner, args[0])
     elif name in READS:
         observer.whole(owner, deep=name in ("index", "count", "remove"))
     else:
@@ -329,6 +355,13 @@ def _delattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> 
     return (None,)
 
 
+def _plain_getattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if kind_of(type(args[0])) is not Kind.INSTANCE:
+        return _getattr(observer, _, args, kwargs)
+    value = attributes.generic(observer, *args)
+    return None if value is MISSING else (value,)
+
+
 def _plain_setattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     if kind_of(type(args[0])) is not Kind.INSTANCE:
         return _setattr(observer, _, args, kwargs)
@@ -342,6 +375,16 @@ def _len(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
 
 def _iter(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     return (items.iterate(observer, args[0]),) if len(args) == 1 else None
+
+
+def _reversed(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    turn = items.python_method(observer, args[0], "__reversed__")
+    if turn is not None:
+        return (items.iterate(observer, observer.run(turn, args[0])),)
+    if items.content(args[0]) is None or kind_of(type(args[0])) is Kind.INSTANCE:
+        touch(observer, args)
+        return None
+    return (reversed(items.unpack(observer, args[0])),)
 
 
 def _next(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -373,6 +416,7 @@ def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
     if observer.is_known(value) and kind_of(type(value)) is Kind.INSTANCE:
         observer.kind(value)
     for kind in classes if isinstance(classes, tuple) else (classes,):
+        _registered(observer, value, kind)
         check = observer.lookup(type(kind), "__instancecheck__") if (
             isinstance(kind, type) and type(kind) is not type
         ) else MISSING
@@ -380,9 +424,39 @@ def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
             not check.__module__.startswith("graphc.")
         ):
             return (bool(observer.run(check, kind, value)),)
+    if observer.lookup(type(value), "__class__") is not _CLASS or isinstance(
+        observer.lookup(type(value), "__getattribute__"), types.FunctionType
+    ):  # the object itself says what its class is, where its type is none of these
+        if issubclass(type(value), classes):
+            return (True,)
+        said = attributes.attribute(observer, value, "__class__")
+        return (isinstance(said, type) and issubclass(said, classes),)
     return None
 
 
+def _registered(observer: Observer, value: Any, kind: Any) -> None:
+    """What is an instance of an abstract class may be registered there, or change (protocols)."""
+    fixed = is_standard(type(value).__module__) and is_standard(getattr(kind, "__module__", ""))
+    if fixed or not isinstance(kind, ABCMeta) or is_traced_number(value):
+        return
+    if observer.is_known(value):
+        observer.result(isinstance, (value, kind), f"isinstance(..., {kind.__qualname__})")
+    elif type(kind) is ABCMeta:
+        _issubclass(observer, issubclass, (type(value), kind), {})
+
+
+def _issubclass(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    kind, classes = args
+    for base in classes if isinstance(classes, tuple) else (classes,):
+        if isinstance(base, ABCMeta) and not (
+            is_standard(kind.__module__) and is_standard(base.__module__)
+        ):
+            what = f"issubclass({kind.__qualname__}, {base.__qualname__})"
+            observer.result(issubclass, (kind, base), what)
+    return None
+
+
+_CLASS = vars(object)["__class__"]
 _CHECKS = ("abc", "enum", "typing", "_py_abc")
 
 
@@ -467,12 +541,13 @@ def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
 RULES: dict[str, Rule] = {
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
-    "object.__delattr__": _delattr, "builtins.len": _len, "builtins.iter": _iter,
-    "builtins.next": _next, "builtins.type": _type, "builtins.isinstance": _isinstance,
-    "builtins.vars": _vars, "builtins.str": _str, "builtins.repr": _repr,
-    "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
-    "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
-    "builtins.id": _identifier, "builtins.super": _super, "collections.OrderedDict": _dict,
-    **library.RULES, **outside.RULES,
+    "object.__getattribute__": _plain_getattr, "object.__delattr__": _delattr,
+    "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
+    "builtins.reversed": _reversed, "builtins.type": _type, "builtins.isinstance": _isinstance,
+    "builtins.issubclass": _issubclass, "builtins.vars": _vars, "builtins.str": _str,
+    "builtins.repr": _repr, "builtins.format": _format, "builtins.bool": _bool,
+    "builtins.int": _number, "builtins.float": _number, "builtins.dict": _dict,
+    "builtins.hash": _hash, "builtins.id": _identifier, "builtins.super": _super,
+    "collections.OrderedDict": _dict, **library.RULES, **outside.RULES,
 }
 PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json, **outside.PYTHON}

@@ -12,7 +12,7 @@ def _of(module: str, names: str) -> set[str]:
 # what follows from the arguments alone
 PURE = frozenset(
     _of("builtins", """
-        abs ascii bin callable chr divmod hex issubclass oct ord pow round sum any all
+        abs ascii bin callable chr divmod hex oct ord pow round sum any all
         globals locals
     """)
     | {f"math.{name}" for name in dir(math)}
@@ -50,6 +50,17 @@ HIGHER_ORDER = frozenset(
     | _of("_operator", "itemgetter attrgetter methodcaller")
     | _of("operator", "itemgetter attrgetter methodcaller")
 )
+# of those, where a function is (as a keyword it is `key` or `func`)
+FUNCTION_AT = dict.fromkeys(
+    ("map", "filter", "reduce", "cmp_to_key", "dropwhile", "filterfalse", "starmap", "takewhile"), 0
+) | dict.fromkeys(("accumulate", "groupby"), 1)
+# and which arguments they iterate over, where it is not the first alone: from, to
+ITERATED = {
+    "map": (1, None), "zip": (0, None), "zip_longest": (0, None), "chain": (0, None),
+    "product": (0, None), "compress": (0, 2), "repeat": (0, 0), "count": (0, 0),
+    "cmp_to_key": (0, 0), **dict.fromkeys(
+        ("filter", "reduce", "dropwhile", "filterfalse", "starmap", "takewhile"), (1, 2)),
+}  # fmt: skip
 OPERATORS = {
     f"_operator.{name}": sign for name, sign in {
         "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",

@@ -10,13 +10,14 @@ import importlib.util
 import sys
 import types
 from collections.abc import Callable
+from enum import Enum, EnumMeta
 from typing import Any
 
 from ..marks import Mark, marks
 from . import c_functions, exits
 from .c_tables import SETTINGS, SWITCHES
-from .instrument import Uninstrumentable, Where, instrumented
-from .kinds import Kind, content_of, is_own_name, kind_of
+from .instrument import Uninstrumentable, Where, instrumented, is_rewritten
+from .kinds import Kind, content_of, is_own_name, is_standard, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -42,9 +43,10 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         owner = function.__self__
         if observer.is_known(function):
             observer.know(owner, f"{observer.path(function)}.__self__")
+            observer.know(function.__func__, observer.path(function))
         name = getattr(function.__func__, "__name__", "")
         if kind_of(type(owner)) is Kind.OPEN:
-            observer.open(c_functions.phrase(owner, name))
+            observer.open(c_functions.phrase(owner, name), owner=owner)
             return function, args, kwargs
         if observer.is_watched(owner) and is_own_name(function.__func__.__module__):
             c_functions.method(observer, owner, name, args, kwargs)
@@ -70,7 +72,10 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
             return call(observer, _unwrapped(method), (function, *args), kwargs)
         return function, args, kwargs
     if hasattr(function, "__compiled_function__"):
-        return call(observer, function.__compiled_function__, args, kwargs)
+        inner = function.__compiled_function__
+        if observer.is_known(function):
+            observer.know(inner, observer.path(function))
+        return call(observer, inner, args, kwargs)
     if kind is Kind.OWN:
         return _own(observer, function, args, kwargs)
     return c_functions.call(observer, function, args, kwargs)
@@ -92,12 +97,14 @@ def entry(observer: Observer, function: Any) -> Any:
     """What code that is not rewritten may call in place of a user's function."""
     kind = kind_of(type(function)) if marks.of(function) is None else Kind.FIXED
     if kind is Kind.FUNCTION:
-        if is_own(function) or id(function.__code__) in REWRITTEN:
+        if is_own(function) or is_rewritten(function.__code__):
             return function
         return copy_of(observer, function)
     if kind is Kind.METHOD and isinstance(function.__func__, types.FunctionType):
         if is_own(function.__func__):
             return function
+        if observer.is_known(function.__self__):
+            observer.know(function.__func__, observer.path(function.__self__))
         return types.MethodType(entry(observer, function.__func__), function.__self__)
     if kind in (Kind.METHOD, Kind.PARTIAL, Kind.INSTANCE, Kind.CLASS, Kind.BUILTIN, Kind.FIXED):
         def entered(*args: Any, **kwargs: Any) -> Any:
@@ -147,24 +154,34 @@ def _handed(observer: Observer, value: Any, wrap: bool) -> Any:
     kind = kind_of(type(value))
     if kind in (Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL):
         return entry(observer, value) if wrap else value
+    if kind is Kind.CLASS:
+        _members(observer, value)
     if kind in _HELD or (kind is Kind.INSTANCE and content_of(type(value)) is not None):
         observer.whole(value)
     return value
 
 
+def _members(observer: Observer, kind: type) -> None:
+    """graphc's own code may call whatever a user's class has (a custom Function's backward)."""
+    for base in kind.__mro__:
+        if not (base.__module__.startswith("graphc.") or is_standard(base.__module__)):
+            for name, member in list(vars(base).items()):
+                if isinstance(member, (types.FunctionType, staticmethod, classmethod)):
+                    observer.lookup(kind, name)
+
+
 _HELD = frozenset((
     Kind.LIST, Kind.TUPLE, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.VIEW, Kind.ITERATOR,
 ))  # fmt: skip
+# (id of code, id of globals): the copy, and what keeps the ids taken
 _CODES: dict[tuple[int, int], tuple[types.CodeType, types.CodeType, Any]] = {}
-# by id: monitoring changes what code objects compare by (3.12)
-REWRITTEN: dict[int, types.CodeType] = {}
-_LIMIT = 20_000
+_LIMIT = 4096
 
 
 def copy_of(observer: Observer, function: types.FunctionType) -> types.FunctionType:
     """The rewritten copy of a Python function."""
     code = function.__code__
-    if id(code) in REWRITTEN:
+    if is_rewritten(code):
         return function
     observer.know(function.__globals__, function.__module__ or "globals")
     observer.code(function)
@@ -190,8 +207,8 @@ def rewritten_code(code: types.CodeType, namespace: dict[str, Any]) -> types.Cod
     found = _CODES.get(key)
     if found is not None and found[1] is code and found[2] is namespace:
         return found[0]
-    if len(_CODES) > _LIMIT:
-        _CODES.clear()
+    if len(_CODES) >= _LIMIT:  # of code that comes and goes: the oldest leaves
+        del _CODES[next(iter(_CODES))]
 
     def make(kind: str, detail: Any, where: Where) -> Any:
         kind_of_site = SITES.get(kind)
@@ -199,7 +216,6 @@ def rewritten_code(code: types.CodeType, namespace: dict[str, Any]) -> types.Cod
 
     made = instrumented(code, make)
     _CODES[key] = made, code, namespace
-    REWRITTEN[id(made)] = made
     return made
 
 
@@ -214,11 +230,19 @@ def _construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any
     if isinstance(meta, types.FunctionType) and not _of_library(type(kind)):
         return call(observer, meta, (kind, *args), kwargs)
     made = kind_of(kind)
+    if isinstance(kind, EnumMeta):
+        c_functions.touch(observer, args, kwargs)
+        if observer.lookup(kind, "_missing_") is _NO_MEMBER:  # none of the user's code runs
+            return give, (observer.plainly(kind, args, kwargs or {}),), None
+        return kind, args, kwargs
     if made is Kind.INSTANCE:
         return give, (_made(observer, kind, args, kwargs or {}),), None
     if made in (Kind.TENSOR, Kind.OWN):
         return _own(observer, kind, args, kwargs)
     return c_functions.construct(observer, kind, args, kwargs)
+
+
+_NO_MEMBER = vars(Enum)["_missing_"]
 
 
 def _of_library(kind: type) -> bool:
@@ -265,9 +289,10 @@ def imported(
     loaded = sys.modules.get(full)
     if loaded is None or any(
         part != "*" and not hasattr(loaded, part) for part in fromlist or ()
-    ):
-        observer.open(f"the first import of {full}")
-        return plain[operand]
-    found = plain[operand]
+    ):  # its code runs once, as it would without a recording
+        with observer.trace.suspended():
+            found = observer.plainly(plain.__getitem__, (operand,), {})
+    else:
+        found = plain[operand]
     observer.read(sys.modules, full, f"sys.modules[{full!r}]")
     return observer.know(found, found.__name__)

@@ -39,9 +39,10 @@ from .events import EVENTS
 from .opcodes import JUMPS, KNOWN_PYTHON, Uninstrumentable, table
 from .rewriting import Make, Rewriting, Where
 
-__all__ = ["Make", "Uninstrumentable", "Where", "instrumented"]
+__all__ = ["Make", "Uninstrumentable", "Where", "instrumented", "is_rewritten"]
 
 _NOP = one("NOP")
+_MARK = object()  # the last constant of rewritten code
 _EXTRA_STACK = 6  # no replacement needs more than that above what it finds
 
 
@@ -58,6 +59,12 @@ def instrumented(code: CodeType, make: Make) -> CodeType:
     if not KNOWN_PYTHON:
         raise Uninstrumentable("graphc has no table of this Python's opcodes")
     return _rewritten(Rewriting(code, make))
+
+
+def is_rewritten(code: CodeType) -> bool:
+    """Whether a code object is such a copy."""
+    constants = code.co_consts
+    return bool(constants) and constants[-1] is _MARK
 
 
 def _rewritten(it: Rewriting) -> CodeType:
@@ -81,7 +88,7 @@ def _rewritten(it: Rewriting) -> CodeType:
     changed, positions = assemble(it.code, chunks, it.jumps)
     return it.code.replace(
         co_code=changed,
-        co_consts=tuple(it.constants),
+        co_consts=(*it.constants, _MARK),
         co_stacksize=it.code.co_stacksize + _EXTRA_STACK,
         co_linetable=location_table(it.locations, it.instructions, positions),
         co_exceptiontable=exception_table(it.handlers, positions),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import operator
 import types
 from collections import defaultdict
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...frontend.numbers import is_traced_number
+from ...frontend.numbers import chosen, is_traced_number
 from ...optim.optimizer import ParamGroup
 from .kinds import Kind, content_of, is_plain, kind_of
 from .module_fields import OWN_FIELDS
@@ -39,29 +38,21 @@ def content(value: Any) -> Kind | None:
     return content_of(type(value)) if kind is Kind.INSTANCE else None
 
 
-def seen_through(observer: Observer, value: Any) -> Any:
-    """The dict that a types.MappingProxyType shows; other objects as they are."""
-    if type(value) is not types.MappingProxyType or not observer.is_known(value):
-        return value
-    under = gc.get_referents(value)[0]
-    return observer.know(under, observer.path(value)) if type(under) is dict else value
-
-
 def plain_key(observer: Observer, key: Any) -> Any:
     """A key as Python hashes it: lifted numbers and symbolic sizes as their values."""
     if is_traced_number(key):
         return key.__index__() if key.is_integer_number else float(key)
-    if isinstance(key, tuple) and any(map(is_traced_number, key)):
+    if type(key) is tuple and any(map(is_traced_number, key)):
         return tuple.__new__(type(key), [plain_key(observer, part) for part in key])
     return key
 
 
 def subscript(observer: Observer, container: Any, key: Any) -> Any:
     """`container[key]`."""
-    container = seen_through(observer, container)
     method = python_method(observer, container, "__getitem__")
     if method is not None and type(container) is not ParamGroup:
         return observer.run(method, container, key)
+    container = observer.behind(container)
     kind = content(container)
     known = observer.is_known(container)
     if kind is Kind.DICT:
@@ -86,7 +77,7 @@ def subscript(observer: Observer, container: Any, key: Any) -> Any:
         return container[key]
     if kind is Kind.VALUE or kind is Kind.NUMBER:
         return container[plain_key(observer, key)]
-    if kind is Kind.FIXED and type(container) is not types.MappingProxyType:
+    if kind is Kind.FIXED:
         return container[key]
     observer.open(f"{observer.path(container)}[...] of a {type(container).__qualname__}")
     return container[key]
@@ -97,6 +88,11 @@ def _of_enum(kind: Any) -> bool:
 
 
 def _item(observer: Observer, container: Any, key: Any, kind: Kind, known: bool) -> Any:
+    if is_traced_number(key) and kind is not Kind.QUEUE:
+        found = chosen(container, key)  # a schedule's table
+        if found is not NotImplemented:
+            observer.whole(container, deep=False)
+            return found
     key = plain_key(observer, key)
     if type(key) is slice or not isinstance(key, int):
         observer.whole(container, deep=False)
@@ -128,7 +124,7 @@ def _list_item(observer: Observer, container: Any, key: int, path: str) -> None:
 
 def _dict_item(observer: Observer, container: Any, key: Any, known: bool) -> Any:
     key = plain_key(observer, key)
-    if isinstance(container, ParamGroup):
+    if issubclass(type(container), ParamGroup):
         observer.read_group(container, key)
         return container[key]
     if not known:
@@ -235,7 +231,6 @@ def delete_subscript(observer: Observer, container: Any, key: Any) -> None:
 
 def iterate(observer: Observer, obj: Any) -> Any:
     """iter(obj)."""
-    obj = seen_through(observer, obj)
     kind = kind_of(type(obj))
     method = python_method(observer, obj, "__iter__")
     if method is not None:
@@ -291,7 +286,6 @@ def _by_index(observer: Observer, obj: Any) -> Iterator[Any]:
 
 def contains(observer: Observer, item: Any, container: Any) -> bool:
     """`item in container`."""
-    container = seen_through(observer, container)
     method = python_method(observer, container, "__contains__")
     if method is not None:
         return bool(observer.run(method, container, item))
@@ -339,7 +333,6 @@ def _is_member(observer: Observer, item: Any, container: Any, hashed: Any) -> bo
 
 def truth(observer: Observer, value: Any) -> bool:
     """bool(value)."""
-    value = seen_through(observer, value)
     kind = kind_of(type(value))
     if kind is Kind.INSTANCE:
         for name in ("__bool__", "__len__"):
@@ -363,7 +356,6 @@ _SIZED = frozenset((Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.BUFFER, Kin
 
 def length(observer: Observer, value: Any) -> int:
     """len(value)."""
-    value = seen_through(observer, value)
     method = python_method(observer, value, "__len__")
     if method is not None:
         return observer.run(method, value).__index__()
@@ -386,7 +378,9 @@ def spread(observer: Observer, value: Any, operation: str) -> Any:
     """What `[*value]`, `{**value}`, `f(*value, **value)` spreads."""
     if value is None:
         return value
-    mapping = operation in ("DICT_UPDATE", "DICT_MERGE") or isinstance(value, dict)
+    mapping = operation in ("DICT_UPDATE", "DICT_MERGE") or (
+        issubclass(type(value), dict)
+    )
     if not mapping:
         return unpack(observer, value)
     if content(value) is Kind.DICT:

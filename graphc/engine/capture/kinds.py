@@ -27,6 +27,8 @@ from ...frontend.watched import Watched, WatchedDefault, WatchedOrdered
 class Kind(Enum):
     """How objects of a type are understood."""
 
+    __hash__ = object.__hash__  # Enum's is written in Python
+
     VALUE = auto()  # immutable, compared by value
     FIXED = auto()  # immutable, compared by identity; nothing to look into
     TUPLE = auto()  # immutable, holds others
@@ -36,7 +38,7 @@ class Kind(Enum):
     QUEUE = auto()
     ARRAY = auto()  # NumPy
     BUFFER = auto()  # bytearray, array.array: numbers, whole
-    VIEW = auto()  # of a dict
+    VIEW = auto()  # of a dict, or a mapping proxy
     ITERATOR = auto()
     FUNCTION = auto()
     METHOD = auto()
@@ -71,7 +73,7 @@ FIXEDS = frozenset("""
     builtins.member_descriptor builtins.getset_descriptor builtins.traceback
     operator.itemgetter operator.attrgetter operator.methodcaller _operator.itemgetter
     weakref.ReferenceType weakref.ref builtins.weakref _contextvars.ContextVar
-    functools._lru_cache_wrapper functools.KeyWrapper numpy.ufunc builtins.mappingproxy
+    functools._lru_cache_wrapper functools.KeyWrapper numpy.ufunc
     functools.cached_property enum.property
 """.split())
 _EXACT: dict[type, Kind] = {
@@ -84,7 +86,8 @@ _EXACT: dict[type, Kind] = {
     types.ClassMethodDescriptorType: Kind.BUILTIN, functools.partial: Kind.PARTIAL,
     Watched: Kind.DICT, WatchedDefault: Kind.DICT, WatchedOrdered: Kind.DICT,
     types.ModuleType: Kind.MODULE, types.SimpleNamespace: Kind.INSTANCE,
-    types.GeneratorType: Kind.ITERATOR, threading.local: Kind.FIELDS,
+    types.GeneratorType: Kind.ITERATOR, types.MappingProxyType: Kind.VIEW,
+    threading.local: Kind.FIELDS,
     type({}.keys()): Kind.VIEW, type({}.values()): Kind.VIEW, type({}.items()): Kind.VIEW,
     type(OrderedDict().keys()): Kind.VIEW, type(OrderedDict().values()): Kind.VIEW,
     type(OrderedDict().items()): Kind.VIEW,
@@ -114,15 +117,29 @@ OWN_CODE = (
     "graphc.late_names", "graphc.compat", "graphc.export", "graphc.unsupported", "graphc.library",
     "graphc.profiler", "graphc.amp", "graphc.nn.modules.module_notes",
 )  # fmt: skip
+# modules among them that do nothing but call the user's functions: these are rewritten, too
+_PASSING_ON = ("graphc.frontend.decorated",)
 PACKAGE = str(Path(__file__).parents[2])
-_MACHINERY = tuple(str(Path(PACKAGE, *name.split(".")[1:])) for name in OWN_CODE)
+
+
+def _path(module: str) -> str:
+    return str(Path(PACKAGE, *module.split(".")[1:]))
+
+
+_MACHINERY = tuple(map(_path, OWN_CODE))
+_FOLLOWED = frozenset(f"{_path(name)}.py" for name in _PASSING_ON)
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 
 
 def is_own_name(module: Any) -> bool:
     """Whether a module's name is one of graphc's own machinery."""
-    return isinstance(module, str) and any(
+    return isinstance(module, str) and _is_own(module)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_own(module: str) -> bool:
+    return module not in _PASSING_ON and any(
         module == name or module.startswith(name + ".") for name in OWN_CODE
     )
 
@@ -130,7 +147,9 @@ def is_own_name(module: Any) -> bool:
 @functools.lru_cache(maxsize=4096)
 def is_machinery(file: str) -> bool:
     """Whether a file is one of graphc's own machinery."""
-    return any(file == f"{name}.py" or file.startswith(f"{name}/") for name in _MACHINERY)
+    return file not in _FOLLOWED and any(
+        file == f"{name}.py" or file.startswith(f"{name}/") for name in _MACHINERY
+    )
 
 
 @functools.lru_cache(maxsize=4096)

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import attributes, items
+from . import items
 from .kinds import Kind, content_of, is_plain, kind_of
 from .observer import Observer
 
@@ -48,12 +48,6 @@ def _text_format(observer: Observer, function: Any, args: tuple[Any, ...], kwarg
         return None
     formatter = string.Formatter()
     return (observer.run(string.Formatter.vformat, formatter, text, tuple(args), kwargs),)
-
-
-def _plain_getattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    if kind_of(type(args[0])) is Kind.INSTANCE:
-        return (attributes.plain_attribute(observer, *args),)
-    return (attributes.attribute(observer, *args),)
 
 
 def _heap(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -100,7 +94,7 @@ def constructed(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: An
 
 
 RULES: dict[str, Rule] = {
-    "builtins.dir": _dir, "str.format": _text_format, "object.__getattribute__": _plain_getattr,
+    "builtins.dir": _dir, "str.format": _text_format,
     **{f"_heapq.{name}": _heap for name in (
         "heappush", "heappop", "heapify", "heapreplace", "heappushpop"
     )},

@@ -9,13 +9,14 @@ not understand is *open*: `open()` ends the attempt to make one graph, before it
 from __future__ import annotations
 
 import functools
+import gc
+import inspect
 import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from types import FrameType, FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result
 from ..version.guards import Kind as KindGuard
 from .copies import READERS, key_text
-from .kinds import Kind, content_of, is_machinery, is_own_name, is_plain, is_standard, kind_of
+from .kinds import Kind, content_of, is_own_name, is_plain, is_standard, kind_of
+from .machinery import inside_machinery
 from .places import MISSING, Place
 from .writes import Repeat, Writes
 
@@ -120,16 +122,16 @@ class Observer(Writes):
         found = self.known.get(id(value))
         return type(value).__name__ if found is None else found[1]
 
-    def open(self, what: str, cure: str = "") -> None:
+    def open(self, what: str, cure: str = "", owner: Any = None) -> None:
         """End the attempt to make one graph of the function: `what` is not understood.
 
         Where graphc's own code is at work (a backward pass that runs a hook), it cannot be ended
         in place: everything is taken back, and the function starts again, in segments.
         """
-        if isinstance(self.trace, SegmentTrace) and _inside_machinery():
+        if isinstance(self.trace, SegmentTrace) and inside_machinery():
             self.trace.tainted = self.trace.tainted or what
-        self.trace.end_segment(
-            what, (cure or "do this outside and pass the result in") + self.trace.otherwise
+        self.trace.opened(
+            what, (cure or "do this outside and pass the result in") + self.trace.otherwise, owner
         )
 
     # --- reads ---------------------------------------------------------------------------------
@@ -138,7 +140,7 @@ class Observer(Writes):
         """The value at a place of a container that existed before; MISSING where there is none."""
         place = Place(container, key, path)
         value = place.get()
-        token = (id(container), id(key) if isinstance(key, Tensor) else (type(key), key))
+        token = (id(container), _key(key))
         if token in self._read or self._was_written(place, value):
             return value
         self._read.add(token)
@@ -153,7 +155,7 @@ class Observer(Writes):
     def was_read(self, place: Place) -> bool:
         """Whether a place was read before the call wrote to it."""
         key = place.key
-        token = (id(place.container), id(key) if isinstance(key, Tensor) else (type(key), key))
+        token = (id(place.container), _key(key))
         return token in self._read or id(place.container) in self._whole
 
     def _was_written(self, place: Place, value: Any) -> bool:
@@ -173,8 +175,16 @@ class Observer(Writes):
             return not inside or copy[place.key] is not value
         return True
 
+    def behind(self, value: Any) -> Any:
+        """The mapping that a types.MappingProxyType shows; anything else is itself."""
+        if type(value) is not MappingProxyType:
+            return value
+        mapping = gc.get_referents(value)[0]
+        return self.know(mapping, self.path(value)) if self.is_known(value) else mapping
+
     def whole(self, value: Any, deep: bool = True) -> None:
         """Code that graphc does not follow reads everything in an object."""
+        value = self.behind(value)
         kind = kind_of(type(value))
         if kind in _NO_CONTENT:
             return
@@ -186,7 +196,7 @@ class Observer(Writes):
         if kind is Kind.TUPLE:
             if not is_plain(value):
                 path = self.path(value)
-                for i, item in enumerate(tuple.__iter__(value) if isinstance(value, tuple)
+                for i, item in enumerate(tuple.__iter__(value) if issubclass(type(value), tuple)
                                          else value):
                     self._inside(value, item, f"{path}[{i}]", deep)
             return
@@ -202,7 +212,7 @@ class Observer(Writes):
 
     def _inside(self, holder: Any, item: Any, path: str, deep: bool, own: bool = False) -> None:
         """An item is read; `own`: the call itself has put it there."""
-        if not own and self.is_known(holder) and id(item) not in self.known:
+        if not own and self.is_known(holder):
             self.know(item, path)
         if deep and kind_of(type(item)) in _HOLDERS:
             self.whole(item)
@@ -266,7 +276,7 @@ class Observer(Writes):
 
     def membership(self, container: Any, key: Any) -> None:
         """Whether a dict or a set has a key is read."""
-        token = (id(container), "in", id(key) if isinstance(key, Tensor) else (type(key), key))
+        token = (id(container), "in", _key(key))
         if token not in self._read:
             self._read.add(token)
             saved = self.saved.get(id(container))
@@ -279,7 +289,7 @@ class Observer(Writes):
         """`a is b` was asked: of tensors that are arguments, each call answers anew."""
         pair = []
         for value in (a, b):
-            if not isinstance(value, Tensor):
+            if not issubclass(type(value), Tensor):
                 return
             index = self.trace.argument_index(value) if value._trace is None else -1
             pair.append(index if index >= 0 else value)
@@ -292,7 +302,8 @@ class Observer(Writes):
         if type(value) is float or (
             type(value) is tuple and value and all(type(v) is float for v in value)
         ):
-            if self.is_known(group) and local.trace is not None:
+            written = self._was_written(Place(group, key, ""), value)
+            if self.is_known(group) and local.trace is not None and not written:
                 self.result(_type_of, (group, key), f"the type of {self.path(group)}[{key!r}]",
                             counted=True)
             return
@@ -302,7 +313,7 @@ class Observer(Writes):
     @staticmethod
     def is_watched(container: Any) -> bool:
         """Whether a container counts its writes."""
-        return isinstance(container, (Watched, WatchedOrdered))
+        return issubclass(type(container), (Watched, WatchedOrdered))
 
     def note_real(self, container: Any) -> None:
         """A write to a container outside the recording is made for good."""
@@ -371,7 +382,8 @@ class Observer(Writes):
     def code(self, function: FunctionType) -> None:
         """The code and the defaults of a function are relied on."""
         token = (id(function), "code")
-        if token in self._read:
+        made = function.__code__.co_flags & inspect.CO_NESTED and not self.is_known(function)
+        if made or token in self._read:  # what the call itself defines need not be guarded
             return
         self._read.add(token)
         self._kept.append(function)
@@ -421,7 +433,10 @@ class Observer(Writes):
                     self.guards.add(Entry(place, value, not is_plain(value)))
             if value is not MISSING:
                 if not written and not is_plain(value):
-                    self.know(value, f"{base.__qualname__}.{name}")
+                    path = f"{base.__qualname__}.{name}"
+                    self.know(value, path)
+                    for part in _FUNCTIONS_OF.get(type(value), ()):
+                        self.know(getattr(value, part), path)
                 return value
         return MISSING
 
@@ -458,26 +473,16 @@ class Observer(Writes):
 
     def tensors(self) -> Iterator[Tensor]:
         """Every tensor that was met."""
-        return (value for value, _ in self.known.values() if isinstance(value, Tensor))
+        return (value for value, _ in self.known.values() if issubclass(type(value), Tensor))
 
     def error(self, text: str) -> str:
         """A message with the user's line."""
         return located(f"compiled {self.name}() {text}")
 
 
-def _inside_machinery() -> bool:
-    """Whether code of graphc's own, other than this folder's, waits for what runs now."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and not frame.f_code.co_filename.startswith(_RECORDING):
-        file = frame.f_code.co_filename
-        if not file.startswith(_HERE) and is_machinery(file):
-            return True
-        frame = frame.f_back
-    return False
-
-
-_HERE = str(Path(__file__).parent)
-_RECORDING = str(Path(_HERE, "recording.py"))
+def _key(key: Any) -> Any:
+    """What stands for a key in a set: tensors do not compare as keys do."""
+    return id(key) if issubclass(type(key), Tensor) else (type(key), key)
 
 
 def _number(value: Any) -> Any:
@@ -485,6 +490,11 @@ def _number(value: Any) -> Any:
     return value.expression.value if is_traced_number(value) else value
 
 
+# the functions of what a class may hold in place of one
+_FUNCTIONS_OF: dict[type, tuple[str, ...]] = {
+    property: ("fget", "fset", "fdel"), classmethod: ("__func__",), staticmethod: ("__func__",),
+    functools.cached_property: ("func",),
+}
 _mro = operator.attrgetter("__mro__")
 
 

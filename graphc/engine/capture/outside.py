@@ -59,7 +59,7 @@ def _print(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
         return (None,)
     if any(text is MISSING for text in texts) or _is_set(observer, "stdout"):
         observer.open("print()", "take the print out of the compiled function")
-        return None
+        return (None,) if observer.running else None  # in a survey
     return _repeat(observer, function, tuple(texts), kwargs)
 
 
@@ -222,11 +222,12 @@ def _get_variable(observer: Observer, function: Any, args: Any, kwargs: Any) -> 
 
 def _set_variable(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
     variable = function.__self__
-    place = Variable(variable, f"the context's {variable.name}")
-    first = observer.save_place(place)
+    place = observer.variables.get(variable)
+    if place is None:
+        place = observer.variables[variable] = Variable(variable, f"the context's {variable.name}")
+        observer.save_place(place)
     token = function(*args)
-    if first:
-        place.token = token
+    place.token = place.token or token
     return (token,)
 
 
@@ -234,10 +235,9 @@ def _reset_variable(observer: Observer, function: Any, args: Any, kwargs: Any) -
     if observer.is_known(args[0]):
         observer.open("reset() to a token from before the call")
         return None
-    place = Variable(function.__self__, function.__self__.name)
-    if place in observer.fields and observer.fields[place] is MISSING:
-        # the token would be spent, which takes back what the recording does
-        observer.open("reset() of a variable that has no value otherwise")
+    place = observer.variables.get(function.__self__)
+    if place is not None and place.token is args[0]:
+        place.token = None  # spent: nothing is to be taken back
     return None
 
 

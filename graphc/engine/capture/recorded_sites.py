@@ -303,6 +303,8 @@ class Match(Site):
         subject = operand[0]
         if self.detail == "MATCH_CLASS":
             names = operand[2]
+            if isinstance(operand[1], type):
+                observer.lookup(operand[1], "__match_args__")
             if observer.is_known(subject) or operand[3] or names:
                 observer.whole(subject)
             found = self.plain[operand]

@@ -11,7 +11,7 @@ import functools
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from ...frontend.pending import PendingItem
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
+from ..version.guards import Result
 from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
@@ -35,6 +36,7 @@ from .kinds import is_plain
 from .net import Net
 from .observer import Observer, running
 from .places import MISSING, Place
+from .survey import Survey
 from .writes import Contents, Tail
 
 
@@ -47,6 +49,21 @@ class Turned(Exception):
     def __init__(self, result: Any, trace: Trace, passing: bool) -> None:
         super().__init__("ran in segments")
         self.result, self.trace, self.passing = result, trace, passing
+
+
+class Terms(NamedTuple):
+    """What a recording takes as a run-time input, and not as it is; and what as a constant."""
+
+    named: dict[int, dict[int, str]]  # sizes of arguments: dim -> name, by argument
+    renewed: list[tuple[Tensor, dict[int, str]]]  # and of tensors that the function renews
+    places: tuple[Place, ...]  # of numbers
+    arguments: frozenset[int]  # that are numbers
+    constants: Constants  # what marked functions have given
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether there are sizes among them."""
+        return bool(self.named or self.renewed)
 
 
 class FirstUse(TraceError):
@@ -97,45 +114,67 @@ class Recording:
         if type(value) in (int, float):
             self.lifted.append((place, value))
             self.observer.lifted.add(place)
+            # any number fits, but the type: isinstance() may be all that is asked
+            kind = Result(_type_in, (place,), type(value), f"the type of {place.path}")
+            self.observer.guards.add(kind)
             place.set(self.trace.lift_number(value, place))
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         """Run the Python and end the trace. Raises Turned if it went on in segments."""
         trace = self.trace
-        if isinstance(trace, SegmentTrace):
-            trace.entry = _RUN
-        trace.may_defer = True
-        observer = self.observer
-        outer, running.observer = running.observer, observer
-        entered, local.enter = local.enter, observer.entry
         try:
-            with Net(observer):
-                found, given, named = observer.call(function, tuple(args), kwargs or None)
-                held = [found(*given, **(named or {}))]
+            held = [self.call(function, args, kwargs)]
         except BaseException:
             if not trace.whole:
                 trace.flush()  # what eager mode would have done by now is done
                 self.writes.copy_back(self._given)
             raise
-        finally:
-            running.observer, local.enter = outer, entered
-        if trace.refused is not None:  # the user's code caught it
-            raise trace.refused
         if trace.whole:
-            try:
-                self._effects()
-                self._take_apart(held)
-            except TraceError as error:
-                if not isinstance(trace, SegmentTrace) or trace.tainted:
-                    raise
-                trace.note_end(str(error).split(". Cure")[0])
-                trace.passing = isinstance(error, FirstUse)
-            else:
+            problem = self._problem(held)
+            if isinstance(trace, Survey):
+                trace.conclude(problem)
+            if problem is None:
                 self._finish()
                 return
+            if not isinstance(trace, SegmentTrace) or trace.tainted:
+                raise problem
+            trace.note_end(str(problem).split(". Cure")[0])
+            trace.passing = isinstance(problem, FirstUse)
         trace.flush()
         self.writes.copy_back(self._given)
         raise Turned(resolved(held[0], self._given, self.observer.is_known), trace, trace.passing)
+
+    def _problem(self, held: list[Any]) -> TraceError | None:
+        """Why one graph cannot do what the Python did."""
+        try:
+            self._effects()
+            self._take_apart(held)
+        except TraceError as error:
+            return error
+        return None
+
+    def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run the Python, observed; gives what it gives back."""
+        trace, observer = self.trace, self.observer
+        if isinstance(trace, SegmentTrace):
+            trace.entry = _CALL
+        trace.may_defer = True
+        outer, running.observer = running.observer, observer
+        entered, local.enter = local.enter, observer.entry
+        nested, local.nested = local.nested, None
+        try:
+            with Net(observer):
+                found, given, named = observer.call(function, tuple(args), kwargs or None)
+                result = found(*given, **(named or {}))
+        except Exception as error:
+            if isinstance(trace, Survey):
+                trace.conclude(trace.refused or error)
+            raise
+        finally:
+            running.observer, local.enter, local.nested = outer, entered, nested
+        if trace.refused is not None:  # the user's code caught it
+            raise trace.refused
+        return result
 
     def _given(self, leaf: Any) -> Any:
         """What a part of the result is after the trace went on in segments."""
@@ -276,7 +315,8 @@ class Recording:
             set_grad_mode(*self.mode)
 
     def stored_inputs(self) -> dict[int, Place]:
-        """Inputs that must be fetched from the place that the function itself renews."""
+        """Inputs that must be fetched from the place that the function itself renews. A tensor that
+        was met on two paths is none: later, two tensors may be there."""
         found: dict[int, Place] = {}
         old: dict[int, set[Place]] = {}
         for place, value in self._old_tensors():
@@ -316,4 +356,8 @@ def _items(content: Any) -> list[Any]:
     return list(content) if isinstance(content, list) else []
 
 
-_RUN = Recording.run.__code__
+def _type_in(place: Place) -> type:
+    return type(place.get())
+
+
+_CALL = Recording.call.__code__

@@ -124,9 +124,11 @@ class Writes:
     def __init__(self) -> None:
         self.saved: dict[int, tuple[Any, Any, str]] = {}  # container, its copy, path
         self.fields: dict[Place, Any] = {}  # slots, cells, attributes of tensors before a write
+        self._written: list[int | Place] = []  # what is in `saved` and in `fields`, as it came
         self.real: set[int] = set()  # containers that got state which the call made for good
         self.lifted: set[Place] = set()  # places whose number is a run-time input
         self.keys: dict[int, dict[Any, None]] = {}  # what was written by key, by container
+        self.variables: dict[ContextVar[Any], Variable] = {}  # that were set
         self.repeats: dict[Place, list[Any]] = {}  # with the arguments
         self.removed: dict[int, set[Any]] = {}  # keys that were, at some time
         self.reshaped: set[int] = set()  # containers that changed otherwise than by key and tail
@@ -154,6 +156,7 @@ class Writes:
         """A container that existed before is about to be written to."""
         if id(container) not in self.saved:
             self.saved[id(container)] = container, copy_of(container), path or self.path(container)
+            self._written.append(id(container))
 
     def write(self, container: Any, key: Any, path: str = "") -> None:
         """An item of a container that existed before is about to be written."""
@@ -187,6 +190,7 @@ class Writes:
         if place in self.fields:
             return False
         self.fields[place] = place.get()
+        self._written.append(place)
         self._kept.append(place.container)
         return True
 
@@ -284,9 +288,12 @@ class Writes:
         )
 
     def restore(self) -> None:
-        """Put every container back as it was."""
-        for place, before in self.fields.items():
-            if place.get() is not before:
-                place.put(before)
-        for container, copy, _ in self.saved.values():
-            put_back(container, copy)
+        """Put every container back as it was, the last first: a global may be written by its name
+        and in globals()."""
+        for each in reversed(self._written):
+            if isinstance(each, Place):
+                if each.get() is not (before := self.fields[each]):
+                    each.put(before)
+            else:
+                container, copy, _ = self.saved[each]
+                put_back(container, copy)

@@ -30,6 +30,7 @@ from ...frontend.segment_tape import Fingerprint, inner_roots, light_key, nodes_
 from ...frontend.segment_trace import SegmentEnd, SegmentTrace
 from ...frontend.tensor import Tensor, edge
 from ...frontend.trace import Trace
+from ...inspect.observer import AGAIN
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
 from ...ir.op import OpError
@@ -40,9 +41,10 @@ from ..capture.reached import reached
 from ..version.replay import replay_of
 from ..version.version import concrete_shape
 from .backward import BackwardPlan, SegmentBackward
+from .nested import NestedModules
 from .stepwise import Stepwise
 from .template import NoTemplate, Template
-from .tiers import Tiers, warn_plain, warn_versions, work
+from .tiers import Tiers, warn_plain, warn_values_only, warn_versions, work
 
 _LIMIT = 10_000
 # what a Template is made of: its name, the fingerprints, inputs, cotangents, outputs
@@ -82,7 +84,11 @@ class _Native(threading.local):
 class Segments:
     """The compiled segments of one function."""
 
-    def __init__(self, name: str, backend: str) -> None:
+    def __init__(
+        self, name: str, backend: str, compile: Callable[..., Any], always: bool = False
+    ) -> None:
+        """`compile`: makes a CompiledFunction of a function. `always`: compile each segment at its
+        first meeting."""
         self.name, self.backend = name, backend
         self.versions: dict[Any, list[Version]] = {}
         self.compile_count = 0
@@ -92,20 +98,26 @@ class Segments:
         self.free: dict[Any, set[int]] = {}
         self.ends: dict[SegmentEnd, int] = {}  # how often each demand ended a segment
         self.calls = 0
-        self.tiers = Tiers()
+        self.tiers = Tiers(always)
         self.nodes = KnownNodes()
         self.seconds = 0.0  # recording and finding, without the native code
         self._native = _Native()
+        self.modules = NestedModules(compile, self._native)
         self._lock = threading.RLock()
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Run a function's Python, in segments or as plain eager code."""
-        if self.tiers.plain:
-            self.tiers.plain_calls += 1
-            return function(*args, **kwargs)
-        trace = self.trace(whole=False)
-        trace.names = Names(lambda: reached(function, args, kwargs))
-        return self.go_on(trace, lambda: function(*args, **kwargs))
+        """Run a function's Python, in segments or as plain eager code, and the Modules that it
+        calls as versions of their own where that gains."""
+        outer, local.nested = local.nested, self.modules.call
+        try:
+            if self.tiers.plain:
+                self.tiers.plain_calls += 1
+                return function(*args, **kwargs)
+            trace = self.trace(whole=False)
+            trace.names = Names(lambda: reached(function, args, kwargs))
+            return self.go_on(trace, lambda: function(*args, **kwargs))
+        finally:
+            local.nested = outer
 
     def trace(self, whole: bool) -> SegmentTrace:
         """A recording whose segments are kept here."""
@@ -142,6 +154,8 @@ class Segments:
             for end in trace.ends:
                 self.ends[end] = self.ends.get(end, 0) + 1
             leaves = not self.tiers.plain and self.tiers.end_call()
+        if self.calls == 1 and configuration.current().check >= AGAIN:
+            warn_values_only(self.name, self.ends)
         if leaves:
             warn_plain(self.name, self.tiers.plain, self.ends)
 

@@ -27,7 +27,7 @@ CALLS = 4  # after so many a function's recordings are judged, and again after a
 # what compiling saves is memory traffic between operators: from so much on, counted as `PRICE` is,
 # an operator repays its recording
 GAIN = 1.75
-_NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
+NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
 _PRODUCTS = 16  # multiplications of a contraction that take as long as moving one number
 _FIRST = 200  # recordings remembered that were met and not compiled
 
@@ -39,7 +39,8 @@ class PerformanceWarning(UserWarning):
 class Tiers:
     """What the segments of one function came to, in nodes."""
 
-    def __init__(self) -> None:
+    def __init__(self, always: bool = False) -> None:
+        self.always = always  # compile at the first meeting, whatever it costs
         self.plain = ""  # why the function is not recorded any longer
         self.plain_calls = self.stepwise_runs = 0
         self.work = 0  # that was run, in operators on small tensors
@@ -49,7 +50,7 @@ class Tiers:
 
     def compiles(self, key: Hashable, recording: Any, nodes: int) -> bool:
         """Whether a recording of so many nodes is compiled now."""
-        if key in self.first:
+        if self.always or key in self.first:
             return self.affords(nodes)
         if len(self.first) >= _FIRST:
             del self.first[next(iter(self.first))]
@@ -59,7 +60,7 @@ class Tiers:
 
     def affords(self, nodes: int) -> bool:
         """Whether the budget allows to compile so many nodes."""
-        return (self.compiled + nodes) * PRICE <= self.work
+        return self.always or (self.compiled + nodes) * PRICE <= self.work
 
     def ran(self, nodes: int, work: int, moved: int, stepwise: bool) -> None:
         """Count a segment that is about to run."""
@@ -71,7 +72,7 @@ class Tiers:
     def end_call(self) -> bool:
         """Count a call; whether the function is found to be better off as plain eager code."""
         self._calls += 1
-        if self._calls < CALLS:
+        if self._calls < CALLS or self.always:
             return False
         if 2 * self._fresh > self._nodes:
             self.plain = (
@@ -106,15 +107,30 @@ def warn_versions(name: str, reason: str) -> None:
     )  # fmt: skip
 
 
+def warn_values_only(name: str, ends: dict[SegmentEnd, int]) -> None:
+    """Tell the user what GRAPHC_CHECK=3 does not see."""
+    end = next((end for end in ends if end.loc is not None), None)
+    why = "" if end is None else f" ({end.reason} at {end.loc})"
+    _say(
+        f"GRAPHC_CHECK=3: compiled {name}() runs in segments{why}: its Python decides everything "
+        "at each call, so that of it the values of each compiled segment are compared, and "
+        "nothing else", UserWarning, None if end is None else end.loc,
+    )  # fmt: skip
+
+
 def _warn(text: str, loc: Loc | None) -> None:
     text += (
         ". Cure: keep values as tensors (torch.where, ...), pass what changes as an argument, or "
         "leave out compile()"
     )
+    _say(text, PerformanceWarning, loc)
+
+
+def _say(text: str, kind: type[Warning], loc: Loc | None) -> None:
     if loc is None:
-        warnings.warn(text, PerformanceWarning, stacklevel=3)
+        warnings.warn(text, kind, stacklevel=4)
     else:
-        warnings.warn_explicit(text, PerformanceWarning, loc.file, loc.line)
+        warnings.warn_explicit(text, kind, loc.file, loc.line)
 
 
 def work(nodes: Iterable[Node]) -> tuple[int, int]:
@@ -129,10 +145,10 @@ def work(nodes: Iterable[Node]) -> tuple[int, int]:
         sizes: list[Any] = [math.prod(t.shape) for t in types if isinstance(t, TensorType)]
         length = _contracted(node)
         if length:
-            total += max(*sizes, sizes[0] * length // _PRODUCTS) // _NUMBERS
+            total += max(*sizes, sizes[0] * length // _PRODUCTS) // NUMBERS
         else:
-            total += max(sizes, default=0) // _NUMBERS
-            moved += max(sizes, default=0) // _NUMBERS
+            total += max(sizes, default=0) // NUMBERS
+            moved += max(sizes, default=0) // NUMBERS
     return total, moved
 
 

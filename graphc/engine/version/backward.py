@@ -15,6 +15,7 @@ from ...frontend.tensor import Tensor, edge, requires_grad
 from ...ir.graph import Graph
 from ...ir.types import TensorType
 from .replay import replay, replay_of
+from .sources import Moved, owner_of
 from .version import Allocate, concrete_shape
 
 
@@ -70,9 +71,9 @@ class History:
 
     def __init__(
         self, plan: BackwardPlan, arguments: list[Any], inputs: list[np.ndarray],
-        owners: list[Tensor | None], results: list[np.ndarray], dims: dict[str, int],
+        owners: list[Tensor | None], results: list[np.ndarray], dims: dict[str, int], moved: Moved,
     ) -> None:
-        tensors = [arguments[i] if i >= 0 else t for i, t in plan.sources]
+        tensors = [owner_of(t, i, arguments, moved) for i, t in plan.sources]
         edges = tuple(edge(t) if requires_grad(t) else None for t in tensors)
         saved = [inputs[i] if kind == "input" else results[i] for kind, i in plan.saved]
         stamps = []

@@ -20,7 +20,7 @@ from ...frontend.numbers import is_traced_number
 from ...frontend.tensor import Tensor
 from ..capture.kinds import Kind as ObjectKind
 from ..capture.kinds import kind_of
-from ..capture.places import Place, same
+from ..capture.places import MISSING, Place, same
 
 
 class Guard:
@@ -229,6 +229,26 @@ class Referent(Guard):
         return f"{self.path} is alive" if self.reference() is not None else f"{self.path} is None"
 
 
+class OfArgument(Guard):
+    """A tensor among the arguments has an attribute of the user's with this value, or lacks it."""
+
+    __slots__ = ("index", "name", "value")
+
+    def __init__(self, index: int, name: str, value: Any) -> None:
+        self.index, self.name, self.value = index, name, value
+        self.path = f"{name} of argument {index}"
+
+    def holds_for(self, arguments: list[Any]) -> bool:
+        """Whether it holds in a call with these arguments."""
+        now = vars(arguments[self.index]).get(self.name, MISSING)
+        return now is self.value or same(now, self.value)
+
+    def text(self) -> str:
+        if self.value is MISSING:
+            return f"{self.path} is not there"
+        return f"{self.path} == {self.value!r}"
+
+
 class Array(Guard):
     """A NumPy array has this shape, type and these values."""
 
@@ -257,6 +277,8 @@ class Guards:
         self.counted: list[Guard] = []
         # asked last, of calls that otherwise fit: asking fills the user's caches
         self.last: list[Guard] = []
+        # by the argument's number and the attribute's name
+        self.of_arguments: dict[tuple[int, str], OfArgument] = {}
         self.version = state_version.current()
 
     def add(self, guard: Guard, counted: bool = False) -> None:
@@ -317,4 +339,5 @@ class Guards:
 
     def texts(self) -> list[str]:
         """What explain() prints."""
-        return [guard.text() for guard in (*self.loose, *self.counted, *self.last)]
+        found = *self.loose, *self.counted, *self.of_arguments.values(), *self.last
+        return [guard.text() for guard in found]

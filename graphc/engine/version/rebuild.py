@@ -44,6 +44,7 @@ class Rebuild:
         self._made: list[Any] = []  # objects to be made, beside their numbers
         self._waiting: list[tuple[Any, Any, tuple[int, int]]] = []
         self._steps: list[Any] = []
+        self._kinds: list[type] = []  # of what is made
         self._fills: list[Any] = []
         try:
             roots = [self._number(value) for value in held]
@@ -71,6 +72,15 @@ class Rebuild:
             for name, i in zip(names, holds, strict=True):
                 set_attribute(made, name, values[i])
         return [values[i] for i in self._roots]
+
+    def texts(self, named: Callable[[Any], str]) -> list[str]:
+        """What is made, a line each; `named` says what a constant is."""
+        steps = zip(self._kinds, self._steps, strict=True)
+        lines = [f"constant {named(value)}" for value in self._constants]
+        lines += [f"{kind.__qualname__} of {parts}" for kind, (_, parts) in steps]
+        for _, number, parts, names, holds in self._fills:
+            lines.append(f"{number} holds {parts}, attributes {names} {holds}")
+        return [*lines, f"gives {self._roots}"]
 
     # --- taking apart ------------------------------------------------------------------------
 
@@ -101,6 +111,7 @@ class Rebuild:
         number = 2, len(self._made)
         self._made.append(value)
         self._steps.append((kind.maker(value), parts))
+        self._kinds.append(type(value))
         if kind.fill is not None or next(attributes(value), None) is not None:
             self._waiting.append((value, kind, number))
         return number

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...frontend.captured import TensorInput
 from ...frontend.errors import locate
 from ...frontend.tensor import Tensor
-from .sources import tensor_of
+from .sources import owner_of, tensor_of, written_to
 
 if TYPE_CHECKING:
     from .version import Specialisation
@@ -55,12 +55,20 @@ class _Tensors:
 
     def __init__(self, version: Specialisation, arguments: list[Any]) -> None:
         traced = version.traced
+
+        def has_grad(source: TensorInput) -> bool:
+            tensor: Any = source.tensor
+            owner = owner_of(tensor, source.index, arguments, version.moved)
+            return owner._grad is not None
+
         inputs = {
-            i.number: tensor_of(i, arguments) for i in version.inputs
-            if isinstance(i, TensorInput) and (i.kind != "grad" or _has_grad(i))
+            i.number: tensor_of(i, arguments, version.moved) for i in version.inputs
+            if isinstance(i, TensorInput) and (i.kind != "grad" or has_grad(i))
         }
-        owners = [*inputs.values(), *(r.tensor for r in traced.rebinds)]
-        owners += [g.tensor for g in traced.grads]
+        owners = [*inputs.values()]
+        records: list[Any] = [*traced.rebinds, *traced.grads]
+        for record in records:
+            owners.append(written_to(record, arguments, version.moved))
         gradients = [t._grad for t in owners if isinstance(t._grad, Tensor)]
         written = {id(t): t for t in (*owners, *gradients)}
         numbers = {m.input for m in traced.mutations}
@@ -78,10 +86,6 @@ class _Tensors:
         for array, values, storage, version in self._data:
             array[...] = values
             storage.version = version
-
-
-def _has_grad(source: TensorInput) -> bool:
-    return source.tensor is not None and source.tensor._grad is not None
 
 
 _STATE = ("_array", "_storage", "_grad", "_node", "_output", "_requires_grad")

@@ -12,8 +12,7 @@ from ...frontend.grad_mode import no_grad
 from ...frontend.nodes import SpentNode
 from ...frontend.tensor import Tensor, from_array
 from ...ir.dim import Dim, evaluate
-from ..capture.places import Place
-from .sources import tensor_of
+from .sources import owner_of, tensor_of
 
 if TYPE_CHECKING:
     from .version import Specialisation
@@ -48,11 +47,6 @@ class Results:
             found = self.made[id(output)] = self._make(output)
         return found
 
-    def fetched(self, place: Place) -> Tensor:
-        """The tensor that a place of the function's own state held at the beginning of the call."""
-        found: Tensor = place.get()
-        return found
-
     def handed_out(self) -> list[tuple[Output, Tensor]]:
         """Graph outputs that the user holds."""
         records = self.spec.records
@@ -62,20 +56,15 @@ class Results:
         """The tensor into whose memory graph output `index` was written."""
         source = self.spec.inputs[self.spec.mutated[index]]
         assert isinstance(source, TensorInput)
-        return tensor_of(source, self.arguments)
+        return tensor_of(source, self.arguments, self.spec.moved)
 
     def _make(self, output: Output) -> Tensor:
         if output.kind == "input":
-            if output.argument >= 0:
-                given: Tensor = self.arguments[output.argument]
-                return given
-            kept: Tensor = output.tensor
-            place = self.spec.moved.get(id(kept))
-            return kept if place is None else self.fetched(place)
+            return owner_of(output.tensor, output.argument, self.arguments, self.spec.moved)
         if output.kind == "alias":
             source = self.spec.inputs[output.index]
             assert isinstance(source, TensorInput)
-            base = tensor_of(source, self.arguments)
+            base = tensor_of(source, self.arguments, self.spec.moved)
             if output.detached:
                 base = base.detach()
             return self._views(base, output)

@@ -22,14 +22,27 @@ class Stale(Exception):
     """A guard does not hold: this version does not fit the call. The text says which."""
 
 
-def tensor_of(source: TensorInput, arguments: list[Any]) -> Tensor:
-    if source.kind == "argument":
-        given: Tensor = arguments[source.index]
+Moved = dict[int, Place]  # where tensors are found that each call renews, by their id at the trace
+
+
+def owner_of(tensor: Tensor, index: int, arguments: list[Any], moved: Moved) -> Tensor:
+    """What a tensor of the trace is in this call: an argument, what is in its place now, itself."""
+    if index >= 0:
+        given: Tensor = arguments[index]
         return given
-    tensor = source.tensor
-    if source.index >= 0:
-        tensor = arguments[source.index]
-    assert tensor is not None
+    place = moved.get(id(tensor))
+    if place is None:
+        return tensor
+    found = place.get()
+    if not isinstance(found, Tensor):
+        raise Stale(f"{place} is no tensor now")
+    return found
+
+
+def tensor_of(source: TensorInput, arguments: list[Any], moved: Moved) -> Tensor:
+    """The tensor whose memory an input is, in this call."""
+    assert source.tensor is not None or source.index >= 0
+    tensor = owner_of(source.tensor, source.index, arguments, moved)  # type: ignore[arg-type]
     if source.kind == "grad":
         if tensor._grad is None:
             raise Stale("a .grad that was read is None now")
@@ -39,17 +52,14 @@ def tensor_of(source: TensorInput, arguments: list[Any]) -> Tensor:
 
 
 def written_to(
-    record: GradWrite | Rebind | FlagWrite | GradRead, arguments: list[Any]
+    record: GradWrite | Rebind | FlagWrite | GradRead, arguments: list[Any], moved: Moved
 ) -> Tensor:
     """The tensor of this call whose `.grad`, `.data` or flag it is."""
-    tensor: Tensor = record.tensor if record.argument < 0 else arguments[record.argument]
-    return tensor
+    return owner_of(record.tensor, record.argument, arguments, moved)
 
 
-def array_of(source: TensorInput, arguments: list[Any], place: Place | None) -> np.ndarray:
-    tensor = tensor_of(source, arguments) if place is None else place.get()
-    if not isinstance(tensor, Tensor):
-        raise Stale(f"{place} is no tensor now")
+def array_of(source: TensorInput, tensor: Tensor) -> np.ndarray:
+    """The memory of an input's tensor."""
     return tensor._storage.root.flat() if source.kind == "storage" else tensor._array
 
 
@@ -60,7 +70,7 @@ def number_array(
     not fit: the trace of such a call knows which error."""
     try:
         return np.asarray(source.expression.evaluate(numbers, dims), source.type.dtype.numpy)
-    except (ArithmeticError, ValueError) as error:
+    except (ArithmeticError, ValueError, LookupError) as error:
         raise Stale(f"a number cannot be computed: {error}") from None
 
 

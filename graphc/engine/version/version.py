@@ -84,6 +84,8 @@ class Specialisation:
         # objects that the key knows by id and that nothing tells the death of
         self.retained: list[Any] = []
         self.calls = 0
+        self.graph: Graph  # of the recording, with one output per effect
+        self.terms: Any  # the recording's
         self.rebuild: Rebuild  # makes the result, and what goes to the places in `stored`
         self.stored: list[Place] = []
         self.dims = tuple(traced.graph.env.hints)
@@ -141,7 +143,7 @@ class Specialisation:
             raise Stale(f"{broken.path} changed")
         fresh: list[Tensor] = []
         for read in self.traced.grad_reads:
-            tensor = written_to(read, arguments)
+            tensor = written_to(read, arguments, self.moved)
             if (tensor._grad is not None) != read.present:
                 if read.present and any(read.tensor is t for t in self.materialise):
                     fresh.append(tensor)
@@ -174,10 +176,10 @@ class Specialisation:
             if isinstance(source, NumberInput):
                 arrays.append(_UNKNOWN)
                 continue
-            place = self.places.get(source.number)
-            array = array_of(source, arguments, place)
-            if place is not None and requires_grad(place.get()) != source.requires_grad:
-                raise Stale(f"requires_grad of {place.path} changed")
+            tensor = tensor_of(source, arguments, self.moved)
+            array = array_of(source, tensor)
+            if source.number in self.places:
+                self._check_history(source, tensor)
             if array.shape != shape and not _bind(array.shape, shape, dims):
                 raise Stale(f"{_name(source)} has shape {array.shape}, was {shape}")
             if array.dtype != dtype:
@@ -204,6 +206,9 @@ class Specialisation:
             one = arguments[a] if type(a) is int else a
             if (one is (arguments[b] if type(b) is int else b)) != same:
                 raise Stale("tensors are one now that were two, or the other way round")
+        for fact in self.roots.of_arguments.values():
+            if not fact.holds_for(arguments):
+                raise Stale(f"{fact.path} changed")
         for lodger in self.traced.lodgers:
             self._check_lodger(lodger, arrays[lodger.input], arguments)
         self._check_overlap(arrays)
@@ -211,13 +216,20 @@ class Specialisation:
             raise Stale(f"{broken.path} changed")
         return arrays, dims
 
+    def _check_history(self, source: TensorInput, tensor: Tensor) -> None:
+        """The tensor in a place that the function renews is differentiated as it was."""
+        flag = requires_grad(tensor)
+        if flag != source.requires_grad or (flag and (tensor._node is None) != source.leaf):
+            raise Stale(f"requires_grad of {self.places[source.number].path} changed")
+        if _hooks(tensor):
+            raise Stale(f"{self.places[source.number].path} has hooks")
+
     def number_values(self, arguments: list[Any]) -> dict[Any, Any]:
         """The lifted numbers now, by source."""
         return {source: source_value(source, was, arguments) for source, was in self.sources}
 
-    @staticmethod
-    def _check_lodger(lodger: Lodger, host: np.ndarray, arguments: list[Any]) -> None:
-        array = tensor_of(lodger.source, arguments)._array
+    def _check_lodger(self, lodger: Lodger, host: np.ndarray, arguments: list[Any]) -> None:
+        array = tensor_of(lodger.source, arguments, self.moved)._array
         if (
             address(array) - address(host) != lodger.offset or array.shape != lodger.shape
             or strides_of(array) != lodger.source.strides
@@ -293,16 +305,16 @@ class Specialisation:
         for mutation in traced.mutations:
             source = self.inputs[mutation.input]
             assert isinstance(source, TensorInput)
-            tensor = tensor_of(source, arguments)
+            tensor = tensor_of(source, arguments, self.moved)
             tensor._storage.version += max(mutation.versions, 1)
         with no_grad():
             for rebind in traced.rebinds:
-                written_to(rebind, arguments).data = builder.tensor(rebind.value)
+                written_to(rebind, arguments, self.moved).data = builder.tensor(rebind.value)
             for write in traced.grads:
                 value = None if write.value is None else builder.tensor(write.value)
-                written_to(write, arguments)._grad = value
+                written_to(write, arguments, self.moved)._grad = value
             for flag in traced.flags:
-                written_to(flag, arguments)._requires_grad = flag.requires_grad
+                written_to(flag, arguments, self.moved)._requires_grad = flag.requires_grad
         if history is not None:
             history.attach(builder)
         if self.writes:

@@ -234,6 +234,12 @@ class Module(TraversalMixin, StateDictMixin):
         compiled = self._compiled_call_impl
         if compiled is not None:
             return compiled(*args, **kwargs)
+        if local.nested is not None:
+            return local.nested(self, self._call_named, args, kwargs)
+        return self._call_named(*args, **kwargs)
+
+    def _call_named(self, *args: Any, **kwargs: Any) -> Any:
+        """The call; what a trace records in it carries the path of this Module."""
         if local.trace is not None:
             with local.trace.inside(self):
                 return self._call_impl(*args, **kwargs)
@@ -336,11 +342,11 @@ class Module(TraversalMixin, StateDictMixin):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients of every parameter."""
         for parameter in self.parameters():
-            grad = parameter.grad
-            if grad is None:
-                continue
             if set_to_none:
                 parameter.grad = None
+                continue
+            grad = parameter.grad
+            if grad is None:
                 continue
             if grad.grad_fn is not None:
                 grad.detach_()

@@ -1,18 +1,12 @@
-"""Every elementwise operator has a line in the CUDA table, for every dtype; and it means the same.
-
-The cells are those that the operators' type rules allow. The expressions are compiled by g++ with
-the prelude, and compared with the NumPy table.
-"""
+"""A line of the CUDA table means what the NumPy table means, compiled by g++ with the prelude."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import itertools
 import shutil
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,14 +15,12 @@ from graphc.backends.cuda import nvrtc
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import C_TYPES, apply
 from graphc.backends.numpy.elementwise import TABLE, cast_array
-from graphc.ir import dtypes, ops  # noqa: F401  (the records register themselves)
-from graphc.ir.dim import DimEnv
-from graphc.ir.dtypes import DType
-from graphc.ir.op import REGISTRY, Op, OpError
-from graphc.ir.types import TensorType
+from graphc.ir import dtypes
+from graphc.ir.op import Op
+
+from ..cells import ELEMENTWISE, Cell, cells
 
 DTYPES = [dtype for dtype in dtypes.ALL if dtype.name in C_TYPES]
-ELEMENTWISE = [op for op in REGISTRY.values() if op.elementwise and op.decompose is None]
 HOST = """
 #include <math.h>
 #define __device__ static
@@ -45,53 +37,9 @@ static float erfinvf(float y) { return (float)erfinv(y); }
 """
 
 
-class Cell(NamedTuple):
-    """An operator on operands of these dtypes."""
-
-    op: Op
-    inputs: tuple[DType, ...]
-    result: DType
-
-    @property
-    def name(self) -> str:
-        return "_".join([self.op.name, *(dtype.name for dtype in (*self.inputs, self.result))])
-
-    @property
-    def code(self) -> str:
-        names = [f"{'abc'[i]}[n]" for i in range(len(self.inputs))]
-        return apply(self.op.name, self.result, self.inputs, names)
-
-
-def cells(op: Op) -> list[Cell]:
-    """What the operator's type rule takes."""
-    found = []
-    for dtype, target in itertools.product(DTYPES, DTYPES if op.name == "cast" else (None,)):
-        given = (dtype,) * (op.arity or 0)
-        if op.name == "where":
-            given = dtypes.bool_, dtype, dtype
-        try:
-            types = tuple(TensorType(each, ()) for each in given)
-            result = op.infer(types, {"dtype": target} if target else {}, DimEnv())
-        except OpError:
-            continue
-        assert isinstance(result, TensorType)
-        found.append(Cell(op, given, result.dtype))
-    return found
-
-
-@pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
-def test_every_cell_has_a_line(op: Op) -> None:
-    assert cells(op)
-    missing = []
-    for cell in cells(op):
-        try:
-            assert cell.code
-        except NotImplementedError:
-            missing.append(", ".join(dtype.name for dtype in cell.inputs))
-    assert not missing, f"graphc/backends/cuda/scalar.py has no {op.name} of {missing}"
-
-
-# --- meaning ---------------------------------------------------------------------------------
+def code(cell: Cell) -> str:
+    names = [f"{'abc'[i]}[n]" for i in range(len(cell.inputs))]
+    return apply(cell.op.name, cell.result, cell.inputs, names)
 
 
 def source(cell: Cell, name: str) -> str:
@@ -100,7 +48,7 @@ def source(cell: Cell, name: str) -> str:
     takes += [f"{C_TYPES[cell.result.name]}* o", "int size"]
     return (
         f'extern "C" void {name}({", ".join(takes)}) '
-        f"{{ for (int n = 0; n < size; n++) o[n] = {cell.code}; }}"
+        f"{{ for (int n = 0; n < size; n++) o[n] = {code(cell)}; }}"
     )
 
 
@@ -112,8 +60,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("scalar")
     text = [HOST, ERFINV, PRELUDE]
     for op in ELEMENTWISE:
-        for cell in cells(op):
-            with contextlib.suppress(NotImplementedError):  # the test above names it
+        for cell in cells(op, DTYPES):
+            with contextlib.suppress(NotImplementedError):  # test_matrix.py names it
                 text.append(source(cell, f"cell_{cell.name}"))
     path = Path(folder, "cells.cpp")
     path.write_text("\n".join(text))
@@ -144,7 +92,7 @@ def operands(cell: Cell) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
 def test_a_line_means_the_operator(op: Op, compiled: ctypes.CDLL) -> None:
-    for cell in cells(op):
+    for cell in cells(op, DTYPES):
         arrays = operands(cell)
         if op.name == "clamp":  # where the bounds are in order
             arrays = [a[~(arrays[1] > arrays[2])] for a in arrays]
@@ -187,7 +135,7 @@ def shifted(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def test_nvrtc_takes_every_cell() -> None:
     text = [PRELUDE]
     for op in ELEMENTWISE:
-        for cell in cells(op):
+        for cell in cells(op, DTYPES):
             body = source(cell, f"cell_{cell.name}")
             text.append(body.replace('extern "C" void', 'extern "C" __global__ void'))
     assert nvrtc.compile_cubin("\n".join(text), "sm_80")[:4] == b"\x7fELF"

@@ -30,7 +30,7 @@ _EXACT = frozenset(
     "rng_uniform rng_normal rng_bernoulli rng_randint rng_permutation rng_exponential".split()
 )
 # Sums of many terms, whose order is free: the noise belongs to the terms.
-_SUMMING = frozenset(
+SUMMING = frozenset(
     "sum prod cumsum cumprod dot_general conv conv_input_grad conv_weight_grad window_sum "
     "scatter index_put max_pool_grad softmax log_softmax logsumexp layer_norm batch_norm "
     "cross_entropy nll_loss attention lgamma digamma".split()  # the last two: near their zeros
@@ -43,17 +43,26 @@ _DELICATE = frozenset("log_softmax logsumexp layer_norm batch_norm cross_entropy
 
 def rounds(node: Node) -> bool:
     """Whether a node's float results may differ in their last bits from one engine to another."""
-    name = node.op.name
-    if name in _EXACT or node.graphs:
+    if node.op.name in _EXACT or node.graphs:
+        return False
+    sources = [x.dtype for x in node.inputs]
+    return may_round(node.op.name, node.attrs, sources, [t.dtype for t in result_types(node)])
+
+
+def may_round(
+    name: str, attrs: Mapping[str, Any], sources: Sequence[DType], results: Sequence[DType]
+) -> bool:
+    """The same of an operator, by the dtypes of what it reads and makes."""
+    if name in _EXACT:
         return False
     if name == "cast":
-        source, target = node.inputs[0].dtype, node.dtype
+        source, target = sources[0], results[0]
         return target.is_float and (target.bits < source.bits or not source.is_float)
-    if name == "scatter" and node.attrs["reduce"] not in ("add", "mul"):
+    if name == "scatter" and attrs["reduce"] not in ("add", "mul"):
         return False
-    if name == "index_put" and not node.attrs["accumulate"]:
+    if name == "index_put" and not attrs["accumulate"]:
         return False
-    return any(t.dtype.is_float for t in result_types(node))
+    return any(dtype.is_float for dtype in results)
 
 
 def result_types(node: Node) -> tuple[TensorType, ...]:
@@ -144,7 +153,7 @@ class Evaluator:
         if self.wide and node.op.family != "random" and "dtype" in attrs:
             attrs["dtype"] = dtypes.f64 if attrs["dtype"].is_float else attrs["dtype"]
         noisy = self.noise is not None and rounds(node)
-        if noisy and name in _SUMMING:
+        if noisy and name in SUMMING:
             operands = zip(inputs, node.inputs, strict=True)
             inputs = [self._moved(x, i.dtype, 1.0) for x, i in operands]
         try:

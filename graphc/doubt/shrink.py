@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from graphc.doubt.case import Case, Style
+from graphc.doubt.evaluate import Evaluator
+from graphc.doubt.rebuild import rebuild
 from graphc.ir.autodiff import joint_graph
 from graphc.ir.dim import Dim, evaluate
 from graphc.ir.graph import Graph, Node
 from graphc.ir.types import TensorType
-from tests.fuzz.case import Case, Style
-from tests.fuzz.evaluate import Evaluator
-from tests.fuzz.rebuild import rebuild
 
 Array = np.ndarray[Any, Any]
 Fails = Callable[[Case], bool]
@@ -37,8 +37,8 @@ def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
     progress = True
     while progress and time.monotonic() < deadline:
         progress = False
-        for step in (_fixed_sizes, _fewer_outputs, _cuts, _bypasses, _fewer_writes,
-                     _fewer_inputs, _smaller_sizes):  # fmt: skip
+        for step in (_fixed_sizes, _fewer_outputs, _earlier_outputs, _cuts, _bypasses,
+                     _fewer_writes, _fewer_inputs, _smaller_sizes):  # fmt: skip
             case, better = _repeat(case, step, still, deadline)
             progress = progress or better
     return case
@@ -161,6 +161,17 @@ def _fewer_outputs(case: Case) -> Iterator[Case | None]:
             mutated = {new: case.mutated[old] for new, old in enumerate(chosen)
                        if old in case.mutated}  # fmt: skip
             yield _with(case, kept, [outputs[i] for i in chosen], mutated)
+
+
+def _earlier_outputs(case: Case) -> Iterator[Case | None]:
+    """A node's value in place of what is computed from it; the first nodes first."""
+    subject = _subject(case)
+    if case.mutated or len(subject.outputs) > 1:
+        return
+    for node in subject.nodes:
+        inner = node not in subject.inputs and node not in subject.outputs
+        if inner and node.inputs and isinstance(node.type, TensorType):
+            yield _with(case, list(subject.inputs), [node])
 
 
 def _cuts(case: Case) -> Iterator[Case | None]:

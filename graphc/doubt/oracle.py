@@ -7,14 +7,15 @@ noise show how far rounding alone can move each element.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphc.doubt.evaluate import EPSILON, Evaluator, Noise, tainted
 from graphc.ir.dtypes import DType, from_numpy
 from graphc.ir.graph import Graph
-from tests.fuzz.evaluate import EPSILON, Evaluator, Noise, tainted
 
 Array = np.ndarray[Any, Any]
 _UNITS = 16.0  # in the last place, always allowed
@@ -72,10 +73,9 @@ class Oracle:
         """An output's noisy values."""
         if not self._samples:
             self.second_opinions += 1
-            found = [
-                self._try(lambda i=i: Evaluator(self.dims, i % 2 == 0, Noise(i)))
-                for i in range(_SAMPLES)
-            ]
+            found = [self._try(functools.partial(
+                Evaluator, self.dims, i % 2 == 0, Noise(i)
+            )) for i in range(_SAMPLES)]  # fmt: skip
             self._samples = [s for s in found if s is not None] or [self.wide]
         return [s[index] for s in self._samples]
 
@@ -97,7 +97,7 @@ class Oracle:
         if not dtype.is_float:
             wrong = np.asarray(have != want)
             if rounded and wrong.any():
-                wrong &= ~_between(have, [want, self.wide[i], *self.samples(i)])
+                wrong &= ~between(have, [want, self.wide[i], *self.samples(i)])
             return wrong
         h, n = have.astype(np.float64), want.astype(np.float64)
         same = (h == n) | (np.isnan(h) & np.isnan(n))
@@ -107,7 +107,7 @@ class Oracle:
             wrong = ~(same | _competes(h, n, self.wide[i].astype(np.float64), dtype))
             if wrong.any():
                 wide = [s.astype(np.float64) for s in (self.wide[i], want, *self.samples(i))]
-                wrong &= ~_spread(h, wide, dtype)
+                wrong &= ~spread(h, wide, dtype)
         return np.asarray(wrong)
 
     def _describe(self, i: int, have: Array, want: Array, wrong: Array) -> str:
@@ -129,7 +129,7 @@ def _competes(have: Array, numpy: Array, wide: Array, dtype: DType) -> Array:
     return np.asarray(good | (np.isfinite(error) & (np.abs(have - wide) <= _TIMES * error)))
 
 
-def _spread(have: Array, values: list[Array], dtype: DType) -> Array:
+def spread(have: Array, values: list[Array], dtype: DType) -> Array:
     """Within a few times the noise's spread round the first value."""
     stack = np.stack(values)
     centre = stack[0]
@@ -146,7 +146,7 @@ def _spread(have: Array, values: list[Array], dtype: DType) -> Array:
     return np.asarray(good)
 
 
-def _between(have: Array, values: list[Array]) -> Array:
+def between(have: Array, values: list[Array]) -> Array:
     """Integers within the range of what noise makes of them."""
     stack = np.stack([v.astype(have.dtype) for v in values])
     low, high = stack.min(axis=0), stack.max(axis=0)

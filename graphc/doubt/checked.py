@@ -1,0 +1,91 @@
+"""GRAPHC_CHECK=3: every call of compiled code, compared with the graph's meaning on NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..inspect.native_check import check_native
+from ..inspect.value_check import ValueChangedError
+from ..ir.dim import DimEnv, evaluate
+from ..ir.graph import Graph
+from ..ir.interpret import Table
+from ..ir.kernel import Program
+from .case import Case, Style
+from .oracle import Oracle
+
+Array = np.ndarray[Any, Any]
+
+
+class Checked:
+    """An executable that raises ValueChangedError where its outputs are not those of the graph."""
+
+    def __init__(
+        self, executable: Any, program: Program, graph: Graph, mutated: Mapping[int, int],
+        table: Table,
+    ) -> None:
+        self.executable, self.program, self.graph = executable, program, graph
+        self._mutated, self._table = dict(mutated), table
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.executable, name)
+
+    def run(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
+    ) -> None:
+        """One call, on C-contiguous arrays; see pipeline.Runnable."""
+        sizes = dict(zip(self.program.dims, dims, strict=True))
+        before = [  # np.ascontiguousarray makes one dimension of none
+            np.array(array).reshape([evaluate(n, sizes) for n in node.shape])
+            for array, node in zip(inputs, self.graph.inputs, strict=True)
+        ]
+        self.executable.run(inputs, outputs, dims)
+        fault = difference(self.graph, before, outputs, sizes)
+        if fault:
+            raise self._error(fault, before, outputs, sizes)
+
+    def _error(
+        self, fault: str, inputs: list[Array], outputs: Sequence[Array], sizes: dict[str, int]
+    ) -> ValueChangedError:
+        given = [a.copy() for a in inputs]
+        made = [
+            given[self._mutated[i]] if i in self._mutated else np.empty_like(a, order="C")
+            for i, a in enumerate(outputs)
+        ]
+        error = ValueChangedError(f"compiled code of {self.program.name} is wrong: {fault}")
+        if hasattr(self.executable, "trace"):
+            try:
+                check_native(
+                    self.program, self.executable, given, made, self._table, sizes
+                )
+            except ValueChangedError as found:
+                error = found
+        error.case = case_of(self.graph, inputs, self._mutated, sizes)
+        return error
+
+
+def difference(
+    graph: Graph, inputs: Sequence[Array], outputs: Sequence[Array], sizes: Mapping[str, int]
+) -> str:
+    """How compiled outputs differ from the graph's meaning; "" if they do not."""
+    with np.errstate(all="ignore"):
+        oracle: Oracle | None
+        try:
+            oracle = Oracle(graph, inputs, sizes)
+        except (RuntimeError, IndexError):  # of something that no output needs
+            oracle = Oracle.without(graph, inputs, sizes)
+        return "" if oracle is None else oracle.compare(outputs)
+
+
+def case_of(
+    graph: Graph, inputs: Sequence[Array], mutated: Mapping[int, int], sizes: Mapping[str, int]
+) -> Case:
+    """A call of a graph with these inputs, to be made smaller."""
+    env = DimEnv()
+    env.hints.update({**graph.env.hints, **sizes})
+    env.guards.update(graph.env.guards)
+    copy = Graph(graph.name, graph.inputs, graph.outputs, env)
+    pairs = zip(graph.inputs, inputs, strict=True)
+    return Case(0, copy, {n: Style("given", array=a) for n, a in pairs}, dict(mutated))
