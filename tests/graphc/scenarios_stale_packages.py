@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextvars
 import enum
+import functools
 import inspect
 import sys
 import types
@@ -297,5 +298,29 @@ def results_that_a_closure_has_seen(torch: Any, nn: Any, F: Any, compile: Any) -
     for i in range(3):
         found = c(torch.ones(2) * i)
         out += [found.logits, found["logits"], list(found), type(found).__name__]
+    whole(c)
+    return out
+
+
+@stale
+def sizes_in_caches(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    factor = [2.0]
+
+    @functools.lru_cache(4)
+    def split(recipe, shape, names):
+        return shape[0] * factor[0], (*shape[1:], len(names))
+
+    cached = functools.lru_cache(None)(functools.partial(lambda k, n: k * n, 3))
+
+    def f(x):
+        scale, rest = split("a b", x.shape, (("a", 2), ("b", x.shape[1])))
+        return x * scale + cached(x.shape[0]) + len(rest)
+
+    c = compile(f)
+    out = [c(torch.ones(n, 3)) for n in (2, 2, 4, 4, 5, 2)]
+    factor[0] = 7.0
+    out.append(c(torch.ones(2, 3)))
+    split.cache_clear()
+    out += [c(torch.ones(n, 3)) for n in (2, 4)]
     whole(c)
     return out

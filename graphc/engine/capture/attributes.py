@@ -53,14 +53,14 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
 
 def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
     """`super(kind, obj).name`: what the classes after `kind` have."""
-    of_class = isinstance(obj, type) and kind in obj.__mro__
+    of_class = issubclass(type(obj), type) and kind in obj.__mro__
     order = (obj if of_class else type(obj)).__mro__
     found = observer.look(order[order.index(kind) + 1 :], name)
     if name == "__class__" or found is MISSING:
         return getattr(super(kind, obj), name)
     path = f"super().{name}"
     if of_class:
-        return _of_class(observer, obj, found, name, path, super(kind, obj))
+        return _of_class(observer, obj, found, name, super(kind, obj))
     if isinstance(found, property) and found.fget is not None:
         return observer.run(found.fget, obj)
     if type(found) is _SLOT:
@@ -192,7 +192,7 @@ def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> An
     if kind is classmethod:
         return types.MethodType(member.__func__, type(obj))
     if kind is staticmethod:
-        return observer.know(member.__func__, path)
+        return member.__func__
     if kind is functools.cached_property:
         return _cached(observer, obj, member, name)
     getter = getattr(kind, "__get__", None)
@@ -320,9 +320,8 @@ def _class(observer: Observer, kind: Any, name: str) -> Any:
     meta = observer.lookup(type(kind), name) if type(kind) is not type else MISSING
     if isinstance(meta, property) and meta.fget is not None:
         return observer.run(meta.fget, kind)
-    path = f"{kind.__qualname__}.{name}"
     if name == "__dict__":
-        return observer.know(vars(kind), path)
+        return observer.know(vars(kind), f"{kind.__qualname__}.__dict__")
     found = observer.lookup(kind, name)
     if found is MISSING:
         if isinstance(meta, types.FunctionType):
@@ -331,18 +330,19 @@ def _class(observer: Observer, kind: Any, name: str) -> Any:
         if isinstance(late, types.FunctionType):
             return observer.run(late, kind, name)
         return getattr(kind, name)
-    return _of_class(observer, kind, found, name, path, kind)
+    return _of_class(observer, kind, found, name, kind)
 
 
 def _of_class(
-    observer: Observer, kind: Any, found: Any, name: str, path: str, holder: Any
+    observer: Observer, kind: Any, found: Any, name: str, holder: Any
 ) -> Any:
-    """A class member, seen from a class; `holder` is what Python would ask for it."""
+    """A class member, seen from a class; `holder` is what Python would ask for it. It is known
+    already, unless the call itself has put it there."""
     member = type(found)
     if member is classmethod:
         return types.MethodType(found.__func__, kind)
     if member is staticmethod:
-        return observer.know(found.__func__, path)
+        return found.__func__
     if member is types.FunctionType or isinstance(found, property):
         return found
     getter = getattr(member, "__get__", None)

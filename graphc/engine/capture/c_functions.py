@@ -7,7 +7,6 @@ READS, WRITES: methods of containers. The rest has a rule of its own (`RULES`, b
 from __future__ import annotations
 
 import types
-from abc import ABCMeta
 from collections.abc import Callable
 from typing import Any
 
@@ -15,20 +14,27 @@ import numpy as np
 
 from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
-from . import attributes, c_objects, items, library, operators, outside
+from . import (
+    attributes,
+    c_iterating,
+    c_objects,
+    context_variables,
+    items,
+    library,
+    operators,
+    outside,
+    type_rules,
+)
 from .c_tables import (
-    ARRAY_WRITES,
     CLASSES,
-    FUNCTION_AT,
     HIGHER_ORDER,
-    ITERATED,
     METHODS_OF_VALUES,
     OPERATORS,
     PURE,
     READS,
     WRITES,
 )
-from .kinds import Kind, content_of, full_name, is_own_name, is_standard, kind_of
+from .kinds import Kind, content_of, full_name, is_own_name, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -124,46 +130,12 @@ def _higher_order(
     observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
 ) -> Call:
     """sorted, map, ...: the functions among the arguments are recorded, too."""
-    name = function.__name__
-    place = FUNCTION_AT.get(name)
-    first, end = ITERATED.get(name, (0, 1))
-    if name in ("min", "max") and len(args) > 1:  # they are compared themselves
-        touch(observer, args)
-        end = 0
-    given = tuple([
-        _entry(observer, value) if i == place
-        else _items(observer, value) if first <= i and (end is None or i < end) else value
-        for i, value in enumerate(args)
-    ])  # fmt: skip
-    named = {
-        k: _entry(observer, v) if k in ("key", "func")
-        else _items(observer, v) if k == "iterable" else v
-        for k, v in (kwargs or {}).items()
-    }  # fmt: skip
+    given, named = c_iterating.arguments(observer, function.__name__, args, kwargs or {})
     bound = getattr(function, "__self__", None)
     if issubclass(type(bound), list):
         method(observer, bound, function.__name__, (), None)
     return function, given, named or None
 
-
-def _entry(observer: Observer, value: Any) -> Any:
-    called = kind_of(type(value)) in _CALLED or callable(value)
-    return observer.entry(value) if called else value
-
-
-def _items(observer: Observer, value: Any) -> Any:
-    kind = kind_of(type(value))
-    if kind in _CALLED or kind in (Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN):
-        return value
-    if kind is Kind.INSTANCE and content_of(type(value)) is None and not any(
-        observer.lookup(type(value), name) is not MISSING for name in ("__iter__", "__getitem__")
-    ):
-        return value
-    return items.unpack(observer, value)
-
-
-_CALLED = frozenset((Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL, Kind.CLASS, Kind.BUILTIN,
-                     Kind.FIXED))  # fmt: skip
 
 # --- methods ---------------------------------------------------------------------------------
 
@@ -279,10 +251,7 @@ def _written_keys(
 
 
 def _array_method(observer: Observer, owner: Any, name: str) -> None:
-    if name in ARRAY_WRITES:
-        if observer.is_known(owner):
-            observer.array(owner)
-    elif name in ("tofile", "dump", "dumps", "setflags", "__array_ufunc__"):
+    if name in ("tofile", "dump", "dumps", "setflags", "__array_ufunc__"):
         observer.open(f"ndarray.{name}()")
     else:
         observer.array(owner)
@@ -316,7 +285,7 @@ def construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any)
         return _higher_order(observer, kind, args, kwargs)
     if name in CLASSES or is_own_name(kind.__module__) or (
         issubclass(kind, (BaseException, np.generic, np.dtype))
-        or kind_of(kind) in (Kind.FIXED, Kind.VALUE, Kind.INSTANCE, Kind.MODULE)
+        or kind_of(kind) in (Kind.FIXED, Kind.VALUE, Kind.INSTANCE, Kind.MODULE, Kind.BUFFER)
     ):
         touch(observer, args, kwargs)
         return kind, args, kwargs
@@ -377,16 +346,6 @@ def _iter(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any
     return (items.iterate(observer, args[0]),) if len(args) == 1 else None
 
 
-def _reversed(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    turn = items.python_method(observer, args[0], "__reversed__")
-    if turn is not None:
-        return (items.iterate(observer, observer.run(turn, args[0])),)
-    if items.content(args[0]) is None or kind_of(type(args[0])) is Kind.INSTANCE:
-        touch(observer, args)
-        return None
-    return (reversed(items.unpack(observer, args[0])),)
-
-
 def _next(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     step = items.python_method(observer, args[0], "__next__")
     if step is None:
@@ -398,66 +357,6 @@ def _next(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any
         if len(args) > 1:
             return (args[1],)
         raise
-
-
-def _type(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    if len(args) != 1:
-        observer.open("type() of three arguments")
-        return None
-    if kind_of(type(args[0])) is Kind.NUMBER:
-        return (int if args[0].is_integer_number else float,)
-    if observer.is_known(args[0]) and kind_of(type(args[0])) is Kind.INSTANCE:
-        observer.kind(args[0])
-    return None
-
-
-def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    value, classes = args
-    if observer.is_known(value) and kind_of(type(value)) is Kind.INSTANCE:
-        observer.kind(value)
-    for kind in classes if isinstance(classes, tuple) else (classes,):
-        _registered(observer, value, kind)
-        check = observer.lookup(type(kind), "__instancecheck__") if (
-            isinstance(kind, type) and type(kind) is not type
-        ) else MISSING
-        if isinstance(check, types.FunctionType) and check.__module__ not in _CHECKS and (
-            not check.__module__.startswith("graphc.")
-        ):
-            return (bool(observer.run(check, kind, value)),)
-    if observer.lookup(type(value), "__class__") is not _CLASS or isinstance(
-        observer.lookup(type(value), "__getattribute__"), types.FunctionType
-    ):  # the object itself says what its class is, where its type is none of these
-        if issubclass(type(value), classes):
-            return (True,)
-        said = attributes.attribute(observer, value, "__class__")
-        return (isinstance(said, type) and issubclass(said, classes),)
-    return None
-
-
-def _registered(observer: Observer, value: Any, kind: Any) -> None:
-    """What is an instance of an abstract class may be registered there, or change (protocols)."""
-    fixed = is_standard(type(value).__module__) and is_standard(getattr(kind, "__module__", ""))
-    if fixed or not isinstance(kind, ABCMeta) or is_traced_number(value):
-        return
-    if observer.is_known(value):
-        observer.result(isinstance, (value, kind), f"isinstance(..., {kind.__qualname__})")
-    elif type(kind) is ABCMeta:
-        _issubclass(observer, issubclass, (type(value), kind), {})
-
-
-def _issubclass(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    kind, classes = args
-    for base in classes if isinstance(classes, tuple) else (classes,):
-        if isinstance(base, ABCMeta) and not (
-            is_standard(kind.__module__) and is_standard(base.__module__)
-        ):
-            what = f"issubclass({kind.__qualname__}, {base.__qualname__})"
-            observer.result(issubclass, (kind, base), what)
-    return None
-
-
-_CLASS = vars(object)["__class__"]
-_CHECKS = ("abc", "enum", "typing", "_py_abc")
 
 
 def _vars(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -543,11 +442,11 @@ RULES: dict[str, Rule] = {
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
     "object.__getattribute__": _plain_getattr, "object.__delattr__": _delattr,
     "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
-    "builtins.reversed": _reversed, "builtins.type": _type, "builtins.isinstance": _isinstance,
-    "builtins.issubclass": _issubclass, "builtins.vars": _vars, "builtins.str": _str,
-    "builtins.repr": _repr, "builtins.format": _format, "builtins.bool": _bool,
-    "builtins.int": _number, "builtins.float": _number, "builtins.dict": _dict,
-    "builtins.hash": _hash, "builtins.id": _identifier, "builtins.super": _super,
-    "collections.OrderedDict": _dict, **library.RULES, **outside.RULES,
+    "builtins.reversed": c_iterating.reversed_of, **type_rules.RULES, "builtins.vars": _vars,
+    "builtins.str": _str, "builtins.repr": _repr,
+    "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
+    "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
+    "builtins.id": _identifier, "builtins.super": _super, "collections.OrderedDict": _dict,
+    **context_variables.RULES, **library.RULES, **outside.RULES,
 }
 PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json, **outside.PYTHON}

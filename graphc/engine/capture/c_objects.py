@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+import weakref
 from typing import Any
 
 import numpy as np
@@ -35,13 +36,13 @@ def call(
         return function, args, kwargs
     if kind is functools._lru_cache_wrapper:
         return _cached(observer, function, args, kwargs)
-    if full_name(kind) in ("weakref.ReferenceType", "builtins.weakref"):
+    if kind is weakref.ReferenceType:
         return c_functions.give, (observer.referent(function),), None
     if full_name(kind) in ("operator.itemgetter", "operator.attrgetter",
                            "operator.methodcaller"):  # fmt: skip
         return c_functions.give, (_getter(observer, function, args[0]),), None
     if full_name(kind) == "functools.KeyWrapper" and not observer.is_known(function):
-        return function, args, kwargs  # cmp_to_key() of a function that is recorded
+        return function, args, kwargs  # what cmp_to_key was given is recorded, as it is compared
     observer.open(f"{name}()" if kind_of(kind) is Kind.BUILTIN else f"a call of a {name}")
     return function, args, kwargs
 
@@ -50,14 +51,25 @@ def _cached(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
     """functools.lru_cache: what it holds is the user's own state."""
     given = tuple([items.plain_key(observer, value) for value in args])
     named = {k: items.plain_key(observer, v) for k, v in (kwargs or {}).items()}
-    for value in (*given, *named.values()):
-        argument = isinstance(value, Tensor) and (
-            value._trace is not None or observer.trace.argument_index(value) >= 0
-        )
-        if argument or not (is_plain(value) or observer.is_known(value)):
-            observer.open(f"{function.__name__}(), whose cache keeps what it is given,")
-            return function, args, kwargs
-    return c_functions.give, (observer.cached(function, given, named),), None
+    if not all(_keepable(observer, value) for value in (*given, *named.values())):
+        observer.open(f"{cache_name(function)}, whose cache keeps what it is given,")
+        return function, args, kwargs
+    return c_functions.give, (observer.cached(function, given, named, cache_name(function)),), None
+
+
+def cache_name(function: Any) -> str:
+    """What a cache keeps, in words; it may be a partial's."""
+    return f"{getattr(function, '__name__', 'a function')}()"
+
+
+def _keepable(observer: Observer, value: Any) -> bool:
+    """Whether a cache that keeps a value finds it again at the next call."""
+    if issubclass(type(value), Tensor):
+        argument = value._trace is not None or observer.trace.argument_index(value) >= 0
+        return not argument and observer.is_known(value)
+    if kind_of(type(value)) is Kind.TUPLE:  # a size, say
+        return all(_keepable(observer, part) for part in value)
+    return is_plain(value) or observer.is_known(value)
 
 
 def _getter(observer: Observer, getter: Any, value: Any) -> Any:

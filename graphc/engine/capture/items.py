@@ -42,7 +42,7 @@ def plain_key(observer: Observer, key: Any) -> Any:
     """A key as Python hashes it: lifted numbers and symbolic sizes as their values."""
     if is_traced_number(key):
         return key.__index__() if key.is_integer_number else float(key)
-    if type(key) is tuple and any(map(is_traced_number, key)):
+    if issubclass(type(key), tuple) and any(map(is_traced_number, key)):
         return tuple.__new__(type(key), [plain_key(observer, part) for part in key])
     return key
 

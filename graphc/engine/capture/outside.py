@@ -20,7 +20,6 @@ from . import operators
 from .kinds import Kind, content_of, is_machinery, is_plain, kind_of
 from .observer import Observer
 from .places import MISSING
-from .writes import Variable
 
 Rule = Callable[[Observer, Any, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -211,44 +210,11 @@ _LEVELS = {
 _LOGGING: dict[str, Rule] = {f"logging.Logger.{n}": _log(level) for n, level in _LEVELS.items()}
 
 
-# --- variables of a context, and of a thread ----------------------------------------------------
-
-
-def _get_variable(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
-    variable = function.__self__
-    value = observer.read(variable, None, f"{variable.name}.get()")
-    return None if value is MISSING else (value,)
-
-
-def _set_variable(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
-    variable = function.__self__
-    place = observer.variables.get(variable)
-    if place is None:
-        place = observer.variables[variable] = Variable(variable, f"the context's {variable.name}")
-        observer.save_place(place)
-    token = function(*args)
-    place.token = place.token or token
-    return (token,)
-
-
-def _reset_variable(observer: Observer, function: Any, args: Any, kwargs: Any) -> Any:
-    if observer.is_known(args[0]):
-        observer.open("reset() to a token from before the call")
-        return None
-    place = observer.variables.get(function.__self__)
-    if place is not None and place.token is args[0]:
-        place.token = None  # spent: nothing is to be taken back
-    return None
-
-
 RULES: dict[str, Rule] = {
     "builtins.print": _print,
     "_warnings.warn": _warn,
     "posix.putenv": _environment,
     "posix.unsetenv": _environment,
-    "ContextVar.get": _get_variable,
-    "ContextVar.set": _set_variable,
-    "ContextVar.reset": _reset_variable,
 }
 PYTHON: dict[str, Rule] = {
     **_LOGGING,

@@ -150,7 +150,8 @@ class Recording:
             self._effects()
             self._take_apart(held)
         except TraceError as error:
-            return error
+            error.__context__ = None  # whose frames would keep what the recording met
+            return error.with_traceback(None)
         return None
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

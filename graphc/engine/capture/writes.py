@@ -132,6 +132,7 @@ class Writes:
         self.repeats: dict[Place, list[Any]] = {}  # with the arguments
         self.removed: dict[int, set[Any]] = {}  # keys that were, at some time
         self.reshaped: set[int] = set()  # containers that changed otherwise than by key and tail
+        self.lent: set[int] = set()  # NumPy memory that graphc's own code got
         self._kept: list[Any] = []  # keeps ids taken
 
     def is_known(self, value: Any) -> bool:
@@ -210,6 +211,12 @@ class Writes:
         saved = self.saved.get(id(container))
         return len(container if saved is None else saved[1])
 
+    def lend(self, array: np.ndarray) -> None:
+        """graphc's own code may make a tensor of an array, that shares its memory."""
+        memory = _memory(array)
+        self.lent.add(id(memory))
+        self._kept.append(memory)
+
     # --- the effects -------------------------------------------------------------------------
 
     def changes(self) -> Iterator[Change]:
@@ -222,6 +229,8 @@ class Writes:
                 yield from self._of_dict(container, copy, path)
             elif isinstance(container, (np.ndarray, bytearray, array)):
                 if _differs(container, copy):
+                    if id(_memory(container)) in self.lent:
+                        raise ValueError(f"changes {path}, whose memory is a tensor's, too")
                     was = list(copy.flat) if isinstance(copy, np.ndarray) else copy
                     yield Contents(container, path), was, items_of(container)
             elif isinstance(container, (list, deque)) and id(container) not in self.reshaped:
@@ -297,3 +306,10 @@ class Writes:
             else:
                 container, copy, _ = self.saved[each]
                 put_back(container, copy)
+
+
+def _memory(container: Any) -> Any:
+    """The array that another one is a view of, at last."""
+    while isinstance(getattr(container, "base", None), np.ndarray):
+        container = container.base
+    return container

@@ -220,6 +220,7 @@ _EXACT: dict[type, Kind] = {
     types.BuiltinFunctionType: Kind(lambda v: [v.__self__], _method),
     functools.partial: Kind(lambda v: [v.func, *v.args, *v.keywords.values()], _partial),
 }
+_PATH = Kind(lambda v: [str(v)], lambda v: lambda parts: type(v)(parts[0]))
 _ERROR = Kind(lambda v: [*v.args], _exception)
 _CONSTANT = (
     bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range,
@@ -227,7 +228,7 @@ _CONSTANT = (
     datetime.timezone, decimal.Decimal, fractions.Fraction, uuid.UUID, re.Pattern,
     types.GenericAlias, np.dtype,
 )  # fmt: skip
-_ALWAYS = (enum.Enum, type, types.ModuleType, np.generic, PurePath)
+_ALWAYS = (enum.Enum, type, types.ModuleType, np.generic)
 _META = {type, ABCMeta, type(Protocol)}
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or by an extension
 # graphc's own parts, which users hold but do not make
@@ -254,6 +255,8 @@ def kind_of(value: Any) -> Kind | None:
         return None
     if kind is types.FunctionType and not _is_users(value):
         return None
+    if isinstance(value, PurePath):
+        return _PATH if type(value).__module__.startswith("pathlib") else None
     if isinstance(value, BaseException):
         return _ERROR if _is_simple(value) else None
     exact = _EXACT.get(kind) or BASES.get(kind)
