@@ -36,10 +36,11 @@ from .trace import Trace
 
 
 class SegmentEnd(NamedTuple):
-    """Why and where a segment ended."""
+    """Why and where a segment ended; `value`: Python needed a tensor's value."""
 
     reason: str
     loc: Loc | None
+    value: bool = False
 
 
 class SegmentTrace(Trace):
@@ -76,7 +77,7 @@ class SegmentTrace(Trace):
 
     def demand(self, tensor: Tensor, what: str, cure: str) -> np.ndarray:
         """The array of a tensor whose value Python needs now."""
-        self.end_segment(what, cure)
+        self.end_segment(what, cure, value=True)
         found: np.ndarray = tensor._array
         return found
 
@@ -86,17 +87,17 @@ class SegmentTrace(Trace):
         state = tensor if tensor._trace is self else self.shadow(tensor)
         return PendingItem(self.wrap(self.read(state)))
 
-    def end_segment(self, what: str, cure: str = "") -> None:
+    def end_segment(self, what: str, cure: str = "", value: bool = False) -> None:
         """Run what was recorded. Raises TraceError where that cannot be done seamlessly."""
         if self._flushing or (self.whole and self.tainted):
             self.refuse(what, cure)
         self.whole = False
-        self.note_end(what)
+        self.note_end(what, value)
         self.flush()
 
-    def note_end(self, what: str) -> None:
+    def note_end(self, what: str, value: bool = False) -> None:
         """Remember why a segment ends."""
-        self.ends.append(SegmentEnd(what, user_location()))
+        self.ends.append(SegmentEnd(what, user_location(), value))
 
     def flush(self) -> None:
         """Run what was recorded; traced tensors become concrete; record anew."""

@@ -288,19 +288,19 @@ def iterators(torch: Any, x: Any) -> Any:
     return iter([x * 2, x]), zip([1], [x], strict=True), map(abs, [x - 5]), enumerate([x])
 
 
-@segments
+@whole
 def functions(torch: Any, x: Any) -> Any:
     y = x * 2
     return lambda: y + 1
 
 
-@segments
+@whole
 def functions_in_objects(torch: Any, x: Any) -> Any:
     y = x * 2
     return Thing(3, call=lambda: y + 1)
 
 
-@segments
+@whole
 def a_partial_of_a_local_function(torch: Any, x: Any) -> Any:
     def add(a: Any, b: Any) -> Any:
         return a + b
@@ -351,6 +351,6 @@ def odd_construction(torch: Any, x: Any) -> Any:
     return Odd(x * 2)
 
 
-@segments
+@whole
 def an_exception(torch: Any, x: Any) -> Any:
     return ValueError("text", x * 2)

@@ -274,3 +274,59 @@ def array_written(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         a[:] = [7, 8, 9]
 
     return calls(torch, compile, f, lambda: a.tolist(), change, count=5)
+
+
+@stale
+def arrays_that_share_memory(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """A write to a part is one to the whole, and is done once."""
+    import numpy as np
+
+    a, raw = np.arange(4.0), bytearray(b"abc")
+    part, seen = a[1:3], np.asarray(raw)
+
+    def f(x):
+        part[0] += 1
+        seen[1] += 1
+        return x * float(a[1]) + raw[1]
+
+    c = compile(f)
+    out = [(c(torch.ones(3)), a.tolist(), bytes(raw)) for _ in range(3)]
+    a[1], raw[1] = 9.0, 3
+    return [*out, c(torch.ones(3)), a.tolist(), bytes(raw)]
+
+
+@stale
+def array_under_a_tensor(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """NumPy writes to a tensor's memory before the tensor is read, and after."""
+    import numpy as np
+
+    a = np.arange(3.0)
+    t = torch.from_numpy(a)
+
+    def f(x):
+        y = x + t
+        a[0] += 1
+        return y * 2 + t
+
+    c = compile(f)
+    return [(c(torch.ones(3)), a.tolist()) for _ in range(4)]
+
+
+@stale
+def own_items_are_read_back(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """What a call puts into a container is not there before it, also where it reads all of it."""
+    past: list[Any] = []
+    kept: dict[str, Any] = {}
+
+    def f(x):
+        past.append((x * 1, x * 2))
+        kept["pair"] = [x + 1, x]
+        return sum(a * b for a, b in past) + sum(v[0] for v in kept.values())
+
+    c = compile(f)
+    out = []
+    for i in range(5):
+        if i == 3:
+            past.clear()
+        out.append((c(torch.ones(3) * i), [a + b for a, b in past], list(kept["pair"])))
+    return out

@@ -11,7 +11,7 @@ import types
 import weakref
 from typing import Any
 
-from tests.graphc.stale_scenario import Box, attempt, stale
+from tests.graphc.stale_scenario import Box, attempt, stale, whole
 
 
 @dataclasses.dataclass
@@ -323,3 +323,54 @@ def arguments_are_freed(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         gc.collect()
         out += [weak() is None, weight() is None]
     return out
+
+
+@stale
+def functions_given_back(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """A function of the call has the call's own tensors, and variables that are its own."""
+    kept: list[Any] = []
+
+    def f(x):
+        y, n = x * 2, 0
+
+        def more(k=1):
+            nonlocal n
+            n += k
+            return y + n
+
+        def count():
+            return n
+
+        more.tag = x + 1  # type: ignore[attr-defined]
+        kept.append(lambda: y * 3)
+        return more, count, kept.append
+
+    c = compile(f)
+    found = [c(torch.ones(3) * i) for i in range(4)]
+    whole(c, 1)
+    out = []
+    for more, count, append in found:
+        out += [more(), more(5), count(), more.tag, more.__name__]
+        append(lambda: 0)
+    return [*out, *(function() for function in kept)]
+
+
+@stale
+def errors_given_back(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """An exception that was never raised is made again; one that was has a traceback."""
+    def f(x, raised):
+        error = ValueError("kept", x.shape[0])
+        error.note = x * 2  # type: ignore[attr-defined]
+        if raised:
+            try:
+                raise error
+            except ValueError:
+                pass
+        return error
+
+    c = compile(f)
+    found = [c(torch.ones(3) * i, False) for i in range(3)]
+    whole(c, 1)
+    found += [c(torch.ones(3), True), c(torch.ones(3) * 2, True)]
+    same = len({id(e) for e in found}) < len(found)
+    return [same, *((e.args, e.note, e.__traceback__ is None) for e in found)]

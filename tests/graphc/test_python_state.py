@@ -240,8 +240,14 @@ def test_print_prints_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(3):
         run(graphc.ones(2))
     assert capsys.readouterr().out == "one\ntwo torch.Size([2])\n" * 3
+    assert run.segments is None
+
+    def say(x: Any) -> None:
+        print("one", [x * 2])
+        print(x * 3)
+
     with pytest.raises(TraceError, match=r"(?s)print\(\).*print\(\).*fullgraph") as caught:
-        graphc.compile(speak, fullgraph=True)(graphc.ones(2))
+        graphc.compile(say, fullgraph=True)(graphc.ones(2))
     assert __file__ in str(caught.value) and capsys.readouterr().out == ""
 
 

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 from tests.fuzz import isolate
 from tests.programs.generate import generate
 from tests.programs.program import PRELUDE, Program
-from tests.programs.run import Failure, check, check_torch
+from tests.programs.run import Failure, Seen, check, check_torch
 from tests.programs.shrink import shrink
 
+_REASONS = 40  # printed
 _BATCH = 200  # programs per child: native code is never unloaded
 
 
@@ -34,6 +35,8 @@ class Answer(NamedTuple):
     failure: Failure | None
     whole: bool
     text: str
+    ends: tuple[str, ...] = ()  # why it is not whole
+    demands: bool = False  # of the values of tensors: it can never be
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -91,17 +94,17 @@ def work(seed: int, torch: bool, seconds: float) -> Answer:
     warnings.simplefilter("ignore")
     program = generate(seed)
     other = importlib.import_module("torch") if torch else None
-    whole = False
+    seen = Seen([], False, 0)
     try:
         if other is not None:
             failure = check_torch(program, other)
         else:
             failure, seen = check(program)
-            whole = seen.whole
     except Exception:
         failure = Failure("generator", 0, traceback.format_exc())
     if failure is None or failure.kind == "generator":
-        return Answer(seed, failure, whole, "" if failure is None else listing(program))
+        text = "" if failure is None else listing(program)
+        return Answer(seed, failure, seen.whole, text, seen.ends, seen.demands)
 
     def fails(candidate: Program) -> bool:
         found = check_torch(candidate, other) if other is not None else check(candidate)[0]
@@ -109,7 +112,9 @@ def work(seed: int, torch: bool, seconds: float) -> Answer:
 
     small = shrink(program, fails, seconds) if seconds else program
     found = check_torch(small, other) if other is not None else check(small)[0]
-    return Answer(seed, found or failure, whole, listing(small))
+    return Answer(
+        seed, found or failure, seen.whole, listing(small), seen.ends, seen.demands
+    )
 
 
 def listing(program: Program) -> str:
@@ -125,12 +130,15 @@ def listing(program: Program) -> str:
 
 class _Tally:
     def __init__(self, most: int) -> None:
-        self.most, self.failed, self.programs, self.whole = most, 0, 0, 0
+        self.most, self.failed, self.programs, self.whole, self.demands = most, 0, 0, 0, 0
+        self.ends: Counter[str] = Counter()
         self.constructs: dict[str, Counter[str]] = {}
 
     def take(self, answer: Answer) -> None:
         self.programs += 1
         self.whole += answer.whole
+        self.demands += answer.demands
+        self.ends.update({re.sub(r"\w+\d+\b", "...", end) for end in answer.ends})
         kinds = ["drawn", "whole" if answer.whole else "segments"]
         kinds += ["failed"] if answer.failure else []
         for piece in generate(answer.seed).pieces:
@@ -150,10 +158,16 @@ class _Tally:
         for name, count in order:
             numbers = (count["drawn"], count["whole"], count["segments"], count["failed"])
             print("{:28} {:5} {:5} {:8} {:6}".format(name, *numbers))
+        print("\nprograms that were not one graph, by reason")
+        for end, number in self.ends.most_common(_REASONS):
+            print(f"{number:5} {end}")
         rate = self.programs / max(seconds, 1e-9)
+        others = self.programs - self.demands
         print(
             f"{self.failed} of {self.programs} programs failed; {self.whole} ran whole "
-            f"({100 * self.whole / max(self.programs, 1):.0f} %); {rate:.1f} a second"
+            f"({100 * self.whole / max(self.programs, 1):.0f} %, and "
+            f"{100 * self.whole / max(others, 1):.0f} % of the {others} that need no tensor's "
+            f"value); {rate:.1f} a second"
         )
 
 

@@ -34,11 +34,17 @@ _ONCE = "Converting a tensor with requires_grad=True to a scalar"  # PyTorch, on
 
 
 class Seen(NamedTuple):
-    """One run: what was seen after each step, and whether the function stayed one graph."""
+    """One run: what was seen after each step, and whether the function stayed one graph.
+
+    If not, `ends` says why, and `demands` whether its Python needed the value of a tensor: such a
+    program can never be one graph.
+    """
 
     steps: list[Any]
     whole: bool
     count: int
+    ends: tuple[str, ...] = ()
+    demands: bool = False
 
 
 class Failure(NamedTuple):
@@ -98,8 +104,12 @@ def run(program: Program, torch: Any, compile: Callable[..., Any]) -> Seen:
         exec(builtins.compile(source, str(path), "exec"), module.__dict__)
         steps = _steps(module, torch)
     last = made[-1] if made else None
-    whole = getattr(last, "segments", None) is None
-    return Seen(steps, whole, getattr(last, "compile_count", 0))
+    segments = getattr(last, "segments", None)
+    ends = () if segments is None else tuple(segments.ends)
+    return Seen(
+        steps, segments is None, getattr(last, "compile_count", 0),
+        tuple(end.reason for end in ends), any(end.value for end in ends),
+    )  # fmt: skip
 
 
 def _steps(module: types.ModuleType, torch: Any) -> list[Any]:

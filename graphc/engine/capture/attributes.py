@@ -13,7 +13,7 @@ from ...nn.modules.module import Module
 from ...optim.lr_scheduler import LRScheduler
 from ...optim.optimizer import Optimizer
 from ..version.guards import OfArgument
-from .kinds import Kind, is_own_name, is_plain, kind_of
+from .kinds import Kind, has_field, is_own_name, is_plain, kind_of
 from .module_fields import OWN_FIELDS
 from .observer import Observer
 from .places import MISSING
@@ -40,7 +40,10 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
         if observer.is_known(obj):
             observer.know(found, f"{observer.path(obj)}.{name}")
         return found
-    if kind is Kind.OPEN:
+    if kind is Kind.FIELDS and has_field(type(obj), name):
+        value = observer.read(obj, name, f"{observer.path(obj)}.{name}")
+        return getattr(obj, name) if value is MISSING else value
+    if kind in (Kind.OPEN, Kind.FIELDS):
         observer.open(f"reading {name} of a {_name(obj)}")
     bound: Any = obj
     if type(obj) is super and bound.__self__ is not None:
@@ -192,7 +195,7 @@ def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> An
         return _cached(observer, obj, member, name)
     getter = getattr(kind, "__get__", None)
     if getter is None:
-        return member
+        return member  # lookup() knows it, or it is new
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, member, obj, type(obj))
     if kind in _C_DESCRIPTORS:
@@ -344,7 +347,7 @@ def _of_class(
     getter = getattr(member, "__get__", None)
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, found, None, kind)
-    return getattr(holder, name) if getter is not None else found  # lookup() knows it
+    return found if getter is None else getattr(holder, name)  # lookup() knows it, or it is new
 
 
 _OF_TYPES = frozenset("__name__ __qualname__ __mro__ __bases__ __base__ __class__ mro".split())
@@ -355,6 +358,8 @@ def _function(observer: Observer, function: Any, name: str) -> Any:
         path = f"{function.__qualname__}.{name}"
         if name in function.__dict__:
             return observer.read(function.__dict__, name, path)
+        if type(getattr(function, name, None)) is types.MethodWrapperType:
+            return getattr(function, name)  # its type's
         try:
             return observer.result(getattr, (function, name), path)
         except AttributeError:
@@ -383,7 +388,11 @@ def store_attribute(observer: Observer, obj: Any, name: str, value: Any) -> None
         if name.startswith("__"):
             observer.open(f"setting {name} of {obj.__qualname__}()")
         observer.write(obj.__dict__, name, f"{obj.__qualname__}()")
-    elif kind in (Kind.OPEN, Kind.METHOD, Kind.BUILTIN, Kind.PARTIAL):
+    elif kind is Kind.FIELDS and has_field(type(obj), name):
+        observer.save_field(obj, name, f"{observer.path(obj)}.{name}")
+    elif kind in (Kind.OPEN, Kind.FIELDS, Kind.METHOD, Kind.BUILTIN) or (
+        kind is Kind.PARTIAL and observer.is_known(obj)
+    ):
         observer.open(f"setting {name} of a {_name(obj)}")
     setattr(obj, name, value)
 
@@ -469,6 +478,9 @@ def delete_attribute(observer: Observer, obj: Any, name: str) -> None:
             return
         if observer.is_known(obj):
             observer.open(f"del {observer.path(obj)}.{name}")
+    elif kind is Kind.FIELDS and has_field(type(obj), name):
+        observer.read(obj, name, f"{observer.path(obj)}.{name}")
+        observer.save_field(obj, name, f"{observer.path(obj)}.{name}")
     elif kind is not Kind.TENSOR or name != "grad":
         observer.open(f"del {observer.path(obj)}.{name}")
     delattr(obj, name)

@@ -14,7 +14,17 @@ import numpy as np
 
 from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
-from . import attributes, c_iterating, c_objects, context_variables, items, operators, type_rules
+from . import (
+    attributes,
+    c_iterating,
+    c_objects,
+    context_variables,
+    items,
+    library,
+    operators,
+    outside,
+    type_rules,
+)
 from .c_tables import (
     CLASSES,
     HIGHER_ORDER,
@@ -24,7 +34,7 @@ from .c_tables import (
     READS,
     WRITES,
 )
-from .kinds import Kind, content_of, full_name, is_own_name, is_plain, kind_of
+from .kinds import Kind, content_of, full_name, is_own_name, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -137,11 +147,10 @@ def method(
     """A C method of a container or a value is about to be called on `owner`."""
     touch(observer, args, kwargs)
     owner = observer.behind(owner)
-    if issubclass(type(owner), str) and name in ("format", "format_map") and not all(
-        is_plain(value) or kind_of(type(value)) in (Kind.TENSOR, Kind.NUMBER)
-        for value in (*args, *(kwargs or {}).values())
+    if issubclass(type(owner), str) and name == "format_map" and not all(
+        map(library.is_text, args)
     ):
-        observer.open("str.format() of an object")  # a field may name its attributes
+        observer.open("str.format_map() of an object")  # a field may name its attributes
         return
     content = items.content(owner)
     if kind is not None and content is None and issubclass(type(owner), kind):
@@ -222,7 +231,7 @@ def _write(
                                   observer.is_watched(owner))
                 (observer.remove if name == "pop" else observer.write)(owner, key)
             return
-    elif name in ("append", "extend"):
+    elif name in ("append", "extend") and content is not Kind.BUFFER:
         observer.extend(owner)
         return
     elif name == "remove":
@@ -264,6 +273,10 @@ def _of_class(
 def construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
     """What to call to make an instance of a class that C code makes."""
     name = full_name(kind)
+    if kind_of(kind) is Kind.VALUE:
+        value = library.constructed(observer, kind, args, kwargs)
+        if value is not None:
+            return give, value, None
     rule = RULES.get(name)
     if rule is not None:
         found = rule(observer, kind, args, kwargs or {})
@@ -272,7 +285,7 @@ def construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any)
         return _higher_order(observer, kind, args, kwargs)
     if name in CLASSES or is_own_name(kind.__module__) or (
         issubclass(kind, (BaseException, np.generic, np.dtype))
-        or kind_of(kind) in (Kind.FIXED, Kind.VALUE, Kind.INSTANCE, Kind.MODULE)
+        or kind_of(kind) in (Kind.FIXED, Kind.VALUE, Kind.INSTANCE, Kind.MODULE, Kind.BUFFER)
     ):
         touch(observer, args, kwargs)
         return kind, args, kwargs
@@ -352,12 +365,6 @@ def _vars(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
     return (attributes.attribute(observer, args[0], "__dict__"),)
 
 
-def _dir(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    if args:
-        observer.open("dir()")
-    return None
-
-
 def _str(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     if len(args) != 1 or kwargs:
         touch(observer, args, kwargs)
@@ -418,11 +425,6 @@ def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
     return None
 
 
-def _print(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    observer.open("print()", "take the print out of the compiled function")
-    return (None,) if observer.running else None  # in a survey
-
-
 def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     return None
 
@@ -441,10 +443,10 @@ RULES: dict[str, Rule] = {
     "object.__getattribute__": _plain_getattr, "object.__delattr__": _delattr,
     "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
     "builtins.reversed": c_iterating.reversed_of, **type_rules.RULES, "builtins.vars": _vars,
-    "builtins.dir": _dir, "builtins.str": _str, "builtins.repr": _repr,
+    "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
-    "builtins.id": _identifier, "builtins.print": _print, "builtins.super": _super,
-    "collections.OrderedDict": _dict, **context_variables.RULES,
+    "builtins.id": _identifier, "builtins.super": _super, "collections.OrderedDict": _dict,
+    **context_variables.RULES, **library.RULES, **outside.RULES,
 }
-PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json}
+PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json, **outside.PYTHON}

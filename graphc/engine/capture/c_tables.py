@@ -25,12 +25,11 @@ PURE = frozenset(
     | _of("zlib", "crc32 adler32")
     | _of("sys", "intern getrecursionlimit getsizeof")
     | _of("_abc", "_abc_instancecheck _abc_subclasscheck")
-    | _of("_stat", "S_ISDIR S_ISREG")
+    | _of("_stat", "S_ISDIR S_ISREG") | _of("posix", "fspath")
     | _of("_json", "encode_basestring encode_basestring_ascii scanstring")
-    | _of("_collections", "_count_elements")
-    | _of("_typing", "_idfunc")
-    | {"object.__init__", "object.__new__", "object.__init_subclass__", "object.__eq__",
-       "object.__ne__", "object.__repr__", "object.__str__", "object.__format__",
+    | _of("_typing", "_idfunc") | _of("_string", "formatter_parser formatter_field_name_split")
+    | {"function.__get__", "object.__init__", "object.__new__", "object.__init_subclass__",
+       "object.__eq__", "object.__ne__", "object.__repr__", "object.__str__", "object.__format__",
        "object.__hash__", "object.__sizeof__", "object.__reduce_ex__", "type.__instancecheck__",
        "type.__subclasscheck__", "type.mro", "type.__subclasses__"}
 )  # fmt: skip
@@ -78,12 +77,13 @@ READS = frozenset("""
     symmetric_difference __or__ __and__ __sub__ __xor__ __repr__ __str__ __add__ __mul__
     __lt__ __le__ __gt__ __ge__ __init__ __sizeof__ __ror__
     __format__ __copy__ __rmul__ __getattribute__
+    decode hex find rfind startswith endswith split strip tolist tobytes
 """.split())
 WRITES = frozenset("""
     append extend insert pop remove clear sort reverse update popitem setdefault add discard
     difference_update intersection_update symmetric_difference_update appendleft extendleft
     popleft rotate move_to_end __setitem__ __delitem__ __iadd__ __ior__ __iand__ __isub__ __ixor__
-    __imul__
+    __imul__ fromlist frombytes
 """.split())
 NUMPY_WRITES = frozenset("""
     copyto put place putmask fill_diagonal put_along_axis save savez savetxt load loadtxt fromfile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -19,9 +20,14 @@ def dict_items(value: Any) -> list[Any]:
     return [part for pair in own_methods(value).items(value) for part in pair]
 
 
+def objects_of(value: np.ndarray) -> list[Any]:
+    """What a NumPy array of objects holds, with its shape."""
+    return [value.shape, *value.flat]
+
+
 READERS: dict[Kind, Callable[[Any], list[Any]]] = {
     Kind.LIST: list, Kind.DICT: dict_items, Kind.SET: list, Kind.QUEUE: list,
-    Kind.VIEW: list,
+    Kind.VIEW: list, Kind.ARRAY: objects_of, Kind.BUFFER: lambda value: [bytes(value)],
 }  # fmt: skip
 
 
@@ -32,8 +38,15 @@ def copy_of(container: Any) -> Any:
     if isinstance(container, dict):
         return dict(own_methods(container).items(container))
     if isinstance(container, np.ndarray):
-        return container.tobytes()
-    return list(container)
+        return container.copy() if container.dtype == object else container.tobytes()
+    return container[:] if isinstance(container, (bytearray, array)) else list(container)
+
+
+def memory_of(container: Any) -> np.ndarray:
+    """A NumPy array's memory, or that of a bytearray or an array.array."""
+    if isinstance(container, np.ndarray):
+        return container
+    return np.frombuffer(container, np.uint8) if len(container) else np.zeros(0)
 
 
 def items_of(container: Any) -> Any:
@@ -41,8 +54,8 @@ def items_of(container: Any) -> Any:
     if isinstance(container, dict):
         return dict(own_methods(container).items(container))
     if isinstance(container, np.ndarray):
-        return container.copy()
-    return list(container)
+        return list(container.flat) if container.dtype == object else container.copy()
+    return container[:] if isinstance(container, (bytearray, array)) else list(container)
 
 
 def put_back(container: Any, copy: Any) -> None:
@@ -62,10 +75,15 @@ def put_back(container: Any, copy: Any) -> None:
                 methods.__setitem__(container, key, value)
             state_version.bump()
     elif isinstance(container, np.ndarray):
-        if isinstance(copy, np.ndarray):
+        if container.dtype == object:
+            for place, item in zip(np.ndindex(container.shape), _flat(copy), strict=True):
+                container[place] = item
+        elif isinstance(copy, np.ndarray):
             container[...] = copy
         elif container.tobytes() != copy:
             container[...] = np.frombuffer(copy, container.dtype).reshape(container.shape)
+    elif isinstance(container, (bytearray, array)):
+        container[:] = copy
     elif len(container) != len(copy) or any(
         a is not b for a, b in zip(container, copy, strict=True)
     ):
@@ -76,6 +94,10 @@ def put_back(container: Any, copy: Any) -> None:
         else:
             deque.clear(container)
             deque.extend(container, copy)
+
+
+def _flat(items: Any) -> list[Any]:
+    return items if isinstance(items, list) else list(items.flat)
 
 
 def _put_members(container: set[Any], members: list[Any]) -> None:

@@ -17,7 +17,7 @@ from .observer import Observer
 from .places import MISSING
 
 _CONTAINERS = frozenset((
-    Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.VIEW,
+    Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.BUFFER, Kind.VIEW,
 ))  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def subscript(observer: Observer, container: Any, key: Any) -> Any:
     known = observer.is_known(container)
     if kind is Kind.DICT:
         return _dict_item(observer, container, key, known)
-    if kind in (Kind.TUPLE, Kind.LIST, Kind.QUEUE):
+    if kind in (Kind.TUPLE, Kind.LIST, Kind.QUEUE, Kind.BUFFER):
         return _item(observer, container, key, kind, known)
     if kind is Kind.ARRAY:
         observer.array(container)
@@ -289,6 +289,9 @@ def contains(observer: Observer, item: Any, container: Any) -> bool:
     kind = content(container)
     if kind is Kind.DICT or kind is Kind.SET:
         item = plain_key(observer, item)
+    hashed = python_method(observer, item, "__hash__")
+    if hashed is not None and isinstance(container, (dict, set, frozenset)):
+        return _is_member(observer, item, container, hashed)
     if kind is Kind.DICT or kind is Kind.SET:
         if observer.is_known(container):
             if hashed_as_is(item):
@@ -306,6 +309,23 @@ def contains(observer: Observer, item: Any, container: Any) -> bool:
         return item in container
     observer.open(f"`in` of a {type(container).__module__}.{type(container).__qualname__}")
     return item in container
+
+
+def _is_member(observer: Observer, item: Any, container: Any, hashed: Any) -> bool:
+    """`item in container` by the item's own __hash__ and __eq__, written in Python."""
+    observer.whole(container, deep=False)
+    number = observer.run(hashed, item).__index__()
+    same = python_method(observer, item, "__eq__")
+    for key in list(container):
+        if key is item:
+            return True
+        if python_method(observer, key, "__hash__") is not None:
+            observer.open(f"`in` among objects with a __hash__ of their own, {key!r}")
+        elif hash(key) == hash(number) and same is not None:
+            found = observer.run(same, item, key)
+            if found is not NotImplemented and truth(observer, found):
+                return True
+    return False
 
 
 def truth(observer: Observer, value: Any) -> bool:
@@ -328,7 +348,7 @@ def truth(observer: Observer, value: Any) -> bool:
     return bool(value)
 
 
-_SIZED = frozenset((Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.VIEW))
+_SIZED = frozenset((Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.BUFFER, Kind.VIEW))
 
 
 def length(observer: Observer, value: Any) -> int:

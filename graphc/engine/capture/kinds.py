@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import types
+from array import array
 from collections import OrderedDict, defaultdict, deque
 from enum import Enum, EnumMeta, auto
 from pathlib import Path
@@ -35,6 +37,7 @@ class Kind(Enum):
     SET = auto()
     QUEUE = auto()
     ARRAY = auto()  # NumPy
+    BUFFER = auto()  # bytearray, array.array: numbers, whole
     VIEW = auto()  # of a dict, or a mapping proxy
     ITERATOR = auto()
     FUNCTION = auto()
@@ -46,6 +49,7 @@ class Kind(Enum):
     TENSOR = auto()
     NUMBER = auto()  # a lifted number or a symbolic size
     OWN = auto()  # an object of graphc's own machinery
+    FIELDS = auto()  # of C code, read and written attribute by attribute
     INSTANCE = auto()  # of a class written in Python
     OPEN = auto()
 
@@ -75,13 +79,15 @@ FIXEDS = frozenset("""
 _EXACT: dict[type, Kind] = {
     tuple: Kind.TUPLE, frozenset: Kind.TUPLE, list: Kind.LIST, dict: Kind.DICT,
     OrderedDict: Kind.DICT, defaultdict: Kind.DICT, set: Kind.SET, deque: Kind.QUEUE,
-    np.ndarray: Kind.ARRAY, types.FunctionType: Kind.FUNCTION, types.MethodType: Kind.METHOD,
+    np.ndarray: Kind.ARRAY, bytearray: Kind.BUFFER, array: Kind.BUFFER,
+    types.FunctionType: Kind.FUNCTION, types.MethodType: Kind.METHOD,
     types.BuiltinFunctionType: Kind.BUILTIN, types.MethodDescriptorType: Kind.BUILTIN,
     types.WrapperDescriptorType: Kind.BUILTIN, types.MethodWrapperType: Kind.BUILTIN,
     types.ClassMethodDescriptorType: Kind.BUILTIN, functools.partial: Kind.PARTIAL,
     Watched: Kind.DICT, WatchedDefault: Kind.DICT, WatchedOrdered: Kind.DICT,
     types.ModuleType: Kind.MODULE, types.SimpleNamespace: Kind.INSTANCE,
     types.GeneratorType: Kind.ITERATOR, types.MappingProxyType: Kind.VIEW,
+    threading.local: Kind.FIELDS,
     type({}.keys()): Kind.VIEW, type({}.values()): Kind.VIEW, type({}.items()): Kind.VIEW,
     type(OrderedDict().keys()): Kind.VIEW, type(OrderedDict().values()): Kind.VIEW,
     type(OrderedDict().items()): Kind.VIEW,
@@ -94,7 +100,8 @@ _ITERATORS = frozenset("""
     builtins.str_ascii_iterator builtins.set_iterator builtins.dict_keyiterator
     builtins.dict_valueiterator builtins.dict_itemiterator builtins.dict_reversekeyiterator
     builtins.dict_reversevalueiterator builtins.dict_reverseitemiterator builtins.odict_iterator
-    builtins.bytes_iterator builtins.callable_iterator builtins.iterator
+    builtins.bytes_iterator builtins.formatteriterator builtins.fieldnameiterator
+    builtins.callable_iterator builtins.iterator
     collections._deque_iterator collections._deque_reverse_iterator _collections._deque_iterator
     _collections._deque_reverse_iterator
     itertools.chain itertools.islice itertools.product itertools.combinations
@@ -206,7 +213,14 @@ _BASES = frozenset((
 _C_MEMBERS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
+def has_field(kind: type, name: str) -> bool:
+    """Whether an object of Kind.FIELDS has an attribute that stands for itself."""
+    return name == "value" if kind is not threading.local else not name.startswith("__")
+
+
 def _instance(kind: type) -> Kind:
+    if any(full_name(base) == "_ctypes._SimpleCData" for base in kind.__bases__):
+        return Kind.FIELDS if is_standard(kind.__module__) else Kind.OPEN
     for base in kind.__mro__:
         known = base in _BASES or base is Generic or issubclass(base, BaseException)
         if not known and _from_c(base) and full_name(base) not in VALUES:
@@ -230,8 +244,15 @@ def _from_c(kind: type) -> bool:
 def content_of(kind: type) -> Kind | None:
     """The container that a class is or derives from; None if it is none."""
     for base, found in (
-        (tuple, Kind.TUPLE), (list, Kind.LIST), (dict, Kind.DICT), (set, Kind.SET),
-        (frozenset, Kind.TUPLE), (deque, Kind.QUEUE), (np.ndarray, Kind.ARRAY),
+        (tuple, Kind.TUPLE),
+        (list, Kind.LIST),
+        (dict, Kind.DICT),
+        (set, Kind.SET),
+        (frozenset, Kind.TUPLE),
+        (deque, Kind.QUEUE),
+        (np.ndarray, Kind.ARRAY),
+        (bytearray, Kind.BUFFER),
+        (array, Kind.BUFFER),
     ):
         if issubclass(kind, base):
             return found

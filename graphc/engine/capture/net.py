@@ -9,12 +9,14 @@ Where nobody can tell of starting functions (starts.py), nothing is recorded as 
 from __future__ import annotations
 
 import _weakrefset
+import fractions
+import numbers
 import sys
 import sysconfig
 import threading
 import weakref
 from abc import ABCMeta
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -31,6 +33,10 @@ _LIBRARY = (sysconfig.get_paths()["stdlib"], "<frozen ")
 _PACKAGES = tuple(str(Path(str(package.__file__)).parent) for package in (numpy, ml_dtypes))
 _NUMPY = _PACKAGES[:1]  # c_functions.py says what its functions read
 _WEAK = (weakref.__file__, _weakrefset.__file__)
+# C code calls methods of these immutable numbers, which read themselves alone
+_VALUES = (fractions.__file__, numbers.__file__)
+# C code asks immutable paths for their text, which they may keep
+_TEXTS = frozenset((PurePath.__fspath__.__code__, PurePath.__str__.__code__))
 _HARMLESS = frozenset((
     ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
 ))  # fmt: skip
@@ -62,7 +68,9 @@ def is_settled(code: CodeType, namespace: dict[str, Any]) -> bool:
     """Whether a function with this code is never a stranger, whoever calls it."""
     if _place(code) == "own" or code in _HARMLESS or code.co_filename.startswith(_NUMPY):
         return True
-    if _is_generated(code, namespace):
+    if _is_generated(code, namespace) or code in _TEXTS or code.co_filename in _VALUES:
+        return True
+    if code.co_name == "__subclasshook__" and _place(code) == "library":
         return True
     # as objects die
     return code.co_filename in _WEAK and code.co_name in ("remove", "_remove")
@@ -80,6 +88,8 @@ def is_stranger(code: CodeType, namespace: dict[str, Any], caller: FrameType | N
         if found == "own":
             return not library or is_rewritten(caller.f_code)
         library = library and _is_library(caller.f_code, caller.f_globals)
+        if library and caller.f_code in _TEXTS:
+            return False
         caller = caller.f_back
     return True
 

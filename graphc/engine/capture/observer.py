@@ -12,6 +12,7 @@ import functools
 import gc
 import inspect
 import operator
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,9 +36,9 @@ from .copies import READERS, key_text
 from .kinds import Kind, content_of, is_plain, is_standard, kind_of
 from .machinery import inside_machinery
 from .places import MISSING, Place
-from .writes import Writes
+from .writes import Repeat, Writes
 
-_ARRAY_BYTES = 1 << 20  # larger arrays are not compared at every call
+_ARRAY_BYTES = 1 << 24  # larger arrays are not compared at every call
 
 
 class _Running(threading.local):
@@ -58,6 +59,7 @@ class Observer(ClassMembers, Writes):
         self.guards = Guards()
         self.known: dict[int, tuple[Any, str]] = {}  # what existed before, by id; with its path
         self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
+        self.handled = sys.exc_info()[1]  # an exception from before the call
         self.looked_at_grad = False  # the user's own code has read a .grad
         self.constants: Any = None  # exits.Constants
         self._paused = False
@@ -71,6 +73,24 @@ class Observer(ClassMembers, Writes):
     def running(self) -> bool:
         """Whether the recording still is that of the whole function."""
         return self.trace.whole and self.trace.open and not self._paused
+
+    @property
+    def entry_code(self) -> Any:
+        """The code that calls the user's function."""
+        return getattr(self.trace, "entry", None)
+
+    def repeat(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Repeat:
+        """Each call calls a function outside the program; so it is if one graph is given up."""
+        place = super().repeat(function, args, kwargs)
+
+        def now() -> None:
+            place.set([_number(value) for value in self.repeats[place]])
+
+        now.repeats = place  # type: ignore[attr-defined]
+        self.trace.deferred.append(now)
+        return place
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         """What to call in place of a function."""
@@ -186,18 +206,19 @@ class Observer(ClassMembers, Writes):
                                          else value):
                     self._inside(value, item, f"{path}[{i}]", deep)
             return
-        if kind in READERS:
-            self._container(value, kind, deep)
-        elif kind is Kind.ARRAY:
+        if kind is Kind.ARRAY:
             self.array(value)
+        elif kind in READERS:
+            self._container(value, kind, deep)
         elif kind is Kind.ITERATOR:
             if self.is_known(value):
                 self.open(f"reading {self.path(value)}, an iterator made before the call,")
         elif kind is Kind.OPEN:
             self.open(f"use of a {type(value).__module__}.{type(value).__qualname__}")
 
-    def _inside(self, holder: Any, item: Any, path: str, deep: bool) -> None:
-        if self.is_known(holder) and id(item) not in self.known:
+    def _inside(self, holder: Any, item: Any, path: str, deep: bool, own: bool = False) -> None:
+        """An item is read; `own`: the call itself has put it there."""
+        if not own and self.is_known(holder) and id(item) not in self.known:
             self.know(item, path)
         if deep and kind_of(type(item)) in _HOLDERS:
             self.whole(item)
@@ -208,15 +229,26 @@ class Observer(ClassMembers, Writes):
             saved = self.saved.get(id(value))
             was = None if saved is None else saved[1]
             guard = Items(value, READERS[kind], self.path(value), was)
+            if kind is Kind.BUFFER:  # NumPy may write to it unseen
+                if self.shares_memory(value):
+                    self.open(f"reading {guard.path}, which shares memory with a NumPy array,")
+                self.save(value)
             self.guards.add(guard, self.is_watched(value))
-        path = self.path(value)
+        path, saved = self.path(value), self.saved.get(id(value))
+        # what a container that was written to held before
+        old = None if saved is None else set(map(id, READERS[kind](saved[1])))
         if kind is Kind.DICT:
             for key, item in list(dict.items(value)):
-                self._inside(value, key, f"a key of {path}", deep)
-                self._inside(value, item, f"{path}[{key_text(key)}]", deep)
-        else:
-            for i, item in enumerate(list(value)):
-                self._inside(value, item, f"{path}[{i}]", deep)
+                own = old is not None and id(item) not in old
+                self._inside(value, key, f"a key of {path}", deep, old is not None and (
+                    id(key) not in old
+                ))  # fmt: skip
+                self._inside(value, item, f"{path}[{key_text(key)}]", deep, own)
+        elif kind is not Kind.BUFFER:
+            items = value.flat if kind is Kind.ARRAY else value
+            for i, item in enumerate(list(items)):
+                own = old is not None and id(item) not in old
+                self._inside(value, item, f"{path}[{i}]", deep, own)
 
     def array(self, value: np.ndarray) -> None:
         """The values of a NumPy array are read."""
@@ -225,8 +257,15 @@ class Observer(ClassMembers, Writes):
         if not self.is_known(value) or id(value) in self._whole:
             return
         path = self.path(value)
-        if value.nbytes > _ARRAY_BYTES or value.dtype == object:
-            what = "of objects" if value.dtype == object else f"of {value.nbytes >> 20} MB"
+        if self.shares_memory(value):
+            self.open(f"reading {path}, a NumPy array that shares memory with another,")
+            return
+        if value.dtype == object:
+            self._container(value, Kind.ARRAY, deep=False)
+            self.save(value)
+            return
+        if value.nbytes > _ARRAY_BYTES:
+            what = f"of {value.nbytes >> 20} MB"
             self.open(f"reading {path}, a NumPy array {what},", "make it a tensor once, outside")
             return
         self._whole.add(id(value))
@@ -410,6 +449,11 @@ def _key(key: Any) -> Any:
     return id(key) if issubclass(type(key), Tensor) else (type(key), key)
 
 
+def _number(value: Any) -> Any:
+    """A number of the trace as what it was in this run."""
+    return value.expression.value if is_traced_number(value) else value
+
+
 def _type_of(container: dict[Any, Any], key: Any) -> type:
     return type(dict.get(container, key))
 
@@ -419,6 +463,6 @@ _NO_CONTENT = frozenset((
     Kind.MODULE, Kind.TENSOR, Kind.NUMBER, Kind.OWN,
 ))  # fmt: skip
 _HOLDERS = frozenset((
-    Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.VIEW, Kind.INSTANCE,
-    Kind.ITERATOR, Kind.OPEN,
+    Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.BUFFER, Kind.VIEW,
+    Kind.INSTANCE, Kind.ITERATOR, Kind.OPEN,
 ))  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict, deque
+from contextvars import ContextVar
 from typing import Any
 
 from ...frontend.tensor import Tensor
@@ -43,6 +44,10 @@ class Place:
                 return MISSING
         if isinstance(container, dict):
             return dict.get(container, self.key, MISSING)
+        if type(container) is ContextVar:
+            return container.get(MISSING)
+        if type(self.key) is str:  # Kind.FIELDS: of a threading.local, this thread's
+            return getattr(container, self.key, MISSING)
         try:
             kind = deque if isinstance(container, deque) else list
             return kind.__getitem__(container, self.key)
@@ -59,6 +64,10 @@ class Place:
             setattr(self.container, self.key, value)
         elif isinstance(self.container, dict):
             own_methods(self.container).__setitem__(self.container, self.key, value)
+        elif type(self.container) is ContextVar:
+            self.container.set(value)
+        elif type(self.key) is str:
+            setattr(self.container, self.key, value)
         else:
             self.container[self.key] = value
 
@@ -74,7 +83,9 @@ class Place:
                 self.key.__delete__(self.container)
         elif isinstance(self.container, dict):
             own_methods(self.container).pop(self.container, self.key, None)
-        elif isinstance(self.container, type):
+        elif isinstance(self.container, type) or (
+            type(self.key) is str and self.get() is not MISSING
+        ):
             delattr(self.container, self.key)
 
     @staticmethod

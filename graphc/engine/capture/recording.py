@@ -8,6 +8,8 @@ everything else by replay).
 from __future__ import annotations
 
 import functools
+from array import array
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -28,6 +30,7 @@ from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
 from .argument_writes import ArgumentWrites
 from .array_memory import is_captured
+from .copies import memory_of
 from .exits import Constants
 from .failed import keep_python
 from .kinds import is_plain
@@ -203,6 +206,8 @@ class Recording:
         ))
 
     def _finish(self) -> None:
+        deferred = self.trace.deferred
+        deferred[:] = [action for action in deferred if not hasattr(action, "repeats")]
         traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=True)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}
         self.missing = [
@@ -213,8 +218,8 @@ class Recording:
 
     def _shared_memory(self) -> None:
         """Refuse a NumPy array that was used before the tensor on whose memory it is."""
-        for array, _, path in self.observer.saved.values():
-            if isinstance(array, np.ndarray) and is_captured(self.trace, array):
+        for container, _, path in self.observer.saved.values():
+            if isinstance(container, np.ndarray) and is_captured(self.trace, container):
                 if isinstance(self.trace, SegmentTrace):  # from the start, in segments
                     self.trace.tainted = self.trace.tainted or path
                 raise TraceError(located(
@@ -224,8 +229,9 @@ class Recording:
 
     def _effects(self) -> None:
         self._shared_memory()
+        observer = self.observer
         try:
-            changes = list(self.observer.changes())
+            changes = list(observer.changes())
         except ValueError as error:
             raise TraceError(located(
                 f"compiled {self.name}() {error}, which one graph cannot do again at every call. "
@@ -243,6 +249,9 @@ class Recording:
                 continue
             self._effect(place, old, now)
             self.order.append(place)
+
+        self.stored.update(observer.repeats)
+        self.order += observer.repeats
 
     @staticmethod
     def _unchanged(place: Place, now: Any) -> bool:
@@ -275,6 +284,14 @@ class Recording:
 
     def _refill(self, place: Place, old: Any, now: Any) -> None:
         """What each call has to put into a container whose length or order has changed."""
+        if isinstance(now, (np.ndarray, bytearray, array)) and any(
+            np.may_share_memory(tensor._array, memory_of(place.container))
+            for tensor, _ in self.trace.shadows.values()
+        ):
+            raise TraceError(located(
+                f"compiled {self.name}() writes to {place.path}, which shares memory with a tensor"
+                f". Cure: write to the tensor{self.trace.otherwise}"
+            ))  # fmt: skip
         items = _items(now)
         for item in (*_items(old), *items):
             if isinstance(item, Tensor) and item._trace is None:
@@ -319,11 +336,12 @@ class Recording:
         old: dict[int, set[Place]] = {}
         for place, value in self._old_tensors():
             old.setdefault(id(value), set()).add(place)
+        fixed = self.observer.guards.fixed() if old else {}
         for source in self.traced.inputs:
             if isinstance(source, TensorInput) and source.kind == "tensor":
                 places = old.get(id(source.tensor), set())
                 # one that is elsewhere, too, is that other place's tensor at each call
-                if len(places) == 1 and self.observer.guards.fixed(source.tensor) <= places:
+                if len(places) == 1 and fixed.get(id(source.tensor), set()) <= places:
                     found[source.number] = next(iter(places))
         return found
 
@@ -335,12 +353,15 @@ class Recording:
             elif isinstance(place, Contents) and isinstance(value, (dict, list)):
                 items = value.items() if isinstance(value, dict) else enumerate(value)
                 for key, item in items:
-                    if isinstance(item, Tensor) and not isinstance(place.container, set):
+                    if isinstance(item, Tensor) and isinstance(place.container, _FETCHED):
                         yield Place(place.container, key, f"{place.path}[{key!r}]"), item
 
     def dropped_guards(self) -> set[Place]:
         """Places whose value is a run-time input: stored tensors and lifted numbers."""
         return {*self.stored_inputs().values(), *(place for place, _ in self.lifted)}
+
+
+_FETCHED = (list, dict, deque)  # containers whose items can be fetched by key
 
 
 def _items(content: Any) -> list[Any]:

@@ -83,7 +83,7 @@ class Survey(SegmentTrace):
         with self.suspended():
             return evaluate(graph, input_arrays(self), TABLE)[0].copy()
 
-    def end_segment(self, what: str, cure: str = "") -> None:
+    def end_segment(self, what: str, cure: str = "", value: bool = False) -> None:
         Trace.end_segment(self, what, cure)
 
     def crosses(self, roots: list[GradNode], wanted: set[GradNode]) -> bool:

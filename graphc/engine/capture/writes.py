@@ -8,8 +8,10 @@ new ones. A write of what was there already changes nothing: that it is there is
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ import numpy as np
 from ...frontend.watched import Watched, WatchedOrdered
 from ...optim.optimizer import ParamGroup
 from ..version.guards import Entry, Guards
-from .copies import copy_of, entry_path, items_of, put_back
+from .copies import copy_of, entry_path, items_of, memory_of, put_back
 from .kinds import is_plain
 from .places import MISSING, Place
 
@@ -68,6 +70,49 @@ class Tail(Place):
             del self.container[-1]
 
 
+class Variable(Place):
+    """A context's variable (contextvars), or an attribute of a thread's (threading.local)."""
+
+    __slots__ = ("token",)
+
+    def __init__(self, variable: Any, path: str, name: str | None = None) -> None:
+        super().__init__(variable, name, path)
+        self.token: Any = None  # of the first write that the recording did
+
+    def put(self, value: Any) -> None:
+        """Put a value, or take back what the recording did."""
+        if value is MISSING and isinstance(self.container, ContextVar):
+            if self.get() is not MISSING:
+                self.container.reset(self.token)
+            return
+        super().put(value)
+
+
+class Repeat(Place):
+    """A function that is called at each call: its place in the order of the effects."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, function: Callable[..., Any], names: tuple[str, ...]) -> None:
+        super().__init__(function, object(), getattr(function, "__name__", "a call"))
+        self.names = names  # of the last arguments
+
+    def get(self) -> Any:
+        """Nothing is there."""
+        return MISSING
+
+    def set(self, value: Any) -> None:
+        """Call it, with these arguments."""
+        count = len(value) - len(self.names)
+        self.container(*value[:count], **dict(zip(self.names, value[count:], strict=True)))
+
+
+def _differs(container: Any, copy: Any) -> bool:
+    if isinstance(copy, np.ndarray):  # of objects
+        return any(a is not b for a, b in zip(copy.flat, container.flat, strict=True))
+    return bytes(container) != bytes(copy)
+
+
 _ALL, _END = object(), object()
 
 
@@ -83,10 +128,11 @@ class Writes:
         self.real: set[int] = set()  # containers that got state which the call made for good
         self.lifted: set[Place] = set()  # places whose number is a run-time input
         self.keys: dict[int, dict[Any, None]] = {}  # what was written by key, by container
+        self.variables: dict[ContextVar[Any], Variable] = {}  # that were set
+        self.repeats: dict[Place, list[Any]] = {}  # with the arguments
         self.removed: dict[int, set[Any]] = {}  # keys that were, at some time
         self.reshaped: set[int] = set()  # containers that changed otherwise than by key and tail
         self.lent: set[int] = set()  # NumPy memory that graphc's own code got
-        self.contexts: dict[Any, Any] = {}  # context variables that were set; the first tokens
         self._kept: list[Any] = []  # keeps ids taken
 
     def is_known(self, value: Any) -> bool:
@@ -138,11 +184,24 @@ class Writes:
 
     def save_field(self, container: Any, key: Any, path: str) -> None:
         """A slot, a cell or an attribute that stands alone is about to be written to."""
-        place = Place(container, key, path)
-        if place not in self.fields:
-            self.fields[place] = place.get()
-            self._written.append(place)
-            self._kept.append(container)
+        self.save_place(Place(container, key, path))
+
+    def save_place(self, place: Place) -> bool:
+        """The same; whether this is the first write."""
+        if place in self.fields:
+            return False
+        self.fields[place] = place.get()
+        self._written.append(place)
+        self._kept.append(place.container)
+        return True
+
+    def repeat(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Repeat:
+        """Each call calls a function outside the program, after what it writes."""
+        place = Repeat(function, tuple(kwargs))
+        self.repeats[place] = [*args, *kwargs.values()]
+        return place
 
     def tail(self, container: Any) -> int:
         """How long a list or a deque was, but for what the call itself has put at its end; -1
@@ -168,11 +227,12 @@ class Writes:
         for container, copy, path in list(self.saved.values()):
             if isinstance(copy, dict):
                 yield from self._of_dict(container, copy, path)
-            elif isinstance(container, np.ndarray):
-                if container.tobytes() != copy:
+            elif isinstance(container, (np.ndarray, bytearray, array)):
+                if _differs(container, copy):
                     if id(_memory(container)) in self.lent:
                         raise ValueError(f"changes {path}, whose memory is a tensor's, too")
-                    yield Contents(container, path), copy, container.copy()
+                    was = list(copy.flat) if isinstance(copy, np.ndarray) else copy
+                    yield Contents(container, path), was, items_of(container)
             elif isinstance(container, (list, deque)) and id(container) not in self.reshaped:
                 yield from self._of_list(container, copy, path)
             elif len(container) != len(copy) or any(
@@ -180,8 +240,6 @@ class Writes:
             ):
                 self.whole(container, deep=False)
                 yield Contents(container, path), copy, items_of(container)
-        for variable in self.contexts:
-            raise ValueError(f"sets {variable.name}, a context variable")
         for place, before in self.fields.items():
             if (now := place.get()) is not before:
                 yield place, before, now
@@ -230,6 +288,14 @@ class Writes:
             watched = isinstance(place.container, (Watched, WatchedOrdered))
             self.guards.add(Entry(place, before, not is_plain(before)), watched)
 
+    def shares_memory(self, value: Any) -> bool:
+        """Whether an array that was looked at already has memory of this one."""
+        own = memory_of(value)
+        return any(
+            np.may_share_memory(memory_of(other), own) for other, _, _ in self.saved.values()
+            if other is not value and isinstance(other, (np.ndarray, bytearray, array))
+        )
+
     def restore(self) -> None:
         """Put every container back as it was, the last first: a global may be written by its name
         and in globals()."""
@@ -240,13 +306,10 @@ class Writes:
             else:
                 container, copy, _ = self.saved[each]
                 put_back(container, copy)
-        for variable, token in self.contexts.items():
-            variable.reset(token)
-        self.contexts.clear()
 
 
-def _memory(array: np.ndarray) -> np.ndarray:
+def _memory(container: Any) -> Any:
     """The array that another one is a view of, at last."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
+    while isinstance(getattr(container, "base", None), np.ndarray):
+        container = container.base
+    return container

@@ -127,6 +127,8 @@ class Items(Guard):
             if isinstance(self.container, dict):
                 key = self.items[i - 1] if i % 2 else None
                 yield Place(self.container, key, self.path) if i % 2 else None, item
+            elif isinstance(self.container, np.ndarray):
+                yield None, item
             else:
                 yield Place(self.container, i, self.path), item
 
@@ -350,12 +352,13 @@ class Guards:
         """Every guard that does not hold."""
         return [guard for guard in (*self.loose, *self.counted) if not guard.holds()]
 
-    def fixed(self, tensor: Any) -> set[Place]:
-        """The places at which a tensor must be the same one."""
-        return {
-            place for guard in (*self.loose, *self.counted, *self.last)
-            for place, value in guard.tensors() if value is tensor
-        }
+    def fixed(self) -> dict[int, set[Place]]:
+        """By the id of a tensor: the places at which it must be the same one."""
+        found: dict[int, set[Place]] = {}
+        for guard in (*self.loose, *self.counted, *self.last):
+            for place, value in guard.tensors():
+                found.setdefault(id(value), set()).add(place)
+        return found
 
     def entries(self) -> Iterable[Entry]:
         """The guards on single places."""

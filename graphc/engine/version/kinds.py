@@ -20,6 +20,7 @@ import types
 import uuid
 import weakref
 from abc import ABCMeta
+from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
@@ -98,6 +99,10 @@ def _deque(value: Any) -> Maker:
     return make
 
 
+def _array_of(code: str, parts: list[Any]) -> Any:
+    return array(code)
+
+
 def _array(value: Any) -> Maker:
     kept = np.array(value)
     return lambda parts: np.array(kept)
@@ -111,6 +116,65 @@ def _partial(value: Any) -> Maker:
         return functools.partial(parts[0], *parts[1:count], **keywords)
 
     return make
+
+
+def _function(value: Any) -> Maker:
+    """A function of the call: the same code, with cells of its own."""
+    code, space = value.__code__, value.__globals__
+    names = {name: getattr(value, name) for name in _OF_FUNCTIONS if hasattr(value, name)}
+
+    def make(parts: list[Any]) -> Any:
+        made = types.FunctionType(code, space, names["__name__"], parts[1], parts[0])
+        made.__kwdefaults__ = parts[2]
+        for name, found in names.items():
+            setattr(made, name, found)
+        return made
+
+    return make
+
+
+_OF_FUNCTIONS = (
+    "__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__",
+)  # fmt: skip
+
+
+def _is_users(function: types.FunctionType) -> bool:
+    """Whether a function is neither graphc's own nor a copy that reports what it does."""
+    return not str(function.__globals__.get("__name__")).startswith(_INNER) and not any(
+        type(part).__module__.startswith(_INNER) for part in function.__code__.co_consts
+    )
+
+
+def _cell_parts(value: Any) -> list[Any]:
+    try:
+        return [value.cell_contents]
+    except ValueError:
+        return []
+
+
+def _cell(made: Any, parts: list[Any]) -> None:
+    if parts:
+        made.cell_contents = parts[0]
+
+
+def _method(value: Any) -> Maker:
+    name = value.__name__
+    return lambda parts: getattr(parts[0], name)
+
+
+def _exception(value: Any) -> Maker:
+    kind = type(value)
+    return lambda parts: BaseException.__new__(kind, *parts)
+
+
+def _is_simple(error: BaseException) -> bool:
+    """Whether an exception was never raised, and its arguments and attributes are all it has."""
+    kind = next(cls for cls in type(error).__mro__ if not cls.__flags__ & _HEAP)
+    return (
+        error.__traceback__ is error.__cause__ is error.__context__ is None
+        and kind.__basicsize__ == BaseException.__basicsize__
+        and not any("__new__" in vars(cls) for cls in type(error).__mro__ if cls.__flags__ & _HEAP)
+    )
 
 
 def _nothing(made: Any, parts: list[Any]) -> None:
@@ -137,6 +201,11 @@ _EXACT: dict[type, Kind] = {
     bytearray: Kind(
         lambda v: [bytes(v)], lambda v: lambda parts: bytearray(), lambda made, p: made.extend(p[0])
     ),
+    array: Kind(
+        lambda v: [v.tobytes()],
+        lambda v: functools.partial(_array_of, v.typecode),
+        lambda made, p: made.frombytes(p[0]),
+    ),
     types.MappingProxyType: Kind(
         gc.get_referents, lambda v: lambda parts: types.MappingProxyType(parts[0])
     ),
@@ -144,15 +213,22 @@ _EXACT: dict[type, Kind] = {
         lambda v: [v.__func__, v.__self__], lambda v: lambda parts: types.MethodType(*parts)
     ),
     np.ndarray: Kind(lambda v: [], _array, _nothing),
+    types.FunctionType: Kind(
+        lambda v: [v.__closure__, v.__defaults__, v.__kwdefaults__], _function
+    ),
+    types.CellType: Kind(_cell_parts, lambda v: lambda parts: types.CellType(), _cell),
+    types.BuiltinFunctionType: Kind(lambda v: [v.__self__], _method),
     functools.partial: Kind(lambda v: [v.func, *v.args, *v.keywords.values()], _partial),
 }
+_PATH = Kind(lambda v: [str(v)], lambda v: lambda parts: type(v)(parts[0]))
+_ERROR = Kind(lambda v: [*v.args], _exception)
 _CONSTANT = (
     bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range,
     DType, device, datetime.datetime, datetime.date, datetime.time, datetime.timedelta,
     datetime.timezone, decimal.Decimal, fractions.Fraction, uuid.UUID, re.Pattern,
     types.GenericAlias, np.dtype,
 )  # fmt: skip
-_ALWAYS = (enum.Enum, type, types.ModuleType, np.generic, PurePath)
+_ALWAYS = (enum.Enum, type, types.ModuleType, np.generic)
 _META = {type, ABCMeta, type(Protocol)}
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or by an extension
 # graphc's own parts, which users hold but do not make
@@ -177,6 +253,12 @@ def kind_of(value: Any) -> Kind | None:
         return None
     if kind is functools.partial and vars(value):
         return None
+    if kind is types.FunctionType and not _is_users(value):
+        return None
+    if isinstance(value, PurePath):
+        return _PATH if type(value).__module__.startswith("pathlib") else None
+    if isinstance(value, BaseException):
+        return _ERROR if _is_simple(value) else None
     exact = _EXACT.get(kind) or BASES.get(kind)
     if exact is not None:
         return exact
@@ -226,6 +308,8 @@ def _of_namedtuple(cls: Any) -> bool:
 
 def attributes(value: Any) -> Iterator[tuple[Any, Any]]:
     """(name or slot, what it holds) of each attribute of an object of Python code."""
+    if type(value) is types.FunctionType:
+        yield from value.__dict__.items()
     if type(value) in _EXACT:
         return
     own = getattr(type(value), "__dictoffset__", 0) and object.__getattribute__(value, "__dict__")

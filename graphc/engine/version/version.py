@@ -23,6 +23,7 @@ from ...ir.graph import Graph
 from ...ir.types import TensorType
 from ..capture.observer import Observer
 from ..capture.places import Place
+from ..capture.writes import Repeat
 from .guards import Guards
 from .rebuild import Rebuild
 from .refused import ERRORS, mark
@@ -118,6 +119,7 @@ class Specialisation:
         """How to make the result, and what goes to the places in `stored`; `order`: in which
         these, and those whose value is known, are written."""
         self.rebuild, self.stored, self.order = rebuild, stored, order
+        self.writes = any(not isinstance(place, Repeat) for place in order)
 
     def follow(self, places: dict[int, Place], dropped: set[Place]) -> None:
         """Inputs that the function itself renews are fetched from their places."""
@@ -315,7 +317,7 @@ class Specialisation:
                 written_to(flag, arguments, self.moved)._requires_grad = flag.requires_grad
         if history is not None:
             history.attach(builder)
-        if self.stored or self.replay:
+        if self.writes:
             state_version.bump()
         result, *stored = self.rebuild.make([builder.leaf(o) for o in traced.result])
         values = dict(self.replay)

@@ -1,0 +1,102 @@
+"""Rules for functions of Python's library that are written in C, or that C code calls."""
+
+from __future__ import annotations
+
+import string
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from . import items
+from .kinds import Kind, content_of, is_plain, kind_of
+from .observer import Observer
+
+Rule = Callable[[Observer, Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+def _dir(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if not args:
+        return None
+    value = args[0]
+    own = vars(value) if hasattr(value, "__dict__") else {}
+    if (
+        kind_of(type(value)) is not Kind.INSTANCE
+        or id(own) in observer.saved
+        or (not observer.is_known(value))
+    ):
+        observer.open("dir()")
+        return None
+    return (list(observer.result(_names, args, f"dir({observer.path(value)})")),)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(dir(value))
+
+
+def is_text(value: Any) -> bool:
+    """Whether nothing in a value but itself can be formatted."""
+    return is_plain(value) or kind_of(type(value)) in (Kind.TENSOR, Kind.NUMBER)
+
+
+def _text_format(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """str.format(): its fields name attributes and items."""
+    text = getattr(function, "__self__", None)
+    if text is None:
+        text, *args = args  # type: ignore[assignment]
+    if all(map(is_text, (*args, *kwargs.values()))):
+        return None
+    formatter = string.Formatter()
+    return (observer.run(string.Formatter.vformat, formatter, text, tuple(args), kwargs),)
+
+
+def _heap(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """heapq orders a list in place; a comparison in Python is one that C code calls."""
+    for value in args:
+        observer.whole(value)
+    if args and observer.is_known(args[0]):
+        observer.reshape(args[0])
+    return None
+
+
+def _count(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """collections._count_elements(mapping, iterable), of Counter."""
+    mapping, counted = args
+    given = list(items.unpack(observer, counted))
+    if observer.is_known(mapping):
+        observer.reshape(mapping)
+    function(mapping, given)
+    return (None,)
+
+
+def _handled(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """sys.exc_info(): an exception that the call itself handles, or none."""
+    found = function()
+    if found[1] is not None and (observer.is_known(found[1]) or found[1] is observer.handled):
+        observer.open("sys.exc_info() of an exception from before the call")
+    if found[1] is None:
+        observer.result(_handles_none, (), "whether an exception is handled")
+    return (found,)
+
+
+def _handles_none() -> bool:
+    return sys.exc_info()[1] is None
+
+
+def constructed(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """An immutable value of a class that is written in Python: Fraction(1, 2), UUID(text)."""
+    if not isinstance(kind.__new__, types.FunctionType) or content_of(kind) is not None:
+        return None
+    given = tuple([items.plain_key(observer, value) for value in args])
+    if kwargs or not all(map(is_plain, given)):
+        return None
+    return (observer.plainly(kind, given, {}),)
+
+
+RULES: dict[str, Rule] = {
+    "builtins.dir": _dir, "str.format": _text_format,
+    **{f"_heapq.{name}": _heap for name in (
+        "heappush", "heappop", "heapify", "heapreplace", "heappushpop"
+    )},
+    "_collections._count_elements": _count, "sys.exc_info": _handled,
+}  # fmt: skip
