@@ -190,10 +190,12 @@ class CompiledFunction:
             )
         return self.segments
 
-    def _of_module(self, name: str, shared: SharedBuilds) -> CompiledFunction:
-        """What runs a Module, its first argument, as versions of its own."""
+    def _of_module(
+        self, function: Callable[..., Any], name: str, shared: SharedBuilds
+    ) -> CompiledFunction:
+        """What runs a Module, the function's first argument, as versions of its own."""
         return CompiledFunction(
-            Module._call_named, dynamic=self.dynamic, backend=self.backend, name=name, shared=shared
+            function, dynamic=self.dynamic, backend=self.backend, name=name, shared=shared
         )
 
     def _rest(self, passing: bool) -> None:

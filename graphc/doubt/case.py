@@ -1,4 +1,4 @@
-"""One fuzz case: a Graph, which outputs are written into inputs, and how its inputs are drawn."""
+"""A Graph, which outputs are written into inputs, and its inputs, given or drawn: to be tried."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from typing import Any
 from ..compile import CompiledFunction, compile
 from ..frontend.context import local
 from .locate import Origin, origin
-from .reach import streams
 from .runs import ERROR, RESULT, Runs
 from .seen import Closeness, Difference, difference
+from .walk import streams
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ def compare(
     optimizers, generators) is put back before each run and at the end. `fn` is compiled anew, as
     the compiled function that it may be. Numbers must be as close as torch.testing.assert_close
     asks for, or as rounding alone can tell; with `rtol` and `atol` as close as these say; NaN
-    agrees with NaN. Raises TypeError where something that it moves cannot be put back.
+    agrees with NaN. Of a call that raises, the exception and what it printed are compared, and it
+    is the last. Raises TypeError where something that it moves cannot be put back.
     """
     _check(fn, calls, rtol, atol)
     function, renewed = _uncompiled(fn)

@@ -21,10 +21,11 @@ from ..ir.verify import VerifyError
 from .again import StaleVersionError
 from .case import Case
 from .checked import difference
-from .reach import Visit, is_library_file, rule_of, walk
+from .reach import is_library_file, rule_of
 from .runs import RESULT, Runs
 from .seen import Entry, entry
 from .shrink import shrink
+from .walk import Visit, walk
 
 _SECONDS = 20.0  # for shrinking, at most
 
@@ -54,7 +55,6 @@ def origin(
 
 def _checked(runs: Runs, compiled: Callable[..., Any], call: int) -> Exception | None:
     """What GRAPHC_CHECK=3 says about the calls up to this one."""
-    runs.snapshot.restore()
     found: list[Exception] = []
 
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -64,6 +64,7 @@ def _checked(runs: Runs, compiled: Callable[..., Any], call: int) -> Exception |
             found.append(error)
 
     with configuration.override(check=AGAIN):
+        runs.begin()
         for _ in range(call + 1):
             runs.call(watched)
             if found:
@@ -130,7 +131,7 @@ def _drawing(compiled: Any, runs: Runs) -> set[tuple[str, int]]:
 def _line_of_change(runs: Runs, path: str, call: int, known: set[tuple[str, int]]) -> str:
     """The line at which eager mode changes what is at `path` in a call; of several the first that
     the compiled graph does not know. Of a result: the line that returns it."""
-    runs.snapshot.restore()
+    runs.begin()
     with set_stance("force_eager"):
         for _ in range(call):
             runs.call(runs.function)
@@ -187,7 +188,8 @@ class _Watch:
             self._look()
 
     def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return None if is_library_file(frame.f_code.co_filename) else self._step
+        file = frame.f_code.co_filename
+        return None if is_library_file(file) or file.startswith("<") else self._step
 
     def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
         self._look()

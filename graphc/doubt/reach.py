@@ -1,7 +1,6 @@
-"""What a function can reach: its arguments, cells, globals, Modules, optimizers, random streams.
+"""What an object holds, what of it can change, and how that is put back: a Rule for each kind.
 
-A Rule per kind of object says what it holds, what of it can change, and how that is put back. The
-walk follows the globals that code names (and attributes of modules that it names); those of
+Of a function: the globals that its code names (and attributes of modules that it names); those of
 installed packages, of Python's library and of graphc itself are left alone.
 """
 
@@ -9,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import gc
+import io
 import operator
 import random
-import re
 import sysconfig
 import types
 import weakref
@@ -27,14 +26,13 @@ from ..engine.capture.kinds import PACKAGE, Kind, content_of, is_own_name, is_st
 from ..engine.capture.places import Place
 from ..engine.version.kinds import attributes, set_attribute
 from ..frontend.nodes import Node
-from ..frontend.random_state import Generator, default_generator
+from ..frontend.random_state import Generator
 from ..frontend.storage import Storage
 from ..frontend.tensor import Tensor
 
 Parts = Iterable[tuple[str, Any]]  # (step of the path, what is there)
-Roots = tuple[tuple[str, Any], ...]  # (path, object)
 _INSTALLED = ("/site-packages/", "/dist-packages/")
-_PYTHON = (PACKAGE + "/", sysconfig.get_path("stdlib") + "/", "<frozen ", "<string>")
+_PYTHON = (PACKAGE + "/", sysconfig.get_path("stdlib") + "/", "<frozen ")
 _CHAIN = 4  # modules in modules that code may name
 
 
@@ -54,6 +52,7 @@ class Rule(NamedTuple):
     inner: Callable[[Any], Parts] = _none
     save: Callable[[Any], Any] | None = None
     restore: Callable[[Any, Any], None] = _cannot
+    shows: bool = False  # whether what is saved is all there is to see
     # of what cannot be put back: what tells whether it has moved; None where nothing does
     moved: Callable[[Any], Any] | None = None
 
@@ -62,7 +61,16 @@ class Rule(NamedTuple):
 
 
 def _items(value: Any) -> Parts:
-    return ((f"[{i}]", item) for i, item in enumerate(list(value)))
+    kind: Any = content_base(type(value))
+    return ((f"[{i}]", item) for i, item in enumerate(list(kind.__iter__(value))))
+
+
+def content_base(kind: type) -> type:
+    """The built-in container that a class derives from, whose methods are the real ones."""
+    return next(base for base in kind.__mro__ if base in _CONTAINERS)
+
+
+_CONTAINERS = frozenset((list, tuple, dict, set, frozenset, deque, np.ndarray))
 
 
 def _content(value: Any) -> list[tuple[Any, Any]]:
@@ -79,12 +87,17 @@ def _pairs(value: Any) -> Parts:
 
 
 def _named(key: Any, number: int) -> str:
-    name = getattr(key, "__name__", None)
-    return name if isinstance(name, str) else f"key {number}"
+    named = issubclass(type(key), types.FunctionType | type)
+    return str(key.__name__) if named else f"key {number}"
 
 
 def _save_list(value: Any) -> Any:
     return list.copy(value)
+
+
+def _save_items(value: Any) -> Any:
+    kind: Any = content_base(type(value))
+    return list(kind.__iter__(value))
 
 
 def _restore_list(value: Any, saved: Any) -> None:
@@ -129,8 +142,8 @@ def _restore_bytes(value: Any, saved: Any) -> None:
 _CONTENT = {
     Kind.LIST: Rule(_items, save=_save_list, restore=_restore_list),
     Kind.DICT: Rule(_pairs, save=_content, restore=_restore_dict),
-    Kind.SET: Rule(_items, save=list, restore=_restore_set),
-    Kind.QUEUE: Rule(_items, save=list, restore=_restore_queue),
+    Kind.SET: Rule(_items, save=_save_items, restore=_restore_set),
+    Kind.QUEUE: Rule(_items, save=_save_items, restore=_restore_queue),
     Kind.TUPLE: Rule(lambda v: ((f"[{i}]", item) for i, item in enumerate(_immutable(v)))),
     Kind.ARRAY: Rule(
         lambda v: _items(v.ravel()) if v.dtype == object else (),
@@ -194,11 +207,15 @@ _DERIVED = {kind: _both(rule) for kind, rule in _CONTENT.items()}
 
 
 def _save_class(value: Any) -> Any:
-    return {k: v for k, v in vars(value).items() if not _private(k)}
+    return {k: v for k, v in vars(value).items() if k not in _PRIVATE}
 
 
-def _private(name: str) -> bool:
-    return (name.startswith("__") and name.endswith("__")) or name.startswith("_abc_")
+# what a class statement makes, and what classes keep for themselves
+_PRIVATE = frozenset("""
+    __dict__ __weakref__ __module__ __qualname__ __doc__ __annotations__ __annotations_cache__
+    __annotate_func__ __firstlineno__ __static_attributes__ __slots__ __parameters__
+    __orig_bases__ __abstractmethods__ _abc_impl
+""".split())
 
 
 def _restore_class(value: Any, saved: Any) -> None:
@@ -324,9 +341,11 @@ def _restore_cell(value: Any, saved: Any) -> None:
     Place(value, "", "").put(saved)
 
 
-def _restore_variable(value: Any, saved: Any) -> None:
-    if value.get(None) is not saved[0]:
-        value.set(saved[0])
+def _restore_buffer(value: Any, saved: Any) -> None:
+    value.seek(0)
+    value.truncate()
+    value.write(saved[0])
+    value.seek(saved[1])
 
 
 def _position(value: Any) -> Any:
@@ -351,13 +370,15 @@ _CLASSES: tuple[tuple[Any, Rule], ...] = (
     )),
     (Node, INSTANCE._replace(parts=_none, inner=_attributes)),
     (Generator, INSTANCE._replace(save=lambda v: (v.state, _save_attributes(v))[1])),
-    (random.Random, Rule(save=lambda v: v.getstate(), restore=lambda v, s: v.setstate(s))),
+    (random.Random, Rule(
+        save=lambda v: v.getstate(), restore=lambda v, s: v.setstate(s), shows=True
+    )),
     (np.random.Generator, Rule(
         save=lambda v: v.bit_generator.state,
-        restore=lambda v, s: setattr(v.bit_generator, "state", s),
+        restore=lambda v, s: setattr(v.bit_generator, "state", s), shows=True,
     )),
     (np.random.RandomState, Rule(
-        save=lambda v: v.get_state(legacy=False), restore=lambda v, s: v.set_state(s)
+        save=lambda v: v.get_state(legacy=False), restore=lambda v, s: v.set_state(s), shows=True
     )),
     (types.FunctionType, Rule(_function_parts, save=_save_function, restore=_restore_function)),
     (types.MethodType, Rule(lambda v: [(".__self__", v.__self__), (".__func__", v.__func__)])),
@@ -370,22 +391,29 @@ _CLASSES: tuple[tuple[Any, Rule], ...] = (
     (staticmethod | classmethod, Rule(lambda v: [("", v.__func__)])),
     (property, Rule(lambda v: [("", f) for f in (v.fget, v.fset, v.fdel) if f is not None])),
     (functools.cached_property, Rule(lambda v: [("", v.func)])),
-    (bytearray | Array, Rule(save=lambda v: v[:], restore=_restore_bytes)),
+    (bytearray | Array, Rule(save=lambda v: v[:], restore=_restore_bytes, shows=True)),
     (types.BuiltinFunctionType, Rule(
         lambda v: [] if isinstance(v.__self__, types.ModuleType | type) else [("", v.__self__)]
     )),
-    (ContextVar, Rule(
-        lambda v: [(".get()", v.get(None))], save=lambda v: (v.get(None),),
-        restore=_restore_variable,
+    (ContextVar, Rule(lambda v: [(".get()", v.get(None))])),  # each run has a context of its own
+    (io.StringIO | io.BytesIO, Rule(
+        save=lambda v: (v.getvalue(), v.tell()), restore=_restore_buffer, shows=True
     )),
     (weakref.ref, Rule(lambda v: [("()", v())])),
     (types.GeneratorType, Rule(moved=_position)),
 )  # fmt: skip
 _CLASS = Rule(_class_parts, save=_save_class, restore=_restore_class)
+# nothing tells what is in a cache: every run begins with an empty one
+_CACHE = Rule(
+    lambda v: [("", v.__wrapped__)], save=lambda v: v.cache_clear(),
+    restore=lambda v, saved: v.cache_clear(),
+)
 _VIEW = Rule(lambda v: [("", item) for item in gc.get_referents(v)])
 _ITERATOR = Rule(moved=_position)
 _FILE = Rule(moved=_where)
 _OPEN = Rule(moved=lambda v: None)
+# which object it is means nothing
+UNNAMED = (tuple, frozenset, types.MethodType)
 _ATOMS = frozenset((Kind.VALUE, Kind.FIXED, Kind.MODULE, Kind.NUMBER))
 
 
@@ -407,18 +435,17 @@ def is_library_class(kind: Any) -> bool:
 def rule_of(value: Any) -> Rule | None:
     """How an object is kept; None for one that holds nothing and never changes."""
     kind = kind_of(type(value))
+    if hasattr(type(value), "cache_info"):
+        return _CACHE
     for classes, rule in _CLASSES:
-        if isinstance(value, classes):
+        if issubclass(type(value), classes):  # isinstance() would ask a user's object
             return rule
-    if isinstance(value, type):
+    if issubclass(type(value), type):
         return None if is_library_class(value) else _CLASS
     if kind in _ATOMS:
         return None
-    wrapped = getattr(type(value), "__compiled_function__", None) or getattr(
-        type(value), "cache_info", None
-    )
-    if wrapped is not None:
-        return Rule(lambda v: [("", getattr(v, "__wrapped__", None))])
+    if hasattr(type(value), "__compiled_function__"):
+        return Rule(lambda v: [("", v.__compiled_function__)])
     if kind is Kind.VIEW:
         return _VIEW
     if kind is Kind.ITERATOR:
@@ -430,54 +457,6 @@ def rule_of(value: Any) -> Rule | None:
         return _DERIVED[content]
     if kind in (Kind.INSTANCE, Kind.OWN):
         return INSTANCE
-    if hasattr(value, "seekable") and hasattr(value, "tell"):
+    if hasattr(type(value), "seekable") and hasattr(type(value), "tell"):
         return _FILE
     return _OPEN if kind is Kind.OPEN else None
-
-
-class Visit(NamedTuple):
-    """An object that a walk meets: for the first time, or `again` (its number then).
-
-    `holder` is what it was found in, `step` the last of its path; None and "" for a root.
-    """
-
-    path: str
-    value: Any
-    rule: Rule | None
-    again: int
-    holder: Any
-    step: str
-
-
-def streams() -> Roots:
-    """The random streams that code reaches without naming an object."""
-    return (
-        ("torch's default generator", default_generator),
-        ("the random module", random._inst),
-        ("numpy.random", np.random.mtrand._rand),
-    )
-
-
-def walk(roots: Roots, inner: bool) -> Iterator[Visit]:
-    """All that the roots hold, in one order; `inner`: with what nobody sees."""
-    met: dict[int, int] = {}
-    kept: list[Any] = []  # ids are names only as long as their objects live
-    stack = [(path, value, None, "") for path, value in reversed(roots)]
-    while stack:
-        path, value, holder, step = stack.pop()
-        rule = rule_of(value)
-        number = met.get(id(value), -1) if rule is not None else -1
-        yield Visit(path, value, rule, number, holder, step)
-        if rule is None or number >= 0:
-            continue
-        met[id(value)] = len(met)
-        kept.append(value)
-        parts = [*rule.parts(value), *(rule.inner(value) if inner else ())]
-        stack += reversed([(_join(path, step), part, value, step) for step, part in parts])
-
-
-def _join(path: str, step: str) -> str:
-    return step[1:] if step.startswith("|") else _MODULE_PART.sub(r".\2", path + step)
-
-
-_MODULE_PART = re.compile(r"\._(parameters|buffers|modules)\['(\w+)'\]$")

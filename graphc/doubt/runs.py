@@ -8,15 +8,16 @@ import io
 import types
 import warnings
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from typing import Any
 
 from ..compiler import set_stance
 from ..engine.capture.reached import unwrapped
 from ..engine.segments.tiers import PerformanceWarning
 from .noise import rounding_errors
-from .reach import Roots, streams
 from .seen import Entry, look, text_entry
 from .snapshot import Snapshot
+from .walk import Roots, streams
 
 RESULT = "result of call"
 ERROR = "exception"
@@ -30,6 +31,7 @@ class Runs:
         self.function, self.args, self.kwargs, self.calls = function, args, kwargs, calls
         self.roots = (*_named(function, args, kwargs), *streams())
         self.snapshot = Snapshot(self.roots)
+        self._context = copy_context()
         self.raised: Exception | None = None  # by the last call
         self._noisy: list[list[list[Entry]]] = []
 
@@ -40,15 +42,22 @@ class Runs:
 
     def run(self, function: Callable[..., Any]) -> Iterator[list[Entry]]:
         """What is seen after each call of `function`, from the state at the beginning."""
-        self.snapshot.restore()
+        self.begin()
         results: list[tuple[str, Any]] = []
         for number in range(self.calls):
             extra: list[Entry] = []
             result = self._call(function, extra)
+            if self.raised is not None:  # eager mode leaves tensors half way, compiled code not
+                yield extra
+                return
             results.append((f"{RESULT} {number + 1}", result))
-            yield [*extra, *look((*self.roots, *results), self.snapshot.known)]
-            if self.raised is not None:
-                return  # eager mode leaves tensors half way, compiled code does not
+            roots = (*self.roots, *results)
+            yield [*extra, *self._context.run(look, roots, self.snapshot.known)]
+
+    def begin(self) -> None:
+        """The state at the beginning, context variables included."""
+        self.snapshot.restore()
+        self._context = copy_context()
 
     def call(self, function: Callable[..., Any]) -> Any:
         """One call, with what it prints kept back."""
@@ -61,7 +70,7 @@ class Runs:
         ) as said:
             warnings.simplefilter("ignore", PerformanceWarning)
             try:
-                result = function(*self.args, **self.kwargs)
+                result = self._context.run(function, *self.args, **self.kwargs)
             except Exception as error:
                 self.raised = error
         notes = tuple((w.category.__name__, str(w.message)) for w in said)

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..engine.capture.kinds import content_of
 from ..frontend.tensor import Tensor, requires_grad
 from ..ir.dtypes import from_numpy
 from ..testing.comparison import TOLERANCES
 from .oracle import between, spread
-from .reach import Roots, Visit, walk
+from .reach import UNNAMED, content_base
+from .walk import Roots, Visit, walk
 
 Array = np.ndarray[Any, Any]
 Facts = tuple[tuple[str, Any], ...]
@@ -55,8 +57,7 @@ def look(roots: Roots, known: Mapping[int, str]) -> list[Entry]:
     entries: list[Entry] = []
     for visit in walk(roots, inner=False):
         if visit.again >= 0:
-            if not isinstance(visit.value, tuple | types.MethodType | types.CodeType):
-                entries.append(Entry(visit.path, (("", f"{paths[visit.again]} itself"),)))
+            entries.append(Entry(visit.path, (("", f"{paths[visit.again]} itself"),)))
             continue
         if visit.rule is not None:
             paths.append(visit.path)
@@ -68,27 +69,28 @@ def entry(visit: Visit, known: Mapping[int, str], memory: dict[int, str]) -> Ent
     """One object as it is now. `memory`: where each storage was met first."""
     path, value, rule = visit[:3]
     kind = ("type", type(value).__qualname__)
-    if isinstance(value, float):
+    if issubclass(type(value), float):  # isinstance() would ask a user's object
         return Entry(path, (kind,), np.array(float(value)), TOLERANCES["float32"])
-    if isinstance(value, _SCALARS):
+    if type(value) in _SCALARS:
         return Entry(path, (kind, ("value", value)))
     if rule is None:
         return Entry(path, (kind, ("value", _plain(value))))
     facts: list[tuple[str, Any]] = [kind]
     if id(value) in known:
         facts.append(("object", f"the {known[id(value)]} of before"))
-    elif not isinstance(value, tuple | frozenset | types.MethodType | types.CellType):
+    elif not issubclass(type(value), (*UNNAMED, types.CellType)):
         facts.append(("object", "a new one"))
-    if isinstance(value, Tensor):
+    if issubclass(type(value), Tensor):
         return _tensor(path, value, facts, memory)
-    if isinstance(value, np.ndarray) and value.dtype != object:
+    if type(value) is np.ndarray and value.dtype != object:
         facts += [("dtype", str(value.dtype)), ("shape", value.shape)]
         return Entry(path, tuple(facts), value.copy(), _tolerance(value))
-    if isinstance(value, types.FunctionType):
+    if type(value) is types.FunctionType:
         facts.append(("code", value.__code__))
-    elif hasattr(type(value), "__len__"):
-        facts.append(("length", len(value)))
-    elif rule.save is not None and not isinstance(value, type) and not list(rule.parts(value)):
+    elif content_of(type(value)) is not None:
+        base: Any = content_base(type(value))
+        facts.append(("length", base.__len__(value)))
+    elif rule.save is not None and rule.shows:
         facts.append(("state", _plain(rule.save(value))))
     return Entry(path, tuple(facts))
 

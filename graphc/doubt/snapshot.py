@@ -11,7 +11,8 @@ from typing import Any
 from ..frontend import state_version
 from ..frontend.grad_mode import grad_mode, set_grad_mode
 from ..frontend.promote import Defaults
-from .reach import Roots, Rule, walk
+from .reach import Rule
+from .walk import Roots, walk
 
 _QUIET = frozenset("_thread.lock _thread.RLock _thread._localdummy builtins.mappingproxy".split())
 

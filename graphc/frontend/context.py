@@ -25,9 +25,9 @@ class _Local(threading.local):
     # whether new memory says that it is on the meta device
     meta: bool = False
     exporting: bool = False
-    # what runs the calls of Modules in a function that runs in segments (Module, Python, args,
-    # kwargs)
-    nested: Callable[[Any, Callable[..., Any], Any, Any], Any] | None = None
+    # what calls a function of a Module in a function that runs in segments: (function, Module,
+    # args, kwargs)
+    nested: Callable[[Callable[..., Any], Any, Any, Any], Any] | None = None
     # what a recording makes of a user's function that graphc's own code calls
     enter: Callable[[Any], Any] | None = None
 

@@ -182,12 +182,13 @@ def dense_order(shape: Shape, strides: Shape, env: DimEnv) -> tuple[int, ...] | 
     return tuple(order) if is_contiguous(permuted, found) else None
 
 
-def result_strides(states: list[TracedState], shape: Shape, env: DimEnv) -> Shape | None:
+def result_strides(operands: list[Tensor], shape: Shape, env: DimEnv) -> Shape | None:
     """Elementwise results keep the layout of the first operand of their shape, if it is dense.
 
     None stands for row-major.
     """
-    for state in states:
+    for tensor in operands:
+        state = tensor._traced
         if state.type.shape == shape:
             if state.is_contiguous() or dense_order(shape, state.strides, env) is None:
                 return None

@@ -117,6 +117,8 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
             return found
         value = value.decided()
     if local.trace is not None:
+        if type(value) in _AMONG_FLOATS:
+            return local.trace.number(value, dtype, _scalar)
         return local.trace.constant(_scalar(value, dtype))
     if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
         return from_array(_scalar(value, dtype))

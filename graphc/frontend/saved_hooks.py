@@ -14,6 +14,8 @@ from .context import callout, local
 from .functionalize import saved_place
 
 if TYPE_CHECKING:
+    from graphc.ir.dim import DimEnv
+
     from .nodes import OpNode
     from .tensor import Tensor
     from .trace import Trace
@@ -78,8 +80,11 @@ def unpack(packed: Packed) -> Tensor:
     return tensor
 
 
-def pack_node(node: OpNode, wrap: Callable[[Any], Tensor]) -> None:
-    """Replace what a node has saved by what the pack hook makes of it; `wrap` makes Tensors."""
+def pack_node(node: OpNode, wrap: Callable[[Any], Tensor], env: DimEnv | None = None) -> None:
+    """Replace what a node has saved by what the pack hook makes of it; `wrap` makes Tensors.
+    `env` is that of a trace, whose nodes save more than their rules read."""
+    if env is not None:
+        node.forget_unread(env)
     assert node.saved_in is not None and node.saved_out is not None
     node.saved_in = tuple([None if v is None else pack(wrap(v)) for v in node.saved_in])
     node.saved_out = tuple([None if v is None else pack(wrap(v)) for v in node.saved_out])

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from graphc.ir.dim import DimEnv
-from graphc.ir.graph import Builder, Node, const
+from graphc.ir.graph import Builder, Node, attrs_key, const
+from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 
 _LIMIT = 20_000
@@ -56,13 +57,20 @@ class SegmentBuilder(Builder):
             self.inputs.append(found)
         return found
 
-    def _find(self, key: Any) -> Node | None:
+    def known(self, op: Op, inputs: tuple[Node, ...], attrs: Attrs) -> Node | None:
+        if op.impure or (attrs and "graphs" in attrs):
+            return None
+        key = op.name, inputs, (), attrs_key(attrs) if attrs else ()
         found = self._shared.get(key)
         return self._interned.get(key) if found is None else found
 
-    def _keep(self, key: Any, node: Node) -> Node:
+    def find(self, key: Any) -> Node | None:
+        found = self._shared.get(key)
+        return self._interned.get(key) if found is None else found
+
+    def keep(self, key: Any, node: Node) -> Node:
         large = node.op is const and node.attrs["value"].array.size > 1
         if large or node.graphs or not self.own.isdisjoint(node.inputs):
             self.own.add(node)
-            return super()._keep(key, node)
+            return super().keep(key, node)
         return self._shared.setdefault(key, node)

@@ -92,12 +92,18 @@ def light_key(
         leaf = leaves.get((entry, 0))
         if leaf is not None:
             parts.append(leaf)
-        elif isinstance(entry, OpNode) and not entry.packed and entry.saved_in is not None:
-            saved = (*entry.saved_in, *(entry.saved_out or ()))
-            if written and any(len(s) > 1 and s[1].writes != s[2] for s in saved):
-                return None
-            parts.append(tuple([s[0] for s in saved]))
-            parts.append(tuple([e and (places[e[0]], e[1]) for e in entry.edges]))
+        elif isinstance(entry, OpNode) and not entry.packed and entry.saved_out:
+            if written:
+                saved = (*(entry.saved_in or ()), *entry.saved_out)
+                if any(len(s) > 1 and s[1].writes != s[2] for s in saved):
+                    return None
+            # nodes with the same operator and inputs are one node: a result tells them all
+            parts.append(entry.saved_out[0][0])
+            for place in entry.edges:
+                if place is None:
+                    parts.append(None)
+                else:
+                    parts += (places[place[0]], place[1])
         elif not isinstance(entry, AccumulateGrad):
             return None
         else:

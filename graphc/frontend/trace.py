@@ -28,7 +28,7 @@ from graphc.ir.dtypes import DType
 from graphc.ir.graph import Builder, Expr, Node
 from graphc.ir.op import Attrs, Op, OpError
 from graphc.ir.op import get as get_op
-from graphc.ir.types import TensorType, TupleType
+from graphc.ir.types import TensorType
 
 from . import views
 from .captured import UNREAD, NumberInput, TensorInput, TracedGraph
@@ -41,19 +41,18 @@ from .functionalize import (
     TracedState,
     TracedStorage,
     result_strides,
-    saved_place,
     symbolic_strides,
 )
 from .names import Names
-from .nodes import Edge, OutsideHistory, class_of, records
+from .nodes import Edge, OutsideHistory, records
 from .nodes import Node as GradNode
 from .number_expr import NumberExpr, NumberGuard, NumberTable
 from .number_nodes import NumberNodes, plain_attrs
 from .numbers import LiftedNumber, SymInt, TracedNumber
-from .saved_hooks import hooks, pack_node
 from .scoped import Scoped
 from .storage import strides_of
 from .tensor import Tensor, alias, edge, entry_edge, requires_grad
+from .trace_history import record
 
 
 class Trace(Scoped):
@@ -342,10 +341,13 @@ class Trace(Scoped):
 
     def wrap(self, node: Node, strides: Any = None) -> Tensor:
         """A new traced tensor on memory of its own."""
+        type_ = node.type
+        if type(type_) is not TensorType:
+            type_ = node.tensor_type
         result: Tensor = object.__new__(Tensor)
         result._trace = self
         result._storage = TracedStorage(node)
-        result._traced = TracedState(node.tensor_type, node, 0, self, (), strides)
+        result._traced = TracedState(type_, node, 0, self, (), strides)
         return result
 
     def emit(self, name: str, *inputs: Node, **attrs: Any) -> Node:
@@ -357,6 +359,17 @@ class Trace(Scoped):
         self.builder.loc = self.here()
         return self.wrap(self.builder.const(array))
 
+    def number(
+        self, value: float | int, dtype: DType, make: Callable[[Any, DType], np.ndarray]
+    ) -> Tensor:
+        """A 0-d traced tensor of a Python number, which `make` gives as an array."""
+        key = "number", type(value), repr(value), dtype.name
+        node = self.builder.find(key)
+        if node is None:
+            self.builder.loc = self.here()
+            node = self.builder.keep(key, self.builder.const(make(value, dtype)))
+        return self.wrap(node)
+
     def apply(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
         """Record one operation."""
         try:
@@ -365,7 +378,8 @@ class Trace(Scoped):
             explain_inputs(op, inputs)
             raise
         nodes = tuple([self.read(t) for t in states])
-        attrs = plain_attrs(attrs)
+        if attrs:
+            attrs = plain_attrs(attrs)
         node = self.builder.known(op, nodes, attrs)
         if node is None:
             self.builder.loc = self.here()
@@ -378,11 +392,20 @@ class Trace(Scoped):
         else:
             strides = None
             if op.elementwise or op.name in ("gelu", "silu", "softplus"):
-                strides = result_strides([t._traced for t in states], node.shape, self.env)
-            results = [self.wrap(r, strides) for r in self.builder.results(node)]
+                strides = result_strides(states, node.shape, self.env)
+            if type(node.type) is TensorType:
+                results = [self.wrap(node, strides)]
+            else:
+                results = [self.wrap(r, strides) for r in self.builder.results(node)]
         if local.grad and records(op, node):
-            self._record(op, states, nodes, node, results)
-        return tuple(results) if isinstance(node.type, TupleType) else results[0]
+            edges = [
+                (t._node, t._output) if t._base is None and t._node is not None
+                else edge(t) if requires_grad(t) else None
+                for t in states
+            ]  # fmt: skip
+            if any(edges):
+                record(self, node, nodes, states, tuple(edges), results)
+        return results[0] if type(node.type) is TensorType else tuple(results)
 
     def _view(self, op: Op, source: Tensor, node: Node) -> Tensor:
         state = source._traced
@@ -400,43 +423,6 @@ class Trace(Scoped):
         result._traced.tracked = state.tracked
         join_view(result, source, op, attrs)
         return result
-
-    def _record(
-        self,
-        op: Op,
-        states: list[Tensor],
-        nodes: tuple[Node, ...],
-        node: Node,
-        results: list[Tensor],
-    ) -> None:
-        edges: tuple[Edge | None, ...] = tuple([
-            (t._node, t._output) if t._base is None and t._node is not None
-            else edge(t) if requires_grad(t) else None
-            for t in states
-        ])  # fmt: skip
-        if edges.count(None) == len(edges):
-            return
-        out_types = tuple([r._traced.type for r in results])
-        in_types = tuple([t._traced.type for t in states])
-        attrs = {**node.attrs, "graphs": node.graphs} if node.graphs else dict(node.attrs)
-        entry = class_of(op)(op, attrs, edges, in_types, out_types)
-        entry.loc = node.loc
-        entry.trace = self
-        # saving a node costs nothing: which values the rule reads is asked only after a write
-        entry.saved_in = tuple([saved_place(n, t) for n, t in zip(nodes, states, strict=True)])
-        entry.saved_out = tuple([saved_place(r._traced.value, r) for r in results])
-        entry.stamps = (
-            *[(t._storage, t._storage.version, i) for i, t in enumerate(states)],
-            *[(t._storage, t._storage.version, ~i) for i, t in enumerate(results)],
-        )
-        if hooks.stack and not hooks.busy:
-            entry.forget_unread(self.env)
-            pack_node(entry, lambda saved: self.wrap(self.saved_node(saved)))
-        for i, result in enumerate(results):
-            if out_types[i].dtype.differentiable:
-                result._node = entry
-                if i:
-                    result._output = i
 
     def saved_node(self, saved: tuple[Any, ...]) -> Node:
         """The value that an OpNode saved, as it is now: `.data` writes, which autograd does not

@@ -189,7 +189,8 @@ def attr_key(value: Any) -> Any:
     return value
 
 
-def _attrs_key(attrs: Attrs) -> Any:
+def attrs_key(attrs: Attrs) -> Any:
+    """A hashable stand-in for all attributes of a node."""
     return tuple([(k, attr_key(v)) for k, v in attrs.items()]) if attrs else ()
 
 
@@ -208,11 +209,11 @@ class Builder:
         self, op: Op, *inputs: Node, graphs: tuple[Graph, ...] = (), **attrs: Any
     ) -> Node:
         """The node `op(*inputs, **attrs)`. Raises OpError on operands the op does not take."""
-        key: Any = op.name, inputs, graphs, _attrs_key(attrs)
+        key: Any = op.name, inputs, graphs, attrs_key(attrs)
         if op.impure:  # never merged
             self._serial += 1
             key = (*key, self._serial)
-        found = self._find(key)
+        found = self.find(key)
         if found is not None:
             return found
         if op.arity is not None and len(inputs) != op.arity:
@@ -224,18 +225,20 @@ class Builder:
         else:
             type_ = op.infer(types, attrs, self.env)
         self._require_sizes(type_)
-        return self._keep(key, Node(op, inputs, attrs, type_, self.loc, graphs, self.backward))
+        return self.keep(key, Node(op, inputs, attrs, type_, self.loc, graphs, self.backward))
 
     def known(self, op: Op, inputs: tuple[Node, ...], attrs: Attrs) -> Node | None:
         """What `emit` would give, if it was made before."""
         if op.impure or "graphs" in attrs:
             return None
-        return self._find((op.name, inputs, (), _attrs_key(attrs)))
+        return self.find((op.name, inputs, (), attrs_key(attrs)))
 
-    def _find(self, key: Any) -> Node | None:
+    def find(self, key: Any) -> Node | None:
+        """The node that was kept under a key."""
         return self._interned.get(key)
 
-    def _keep(self, key: Any, node: Node) -> Node:
+    def keep(self, key: Any, node: Node) -> Node:
+        """Give this node again for the same key."""
         self._interned[key] = node
         return node
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import io
 import random
+import types
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -16,6 +19,7 @@ import pytest
 
 import graphc as torch
 from graphc import nn
+from graphc.doubt.runs import Runs
 from graphc.doubt.seen import Closeness, Entry, difference
 from graphc.nn import functional as F
 from graphc.testing.comparison import TOLERANCES
@@ -372,3 +376,75 @@ def test_inside_a_compiled_function_it_is_refused() -> None:
     compiled = torch.compile(lambda x: torch.compare(torch.exp, x), fullgraph=True)
     with pytest.raises(RuntimeError, match="compare"):
         compiled(torch.ones(2))
+
+
+# --- what is put back --------------------------------------------------------------------------
+
+CONTEXT: ContextVar[int] = ContextVar("context")
+CALLS: list[int] = []
+MADE = types.ModuleType("made")
+exec("k = 2.0\ndef f(v):\n    global k\n    k += 1\n    return v * k", vars(MADE))
+
+
+class Reads:
+    reads = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        Reads.reads += 1
+        return object.__getattribute__(self, name)
+
+    def __len__(self) -> int:
+        raise AssertionError("nobody asked")
+
+
+@functools.cache
+def remembered(n: int) -> float:
+    CALLS.append(n)
+    return n * 2.0
+
+
+class Ordered(OrderedDict[str, Any]):
+    def __init__(self) -> None:
+        super().__init__(a=1, b=2)
+        self.writes = 0
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        OrderedDict.__setitem__(self, key, value)
+        if hasattr(self, "writes"):
+            self.writes += 1
+
+
+def test_everything_is_put_back() -> None:
+    """What programs of tests/programs found."""
+    ordered, buffer, queue = Ordered(), io.StringIO("old"), deque([1, 2], 2)
+    array, stream = np.zeros(2), random.Random(3)
+    generator = torch.Generator().manual_seed(3)
+    states = stream.getstate(), generator.get_state().tolist()
+
+    def step(x: Any) -> Any:
+        ordered["c"] = ordered["a"] + 1
+        ordered.move_to_end("a")
+        buffer.write("more")
+        queue.append(3)
+        array[0] += stream.random()
+        CONTEXT.set(CONTEXT.get(0) + 1)
+        Ordered.kind = CONTEXT.get()
+        x = MADE.f(x) * remembered(3) + torch.rand(2, generator=generator)
+        return x, (x.shape, x.size())
+
+    report = torch.compare(step, torch.ones(2))
+    assert report, str(report)
+    assert list(ordered.items()) == [("a", 1), ("b", 2)] and ordered.writes == 0
+    assert (buffer.getvalue(), list(queue), array.tolist()) == ("old", [1, 2], [0, 0])
+    assert (stream.getstate(), generator.get_state().tolist()) == states
+    assert CONTEXT.get(None) is None and not hasattr(Ordered, "kind")
+    assert MADE.k == 2.0 and CALLS == [] and remembered.cache_info().currsize == 0
+
+
+def test_looking_at_an_object_asks_nothing_of_it() -> None:
+    reads = Reads()
+    count = Reads.reads
+    runs = Runs(lambda held: held, ([reads],), {}, 1)
+    assert len(next(iter(runs.eager()))) > 5
+    runs.end()
+    assert Reads.reads == count

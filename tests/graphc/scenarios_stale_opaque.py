@@ -265,3 +265,22 @@ def attributes_that_compute(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         torch, compile, lambda x: x * Hooked.k + s.a,
         setter(Meta, "k", 5.0), lambda: s.inner.update(a=7.0), setter(s, "a", 1.0),
     )  # fmt: skip
+
+
+@stale
+def weak_reference_dies_after_segments(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    class Target:
+        k = 2.0
+
+    state = Box(target=Target())
+    weak = weakref.ref(state.target)
+
+    def f(x):
+        found = weak()
+        y = x * (found.k if found is not None else 100)
+        return y, nn.Parameter(torch.ones(2))  # which one graph cannot make again
+
+    c = compile(f)
+    out = [c(torch.ones(3))]
+    state.target = None
+    return [*out, weak() is None, c(torch.ones(3))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from types import CodeType
 from typing import Any
@@ -88,6 +89,29 @@ def test_other_threads_run_on_while_one_records() -> None:
     stop.set()
     worker.join()
     assert sorted(recorded) == [2, 3, 4, 5] and done
+
+
+@pytest.mark.parametrize("name", ["settrace", "setprofile"])
+def test_debuggers_and_profilers_are_no_part_of_a_recording(name: str) -> None:
+    noticed: list[str] = []
+
+    def notice(frame: Any, event: str, argument: Any) -> Any:
+        noticed.append(event)
+        return notice
+
+    def function(x: Any) -> Any:
+        for _ in range(3):
+            x = graphc.relu(x) + 1
+        return x
+
+    run = graphc.compile(function)
+    before = getattr(sys, name.replace("set", "get"))()
+    getattr(sys, name)(notice)
+    try:
+        found = [run(graphc.ones(2)).tolist() for _ in range(2)]
+    finally:
+        getattr(sys, name)(before)
+    assert found == [[4, 4]] * 2 and run.segments is None and noticed
 
 
 def test_graphcs_own_code_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -431,3 +431,25 @@ def test_what_a_recording_wrote_is_taken_back_the_last_first() -> None:
     with pytest.raises(TraceError):
         graphc.compile(step, fullgraph=True)(graphc.ones(2))
     assert NAMED is None and NUMBER == 0
+
+
+Pair = collections.namedtuple("Pair", "scale tensor")
+
+
+class Registry:
+    """What is stored in a class."""
+
+    pair: Any = None
+
+
+def test_a_new_object_in_a_class_is_made_anew_although_the_call_reads_it_back() -> None:
+    def step(x: Any) -> Any:
+        Registry.pair = Registry.pair._replace(scale=Registry.pair.scale + 1, tensor=x * 2)
+        return Registry.pair.tensor * Registry.pair.scale
+
+    seen = []
+    for function in (step, graphc.compile(step)):
+        Registry.pair = Pair(1.0, graphc.zeros(2))
+        results = [function(graphc.ones(2) * i).tolist() for i in range(3)]
+        seen.append((results, Registry.pair.scale, Registry.pair.tensor.tolist()))
+    assert seen[0] == seen[1]

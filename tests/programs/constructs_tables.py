@@ -55,7 +55,7 @@ B acc = acc + struct.unpack("<i", raw$)[0] + struct.unpack_from("<i", raw$)[0]
 B acc = acc + struct.calcsize("<i") + binascii.crc32(raw$) % 7 + zlib.crc32(raw$) % 5
 B acc = acc + zlib.adler32(raw$) % 3 + len(binascii.unhexlify(binascii.hexlify(raw$)))
 B acc = acc + bisect.bisect_left([1, 3, 5], n$) + bisect.bisect_right([1, 3, 5], n$)
-B acc = acc + len(bytes(2)) + sum(bytes([n$ % 9])) + len(bytearray(3))
+B acc = acc + len(bytes(2)) + sum(bytes([n$ % 9]))
 
 == functions_of_sequences
 S H = [3, 1, 2]
@@ -79,6 +79,10 @@ B it$ = Next$()
 B acc = acc + issubclass(Next$, Base$) + len(Base$.__subclasses__()) + len(Next$.mro()) + it$.v
 B acc = acc + object.__eq__(it$, it$) + (object.__ne__(it$, it$) is False) + callable(it$)
 B acc = acc + type.__instancecheck__(Base$, it$) + type.__subclasscheck__(Base$, Next$)
+B acc = acc + type.mro(Next$)[1].__name__.count("B") + len(type.__subclasses__(Base$))
+B acc = acc + (object.__sizeof__(it$) > 0) + (len(object.__repr__(it$)) > 0)
+B acc = acc + (object.__hash__(it$) == object.__hash__(it$)) + (object.__new__(Base$) is not None)
+B acc = acc + (len(object.__format__(it$, "")) > 0) + (object.__init_subclass__() is None)
 B acc = acc + len(locals()) * 0 + ("x" in globals()) + isinstance(object(), object)
 C Base$.__init__ = lambda self: setattr(self, "v", 5)
 
@@ -89,12 +93,14 @@ T     def area(self): ...
 T class Square$(Shape$):
 T     def area(self):
 T         return 4
+B acc = acc + Shape$.__instancecheck__(Square$()) + Shape$.__subclasscheck__(Square$)
 B acc = acc + Square$().area() + isinstance(Square$(), Shape$) + issubclass(Square$, Shape$)
 C Square$.area = lambda self: 9
 
 == the_interpreter
+T import stat
 B acc = acc + (sys.getrecursionlimit() > 0) + (sys.getsizeof(1) > 0) + len(sys.intern("ab"))
-B acc = acc + len(contextvars.copy_context()) * 0
+B acc = acc + stat.S_ISDIR(16384) + stat.S_ISREG(16384)
 
 == operator_arithmetic
 A v$ = 6 || 7
@@ -138,6 +144,7 @@ B acc = acc + @H.__getitem__(0) + sum(@H.__iter__()) + sum(@H.__reversed__()) + 
 B acc = acc + @H.__ne__([1]) + @H.__lt__([3]) + @H.__le__([3]) + @H.__gt__([3]) + @H.__ge__([3])
 B acc = acc + len(@H.__add__([1])) + len(@H.__mul__(2)) + len(@H.__rmul__(2)) + len(@H.__repr__())
 B acc = acc + len(@H.__str__()) + (@H.__sizeof__() > 0) + len(@H.__format__(""))
+B acc = acc + @H.__getattribute__("count")(2)
 C @H.append(2)
 C @H[1] = 1
 
@@ -163,7 +170,7 @@ C @H["c"] = 7
 == counted
 S H = [1, 1, 2]
 B found$ = collections.Counter(@H)
-B acc = acc + found$.most_common(1)[0][1] + len(copy.copy(found$))
+B acc = acc + found$.most_common(1)[0][1] + len(found$)
 C @H.append(2)
 
 == writes_to_lists
@@ -199,7 +206,7 @@ B made$.clear()
 B made$ = collections.deque([1, 2, 3])
 B made$.appendleft(4); made$.extendleft([5, 6]); made$.rotate(1); made$.popleft(); made$.append(7)
 B made$.insert(1, 8); made$.reverse(); made$.remove(8)
-B acc = acc + sum(made$) + made$[0] + made$.pop()
+B acc = acc + sum(made$) + made$[0] + made$.pop() + len(made$.__copy__())
 B for item$ in reversed(made$):
 B     acc = acc * 2 + item$
 B for item$ in made$:
@@ -235,7 +242,10 @@ B         acc = acc + 1
 T class Indexed$:
 T     def __getitem__(self, i):
 T         return [1, 2][i]
-B acc = acc + sum(iter(Indexed$())) + len(list(Indexed$()))
+B for item$ in Indexed$():
+B     acc = acc + item$
+B for item$ in iter(np.array([1, 2])):
+B     acc = acc + int(item$)
 C Indexed$.__getitem__ = lambda self, i: [1, 2, 3][i]
 
 == iterators_of_itertools
@@ -301,7 +311,8 @@ S H = pathlib.PurePosixPath("a/b")
 S K = uuid.UUID(int=5)
 S M = datetime.timezone.utc
 S N = torch.float32
-B acc = acc + (@H == pathlib.PurePosixPath("a/b")) + (@K == uuid.UUID(int=5))
+T path$, number$ = pathlib.PurePosixPath("a/b"), uuid.UUID(int=5)
+B acc = acc + (@H == path$) + (@K == number$)
 B acc = acc + (@M == datetime.timezone.utc) + torch.ones(3, dtype=@N)
 C @H = pathlib.PurePosixPath("a")
 C @K = uuid.UUID(int=6)
@@ -316,12 +327,14 @@ C @H[0] = 5
 
 == annotations
 T import typing
-T Value$ = typing.TypeVar("Value$")
+T Value$, Meters$ = typing.TypeVar("Value$"), typing.NewType("Meters$", int)
 T names$ = (typing.List[int], typing.Optional[int], list[int], int | str, typing.Any, typing.List,
-T           typing.Callable, typing.Tuple, typing.Literal[1], typing.Annotated[int, 2], Value$)
+T           typing.Callable, typing.Callable[[int], int], typing.Tuple, typing.Union,
+T           typing.Literal[1], typing.Annotated[int, 2], Value$)
 B for name$ in names$:
-B     acc = acc + (name$ is not None)
-B acc = acc + len(list[int]((1, 2))) + len(typing.cast(typing.List[int], [1]))
+B     acc = acc + callable(name$)
+B acc = acc + Meters$(3) + len(list[int].__mro_entries__((1,)))
+B acc = acc + len(typing.cast(typing.List[int], [1])) + len(list[int].__args__)
 C names$ = names$[:3]
 
 == code_of_a_function
@@ -376,27 +389,122 @@ B acc = holder$.v + holder$.w() + len(types.MappingProxyType({1: 2})) + complex(
 B acc = acc + len(range(3)) + len([1, 2][slice(1)]) + functools.partial(max, 2)(1)
 B acc = acc + (isinstance(object(), object)) + collections.defaultdict(int)["k"]
 
-== made_class
-B class Made$:
-B     @property
-B     def v(self): return 2
-B     @classmethod
-B     def w(cls): return 3
-B     @staticmethod
-B     def u(): return 4
-B it$ = Made$()
-B acc = acc + it$.v + it$.w() + it$.u()
+== made_members
+T def width$(self):
+T     return 2
+B made$ = [property(width$), classmethod(width$), staticmethod(width$)]
+B acc = acc + made$[0].fget(1) + made$[2].__func__(1) + len(made$)
+C width$ = lambda self: 3
+
+== weakly_alive
+T held$ = [Box()]
+T watch$ = weakref.ref(held$[0])
+B acc = acc * (2 if watch$() is None else 3)
+C held$.clear()
+
+== an_argument_of_before
+T shared$ = data(3, 4)
+T def pick$():
+T     return shared$ + 0
+A y$ = pick$()
+B acc = acc * (2 if y$ is shared$ else 3)
+C pick$ = lambda: shared$
+
+== arguments_that_come_to_overlap
+T one$, other$ = data(3, 4)[0], data(3, 5)[0]
+A y$ = one$
+A z$ = other$
+B y$.add_(1)
+B acc = acc + z$
+C other$ = torch.from_numpy(one$.numpy())
+
+== a_number_decided_upon
+T steps$ = [0]
+A n$ = len(steps$)
+B acc = acc * (2 if n$ > 4 else 3)
+C steps$.extend([0])
+C steps$.extend([0, 0])
+C steps$.extend([0, 0])
+
+== arguments_that_overlap
+T base$ = torch.arange(9.0)
+T cut$ = 1
+A y$ = base$[0:3]
+A z$ = base$[cut$ : cut$ + 3]
+B y$.add_(1)
+B acc = acc + z$
+C cut$ = 2
+
+== deterministic_read
+B acc = acc + torch.are_deterministic_algorithms_enabled() + torch.is_warn_always_enabled()
+C torch.use_deterministic_algorithms(True)
+C torch.use_deterministic_algorithms(False)
+C torch.set_warn_always(True)
+C torch.set_warn_always(False)
+
+== precision_read
+B acc = acc + len(torch.get_float32_matmul_precision())
+C torch.set_float32_matmul_precision("high")
+C torch.set_float32_matmul_precision("highest")
+
+== deterministic_set
+B torch.use_deterministic_algorithms(True)
+B acc = acc + 1
+C found$ = torch.are_deterministic_algorithms_enabled()
+c torch.use_deterministic_algorithms(False)
+C found$ = torch.are_deterministic_algorithms_enabled()
+c torch.use_deterministic_algorithms(False)
+
+== precision_set
+B torch.set_float32_matmul_precision("high")
+B acc = acc + 1
+C found$ = torch.get_float32_matmul_precision()
+c torch.set_float32_matmul_precision("highest")
+C found$ = torch.get_float32_matmul_precision()
+c torch.set_float32_matmul_precision("highest")
+
+== warnings_set
+B torch.set_warn_always(True)
+B acc = acc + 1
+C found$ = torch.is_warn_always_enabled()
+c torch.set_warn_always(False)
+C found$ = torch.is_warn_always_enabled()
+c torch.set_warn_always(False)
+
+== called_instances
+T class Static$:
+T     @staticmethod
+T     def __call__(v):
+T         return v + 1
+T class OfClass$:
+T     @classmethod
+T     def __call__(cls, v):
+T         return v + 2
+T class Partial$:
+T     __call__ = functools.partial(max, 3)
+T class Builtin$:
+T     __call__ = abs
+T class Kind$:
+T     __call__ = float
+B acc = acc + Static$()(1) + OfClass$()(1) + Partial$()(1) + Builtin$()(-2) + Kind$()(2)
+C Static$.__call__ = staticmethod(lambda v: v + 5)
+C Builtin$.__call__ = staticmethod(lambda v: v + 7)
 
 == patterns
 T form$ = re.compile("a+")
 S H = "aab"
 B acc = acc + len(form$.sub("", @H)) + bool(form$.match(@H)) + len(form$.findall(@H))
+B found$ = form$.search(@H)
+B acc = acc + (found$.start() if found$ else 7) + (len(found$.group(0)) if found$ else 0)
 C @H = "ba"
 C form$ = re.compile("b+")
 
 == texts_of_json
 T text$ = '{"a": [1, 2.5], "b": "c"}'
 B acc = acc + len(json.dumps({"a": 1, "b": "\\u00e9"})) + json.loads(text$)["a"][0]
+B acc = acc + len(json.encoder.encode_basestring_ascii("\u00e9"))
+B acc = acc + json.decoder.scanstring('a"', 0)[1]
+B acc = acc + len(json.encoder.encode_basestring("\u00e9"))
 B acc = acc + len(json.dumps("x")) + len(json.dumps("\\u00e9", ensure_ascii=False))
 C text$ = '{"a": [4]}'
 
@@ -410,27 +518,65 @@ B acc = acc + torch.from_numpy(@H.copy())
 C @H[0] = 4
 
 == numpy_files
-T path$ = os.path.join(os.path.dirname(__file__), "array$.npy")
-T np.save(path$, np.ones(3, "f"))
-B acc = acc + torch.from_numpy(np.load(path$))
-C np.save(path$, np.full(3, 2, "f"))
+T np.save(__file__ + "$.npy", np.ones(3, "f"))
+B acc = acc + torch.from_numpy(np.load(__file__ + "$.npy"))
+C np.save(__file__ + "$.npy", np.full(3, 2, "f"))
 
 == numpy_text_files
-T path$ = os.path.join(os.path.dirname(__file__), "array$.txt")
-T np.savetxt(path$, np.ones(3))
-B acc = acc + torch.tensor(np.loadtxt(path$).astype("f"))
-C np.savetxt(path$, np.full(3, 2))
+T np.savetxt(__file__ + "$.txt", np.ones(3))
+B acc = acc + torch.tensor(np.loadtxt(__file__ + "$.txt").astype("f"))
+C np.savetxt(__file__ + "$.txt", np.full(3, 2))
 
 == numpy_raw_files
-T path$ = os.path.join(os.path.dirname(__file__), "array$.raw")
-T np.ones(3, "f").tofile(path$)
-B acc = acc + torch.from_numpy(np.fromfile(path$, "f"))
-C np.full(3, 2, "f").tofile(path$)
+T np.ones(3, "f").tofile(__file__ + "$.raw")
+B acc = acc + torch.from_numpy(np.fromfile(__file__ + "$.raw", "f"))
+C np.full(3, 2, "f").tofile(__file__ + "$.raw")
+
+== numpy_mapped_files
+T np.ones(3, "f").tofile(__file__ + "$.map")
+B acc = acc + float(np.memmap(__file__ + "$.map", "f", "r").sum())
+C np.full(3, 2, "f").tofile(__file__ + "$.map")
 
 == numpy_saves
-T path$ = os.path.join(os.path.dirname(__file__), "saved$.npy")
-B np.save(path$, np.ones(2))
+T def saved$(name):
+T     return os.path.exists(__file__ + name)
+B np.save(__file__ + "$.npy", np.ones(2))
+B np.savez(__file__ + "$.npz", np.ones(2))
+B np.savetxt(__file__ + "$.txt", np.ones(2))
 B acc = acc + 1
-C os.remove(path$)
-C path$ = path$ + ".npy" if not os.path.exists(path$) else path$
+C found$ = [saved$("$.npy"), saved$("$.npz"), saved$("$.txt")]
+c for name in [n for n in ("$.npy", "$.npz", "$.txt") if saved$(n)]:
+c     os.remove(__file__ + name)
+C found$ = [saved$("$.npy"), saved$("$.npz"), saved$("$.txt")]
+
+== numpy_settings
+B before$ = np.seterr(all="ignore")
+B acc = acc + 1
+C found$ = np.geterr()["divide"]
+c np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
+C found$ = np.geterr()["divide"]
+c np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
+
+== numpy_printing
+B np.set_printoptions(precision=3)
+B acc = acc + 1
+C found$ = np.get_printoptions()["precision"]
+c np.set_printoptions(precision=8)
+C found$ = np.get_printoptions()["precision"]
+c np.set_printoptions(precision=8)
+
+== numpy_buffers
+B np.setbufsize(16384)
+B acc = acc + 1
+C found$ = np.getbufsize()
+c np.setbufsize(8192)
+C found$ = np.getbufsize()
+c np.setbufsize(8192)
+
+== numpy_shuffle
+T order$ = np.random.RandomState(0)
+S H = np.arange(3.0)
+B order$.shuffle(@H)
+B acc = acc + float(@H[0])
+C @H[:] = 7
 """

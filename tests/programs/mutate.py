@@ -28,8 +28,8 @@ TABLES: dict[str, Any] = {
     **{name: getattr(kinds, name) for name in
        ("VALUES", "FIXEDS", "_EXACT", "_ITERATORS", "_BASES")},
     **{name: getattr(c_tables, name) for name in
-       ("PURE", "HIGHER_ORDER", "OPERATORS", "READS", "WRITES", "ARRAY_WRITES", "NUMPY_WRITES",
-        "METHODS_OF_VALUES", "CLASSES")},
+       ("PURE", "HIGHER_ORDER", "OPERATORS", "READS", "WRITES", "NUMPY_WRITES",
+        "METHODS_OF_VALUES", "CLASSES", "SETTINGS", "SWITCHES")},
 }  # fmt: skip
 GUARDS = tuple(
     name for name, kind in vars(guards).items()
@@ -39,6 +39,7 @@ GUARDS = tuple(
 CHECKS = ("flags", "pairs", "identities", "guards")
 CHECKS_OF_TRACES = ("grad_reads", "lodgers", "numbers")
 CHECKS_DONE = ("_check_overlap",)
+_MOST = 8  # programs that are asked about a row
 
 
 class Mutant(NamedTuple):
@@ -173,6 +174,12 @@ class _NotedSet(frozenset):  # type: ignore[type-arg]
 class _NotedDict(dict):  # type: ignore[type-arg]
     used: set[Any]
 
+    def __contains__(self, row: Any) -> bool:
+        found = super().__contains__(row)
+        if found:
+            self.used.add(row)
+        return found
+
     def get(self, row: Any, default: Any = None) -> Any:
         if row in self:
             self.used.add(row)
@@ -188,7 +195,8 @@ class _Forgetful(_NotedDict):
 
 def _noting() -> dict[str, Any]:
     noted: dict[str, Any] = {}
-    for method in (_NotedSet.__contains__, _NotedDict.get, _Forgetful.__setitem__):
+    for method in (_NotedSet.__contains__, _NotedDict.__contains__, _NotedDict.get,
+                   _Forgetful.__setitem__):
         net._seen[id(method.__code__)] = "own", method.__code__  # graphc's own, to a recording
     for name, table in TABLES.items():
         if name == "_EXACT":
@@ -247,6 +255,7 @@ def judge(
         ]  # fmt: skip
         # those that use little else are small and quick
         users.sort(key=lambda name: len(before[name][1]))
+        users = users[:_MOST] if mutant.table in TABLES else users
         found: list[Verdict] = []
 
         def work(_: int, mutant: Mutant = mutant, users: list[str] = users) -> Verdict:

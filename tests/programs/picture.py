@@ -36,15 +36,23 @@ class Painter:
         self._names: dict[int, int] = {}
         self._storages: dict[int, int] = {}
         self._alive: list[Any] = []
+        self._sets: list[Any] = []
         self._taking = False
 
     def paint(self, roots: Mapping[str, Any], results: list[Any]) -> Any:
         """One picture; objects are numbered in the order in which they are met."""
-        self._names, self._storages, self._alive = {}, {}, []
+        self._names, self._storages, self._alive, self._sets = {}, {}, [], []
         self._taking = True
         taken = tuple(self._item(result) for result in results)
         self._taking = False
-        return taken, tuple((name, self._item(value)) for name, value in sorted(roots.items()))
+        named = tuple((name, self._item(value)) for name, value in sorted(roots.items()))
+        return taken, named, tuple(self._members())
+
+    def _members(self) -> Iterator[Any]:
+        """What the sets hold, last: their order says nothing, what else has a number keeps it."""
+        for number, value in enumerate(self._sets, 1):  # grows, where sets hold sets
+            met = sorted(value, key=lambda v: self._names.get(id(v), len(self._names)))
+            yield f"set {number}", tuple(sorted((self._item(v) for v in met), key=repr))
 
     def _item(self, value: Any) -> Any:
         if isinstance(value, _NUMBERS) and type(value).__module__ == "builtins":
@@ -92,9 +100,8 @@ class Painter:
 
     def _container(self, value: Any, kind: type) -> tuple[Any, ...]:
         if isinstance(value, (set, frozenset, weakref.WeakSet)):
-            # those met before first: the order of numbering must not follow that of the set
-            met = sorted(value, key=lambda v: self._names.get(id(v), len(self._names)))
-            return tuple(sorted((self._item(v) for v in met), key=repr))
+            self._sets.append(value)
+            return (len(self._sets),)
         if isinstance(value, weakref.WeakKeyDictionary) and all(isinstance(k, type) for k in value):
             return ()  # what functools.singledispatch remembers
         if isinstance(value, Mapping):

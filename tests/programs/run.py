@@ -248,6 +248,12 @@ def _outside(torch: Any) -> Iterator[None]:
             kind.forward = forward
         torch.set_default_dtype(torch.float32)
         torch.set_grad_enabled(True)
+        torch.use_deterministic_algorithms(False)
+        torch.set_float32_matmul_precision("highest")
+        torch.set_warn_always(False)
+        np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
+        np.set_printoptions(precision=8)
+        np.setbufsize(8192)
         for name in os.environ.keys() - environment.keys():
             del os.environ[name]
         for logger in ("programs", "programs.level"):

@@ -19,6 +19,8 @@ from graphc.backends.llvm.target import host_target
 # _PyInterpreterFrame of 3.11 (Include/internal/pycore_frame.h): the function, and who owns the
 # frame, a generator being 1. A generator's frame goes on; its function has started before.
 _FUNCTION, _OWNER, _GENERATOR = 0, 69, 1
+# PyThreadState of 3.11 (Include/cpython/pystate.h): how many trace or profile functions run
+_TRACING = 44
 _TEXT = """
 declare i32 @_PyCode_GetExtra(ptr, i64, ptr)
 declare ptr @PyFunction_GetCode(ptr)
@@ -34,7 +36,11 @@ define ptr @evaluate(ptr %thread, ptr %frame, i32 %throws) {{
   %owner_at = getelementptr i8, ptr %frame, i64 {owner}
   %owner = load i8, ptr %owner_at
   %goes_on = icmp eq i8 %owner, {generator}
-  br i1 %goes_on, label %run, label %starts
+  %tracing_at = getelementptr i8, ptr %thread, i64 {tracing}
+  %tracing = load i32, ptr %tracing_at
+  %traces = icmp ne i32 %tracing, 0
+  %passes = or i1 %goes_on, %traces
+  br i1 %passes, label %run, label %starts
 starts:
   %function_at = getelementptr i8, ptr %frame, i64 {function}
   %function = load ptr, ptr %function_at
@@ -64,7 +70,8 @@ run:
 
 
 class Evaluation:
-    """Calls `callback(function)` before a Python function starts whose code is not marked.
+    """Calls `callback(function)` before a Python function starts whose code is not marked; not for
+    what debuggers and profilers run.
 
     What the callback raises is raised in place of the call. `callback` and all that it calls
     must be marked, or it is called for itself.
@@ -72,7 +79,9 @@ class Evaluation:
 
     def __init__(self, callback: Callable[[FunctionType], None]) -> None:
         self._callback = callback  # the native code holds no reference
-        text = _TEXT.format(owner=_OWNER, generator=_GENERATOR, function=_FUNCTION)
+        text = _TEXT.format(
+            owner=_OWNER, generator=_GENERATOR, function=_FUNCTION, tracing=_TRACING
+        )
         self._library = Library([compile_object(text, host_target())])
         pointer, number = ctypes.c_void_p, ctypes.c_ssize_t
         request = _function("_PyEval_RequestCodeExtraIndex", number, pointer)

@@ -57,7 +57,7 @@ def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
         return getattr(super(kind, obj), name)
     path = f"super().{name}"
     if of_class:
-        return _of_class(observer, obj, found, name, path, super(kind, obj))
+        return _of_class(observer, obj, found, name, super(kind, obj))
     if isinstance(found, property) and found.fget is not None:
         return observer.run(found.fget, obj)
     if type(found) is _SLOT:
@@ -189,12 +189,12 @@ def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> An
     if kind is classmethod:
         return types.MethodType(member.__func__, type(obj))
     if kind is staticmethod:
-        return observer.know(member.__func__, path)
+        return member.__func__
     if kind is functools.cached_property:
         return _cached(observer, obj, member, name)
     getter = getattr(kind, "__get__", None)
     if getter is None:
-        return observer.know(member, path)
+        return member
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, member, obj, type(obj))
     if kind in _C_DESCRIPTORS:
@@ -317,9 +317,8 @@ def _class(observer: Observer, kind: Any, name: str) -> Any:
     meta = observer.lookup(type(kind), name) if type(kind) is not type else MISSING
     if isinstance(meta, property) and meta.fget is not None:
         return observer.run(meta.fget, kind)
-    path = f"{kind.__qualname__}.{name}"
     if name == "__dict__":
-        return observer.know(vars(kind), path)
+        return observer.know(vars(kind), f"{kind.__qualname__}.__dict__")
     found = observer.lookup(kind, name)
     if found is MISSING:
         if isinstance(meta, types.FunctionType):
@@ -328,24 +327,25 @@ def _class(observer: Observer, kind: Any, name: str) -> Any:
         if isinstance(late, types.FunctionType):
             return observer.run(late, kind, name)
         return getattr(kind, name)
-    return _of_class(observer, kind, found, name, path, kind)
+    return _of_class(observer, kind, found, name, kind)
 
 
 def _of_class(
-    observer: Observer, kind: Any, found: Any, name: str, path: str, holder: Any
+    observer: Observer, kind: Any, found: Any, name: str, holder: Any
 ) -> Any:
-    """A class member, seen from a class; `holder` is what Python would ask for it."""
+    """A class member, seen from a class; `holder` is what Python would ask for it. It is known
+    already, unless the call itself has put it there."""
     member = type(found)
     if member is classmethod:
         return types.MethodType(found.__func__, kind)
     if member is staticmethod:
-        return observer.know(found.__func__, path)
+        return found.__func__
     if member is types.FunctionType or isinstance(found, property):
-        return observer.know(found, path)
+        return found
     getter = getattr(member, "__get__", None)
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, found, None, kind)
-    return getattr(holder, name) if getter is not None else observer.know(found, path)
+    return getattr(holder, name) if getter is not None else found  # lookup() knows it
 
 
 _OF_TYPES = frozenset("__name__ __qualname__ __mro__ __bases__ __base__ __class__ mro".split())

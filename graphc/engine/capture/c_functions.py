@@ -14,13 +14,10 @@ import numpy as np
 
 from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
-from . import attributes, c_objects, context_variables, items, operators, type_rules
+from . import attributes, c_iterating, c_objects, context_variables, items, operators, type_rules
 from .c_tables import (
-    ARRAY_WRITES,
     CLASSES,
-    FUNCTION_AT,
     HIGHER_ORDER,
-    ITERATED,
     METHODS_OF_VALUES,
     OPERATORS,
     PURE,
@@ -123,46 +120,12 @@ def _higher_order(
     observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
 ) -> Call:
     """sorted, map, ...: the functions among the arguments are recorded, too."""
-    name = function.__name__
-    place = FUNCTION_AT.get(name)
-    first, end = ITERATED.get(name, (0, 1))
-    if name in ("min", "max") and len(args) > 1:  # they are compared themselves
-        touch(observer, args)
-        end = 0
-    given = tuple([
-        _entry(observer, value) if i == place
-        else _items(observer, value) if first <= i and (end is None or i < end) else value
-        for i, value in enumerate(args)
-    ])  # fmt: skip
-    named = {
-        k: _entry(observer, v) if k in ("key", "func")
-        else _items(observer, v) if k == "iterable" else v
-        for k, v in (kwargs or {}).items()
-    }  # fmt: skip
+    given, named = c_iterating.arguments(observer, function.__name__, args, kwargs or {})
     bound = getattr(function, "__self__", None)
     if issubclass(type(bound), list):
         method(observer, bound, function.__name__, (), None)
     return function, given, named or None
 
-
-def _entry(observer: Observer, value: Any) -> Any:
-    called = kind_of(type(value)) in _CALLED or callable(value)
-    return observer.entry(value) if called else value
-
-
-def _items(observer: Observer, value: Any) -> Any:
-    kind = kind_of(type(value))
-    if kind in _CALLED or kind in (Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN):
-        return value
-    if kind is Kind.INSTANCE and content_of(type(value)) is None and not any(
-        observer.lookup(type(value), name) is not MISSING for name in ("__iter__", "__getitem__")
-    ):
-        return value
-    return items.unpack(observer, value)
-
-
-_CALLED = frozenset((Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL, Kind.CLASS, Kind.BUILTIN,
-                     Kind.FIXED))  # fmt: skip
 
 # --- methods ---------------------------------------------------------------------------------
 
@@ -279,10 +242,7 @@ def _written_keys(
 
 
 def _array_method(observer: Observer, owner: Any, name: str) -> None:
-    if name in ARRAY_WRITES:
-        if observer.is_known(owner):
-            observer.array(owner)
-    elif name in ("tofile", "dump", "dumps", "setflags", "__array_ufunc__"):
+    if name in ("tofile", "dump", "dumps", "setflags", "__array_ufunc__"):
         observer.open(f"ndarray.{name}()")
     else:
         observer.array(owner)
@@ -371,16 +331,6 @@ def _len(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
 
 def _iter(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     return (items.iterate(observer, args[0]),) if len(args) == 1 else None
-
-
-def _reversed(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    turn = items.python_method(observer, args[0], "__reversed__")
-    if turn is not None:
-        return (items.iterate(observer, observer.run(turn, args[0])),)
-    if items.content(args[0]) is None or kind_of(type(args[0])) is Kind.INSTANCE:
-        touch(observer, args)
-        return None
-    return (reversed(items.unpack(observer, args[0])),)
 
 
 def _next(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -490,7 +440,7 @@ RULES: dict[str, Rule] = {
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
     "object.__getattribute__": _plain_getattr, "object.__delattr__": _delattr,
     "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
-    "builtins.reversed": _reversed, **type_rules.RULES, "builtins.vars": _vars,
+    "builtins.reversed": c_iterating.reversed_of, **type_rules.RULES, "builtins.vars": _vars,
     "builtins.dir": _dir, "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+import weakref
 from typing import Any
 
 import numpy as np
@@ -35,11 +36,13 @@ def call(
         return function, args, kwargs
     if kind is functools._lru_cache_wrapper:
         return _cached(observer, function, args, kwargs)
-    if full_name(kind) in ("weakref.ReferenceType", "builtins.weakref"):
+    if kind is weakref.ReferenceType:
         return c_functions.give, (observer.referent(function),), None
     if full_name(kind) in ("operator.itemgetter", "operator.attrgetter",
                            "operator.methodcaller"):  # fmt: skip
         return c_functions.give, (_getter(observer, function, args[0]),), None
+    if full_name(kind) == "functools.KeyWrapper" and not observer.is_known(function):
+        return function, args, kwargs  # what cmp_to_key was given is recorded, as it is compared
     observer.open(f"{name}()" if kind_of(kind) is Kind.BUILTIN else f"a call of a {name}")
     return function, args, kwargs
 

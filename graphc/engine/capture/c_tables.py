@@ -15,7 +15,7 @@ PURE = frozenset(
         abs ascii bin callable chr divmod hex oct ord pow round sum any all
         globals locals
     """)
-    | {f"math.{name}" for name in dir(math)}
+    | {f"math.{name}" for name in dir(math) if callable(getattr(math, name))}
     | _of("cmath", "sqrt exp log phase polar rect isnan isinf isfinite isclose")
     | _of("_operator", "index length_hint indexOf countOf concat iconcat truth")
     | _of("itertools", "tee")
@@ -29,7 +29,6 @@ PURE = frozenset(
     | _of("_json", "encode_basestring encode_basestring_ascii scanstring")
     | _of("_collections", "_count_elements")
     | _of("_typing", "_idfunc")
-    | _of("_contextvars", "copy_context")
     | {"object.__init__", "object.__new__", "object.__init_subclass__", "object.__eq__",
        "object.__ne__", "object.__repr__", "object.__str__", "object.__format__",
        "object.__hash__", "object.__sizeof__", "object.__reduce_ex__", "type.__instancecheck__",
@@ -39,16 +38,15 @@ PURE = frozenset(
 HIGHER_ORDER = frozenset(
     _of("builtins", """
         sorted min max map filter zip enumerate reversed list tuple set frozenset
-        bytes bytearray
+        bytes
     """)
-    | _of("_functools", "reduce cmp_to_key") | {"functools.cmp_to_key"} | {"list.sort"}
+    | _of("_functools", "reduce cmp_to_key") | {"list.sort"}
     | _of("itertools", """
         accumulate chain combinations combinations_with_replacement compress count cycle dropwhile
         filterfalse groupby islice pairwise permutations product repeat starmap takewhile
         zip_longest batched
     """)
-    | {"collections.deque", "type.from_iterable", "chain.from_iterable"}
-    | _of("_operator", "itemgetter attrgetter methodcaller")
+    | {"collections.deque", "chain.from_iterable"}
     | _of("operator", "itemgetter attrgetter methodcaller")
 )
 # of those, where a function is (as a keyword it is `key` or `func`)
@@ -77,9 +75,9 @@ OPERATORS = {
 READS = frozenset("""
     index count copy get keys values items __contains__ __len__ __iter__ __getitem__ __eq__ __ne__
     __reversed__ isdisjoint issubset issuperset union intersection difference
-    symmetric_difference __or__ __and__ __sub__ __xor__ __repr__ __str__ __add__ __mul__ __bool__
-    __lt__ __le__ __gt__ __ge__ __hash__ __init__ __new__ __sizeof__ __reduce_ex__ __ror__
-    __format__ most_common __copy__ __rmul__ __getattribute__
+    symmetric_difference __or__ __and__ __sub__ __xor__ __repr__ __str__ __add__ __mul__
+    __lt__ __le__ __gt__ __ge__ __init__ __sizeof__ __ror__
+    __format__ __copy__ __rmul__ __getattribute__
 """.split())
 WRITES = frozenset("""
     append extend insert pop remove clear sort reverse update popitem setdefault add discard
@@ -87,21 +85,18 @@ WRITES = frozenset("""
     popleft rotate move_to_end __setitem__ __delitem__ __iadd__ __ior__ __iand__ __isub__ __ixor__
     __imul__
 """.split())
-ARRAY_WRITES = frozenset("""
-    fill sort put resize partition itemset byteswap setfield __setitem__ __iadd__ __isub__ __imul__
-""".split())
 NUMPY_WRITES = frozenset("""
     copyto put place putmask fill_diagonal put_along_axis save savez savetxt load loadtxt fromfile
     memmap at shuffle seterr setbufsize set_printoptions frombuffer
 """.split())
 # values by identity whose methods are pure
-METHODS_OF_VALUES = frozenset("re.Pattern builtins.generic_alias types.GenericAlias".split())
+METHODS_OF_VALUES = frozenset("re.Pattern re.Match types.GenericAlias".split())
 # what C code makes from its arguments
 CLASSES = frozenset("""
     builtins.complex builtins.range builtins.slice builtins.object builtins.property
-    builtins.classmethod builtins.staticmethod builtins.method types.MethodType
+    builtins.classmethod builtins.staticmethod builtins.method
     collections.defaultdict types.SimpleNamespace builtins.mappingproxy weakref.ReferenceType
-    builtins.weakref functools.cached_property functools.partial
+    functools.partial
 """.split())
 # functions of graphc's own, by name: those that tell a setting, and those that change one
 SETTINGS = {

@@ -69,7 +69,7 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if kind is Kind.INSTANCE:
         method = observer.lookup(type(function), "__call__")
         if method is not MISSING:
-            return call(observer, _unwrapped(method), (function, *args), kwargs)
+            return call(observer, *_bound(method, function, args), kwargs)
         return function, args, kwargs
     if hasattr(function, "__compiled_function__"):
         inner = function.__compiled_function__
@@ -79,6 +79,15 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if kind is Kind.OWN:
         return _own(observer, function, args, kwargs)
     return c_functions.call(observer, function, args, kwargs)
+
+
+def _bound(member: Any, obj: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """A special method as Python calls it: not all that a class holds gets the object."""
+    if isinstance(member, classmethod):
+        return member.__func__, (type(obj), *args)
+    if isinstance(member, staticmethod):
+        return member.__func__, args
+    return member, (obj, *args) if hasattr(type(member), "__get__") else args
 
 
 def _unwrapped(member: Any) -> Any:
@@ -156,6 +165,8 @@ def _handed(observer: Observer, value: Any, wrap: bool) -> Any:
         return entry(observer, value) if wrap else value
     if kind is Kind.CLASS:
         _members(observer, value)
+    if kind is Kind.ARRAY:
+        observer.lend(value)
     if kind in _HELD or (kind is Kind.INSTANCE and content_of(type(value)) is not None):
         observer.whole(value)
     return value

@@ -61,14 +61,14 @@ VALUES = frozenset("""
 """.split())
 # immutable types whose instances are compared by identity
 FIXEDS = frozenset("""
-    builtins.code builtins.object re.Pattern builtins.generic_alias types.GenericAlias
+    builtins.code builtins.object re.Pattern re.Match types.GenericAlias
     types.UnionType typing._GenericAlias typing._UnionGenericAlias typing._SpecialForm
     typing.TypeVar typing._SpecialGenericAlias typing._CallableGenericAlias
     typing._TupleType typing._CallableType typing._AnnotatedAlias typing._LiteralGenericAlias
     builtins.property builtins.classmethod builtins.staticmethod builtins.super
     builtins.member_descriptor builtins.getset_descriptor builtins.traceback
-    operator.itemgetter operator.attrgetter operator.methodcaller _operator.itemgetter
-    weakref.ReferenceType weakref.ref builtins.weakref _contextvars.ContextVar
+    operator.itemgetter operator.attrgetter operator.methodcaller
+    weakref.ReferenceType _contextvars.ContextVar
     functools._lru_cache_wrapper functools.KeyWrapper numpy.ufunc
     functools.cached_property enum.property
 """.split())
@@ -96,6 +96,7 @@ _ITERATORS = frozenset("""
     builtins.dict_reversevalueiterator builtins.dict_reverseitemiterator builtins.odict_iterator
     builtins.bytes_iterator builtins.callable_iterator builtins.iterator
     collections._deque_iterator collections._deque_reverse_iterator _collections._deque_iterator
+    _collections._deque_reverse_iterator
     itertools.chain itertools.islice itertools.product itertools.combinations
     itertools.permutations itertools.combinations_with_replacement itertools.repeat
     itertools.cycle itertools.count itertools.accumulate itertools.starmap itertools.takewhile
@@ -105,10 +106,11 @@ _ITERATORS = frozenset("""
 # modules of graphc that users do not subclass or look into; their code is not rewritten
 OWN_CODE = (
     "graphc.frontend", "graphc.ir", "graphc.backends", "graphc.engine", "graphc.config",
-    "graphc.compile", "graphc.inspect", "graphc.nn.functional", "graphc.linalg", "graphc.fft",
-    "graphc.special", "graphc.signal", "graphc.autograd", "graphc.compiler", "graphc._C",
-    "graphc.late_names", "graphc.compat", "graphc.export", "graphc.unsupported", "graphc.library",
-    "graphc.profiler", "graphc.amp", "graphc.nn.modules.module_notes",
+    "graphc.compile", "graphc.inspect", "graphc.doubt", "graphc.nn.functional",
+    "graphc.linalg", "graphc.fft", "graphc.special", "graphc.signal", "graphc.autograd",
+    "graphc.compiler", "graphc._C", "graphc.late_names", "graphc.compat", "graphc.export",
+    "graphc.unsupported", "graphc.library", "graphc.profiler", "graphc.amp",
+    "graphc.nn.modules.module_notes",
 )  # fmt: skip
 # modules among them that do nothing but call the user's functions: these are rewritten, too
 _PASSING_ON = ("graphc.frontend.decorated",)

@@ -29,8 +29,9 @@ from ...frontend.trace import Trace
 from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result
 from ..version.guards import Kind as KindGuard
+from .class_members import ClassMembers
 from .copies import READERS, key_text
-from .kinds import Kind, content_of, is_own_name, is_plain, is_standard, kind_of
+from .kinds import Kind, content_of, is_plain, is_standard, kind_of
 from .machinery import inside_machinery
 from .places import MISSING, Place
 from .writes import Writes
@@ -47,7 +48,7 @@ class _Running(threading.local):
 running = _Running()
 
 
-class Observer(Writes):
+class Observer(ClassMembers, Writes):
     """The reads and writes of one recording."""
 
     def __init__(self, trace: Trace, name: str, calls: Any) -> None:
@@ -357,51 +358,6 @@ class Observer(Writes):
         if self.is_known(function) and not name.startswith("graphc.") and not is_standard(name):
             self.guards.add(Code(function, f"{function.__qualname__}()"))
 
-    def lookup(self, kind: type, name: str) -> Any:
-        """What a class or its bases have under a name; MISSING if nothing. Guarded."""
-        found = self._lookups.get((id(kind), name))
-        if found is None:
-            self._order(kind)
-            found = self._lookups[id(kind), name] = (self.look(kind.__mro__, name),)
-            self._kept.append(kind)
-        value = found[0]
-        return value
-
-    def _order(self, kind: type) -> None:
-        """The bases of a class are relied on."""
-        token = (id(kind), "order")
-        name = kind.__module__
-        if token not in self._read:
-            self._read.add(token)
-            self._kept.append(kind)
-            if not (is_own_name(name) or name.startswith("graphc.") or is_standard(name)):
-                order = f"the order of {kind.__qualname__}'s bases"
-                self.guards.add(Result(_mro, (kind,), kind.__mro__, order))
-
-    def look(self, bases: tuple[type, ...], name: str) -> Any:
-        """What the first of these classes that has a name has there; MISSING if none. Guarded."""
-        for base in bases:
-            value = vars(base).get(name, MISSING)
-            fixed = base.__flags__ & _IMMUTABLE or is_standard(base.__module__)
-            saved = self.saved.get(id(base))
-            written = saved is not None and saved[1].get(name, MISSING) is not value
-            done = written or (id(base), name) in self._read
-            if fixed or done or name in ("__dict__", "__class__"):
-                pass
-            elif value is not MISSING or not base.__module__.startswith("graphc."):
-                self._read.add((id(base), name))
-                place = Place(base, name, f"{base.__qualname__}.{name}")
-                if place not in self.lifted and not is_traced_number(value):
-                    self.guards.add(Entry(place, value, not is_plain(value)))
-            if value is not MISSING:
-                if not written and not is_plain(value):
-                    path = f"{base.__qualname__}.{name}"
-                    self.know(value, path)
-                    for part in _FUNCTIONS_OF.get(type(value), ()):
-                        self.know(getattr(value, part), path)
-                return value
-        return MISSING
-
     # --- writes --------------------------------------------------------------------------------
 
     def save(self, container: Any, path: str = "") -> None:
@@ -447,19 +403,10 @@ def _key(key: Any) -> Any:
     return id(key) if issubclass(type(key), Tensor) else (type(key), key)
 
 
-# the functions of what a class may hold in place of one
-_FUNCTIONS_OF: dict[type, tuple[str, ...]] = {
-    property: ("fget", "fset", "fdel"), classmethod: ("__func__",), staticmethod: ("__func__",),
-    functools.cached_property: ("func",),
-}
-_mro = operator.attrgetter("__mro__")
-
-
 def _type_of(container: dict[Any, Any], key: Any) -> type:
     return type(dict.get(container, key))
 
 
-_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _NO_CONTENT = frozenset((
     Kind.VALUE, Kind.FIXED, Kind.FUNCTION, Kind.METHOD, Kind.BUILTIN, Kind.PARTIAL, Kind.CLASS,
     Kind.MODULE, Kind.TENSOR, Kind.NUMBER, Kind.OWN,

@@ -85,7 +85,8 @@ class Writes:
         self.keys: dict[int, dict[Any, None]] = {}  # what was written by key, by container
         self.removed: dict[int, set[Any]] = {}  # keys that were, at some time
         self.reshaped: set[int] = set()  # containers that changed otherwise than by key and tail
-        self.contexts: dict[Any, Any] = {}  # context variables that are set; the first tokens
+        self.lent: set[int] = set()  # NumPy memory that graphc's own code got
+        self.contexts: dict[Any, Any] = {}  # context variables that were set; the first tokens
         self._kept: list[Any] = []  # keeps ids taken
 
     def is_known(self, value: Any) -> bool:
@@ -151,6 +152,12 @@ class Writes:
         saved = self.saved.get(id(container))
         return len(container if saved is None else saved[1])
 
+    def lend(self, array: np.ndarray) -> None:
+        """graphc's own code may make a tensor of an array, that shares its memory."""
+        memory = _memory(array)
+        self.lent.add(id(memory))
+        self._kept.append(memory)
+
     # --- the effects -------------------------------------------------------------------------
 
     def changes(self) -> Iterator[Change]:
@@ -163,6 +170,8 @@ class Writes:
                 yield from self._of_dict(container, copy, path)
             elif isinstance(container, np.ndarray):
                 if container.tobytes() != copy:
+                    if id(_memory(container)) in self.lent:
+                        raise ValueError(f"changes {path}, whose memory is a tensor's, too")
                     yield Contents(container, path), copy, container.copy()
             elif isinstance(container, (list, deque)) and id(container) not in self.reshaped:
                 yield from self._of_list(container, copy, path)
@@ -234,3 +243,10 @@ class Writes:
         for variable, token in self.contexts.items():
             variable.reset(token)
         self.contexts.clear()
+
+
+def _memory(array: np.ndarray) -> np.ndarray:
+    """The array that another one is a view of, at last."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array

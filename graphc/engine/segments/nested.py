@@ -39,6 +39,7 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 class NestedModule:
     """What is known of the calls of one Module."""
 
+    function: Callable[..., Any]
     module: weakref.ref[Any]
     kind: str  # its class
     path: str = ""
@@ -51,7 +52,7 @@ class NestedModule:
     @property
     def likeness(self) -> Any:
         """Equal for Modules whose versions are likely to be the same native code."""
-        return self.kind, self.nodes, self.work
+        return self.function, self.kind, self.nodes, self.work
 
 
 @dataclass(eq=False)
@@ -60,23 +61,23 @@ class NestedModules:
 
     compile: Callable[..., Any]
     native: Any  # `seconds` in compiled code and in compiling
-    found: dict[int, NestedModule] = field(default_factory=dict)
+    found: dict[tuple[int, Any], NestedModule] = field(default_factory=dict)
     shared: SharedBuilds = field(default_factory=SharedBuilds)
     compiled: int = 0  # operators
     work: int = 0  # that was run without being compiled
 
-    def call(self, module: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """A Module's call. `run`: its Python."""
-        known = self.found.get(id(module))
+    def call(self, function: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
+        """function(module, *args, **kwargs): a Module's call, or its forward between hooks."""
+        known = self.found.get((id(module), function))
         if known is None or known.module() is not module:
-            known = self._new(module)
+            known = self._new(function, module)
         trace = local.trace
         if known.open or not _can_end(trace) or not _are_plain(args, kwargs):
-            return run(*args, **kwargs)
+            return function(module, *args, **kwargs)
         if not known.nodes:
-            return self._counted(known, trace, run, args, kwargs)
+            return self._counted(known, trace, module, args, kwargs)
         if known.compiled is None and not self._affords(known):
-            return run(*args, **kwargs)
+            return function(module, *args, **kwargs)
         return self._version(known, module, trace, args, kwargs)
 
     def used(self) -> Iterator[NestedModule]:
@@ -85,28 +86,26 @@ class NestedModules:
 
     # --- what a Module comes to ----------------------------------------------------------------
 
-    def _new(self, module: Any) -> NestedModule:
-        number = id(module)
-        reference = weakref.ref(module, lambda _: self.found.pop(number, None))
-        known = self.found[number] = NestedModule(reference, type(module).__name__)
+    def _new(self, function: Callable[..., Any], module: Any) -> NestedModule:
+        key = id(module), function
+        reference = weakref.ref(module, lambda _: self.found.pop(key, None))
+        known = self.found[key] = NestedModule(function, reference, type(module).__name__)
         return known
 
-    def _counted(
-        self, known: NestedModule, trace: Any, run: Callable[..., Any], args: Any, kwargs: Any
-    ) -> Any:
+    def _counted(self, known: NestedModule, trace: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Run a Module's Python in the segment, and count what it records."""
         if trace is None:  # plain eager code records nothing
-            return run(*args, **kwargs)
+            return known.function(module, *args, **kwargs)
         outer = trace.noted
         if outer is None:
             trace.noted = []
         start, ends = len(trace.noted), trace.flushes
         try:
-            result = run(*args, **kwargs)
+            result = known.function(module, *args, **kwargs)
             nodes: list[Node] = trace.noted[start:]
         finally:
             trace.noted = outer
-        known.path = trace.names.module(known.module(), trace.module)
+        known.path = trace.names.module(module, trace.module)
         known.nodes, (known.work, _) = max(len(nodes), 1), work(nodes)
         if trace.flushes != ends:
             known.open = "a segment ends in it"
@@ -131,7 +130,7 @@ class NestedModules:
         self, known: NestedModule, module: Any, trace: Any, args: Any, kwargs: Any
     ) -> Any:
         if known.compiled is None:
-            known.compiled = self.compile(type(module).__name__, self.shared)
+            known.compiled = self.compile(known.function, known.kind, self.shared)
         outer, local.nested = local.nested, None
         started = time.perf_counter()
         try:

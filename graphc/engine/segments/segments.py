@@ -156,7 +156,7 @@ class Segments:
             leaves = not self.tiers.plain and self.tiers.end_call()
         if self.calls == 1 and configuration.current().check >= AGAIN:
             warn_values_only(self.name, self.ends)
-        if leaves:
+        if leaves and not any(self.modules.used()):
             warn_plain(self.name, self.tiers.plain, self.ends)
 
     # --- one segment -------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...frontend import state_version
+from ...frontend.context import local
 from ...frontend.function import Function
 from ...frontend.grad_mode import is_grad_enabled
 from ...frontend.hooks import RemovableHandle
@@ -154,7 +155,10 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         args = backward.watch_inputs(args)
     called: set[int] = set()
     try:
-        output = module.forward(*args, **kwargs)
+        if local.nested is None:
+            output = module.forward(*args, **kwargs)
+        else:
+            output = local.nested(_forward, module, args, kwargs)
         for hook_id, hook in _hooks(module, "forward"):
             called.add(hook_id)
             output = _forward_hook(module, hook_id, hook, args, kwargs, output)
@@ -165,6 +169,11 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                 _forward_hook(module, hook_id, hook, args, kwargs, None)
         raise
     return output if backward is None else backward.watch_outputs(output)
+
+
+def _forward(module: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a version of its own runs of a Module whose hooks are open."""
+    return module.forward(*args, **kwargs)
 
 
 def _forward_hook(

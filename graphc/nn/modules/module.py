@@ -235,7 +235,7 @@ class Module(TraversalMixin, StateDictMixin):
         if compiled is not None:
             return compiled(*args, **kwargs)
         if local.nested is not None:
-            return local.nested(self, self._call_named, args, kwargs)
+            return local.nested(Module._call_named, self, args, kwargs)
         return self._call_named(*args, **kwargs)
 
     def _call_named(self, *args: Any, **kwargs: Any) -> Any:
