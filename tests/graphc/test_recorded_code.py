@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 import graphc
 from graphc.engine import pipeline
 
@@ -135,3 +137,18 @@ def test_a_schedule_inside_the_step_compiles_no_more() -> None:
     for _ in range(5):
         step(graphc.ones(2, 3))
     assert step.segments is None and step.compile_count == 1
+
+
+@pytest.mark.parametrize("same", ["none", "keys", "all"])
+def test_attention_over_batches_first_is_one_graph(same: str) -> None:
+    graphc.manual_seed(0)
+    attend = graphc.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    called = graphc.compile(attend)
+    compiled = called._compiled_function
+    for _ in range(3):
+        query, key, value = (graphc.randn(2, 3, 8) for _ in range(3))
+        if same != "none":
+            value = key = query if same == "all" else key
+        found, expected = called(query, key, value)[0], attend(query, key, value)[0]
+        assert (found - expected).abs().max().item() < 1e-6
+    assert compiled.segments is None and compiled.compile_count == 1

@@ -82,8 +82,10 @@ class MultiheadAttention(Module):
         swap = self.batch_first and query.dim() == 3
         if swap:
             # equal inputs stay the same object, which is how one product serves q, k and v
-            swapped = {id(x): x.transpose(1, 0) for x in (query, key, value)}
-            query, key, value = (swapped[id(x)] for x in (query, key, value))
+            asked, known = query, key
+            query = asked.transpose(1, 0)
+            key = query if known is asked else known.transpose(1, 0)
+            value = key if value is known else query if value is asked else value.transpose(1, 0)
         output, weights = F.multi_head_attention_forward(
             query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight,
             self.in_proj_bias, self.bias_k, self.bias_v, self.add_zero_attn, self.dropout,
