@@ -108,7 +108,8 @@ OWN_CODE = (
     "graphc.compile", "graphc.inspect", "graphc.doubt", "graphc.nn.functional",
     "graphc.linalg", "graphc.fft", "graphc.special", "graphc.signal", "graphc.autograd",
     "graphc.compiler", "graphc._C", "graphc.late_names", "graphc.compat", "graphc.export",
-    "graphc.unsupported", "graphc.library", "graphc.profiler", "graphc.amp", "graphc.nn.modules.module_notes",
+    "graphc.unsupported", "graphc.library", "graphc.profiler", "graphc.amp",
+    "graphc.nn.modules.module_notes",
 )  # fmt: skip
 # modules among them that do nothing but call the user's functions: these are rewritten, too
 _PASSING_ON = ("graphc.frontend.decorated",)
