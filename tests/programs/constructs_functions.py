@@ -124,6 +124,12 @@ C Has$.s = staticmethod(lambda v: v * 3)
 C Has$.c = classmethod(lambda cls, v: v * 4)
 C Has$.f.__code__ = (lambda self, v: v + 20).__code__
 
+== a_forward_in_the_dict_itself
+T layer$ = nn.Tanh()
+B acc = acc + layer$(acc)
+C layer$.__dict__["forward"] = lambda x: x * 3
+C layer$.__dict__.pop("forward", None)
+
 == replaced_class
 T class One$:
 T     def f(self, v):

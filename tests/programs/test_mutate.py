@@ -22,6 +22,7 @@ NOTICES = {
     "Referent": "weakly_alive",
     "OfArgument": "an_argument_with_a_mark",
     "Array": "numpy_element",
+    "Fields": "a_forward_in_the_dict_itself",
     "flags": "backward",
     "pairs": "an_argument_of_before",
     "identities": "scenario one_tensor_twice",
