@@ -330,3 +330,28 @@ def own_items_are_read_back(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
             past.clear()
         out.append((c(torch.ones(3) * i), [a + b for a, b in past], list(kept["pair"])))
     return out
+
+
+@stale
+def counted_after_a_write_by_key(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """A key that a call writes makes the dict longer where it was not there, only there."""
+    box, store = Box(z=1), {"a": 1}
+
+    def f(x):
+        box.b = x * 2
+        store["k"] = 1
+        return x + len(vars(box)) + 10 * len(store)
+
+    def change(*keys):
+        vars(box).clear()
+        store.clear()
+        for key in keys:
+            setattr(box, key, 0)
+            store[key] = 0
+
+    c = compile(f)
+    out = [c(torch.ones(2))]
+    for keys in ((), ("b",), ("k",), ("b", "k"), ("z",), ("z", "b"), ("q", "k")):
+        change(*keys)
+        out += [c(torch.ones(2)), sorted(vars(box)), sorted(store)]
+    return out

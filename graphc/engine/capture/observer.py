@@ -275,7 +275,12 @@ class Observer(ClassMembers, Writes):
     def emptiness(self, value: Any, size: Callable[[Any], Any] = bool) -> None:
         """How many items a container has is read, or whether it has any."""
         token = (id(value), size)
-        if self.is_known(value) and token not in self._read:
+        if not self.is_known(value):
+            return
+        if isinstance(value, dict):  # the call's own writes add a key only where it was not there
+            for key in list(self.keys.get(id(value), ())):
+                self.membership(value, key)
+        if token not in self._read:
             self._read.add(token)
             saved = self.saved.get(id(value))
             was = size(value if saved is None else saved[1])
