@@ -19,9 +19,6 @@ from tests.programs.shrink import shrink, size
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-# Until a compiled function skips only Python that is closed (design: whole only when closed).
-open_failures = pytest.mark.xfail(reason="state that is not guarded or not seen", strict=True)
-
 
 def behaves(seeds: range) -> None:
     for seed in seeds:
@@ -34,7 +31,6 @@ def test_compiled_behaves_as_eager() -> None:
     behaves(range(150))
 
 
-@open_failures
 @pytest.mark.slow
 def test_many_compiled_behave_as_eager() -> None:
     behaves(range(1000, 3000))
