@@ -255,15 +255,15 @@ class Tensor:
             with trace.eager("retain_grad()"):
                 self.retain_grad()
             return
-        if node.retained is None:
-            node.retained = {}
-        node.retained[state._output] = weakref.ref(state)
+        node.retain(state._output, state)
 
     @property
     def retains_grad(self) -> bool:
         state = current(self)
-        node = state._node
-        return node is not None and node.retained is not None and state._output in node.retained
+        if state._node is None:
+            return False
+        node, output = state._node.place(state._output)
+        return output in (node.retained or ())
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Call hook(grad) when this tensor's gradient is known; a result replaces it."""
@@ -281,9 +281,7 @@ class Tensor:
         if trace is not None and trace.leaves("a hook"):
             with trace.eager("a hook on a tensor"):
                 return self.register_hook(hook)
-        if node.tensor_hooks is None:
-            node.tensor_hooks = {}
-        return add_hook(node.tensor_hooks.setdefault(state._output, new_hooks()), hook)
+        return add_hook(node.hooks_of(state._output), hook)
 
     def register_post_accumulate_grad_hook(
         self, hook: Callable[[Tensor], None]

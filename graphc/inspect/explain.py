@@ -260,7 +260,10 @@ def _binds(function: Any) -> bool:
 
 def _builts(version: Specialisation) -> list[Built]:
     plan = getattr(version, "plan", None)  # a forward with a compiled backward
-    return [version.engine.built, *([] if plan is None else [plan.engine.built])]
+    if plan is None:
+        return [version.engine.built]
+    parts = list(plan.parts.made.values()) or [plan.parts.whole()]
+    return [version.engine.built, *(p.engine.built for p in parts if p.engine is not None)]
 
 
 def guards_of(version: Specialisation) -> Iterator[str]:
