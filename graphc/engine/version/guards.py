@@ -41,6 +41,10 @@ class Guard:
         """(place, tensor) of the tensors that must be the same ones."""
         return ()
 
+    def about(self) -> Any:
+        """The object that it looks into."""
+        return None
+
     def text(self) -> str:
         """For explain()."""
         return self.path
@@ -77,6 +81,9 @@ class Entry(Guard):
 
     def tensors(self) -> Iterable[tuple[Place, Any]]:
         return [(self.place, self.value)] if isinstance(self.value, Tensor) else []
+
+    def about(self) -> Any:
+        return self.place.container
 
     def text(self) -> str:
         if self.reference is not None:
@@ -141,6 +148,9 @@ class Items(Guard):
     def renew(self) -> None:
         self.items, self.fetched = self.read(self.container), {}
 
+    def about(self) -> Any:
+        return self.container
+
     def text(self) -> str:
         return f"{self.path} has the same {len(self.items)} items"
 
@@ -160,6 +170,9 @@ class Kind(Guard):
 
     def holds(self) -> bool:
         return type(self.value()) is self.kind
+
+    def about(self) -> Any:
+        return self.value()
 
     def text(self) -> str:
         return f"{self.path} is a {self.kind.__qualname__}"
@@ -209,6 +222,9 @@ class Result(Guard):
 
     def renew(self) -> None:
         self.value = self.function(*self.arguments)
+
+    def about(self) -> Any:
+        return self.arguments[0] if self.arguments else None
 
     def text(self) -> str:
         return f"{self.path} gives {self.value!r}"
@@ -300,6 +316,9 @@ class Fields(Guard):
     def renew(self) -> None:
         self.values = list(map(self.fields.get, self.names))
 
+    def about(self) -> Any:
+        return self.fields
+
     def text(self) -> str:
         absent = ", ".join(sorted(self.absent))
         return f"{self.path}.__dict__ has the same {', '.join(self.names)}, and no {absent}"
@@ -382,7 +401,6 @@ class Guards:
         """All guards hold now, at this count."""
         self.version = state_version.current()
 
-    def texts(self) -> list[str]:
+    def all(self) -> list[Guard]:
         """What explain() prints."""
-        found = *self.loose, *self.counted, *self.of_arguments.values(), *self.last
-        return [guard.text() for guard in found]
+        return [*self.loose, *self.counted, *self.of_arguments.values(), *self.last]
