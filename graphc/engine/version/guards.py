@@ -19,8 +19,7 @@ import numpy as np
 from ...frontend import state_version
 from ...frontend.numbers import is_traced_number
 from ...frontend.tensor import Tensor
-from ..capture.kinds import Kind as ObjectKind
-from ..capture.kinds import kind_of
+from ..capture.kinds import Kind, kind_of
 from ..capture.places import MISSING, Place, same
 
 
@@ -62,7 +61,7 @@ class Entry(Guard):
 
     def _let_go(self) -> None:
         """Do not keep a user's object alive."""
-        if self.identity and kind_of(type(self.value)) is ObjectKind.INSTANCE:
+        if self.identity and kind_of(type(self.value)) is Kind.INSTANCE:
             try:
                 self.reference = weakref.ref(self.value)
             except TypeError:
@@ -155,7 +154,7 @@ class Items(Guard):
         return f"{self.path} has the same {len(self.items)} items"
 
 
-class Kind(Guard):
+class Type(Guard):
     """An object is of this class."""
 
     __slots__ = ("kind", "value")
