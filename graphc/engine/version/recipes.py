@@ -1,6 +1,6 @@
 """Which objects a compiled call can make anew, and how: taken apart into what they hold.
 
-A kind says what an object holds (`parts`), how to make one (`maker`) and how to fill it (`fill`;
+A recipe says what an object holds (`parts`), how to make one (`maker`) and how to fill it (`fill`;
 without it, an object is made of its parts at once). Attributes, in `__dict__` and in
 `__slots__`, are taken from and given to the object itself, past the methods of its class, so that
 dataclasses, frozen or not, and containers with constructors of their own come out as they were.
@@ -8,16 +8,12 @@ dataclasses, frozen or not, and containers with constructors of their own come o
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import enum
-import fractions
 import functools
 import gc
 import re
 import sys
 import types
-import uuid
 import weakref
 from abc import ABCMeta
 from array import array
@@ -28,15 +24,14 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...frontend.device import device
 from ...frontend.numbers import Size
-from ...ir.dtypes import DType
 from ...nn.modules.module import Module
+from ..capture.kinds import Kind, kind_of
 
 Maker = Callable[[list[Any]], Any]
 
 
-class Kind(NamedTuple):
+class Recipe(NamedTuple):
     """How to take an object apart and to make another one."""
 
     parts: Callable[[Any], list[Any]]
@@ -62,7 +57,7 @@ def _from_parts(base: Any) -> Callable[[Any], Maker]:
     return maker
 
 
-def _pairs(kind: Any) -> Kind:
+def _pairs(kind: Any) -> Recipe:
     """A dict: keys, then values."""
 
     def fill(made: Any, parts: list[Any]) -> None:
@@ -70,12 +65,12 @@ def _pairs(kind: Any) -> Kind:
         for key, value in zip(parts[:half], parts[half:], strict=True):
             kind.__setitem__(made, key, value)
 
-    return Kind(
+    return Recipe(
         lambda value: [*kind.keys(value), *kind.values(value)], _empty(kind), fill
     )
 
 
-def _defaultdict() -> Kind:
+def _defaultdict() -> Recipe:
     pairs = _pairs(dict)
 
     def fill(made: Any, parts: list[Any]) -> None:
@@ -83,7 +78,7 @@ def _defaultdict() -> Kind:
         assert pairs.fill is not None
         pairs.fill(made, parts[1:])
 
-    return Kind(
+    return Recipe(
         lambda value: [value.default_factory, *pairs.parts(value)], _empty(defaultdict), fill
     )
 
@@ -182,53 +177,48 @@ def _nothing(made: Any, parts: list[Any]) -> None:
 
 
 # what holds other objects, by the built-in class that it is or derives from
-BASES: dict[type, Kind] = {
-    list: Kind(list.copy, _empty(list), list.extend),
+BASES: dict[type, Recipe] = {
+    list: Recipe(list.copy, _empty(list), list.extend),
     dict: _pairs(dict),
     OrderedDict: _pairs(OrderedDict),
     defaultdict: _defaultdict(),
-    set: Kind(list, _empty(set), set.update),
-    deque: Kind(list, _deque, deque.extend),
-    tuple: Kind(lambda v: [*tuple.__iter__(v)], _from_parts(tuple)),
-    frozenset: Kind(list, _from_parts(frozenset)),
-    types.SimpleNamespace: Kind(lambda v: [], _empty(types.SimpleNamespace), _nothing),
-    object: Kind(lambda v: [], _empty(object), _nothing),
+    set: Recipe(list, _empty(set), set.update),
+    deque: Recipe(list, _deque, deque.extend),
+    tuple: Recipe(lambda v: [*tuple.__iter__(v)], _from_parts(tuple)),
+    frozenset: Recipe(list, _from_parts(frozenset)),
+    types.SimpleNamespace: Recipe(lambda v: [], _empty(types.SimpleNamespace), _nothing),
+    object: Recipe(lambda v: [], _empty(object), _nothing),
 }
-# kinds that nothing derives from
-_EXACT: dict[type, Kind] = {
+# classes that nothing derives from
+_EXACT: dict[type, Recipe] = {
     Size: BASES[tuple],
-    slice: Kind(lambda v: [v.start, v.stop, v.step], lambda v: lambda parts: slice(*parts)),
-    bytearray: Kind(
+    slice: Recipe(lambda v: [v.start, v.stop, v.step], lambda v: lambda parts: slice(*parts)),
+    bytearray: Recipe(
         lambda v: [bytes(v)], lambda v: lambda parts: bytearray(), lambda made, p: made.extend(p[0])
     ),
-    array: Kind(
+    array: Recipe(
         lambda v: [v.tobytes()],
         lambda v: functools.partial(_array_of, v.typecode),
         lambda made, p: made.frombytes(p[0]),
     ),
-    types.MappingProxyType: Kind(
+    types.MappingProxyType: Recipe(
         gc.get_referents, lambda v: lambda parts: types.MappingProxyType(parts[0])
     ),
-    types.MethodType: Kind(
+    types.MethodType: Recipe(
         lambda v: [v.__func__, v.__self__], lambda v: lambda parts: types.MethodType(*parts)
     ),
-    np.ndarray: Kind(lambda v: [], _array, _nothing),
-    types.FunctionType: Kind(
+    np.ndarray: Recipe(lambda v: [], _array, _nothing),
+    types.FunctionType: Recipe(
         lambda v: [v.__closure__, v.__defaults__, v.__kwdefaults__], _function
     ),
-    types.CellType: Kind(_cell_parts, lambda v: lambda parts: types.CellType(), _cell),
-    types.BuiltinFunctionType: Kind(lambda v: [v.__self__], _method),
-    functools.partial: Kind(lambda v: [v.func, *v.args, *v.keywords.values()], _partial),
+    types.CellType: Recipe(_cell_parts, lambda v: lambda parts: types.CellType(), _cell),
+    types.BuiltinFunctionType: Recipe(lambda v: [v.__self__], _method),
+    functools.partial: Recipe(lambda v: [v.func, *v.args, *v.keywords.values()], _partial),
 }
-_PATH = Kind(lambda v: [str(v)], lambda v: lambda parts: type(v)(parts[0]))
-_ERROR = Kind(lambda v: [*v.args], _exception)
-_CONSTANT = (
-    bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range,
-    DType, device, datetime.datetime, datetime.date, datetime.time, datetime.timedelta,
-    datetime.timezone, decimal.Decimal, fractions.Fraction, uuid.UUID, re.Pattern,
-    types.GenericAlias, np.dtype,
-)  # fmt: skip
-_ALWAYS = (enum.Enum, type, types.ModuleType, np.generic)
+_PATH = Recipe(lambda v: [str(v)], lambda v: lambda parts: type(v)(parts[0]))
+_ERROR = Recipe(lambda v: [*v.args], _exception)
+# compared by identity, and there is but one, or nobody can tell
+_SINGLE = (enum.Enum, re.Pattern, types.GenericAlias, np.dtype)
 _META = {type, ABCMeta, type(Protocol)}
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or by an extension
 # graphc's own parts, which users hold but do not make
@@ -237,16 +227,19 @@ _INNER = ("graphc.frontend.", "graphc.ir.", "graphc.engine.", "graphc.backends."
 
 def is_constant(value: Any) -> bool:
     """Whether nobody can tell one object from another with the same value, or there is but one."""
-    if type(value) in _CONSTANT or isinstance(value, _ALWAYS):
-        return True
-    if isinstance(value, types.BuiltinFunctionType):
+    kind = kind_of(type(value))
+    if kind is Kind.VALUE:
+        return type(value) is not slice and not isinstance(value, PurePath)
+    if kind is Kind.FIXED:
+        return isinstance(value, _SINGLE)
+    if kind is Kind.BUILTIN and isinstance(value, types.BuiltinFunctionType):
         return value.__self__ is None or isinstance(value.__self__, (types.ModuleType, type))
-    if isinstance(value, types.FunctionType):
+    if kind is Kind.FUNCTION:
         return _importable(value)
-    return False
+    return kind in (Kind.CLASS, Kind.MODULE)
 
 
-def kind_of(value: Any) -> Kind | None:
+def recipe_of(value: Any) -> Recipe | None:
     """How an object is made anew; None if it cannot be."""
     kind = type(value)
     if kind is np.ndarray and (value.base is not None or value.dtype.hasobject):
