@@ -84,15 +84,19 @@ class Tensor:
     @property
     def shape(self) -> Size:
         """The sizes, as torch.Size."""
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.torch_size()
-        return Size(self._array.shape)
+        trace = local.trace
+        if trace is None and self._trace is None:
+            return Size(self._array.shape)
+        state = self if self._trace is trace else current(self)
+        return state._traced.torch_size()
 
     @property
     def dtype(self) -> DType:
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.type.dtype
-        return _DTYPE_OF[self._array.dtype]
+        trace = local.trace
+        if trace is None and self._trace is None:
+            return _DTYPE_OF[self._array.dtype]
+        state = self if self._trace is trace else current(self)
+        return state._traced.type.dtype
 
     @property
     def device(self) -> device:
@@ -100,15 +104,19 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.type.rank
-        return self._array.ndim
+        trace = local.trace
+        if trace is None and self._trace is None:
+            return self._array.ndim
+        state = self if self._trace is trace else current(self)
+        return len(state._traced.type.shape)
 
     @property
     def _type(self) -> TensorType:
         """The IR's type: dtype and shape (sizes may be symbolic)."""
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.type
+        trace = local.trace
+        if trace is not None or self._trace is not None:
+            state = self if self._trace is trace else current(self)
+            return state._traced.type
         return TensorType(_DTYPE_OF[self._array.dtype], self._array.shape)
 
     def stride(self, dim: int | None = None) -> Any:
