@@ -8,11 +8,9 @@ from graphc.ir import ops
 from graphc.ir.graph import Graph
 from graphc.ir.kernel import BufferRef, Launch, Program
 from graphc.ir.kernel_interpret import CheckFailed, run_program
-from graphc.ir.passes.fuse import fuse
-from graphc.ir.passes.plan_memory import plan
 
 from . import kernel_cases as cases
-from .kernel_cases import arrays, build, check, dot, i64, total
+from .kernel_cases import arrays, build, check, compiled, dot, i64, total
 from .random_graphs import random_graph
 
 
@@ -63,7 +61,7 @@ def _checked_update(p, g, x, ids):
 
 def test_nothing_visible_is_written_before_the_last_check() -> None:
     graph = build(_checked_update, (8,), (8,), (5, 3), (i64, (2,)))
-    program = plan(fuse(graph, mutated=(0,)), mutated={0: 0})
+    program = compiled(graph, {0: 0})
     visible = [i for i, s in enumerate(launches(program)) if BufferRef("input", 0) in s.buffers]
     assert visible == [program.first_visible_write]
     inputs = arrays(graph)
@@ -111,7 +109,7 @@ def test_random_programs_are_aligned_and_run_twice() -> None:
     for seed in range(300, 310):
         maker = random_graph(seed)
         graph = maker.graph()
-        program = plan(fuse(graph))
+        program = compiled(graph)
         _assert_aligned(program)
         inputs = maker.arrays(seed)
         first = run_program(program, inputs, TABLE)

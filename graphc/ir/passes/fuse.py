@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..graph import Graph
+from ..machine import Machine
 from .fuse_analysis import analyse
 from .fuse_build import build_fused
 from .fuse_empty import replace_empty
@@ -42,13 +43,13 @@ from .fuse_siblings import merge_siblings
 
 
 def fuse(
-    graph: Graph, routines: Collection[str] = (), mutated: Collection[int] = ()
+    graph: Graph, machine: Machine, routines: Collection[str] = (), mutated: Collection[int] = ()
 ) -> Graph:
-    """The graph with its operators grouped into kernels. `routines` names operators that the
-    backend has no kernel code for; they stay steps of their own. `mutated` are the outputs that
-    are written back to inputs (parameters): their updates are kept apart, in kernels that all
-    parameters share."""
-    graph = store_permuted(affine_operands(replace_empty(graph)))
-    grouping = Grouping(analyse(graph, frozenset(routines), mutated))
+    """The graph with its operators grouped into kernels for a machine. `routines` names operators
+    that the backend has no kernel code for; they stay steps of their own. `mutated` are the
+    outputs that are written back to inputs (parameters): their updates are kept apart, in kernels
+    that all parameters share."""
+    graph = store_permuted(affine_operands(replace_empty(graph), machine))
+    grouping = Grouping(analyse(graph, machine, frozenset(routines), mutated))
     merge_siblings(grouping)
     return build_fused(grouping)

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from .. import dtypes
 from ..dim import Size, product, unwrap
 from ..graph import Graph, Node, on_complex
+from ..machine import Machine
 from ..types import Shape, TensorType
 from .lower_body import Body
 from .lower_contraction import CONTRACTIONS, operand_index, template
@@ -38,16 +39,16 @@ _BY_FAMILY = {
 
 _NEED_DIMS = frozenset({"index", "cumulative", "arg_reduce"})  # on a 0-d tensor: routines
 
-DUPLICATE_COST = 8  # a value this cheap may be computed again in each of its users
 _BROADCAST = 8  # elements per source element from which a source counts as small
 _MANY = 5  # more sources than this are not told apart
 
 
 @dataclass
 class Analysis:
-    """Facts about the nodes of one graph."""
+    """Facts about the nodes of one graph, and the machine that it is fused for."""
 
     graph: Graph
+    machine: Machine
     category: dict[Node, str] = field(default_factory=dict)
     elements: dict[Node, Size] = field(default_factory=dict)
     users: dict[Node, list[Node]] = field(default_factory=dict)
@@ -63,24 +64,24 @@ class Analysis:
 
     def duplicable(self, node: Node) -> bool:
         """Whether computing a value again costs no more than keeping it in memory."""
-        if self.cone_cost[node] > DUPLICATE_COST:
+        if self.cone_cost[node] > self.machine.cheap:
             return False
         sources = self.cone_sources[node]
         return len(sources) < _MANY if self.elements[node] == 1 else len(sources) <= 2
 
 
 def analyse(
-    graph: Graph, routines: Collection[str] = (), mutated: Collection[int] = ()
+    graph: Graph, machine: Machine, routines: Collection[str] = (), mutated: Collection[int] = ()
 ) -> Analysis:
     """Look at every node once. `routines` are operators that the backend has no kernel code for;
     `mutated` are the outputs that are written back to inputs."""
-    a = Analysis(graph, users=graph.users())
+    a = Analysis(graph, machine, users=graph.users())
     for node in graph.nodes:
         a.category[node] = categorise(node, routines)
         a.elements[node] = _elements(node)
         step = 0 if a.category[node] in (POINT, MOVE, CREATE, REDUCE) else 1
         a.depth[node] = max((a.depth[x] + step for x in node.inputs), default=0)
-    body = Body(graph)
+    body = Body(graph, machine)
     body.buffers = {}
     for node in graph.nodes:
         if a.category[node] == CONTRACT:
@@ -215,7 +216,7 @@ def find_cones(a: Analysis, stored: Container[Node]) -> None:
             continue
         total = cost(node) if a.category[node] == POINT else 0
         if node.op.name in ("gather", "index"):
-            total = DUPLICATE_COST + 1  # its checks should not be repeated
+            total = a.machine.cheap + 1  # its checks should not be repeated
         sources: frozenset[Node] = frozenset()
         for x in node.inputs:
             # what is broadcast is read and computed far less often

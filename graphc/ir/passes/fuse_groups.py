@@ -38,14 +38,13 @@ from .fuse_analysis import (
     segments,
 )
 from .fuse_epilogue import Epilogues
-from .lower_nest import EXPENSIVE, cost
+from .lower_nest import cost
 
 Order: TypeAlias = str | Pattern  # a Pattern is a Lower order
 
 LINEAR, UP, OTHER = "linear", "up", "other"
 
 _MOST_NODES = 80
-_MOST_SOURCES = 40
 _MOST_PLACES = 4  # at which a group computes one node: x[i], x[i + 1], ... count one each
 _FLIP_NODES = 10  # a reduction joins at most so many pointwise nodes on its results
 
@@ -331,7 +330,7 @@ class Grouping:
 
     def _repeats_costly_work(self, node: Node, group: Group, orders: set[Order]) -> bool:
         """Whether an expensive value would be computed many times over by its readers."""
-        if cost(node) < EXPENSIVE and node.op.name not in ("div", "sqrt", "rsqrt"):
+        if cost(node) < self.a.machine.dear and node.op.name not in ("div", "sqrt", "rsqrt"):
             return False
         if OTHER in orders:
             return len(orders) > 1 or self._evaluations(group) > 2 * _hint(self.a.elements[node])
@@ -340,6 +339,15 @@ class Grouping:
             if isinstance(order, tuple) and not order[-1][1] and order != group.pattern:
                 return self.a.elements[node] != 1
         return False
+
+    def _parallel(self, pattern: Pattern) -> bool:
+        """Whether a reduction has enough kept places to keep several workers busy, or is small."""
+        machine = self.a.machine
+        total = _hint(unwrap(product(size for size, _ in pattern)))
+        kept = _hint(unwrap(product(size for size, flag in pattern if not flag)))
+        if total < machine.alone:
+            return True
+        return machine.iterations(kept, not pattern[-1][1]) >= machine.least_parallel
 
     def _evaluations(self, group: Group) -> int:
         sizes = [_hint(self.a.elements[n]) for n in group.orders if group.orders[n] & {LINEAR, UP}]
@@ -353,10 +361,10 @@ class Grouping:
         pattern = pattern_of(node)
         if group.pattern is not None:
             return order == group.kept and pattern == group.pattern and not (
-                not _parallel(pattern) and self._feeds_space(node, group)
+                not self._parallel(pattern) and self._feeds_space(node, group)
             )
         if order == pattern:
-            return _parallel(pattern)
+            return self._parallel(pattern)
         return (
             order == LINEAR and len(group.orders) <= _FLIP_NODES
             and self.a.updates.isdisjoint(group.orders)
@@ -483,14 +491,5 @@ _OWN_PLACE = frozenset({0})
 
 def _hint(size: Size) -> int:
     return size if isinstance(size, int) else 4096
-
-
-def _parallel(pattern: Pattern) -> bool:
-    """Whether a reduction has enough kept places to keep several threads busy, or is small."""
-    total = _hint(unwrap(product(size for size, _ in pattern)))
-    kept = _hint(unwrap(product(size for size, flag in pattern if not flag)))
-    if total < 65536:
-        return True
-    return (kept if pattern[-1][1] else kept // 64) >= 4
 
 

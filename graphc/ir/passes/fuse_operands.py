@@ -8,14 +8,15 @@ operand is permuted first; fusion then keeps the permuted value in memory.
 from __future__ import annotations
 
 from ..graph import Builder, Graph, Node
+from ..machine import Machine
 from ..op import get
 from .lower_body import Body
 from .lower_contraction import operand_index, template
 
 
-def affine_operands(graph: Graph) -> Graph:
+def affine_operands(graph: Graph, machine: Machine) -> Graph:
     """Put in the permutes that are needed; the graph itself where none is."""
-    body = Body(graph)
+    body = Body(graph, machine)
     body.buffers = {}
     wrong: dict[Node, tuple[bool, bool]] = {}
     for node in graph.nodes:

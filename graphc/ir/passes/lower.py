@@ -1,4 +1,4 @@
-"""Fusion nodes -> kernels, one lowering per distinct structure.
+"""Fusion nodes -> kernels for a machine, one lowering per distinct structure.
 
 Pointwise groups over buffers of one length are lowered once for all lengths: their kernels take
 the length as the named dim `n`.
@@ -14,6 +14,7 @@ from typing import Any
 from ..dim import Dim, Size, product, unwrap
 from ..graph import Constant, Graph, Node, attr_key
 from ..kernel import Kernel
+from ..machine import Machine
 from ..types import TupleType
 from .lower_body import Body
 from .lower_contraction import lower_contraction
@@ -46,28 +47,43 @@ _MEMO: dict[Hashable, Kernel] = {}
 _MOST = 4096
 
 
-def lower(node: Node) -> Lowered:
-    """The kernel of a fusion node. Equal structures give the identical Kernel object."""
+def lower(fused: Graph, machine: Machine) -> dict[Node, Lowered]:
+    """The kernels of a fused graph's fusion nodes. Those with empty results have none."""
+    return {
+        node: lower_node(node, machine) for node in fused.nodes
+        if node.op.name == "fusion" and not _empty(node)
+    }  # fmt: skip
+
+
+def _empty(node: Node) -> bool:
+    types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
+    return all(unwrap(product(t.shape)) == 0 for t in types)
+
+
+def lower_node(node: Node, machine: Machine) -> Lowered:
+    """The kernel of one fusion node. Equal structures give the identical Kernel object."""
     graph, kind = node.graphs[0], node.attrs["kind"]
     if kind == "loop" and is_flat(graph):
         total = unwrap(product(graph.outputs[0].shape))
         # the text does not depend on the length, nor on how it is cut into dims
         key: Hashable = ("flat", total == 1, structure(graph, shapes=False))
         dims: tuple[Size, ...] = () if total == 1 else (total,)
-        return Lowered(_kernel(key, graph, kind, {}), dims)
+        return Lowered(_kernel(key, Body(graph, machine), kind), dims)
     names = sorted(_named_dims(graph))
     rename: dict[str, Size] = {name: Dim.var(f"d{i}") for i, name in enumerate(names)}
     hints = tuple(graph.env.hints.get(name) for name in names)
-    kernel = _kernel((kind, hints, structure(graph, shapes=True)), graph, kind, rename)
+    key = (kind, hints, structure(graph, shapes=True))
+    kernel = _kernel(key, Body(graph, machine, rename), kind)
     return Lowered(kernel, tuple(Dim.var(name) for name in names))
 
 
-def _kernel(key: Hashable, graph: Graph, kind: str, rename: dict[str, Size]) -> Kernel:
+def _kernel(structure: Hashable, body: Body, kind: str) -> Kernel:
+    key = (structure, body.machine)
     found = _MEMO.get(key)
     if found is None:
         if len(_MEMO) >= _MOST:
             _MEMO.clear()
-        found = _MEMO[key] = _LOWER[kind](Body(graph, rename))
+        found = _MEMO[key] = _LOWER[kind](body)
     return found
 
 

@@ -11,6 +11,7 @@ from ..dim import Size, substitute
 from ..dtypes import DType
 from ..graph import Graph, Node
 from ..kernel import Literal
+from ..machine import Machine
 from ..types import Shape
 
 
@@ -20,10 +21,14 @@ def carrier(dtype: DType) -> DType:
 
 
 class Body:
-    """A fused body with its sizes in the kernel's own names, and the names of its buffers."""
+    """A fused body with its sizes in the kernel's own names, the names of its buffers, and the
+    machine that it is lowered for."""
 
-    def __init__(self, graph: Graph, rename: dict[str, Size] | None = None) -> None:
+    def __init__(
+        self, graph: Graph, machine: Machine, rename: dict[str, Size] | None = None
+    ) -> None:
         self.graph = graph
+        self.machine = machine
         self.rename = rename or {}
         self.buffers: dict[Node, str] = {node: f"a{i}" for i, node in enumerate(graph.inputs)}
         self._shapes: dict[Node, Shape] = {}

@@ -8,16 +8,14 @@ from ..dim import Dim, minimum, unwrap
 from ..dtypes import DType
 from ..kernel import Kernel, Let, Load, Loop, Param, Store, Var
 
-_BLOCK = 32768
-
 
 @cache
-def copy_kernel(dtype: DType) -> Kernel:
-    """o0[i] = a0[i] for n elements."""
+def copy_kernel(dtype: DType, block: int) -> Kernel:
+    """o0[i] = a0[i] for n elements, `block` of them in one parallel iteration."""
     n, p, v = Dim.var("n"), Dim.var("p"), Dim.var("v")
-    index = p * _BLOCK + v
+    index = p * block + v
     body = (Let("t0", Load("a0", index, dtype)), Store("o0", index, Var("t0", dtype)))
-    vector = Loop("vector", "v", minimum(_BLOCK, unwrap(n - p * _BLOCK)), body)
-    parallel = Loop("parallel", "p", (n + (_BLOCK - 1)) // _BLOCK, (vector,))
+    vector = Loop("vector", "v", minimum(block, unwrap(n - p * block)), body)
+    parallel = Loop("parallel", "p", (n + (block - 1)) // block, (vector,))
     params = (Param("a0", dtype, n, "in"), Param("o0", dtype, n, "out"))
     return Kernel("copy", params, ("n",), ((parallel,),))

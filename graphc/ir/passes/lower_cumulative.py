@@ -33,7 +33,7 @@ def lower_cumulative(body: Body) -> Kernel:
         # no lanes beside the dim: rows are the lanes
         (p, v) = (0, 0) if outer[0].size == 1 else _rows(writer, body, outer[0], length)
     else:
-        (p,), v = open_blocks(writer, body, outer, columns, 64, length, 2)
+        (p,), v = open_blocks(writer, body, outer, columns, body.machine.columns, length, 2)
     if columns.size == 1:
         p, v = unwrap(p + v), 0
     j: Size = 0 if shape[dim] == 1 else writer.open("serial", "j", shape[dim])
@@ -53,7 +53,7 @@ def lower_cumulative(body: Body) -> Kernel:
 
 
 def _rows(writer: Writer, body: Body, rows: Axis, length: int) -> tuple[Size, Size]:
-    _, v = open_blocks(writer, body, [], rows, 16, length, 2)
+    _, v = open_blocks(writer, body, [], rows, body.machine.column_rows, length, 2)
     return 0, v
 
 

@@ -17,7 +17,6 @@ from .lower_body import Body
 from .lower_nest import (
     Axis,
     accesses,
-    chunk_elements,
     coordinates,
     cost,
     digits,
@@ -31,7 +30,7 @@ from .lower_nest import (
 from .lower_scope import Writer
 from .lower_values import Values
 
-_BLOCK = 16384  # lanes of one parallel iteration at most
+_LONG = 1 << 20  # elements: the length that flat kernels, which serve every length, are cut for
 
 
 def lower_loop(body: Body) -> Kernel:
@@ -78,15 +77,16 @@ def _open(writer: Writer, body: Body, axes: list[Axis], vector: int) -> list[Siz
     heavy = weight(body)
     serial: list[Axis] = []
     # short vector loops: a serial loop between keeps the index arithmetic of the parallel one rare
-    while len(outer) > 1 and width * hint(body, _count(serial)) < 256 and _enough(body, outer):
+    least = body.machine.iteration_least
+    while len(outer) > 1 and width * hint(body, _count(serial)) < least and _enough(body, outer):
         serial.insert(0, outer.pop())
-    if serial or width <= _BLOCK:
+    if serial or width <= body.machine.block:
         work = width * hint(body, _count(serial))
         roots = open_outer(writer, body, outer, work, heavy)
         roots += [writer.open("serial", f"r{i}", a.size) for i, a in enumerate(serial)]
         v = writer.open("vector", "v", inner.size)
     else:
-        roots, v = open_blocks(writer, body, outer, inner, _BLOCK, 1, heavy)
+        roots, v = open_blocks(writer, body, outer, inner, body.machine.block, 1, heavy)
     roots.insert(vector, v)
     return roots
 
@@ -97,7 +97,7 @@ def _count(axes: list[Axis]) -> Size:
 
 def _enough(body: Body, outer: list[Axis]) -> bool:
     """Whether the axes but the last still make enough parallel iterations."""
-    return hint(body, _count(outer[:-1])) >= 4
+    return hint(body, _count(outer[:-1])) >= body.machine.least_parallel
 
 
 def dims_of(body: Body) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ def _lower_flat(body: Body) -> Kernel:
     graph = body.graph
     total = unwrap(product(body.shape(graph.outputs[0])))
     heavy = weight(body)
-    block = 1 << (chunk_elements(1 << 20, heavy).bit_length() - 1)
+    block = 1 << (body.machine.chunk(_LONG, heavy).bit_length() - 1)
     writer = Writer()
     values = Values(body, writer)
     sizes: dict[Node, Size] = {}

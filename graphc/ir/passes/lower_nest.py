@@ -29,11 +29,6 @@ _COST = {
     **dict.fromkeys("erfinv lgamma digamma".split(), 60),
     **dict.fromkeys("floor_divide remainder trunc_divide fmod".split(), 12),
 }  # fmt: skip
-EXPENSIVE = 8  # from here on a value is worth keeping rather than computing again
-
-SMALL = 8192  # elements below which one thread does it all
-_CHUNK_LEAST, _CHUNK_MOST = 4096, 32768  # elements of light work in a chunk
-
 
 def cost(node: Node) -> int:
     """Cost of one element of an operator, in units of an addition."""
@@ -158,12 +153,6 @@ def _share(axes: list[Axis], index: Size) -> float:
 # --- opening loops ------------------------------------------------------------------------------
 
 
-def chunk_elements(total: int, weight: int) -> int:
-    """Elements per chunk: about a tenth of all, within limits that fit the work per element."""
-    scale = max(1, weight // 8)
-    return max(_CHUNK_LEAST // scale, min(_CHUNK_MOST // scale, total // 8))
-
-
 def open_outer(
     writer: Writer, body: Body, axes: Sequence[Axis], work: int, weight: int, prefix: str = "p"
 ) -> list[Size]:
@@ -176,12 +165,12 @@ def open_outer(
     if count == 1:
         return [0 for _ in axes]
     total = hint(body, count) * work
-    if total * max(1, weight // 8) < SMALL and isinstance(count, int):
+    if body.machine.one_worker(total, weight) and isinstance(count, int):
         return [
             0 if a.size == 1 else writer.open("serial", f"{prefix}{i}", a.size)
             for i, a in enumerate(axes)
         ]
-    chunk = max(1, chunk_elements(total, weight) // max(work, 1))
+    chunk = max(1, body.machine.chunk(total, weight) // max(work, 1))
     root = writer.open("parallel", prefix, count, chunk)
     return unravelled(writer, root, axes)
 

@@ -32,9 +32,6 @@ from .lower_scope import Value, Writer
 from .lower_split import lower_split, needs_split
 from .lower_values import At, Values
 
-_COLUMNS = 64  # kept lanes of one parallel iteration
-_OUTSIDE = 64  # up to this many lanes the vector loop goes around the serial reduced loops
-
 
 def lower_rows(body: Body) -> Kernel:
     """The kernel of a group of reductions."""
@@ -69,7 +66,7 @@ def _columns(body: Body, plan: Plan, values: Values) -> None:
     outer = [a for i, a in enumerate(plan.axes) if not a.reduced and i != plan.vector]
     column = hint(body, unwrap(product(a.size for a in plan.reduced_axes)))
     heavy = weight(body) * max(1, len(plan.reductions))
-    roots, v = open_blocks(values.writer, body, outer, inner, _COLUMNS, column, heavy)
+    roots, v = open_blocks(values.writer, body, outer, inner, body.machine.columns, column, heavy)
     before = sum(not a.reduced for a in plan.axes[: plan.vector])
     roots.insert(before, v)
     _all_passes(body, plan, values, roots)
@@ -97,7 +94,7 @@ def _all_passes(body: Body, plan: Plan, values: Values, kept: list[Size]) -> Non
 def _one_pass(body: Body, plan: Plan, values: Values, kept: list[Size], number: int) -> None:
     """One walk over the reduced axes: stores, tiles, and the reductions of this pass."""
     writer = values.writer
-    order = _loop_order(plan)
+    order = _loop_order(plan, body.machine.lanes_outside)
     roots: dict[str, Size] = {}
     for axis in order:
         roots[axis.var] = (
@@ -128,7 +125,7 @@ def full_place(plan: Plan, kept: list[Size], reduced: dict[str, Size]) -> tuple[
     return digits(plan.axes, roots)
 
 
-def _loop_order(plan: Plan) -> list[Axis]:
+def _loop_order(plan: Plan, lanes_outside: int) -> list[Axis]:
     """The reduced axes from the outermost loop to the innermost."""
     axes = plan.reduced_axes
     for i, axis in enumerate(axes):
@@ -138,7 +135,7 @@ def _loop_order(plan: Plan) -> list[Axis]:
         return axes
     inner.var = "v"
     rest = [a for a in axes if a is not inner]
-    short = isinstance(inner.size, int) and inner.size <= _OUTSIDE
+    short = isinstance(inner.size, int) and inner.size <= lanes_outside
     return [inner, *rest] if short else [*rest, inner]
 
 

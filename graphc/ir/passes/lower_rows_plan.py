@@ -10,11 +10,10 @@ from ..kernel import Var
 from . import index_maps
 from .lower_body import Body, carrier
 from .lower_loops import linear_shapes
-from .lower_nest import EXPENSIVE, Axis, accesses, coordinates, cost, digits, merge, vector_axis
+from .lower_nest import Axis, accesses, coordinates, cost, digits, merge, vector_axis
 from .lower_scope import Value, Writer
 from .lower_values import Values
 
-_TILE = 8192  # elements of a row that may be kept in a Local tile
 REDUCES = frozenset({"reduce", "arg_reduce"})
 
 
@@ -139,12 +138,12 @@ def _made(node: Node) -> Value:
 def _tiles(body: Body, plan: Plan) -> dict[Node, int]:
     """Costly values that later passes would compute again, with the pass that makes them."""
     row = unwrap(product(a.size for a in plan.reduced_axes))
-    if not isinstance(row, int) or row > _TILE:
+    if not isinstance(row, int) or row > body.machine.tile:
         return {}
     tiles: dict[Node, int] = {}
     elements = product(a.size for a in plan.axes)
     for node in reversed(body.graph.nodes):
-        if cost(node) < EXPENSIVE or product(body.shape(node)) != elements:
+        if cost(node) < body.machine.dear or product(body.shape(node)) != elements:
             continue
         used = [i for i in range(len(plan.reductions)) if node in _cone(body, plan, i, tiles)]
         if len(used) > 1:

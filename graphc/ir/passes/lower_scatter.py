@@ -23,8 +23,6 @@ from .lower_scope import Value, Writer
 from .lower_values import Values
 
 _COMBINE = {"": "", "add": "add", "mul": "mul", "amax": "max", "amin": "min"}
-_BLOCK = 16384
-_COLUMNS = 64
 
 
 @dataclass
@@ -52,7 +50,7 @@ def lower_scatter(body: Body, checked: bool = True) -> Kernel:
     scratch = []
     if through:
         scratch.append(Param("s0", wide, elements, "scratch"))
-        stages.append(_round(elements, node.dtype, target))
+        stages.append(_round(elements, body.machine.block, node.dtype, target))
     return make_kernel(body, stages, dims_of(body), scratch)
 
 
@@ -67,13 +65,13 @@ def _combine(node: Node) -> str:
 # --- stages over the whole destination ------------------------------------------------------------
 
 
-def _open_flat(writer: Writer, elements: Size) -> Size:
+def _open_flat(writer: Writer, elements: Size, block: int) -> Size:
     """A parallel and a vector loop over all elements; returns the element's offset."""
-    if isinstance(elements, int) and elements <= _BLOCK:
+    if isinstance(elements, int) and elements <= block:
         return writer.open("vector", "v", elements)
-    p = writer.open("parallel", "p", ceil_div(elements, _BLOCK))
-    extent = minimum(_BLOCK, unwrap(elements - p * _BLOCK))
-    return unwrap(p * _BLOCK + writer.open("vector", "v", extent))
+    p = writer.open("parallel", "p", ceil_div(elements, block))
+    extent = minimum(block, unwrap(elements - p * block))
+    return unwrap(p * block + writer.open("vector", "v", extent))
 
 
 def _close_all(writer: Writer) -> tuple[Stmt, ...]:
@@ -87,7 +85,7 @@ def _fill(body: Body, node: Node, target: _Target) -> tuple[Stmt, ...]:
     writer = Writer()
     values = Values(body, writer)
     shape = body.shape(node)
-    flat = _open_flat(writer, unwrap(product(shape)))
+    flat = _open_flat(writer, unwrap(product(shape)), body.machine.block)
     value: Value
     if node.op.name == "max_pool_grad":
         value = Literal(0.0 if target.dtype.is_float else 0, target.dtype)
@@ -97,9 +95,9 @@ def _fill(body: Body, node: Node, target: _Target) -> tuple[Stmt, ...]:
     return _close_all(writer)
 
 
-def _round(elements: Size, dtype: DType, target: _Target) -> tuple[Stmt, ...]:
+def _round(elements: Size, block: int, dtype: DType, target: _Target) -> tuple[Stmt, ...]:
     writer = Writer()
-    flat = _open_flat(writer, elements)
+    flat = _open_flat(writer, elements, block)
     value = writer.load(target.buffer, flat, target.dtype)
     writer.store("o0", flat, writer.apply("cast", dtype, value))
     return _close_all(writer)
@@ -128,13 +126,14 @@ def _open_columns(
     writer: Writer, body: Body, lead: Size, columns: Size, updates: Size
 ) -> tuple[Size, Size, Size]:
     """Parallel over leading places and blocks of columns; returns both and the block's extent."""
-    blocks = ceil_div(columns, _COLUMNS)
-    work = hint(body, updates) * min(hint(body, columns), _COLUMNS)
+    most = body.machine.columns
+    blocks = ceil_div(columns, most)
+    work = hint(body, updates) * min(hint(body, columns), most)
     p, block = open_outer(writer, body, [Axis(lead), Axis(blocks)], work, 2)
-    start = unwrap(block * _COLUMNS)
-    if isinstance(columns, int) and columns <= _COLUMNS:
+    start = unwrap(block * most)
+    if isinstance(columns, int) and columns <= most:
         return p, 0, columns
-    return p, start, minimum(_COLUMNS, unwrap(columns - start))
+    return p, start, minimum(most, unwrap(columns - start))
 
 
 def _index_put(body: Body, node: Node, target: _Target, checked: bool) -> tuple[Stmt, ...]:

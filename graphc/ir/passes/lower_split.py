@@ -24,9 +24,6 @@ from .lower_rows_plan import Plan
 from .lower_scope import Writer
 from .lower_values import Values
 
-_LEAST = 32768  # elements (of light work) from which two stages pay
-_PIECE = 8192  # elements of one partial result
-
 
 def needs_split(body: Body, plan: Plan) -> bool:
     """Whether a group has too few kept places for its size, and only simple results."""
@@ -34,11 +31,11 @@ def needs_split(body: Body, plan: Plan) -> bool:
         return False
     kept = hint(body, unwrap(product(a.size for a in plan.kept_axes)))
     row = hint(body, unwrap(product(a.size for a in plan.reduced_axes)))
-    if kept * row < _LEAST:
+    machine = body.machine
+    if kept * row < machine.split_least:
         return False
-    vector = plan.axes[plan.vector]
-    chunks = kept if vector.reduced else max(1, kept // 64)
-    return chunks < 8 and row >= 64
+    iterations = machine.iterations(kept, not plan.axes[plan.vector].reduced)
+    return iterations < machine.parallelism and row >= machine.split_row
 
 
 def lower_split(body: Body, plan: Plan) -> Kernel:
@@ -78,8 +75,8 @@ def _piece(body: Body, plan: Plan, cut: Axis) -> int:
     kept = hint(body, unwrap(product(a.size for a in plan.kept_axes)))
     rest = hint(body, unwrap(product(a.size for a in plan.reduced_axes if a is not cut)))
     vector = plan.axes[plan.vector]
-    per_step = rest * (1 if vector.reduced else min(kept, 64))
-    return max(1, _PIECE // per_step)
+    per_step = rest * (1 if vector.reduced else min(kept, body.machine.columns))
+    return max(1, body.machine.split_piece // per_step)
 
 
 def _first_stage(
@@ -91,7 +88,7 @@ def _first_stage(
     outer = [a for a in plan.kept_axes if a is not vector]
     work = piece * hint(body, unwrap(product(a.size for a in plan.reduced_axes if a is not cut)))
     roots = open_outer(
-        writer, body, [Axis(pieces), *outer], max(work, 4096), weight(body)
+        writer, body, [Axis(pieces), *outer], max(work, body.machine.chunk_least), weight(body)
     )
     number = roots.pop(0)
     start = unwrap(number * piece)

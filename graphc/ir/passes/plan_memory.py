@@ -16,9 +16,10 @@ from ..dim import Dim, Size, product, substitute, unwrap
 from ..dtypes import DType
 from ..graph import Graph, Node
 from ..kernel import BufferRef, Callback, Check, Kernel, Launch, Loop, Program
+from ..machine import Machine
 from ..types import TensorType, TupleType
 from .in_place import merged, safe_in_place
-from .lower import Lowered, lower
+from .lower import Lowered
 from .lower_copy import copy_kernel
 from .plan_memory_arena import assign_offsets
 from .schedule import schedule
@@ -63,15 +64,23 @@ class Step:
     last: bool = False  # a final copy
 
 
-def plan(fused: Graph, *, mutated: Mapping[int, int] | None = None) -> Program:
-    """The program of a fused graph. `mutated` maps an output's index to that of the input whose
-    buffer it is written back to."""
-    return _Planner(fused, dict(mutated or {})).program()
+def plan(
+    fused: Graph, kernels: Mapping[Node, Lowered], machine: Machine, *,
+    mutated: Mapping[int, int] | None = None,
+) -> Program:
+    """The program of a fused graph and the kernels of its fusion nodes. `mutated` maps an output's
+    index to that of the input whose buffer it is written back to."""
+    return _Planner(fused, kernels, machine, dict(mutated or {})).program()
 
 
 class _Planner:
-    def __init__(self, graph: Graph, mutated: dict[int, int]) -> None:
+    def __init__(
+        self, graph: Graph, kernels: Mapping[Node, Lowered], machine: Machine,
+        mutated: dict[int, int],
+    ) -> None:  # fmt: skip
         self.graph = graph
+        self.kernels = kernels
+        self.machine = machine
         self.mutated = mutated
         self.steps: list[Step] = []
         self.constants: list[Any] = []
@@ -113,12 +122,11 @@ class _Planner:
         self.storage[node] = writes[0]
         reads = [self.storage[x] for x in node.inputs]
         step = Step(node, reads, writes)
-        if node.op.name == "fusion" and all(w.elements == 0 for w in writes):
-            pass  # computes nothing, and is not launched
-        elif node.op.name == "fusion":
-            step.lowered = lower(node)
-            step.can_fail = has_check(step.lowered.kernel)
-            step.scratch = self._scratch(step.lowered)
+        if node.op.name == "fusion":
+            step.lowered = self.kernels.get(node)  # None: computes nothing, and is not launched
+            if step.lowered is not None:
+                step.can_fail = has_check(step.lowered.kernel)
+                step.scratch = self._scratch(step.lowered)
         else:
             step.can_fail = node.op.family not in _HARMLESS
         self._insert(step)
@@ -238,7 +246,7 @@ class _Planner:
             return
         # complex numbers are copied as their parts
         count = source.elements * 2 if source.dtype.is_complex else source.elements
-        kernel = copy_kernel(source.dtype.real)
+        kernel = copy_kernel(source.dtype.real, self.machine.copy_block)
         step = Step(None, [source], [destination], lowered=Lowered(kernel, (unwrap(count),)))
         step.visible = step.last = last
         if last:
