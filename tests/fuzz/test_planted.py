@@ -14,6 +14,7 @@ from graphc.doubt.shrink import shrink
 from graphc.engine import pipeline
 from graphc.ir import ops
 from graphc.ir.graph import Graph, Node
+from graphc.ir.machine import Machine
 from graphc.ir.op import REGISTRY
 from graphc.ir.passes import lower, plan_memory
 from graphc.ir.passes.fuse import fuse
@@ -113,8 +114,8 @@ def test_a_wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
             new[node] = node if inputs == node.inputs else replace(node, inputs=inputs)
         return rebuilt(graph, new)
 
-    def wrong(graph: Graph, **options: Any) -> Graph:
-        fused = fuse(graph, **options)
+    def wrong(graph: Graph, machine: Machine, **options: Any) -> Graph:
+        fused = fuse(graph, machine, **options)
         return everywhere(fused, lambda g: g if g.name == fused.name else one(g))
 
     monkeypatch.setattr(pipeline, "fuse", wrong)

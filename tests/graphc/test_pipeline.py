@@ -13,8 +13,8 @@ import pytest
 
 import graphc
 import graphc.nn as nn
-from graphc.config import Config
 from graphc.backends.llvm.machine import CPU
+from graphc.config import Config
 from graphc.engine import pipeline
 from graphc.inspect import observer
 from graphc.inspect.value_check import ValueChangedError, difference, draw_inputs
@@ -148,9 +148,7 @@ def test_value_check_names_the_pass_and_shows_the_graph(monkeypatch: pytest.Monk
 def test_value_check_sees_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     lower, plan, wrong = pipeline.lower, pipeline.plan_memory, scaled_fused()
     monkeypatch.setattr(pipeline, "lower", lambda graph, machine: lower(wrong, machine))
-    monkeypatch.setattr(
-        pipeline, "plan_memory", lambda graph, kernels, *rest, **kw: plan(wrong, kernels, *rest, **kw)
-    )
+    monkeypatch.setattr(pipeline, "plan_memory", lambda graph, *rest, **kw: plan(wrong, *rest, **kw))
     with pytest.raises(ValueChangedError, match="lower or plan_memory changed output 0"):
         pipeline.build(mlp(), config=QUIET._replace(check=2), backend="numpy")
 
