@@ -25,9 +25,10 @@ from graphc.config import Config
 from graphc.doubt.checked import Checked, case_of
 from graphc.inspect.observer import AGAIN, Observer
 from graphc.inspect.value_check import ValueChangedError
-from graphc.ir import kernel_interpret, passes
+from graphc.ir import passes
 from graphc.ir.graph import Graph
 from graphc.ir.kernel import Program
+from graphc.ir.kernel.interpret import run_program
 from graphc.ir.passes.counter_random import counter_random
 from graphc.ir.passes.cse import cse
 from graphc.ir.passes.dce import dce
@@ -275,9 +276,9 @@ class Interpreted:
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
     ) -> None:
-        """See Runnable. Raises kernel_interpret.CheckFailed."""
+        """See Runnable. Raises kernel.interpret.CheckFailed."""
         named = dict(zip(self.program.dims, dims, strict=True))
-        results = kernel_interpret.run_program(self.program, inputs, TABLE, named)
+        results = run_program(self.program, inputs, TABLE, named)
         for output, result in zip(outputs, results, strict=True):
             if output is not result:
                 output[...] = result

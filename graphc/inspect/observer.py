@@ -19,12 +19,12 @@ from graphc.config import Config
 from graphc.inspect.native_check import check_native
 from graphc.inspect.report import kernel_uses
 from graphc.inspect.value_check import ValueCheck
-from graphc.ir import kernel_interpret
 from graphc.ir.graph import Graph, Node
 from graphc.ir.interpret import Table
 from graphc.ir.kernel import Kernel, Launch, Program
-from graphc.ir.kernel_text import print_kernel
-from graphc.ir.kernel_verify import verify_kernel
+from graphc.ir.kernel.interpret import run_program
+from graphc.ir.kernel.text import print_kernel
+from graphc.ir.kernel.verify import verify_kernel
 from graphc.ir.passes.lower import Lowered
 from graphc.ir.passes.partition import Split
 from graphc.ir.verify import verify
@@ -117,7 +117,7 @@ class Observer:
                 verify_kernel(kernel)
         if self.values is not None and self.values.expected is not None:
             inputs = [np.array(a) for a in self.values.inputs]
-            found = kernel_interpret.run_program(program, inputs, self.table, self.values.dims)
+            found = run_program(program, inputs, self.table, self.values.dims)
             self.values.program(found, graph)
         if self.config.debug < KERNELS and self._folder is None:
             return

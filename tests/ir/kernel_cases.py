@@ -9,12 +9,13 @@ import numpy as np
 
 from graphc.backends.llvm.machine import CPU
 from graphc.backends.numpy import TABLE
-from graphc.ir import dtypes, interpret, kernel_interpret, ops
+from graphc.ir import dtypes, interpret, ops
 from graphc.ir.dim import Size
 from graphc.ir.graph import Builder, Expr, Graph
 from graphc.ir.kernel import Kernel, Launch, Program
-from graphc.ir.kernel_text import parse_kernel, print_kernel
-from graphc.ir.kernel_verify import verify_kernel
+from graphc.ir.kernel.interpret import run_program
+from graphc.ir.kernel.text import parse_kernel, print_kernel
+from graphc.ir.kernel.verify import verify_kernel
 from graphc.ir.machine import Machine
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
@@ -82,7 +83,7 @@ def check(
         verify_kernel(kernel)
         text = print_kernel(kernel)
         assert print_kernel(parse_kernel(text)) == text
-    got = kernel_interpret.run_program(program, [x.copy() for x in inputs], TABLE)
+    got = run_program(program, [x.copy() for x in inputs], TABLE)
     for g, w, node in zip(got, want, graph.outputs, strict=True):
         assert_close(g, w, node.dtype)
     return program

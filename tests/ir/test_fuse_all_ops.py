@@ -11,8 +11,8 @@ from graphc.backends.llvm.machine import CPU
 from graphc.backends.numpy import TABLE
 from graphc.ir import dtypes, interpret
 from graphc.ir.graph import Builder, Graph
-from graphc.ir.kernel_interpret import run_program
-from graphc.ir.kernel_verify import verify_kernel
+from graphc.ir.kernel.interpret import run_program
+from graphc.ir.kernel.verify import verify_kernel
 from graphc.ir.machine import Machine
 from graphc.ir.op import get
 from graphc.ir.passes.decompose import decompose

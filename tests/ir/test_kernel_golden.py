@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from graphc.ir import ops
-from graphc.ir.kernel_text import print_kernel
+from graphc.ir.kernel.text import print_kernel
 
 from . import kernel_cases as cases
 from .kernel_cases import build, check, i64, only_kernel

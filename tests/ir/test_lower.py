@@ -8,7 +8,7 @@ from graphc.backends.llvm.machine import CPU
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import Check, Kernel, Launch, Local, Loop, Stmt
-from graphc.ir.kernel_text import print_kernel
+from graphc.ir.kernel.text import print_kernel
 from graphc.ir.machine import Machine
 from graphc.ir.passes.lower_nest import cost
 

@@ -7,7 +7,7 @@ from graphc.backends.numpy import TABLE
 from graphc.ir import ops
 from graphc.ir.graph import Graph
 from graphc.ir.kernel import BufferRef, Launch, Program
-from graphc.ir.kernel_interpret import CheckFailed, run_program
+from graphc.ir.kernel.interpret import CheckFailed, run_program
 
 from . import kernel_cases as cases
 from .kernel_cases import arrays, build, check, compiled, dot, i64, total

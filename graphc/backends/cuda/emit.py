@@ -33,7 +33,7 @@ from graphc.ir.kernel import (
     Store,
     Var,
 )
-from graphc.ir.kernel_text import print_kernel
+from graphc.ir.kernel.text import print_kernel
 
 BLOCK = 256  # threads; a power of two
 

@@ -36,7 +36,7 @@ from graphc.ir.kernel import (
     Stmt,
     Store,
 )
-from graphc.ir.kernel_text import print_kernel
+from graphc.ir.kernel.text import print_kernel
 
 PARALLEL = "@graphc_par"
 

@@ -1,4 +1,4 @@
-"""Statements of a kernel on arrays of lanes: what kernel_interpret.py runs stages with.
+"""Statements of a kernel on arrays of lanes: what interpret.py runs stages with.
 
 Parallel and vector loops are evaluated as the two axes of one array, serial loops by Python.
 """
@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .dim import Dim, Size, unwrap
-from .dtypes import DType
-from .kernel import (
+from ..dim import Dim, Size, unwrap
+from ..dtypes import DType
+from .nest import (
     Carry,
     Check,
     IndexValue,

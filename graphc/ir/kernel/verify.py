@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from . import dtypes, op
-from .dim import Dim, DimEnv, Size, evaluate, substitute
-from .dtypes import DType
-from .kernel import (
+from .. import dtypes, op
+from ..dim import Dim, DimEnv, Size, evaluate, substitute
+from ..dtypes import DType
+from ..types import TensorType
+from .bounds import Scope, interval
+from .nest import (
     Apply,
     Check,
     Contraction,
@@ -27,9 +29,7 @@ from .kernel import (
     Store,
     Var,
 )
-from .kernel_bounds import Scope, interval
-from .kernel_points import exact_interval
-from .types import TensorType
+from .points import exact_interval
 
 _COMBINES = {"add", "mul", "max", "min", "or", "and", "set", "argmax", "argmin", "index"}
 _SAMPLES = (2, 3, 16, 1000)  # values tried for named dims; 0 and 1 are specialised

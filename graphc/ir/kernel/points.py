@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .dim import Atom, Dim, Size, unwrap
-from .kernel_bounds import Interval, Scope
+from ..dim import Atom, Dim, Size, unwrap
+from .bounds import Interval, Scope
 
 _LIMIT = 1 << 20  # iterations
 _Points = dict[str, np.ndarray]

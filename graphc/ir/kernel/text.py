@@ -22,10 +22,10 @@ import json
 import re
 from collections.abc import Iterable
 
-from . import dim, dtypes
-from .dim import Size
-from .dtypes import DType
-from .kernel import (
+from .. import dim, dtypes
+from ..dim import Size
+from ..dtypes import DType
+from .nest import (
     Apply,
     Carry,
     Check,

@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from . import op
-from .dim import Dim, Size, evaluate
-from .dtypes import DType
-from .interpret import resolve_attrs, run_control
-from .kernel import BufferRef, Callback, Kernel, Launch, Program
-from .kernel_interpret_contraction import run_contraction
-from .kernel_lanes import Array, CheckFailed, Lanes, Table
-from .types import TensorType
+from .. import op
+from ..dim import Dim, Size, evaluate
+from ..dtypes import DType
+from ..interpret import resolve_attrs, run_control
+from ..types import TensorType
+from .interpret_contraction import run_contraction
+from .lanes import Array, CheckFailed, Lanes, Table
+from .nest import Kernel
+from .program import BufferRef, Callback, Launch, Program
 
 __all__ = ["CheckFailed", "run_kernel", "run_program"]
 

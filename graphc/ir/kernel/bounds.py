@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .dim import Atom, Dim, Monomial, Size, substitute, unwrap
+from ..dim import Atom, Dim, Monomial, Size, substitute, unwrap
 
 Interval = tuple[int, int]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .dim import Size, evaluate
-from .kernel import Contraction, ConvGeometry
-from .kernel_lanes import Array, Lanes, Table, eval_index
+from ..dim import Size, evaluate
+from .lanes import Array, Lanes, Table, eval_index
+from .nest import Contraction, ConvGeometry
 
 
 def run_contraction(
