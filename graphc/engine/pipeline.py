@@ -37,7 +37,7 @@ from graphc.ir.passes.fold import fold
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
 from graphc.ir.passes.partition import Split, split
-from graphc.ir.passes.plan_memory import plan as plan_memory
+from graphc.ir.passes.plan import plan
 from graphc.ir.passes.simplify import simplify
 from graphc.ir.passes.specialise import specialise
 
@@ -65,7 +65,7 @@ OPTIMISE: tuple[Step, ...] = (
 # For one Machine.
 FUSE = Step("fuse", fuse, "what a kernel computes is decided on the final operators")
 LOWER = Step("lower", lower, "before planning: kernels say what scratch they need, what can fail")
-PLAN = Step("plan", plan_memory, "last: lifetimes are known once the kernels are")
+PLAN = Step("plan", plan, "last: lifetimes are known once the kernels are")
 PIPELINE: tuple[Step, ...] = (*OPTIMISE, FUSE, LOWER, PLAN)
 
 
@@ -242,7 +242,7 @@ def _finish(
         kernels = lower(fused, machine)
     observer.lowered(kernels)
     with _timed(PLAN, times):
-        program = plan_memory(fused, kernels, machine, mutated=mutated)
+        program = plan(fused, kernels, machine, mutated=mutated)
         program = replace(program, name=observer.name, dims=tuple(fused.env.hints))
     observer.program(program, optimised, fused)
     if backend == "numpy":

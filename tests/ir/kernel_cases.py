@@ -19,7 +19,7 @@ from graphc.ir.kernel.verify import verify_kernel
 from graphc.ir.machine import Machine
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
-from graphc.ir.passes.plan_memory import plan
+from graphc.ir.passes.plan import plan
 from graphc.ir.types import TensorType
 
 f32, i64 = dtypes.f32, dtypes.i64

@@ -10,7 +10,7 @@ from graphc.ir.dim import Dim
 from graphc.ir.kernel import Check, Kernel, Launch, Local, Loop, Stmt
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.machine import Machine
-from graphc.ir.passes.lower_nest import cost
+from graphc.ir.passes.lower.nest import cost
 
 from . import kernel_cases as cases
 from .kernel_cases import build, check, compiled, i64, only_kernel, total

@@ -1,4 +1,4 @@
-"""Programs: what plan_memory hands to a backend. Kernel calls in order over planned buffers."""
+"""Programs: what planning hands to a backend. Kernel calls in order over planned buffers."""
 
 from __future__ import annotations
 

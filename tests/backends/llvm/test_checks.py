@@ -16,8 +16,8 @@ from graphc.engine import pipeline
 from graphc.ir import dtypes, interpret, ops
 from graphc.ir.graph import Builder, Expr, Graph
 from graphc.ir.kernel import Launch
-from graphc.ir.passes.lower_body import Body
-from graphc.ir.passes.lower_scatter import lower_scatter
+from graphc.ir.passes.lower.body import Body
+from graphc.ir.passes.lower.scatter import lower_scatter
 from graphc.ir.types import TensorType
 
 from .native import GUARD, Native
