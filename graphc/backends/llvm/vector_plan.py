@@ -8,7 +8,19 @@ from graphc.backends.llvm.target import Target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.dtypes import DType
-from graphc.ir.kernel import Apply, Carry, Check, Let, Load, Local, Loop, Scalar, Stmt, Store
+from graphc.ir.kernel import (
+    Apply,
+    Carry,
+    Check,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Scalar,
+    Stmt,
+    Store,
+    walk,
+)
 
 # Operators that cost tens of instructions a lane vector.
 _HEAVY = frozenset(
@@ -93,6 +105,7 @@ def _survey_scalar(root: Scalar, var: str, found: Survey, seen: set[int]) -> Non
         if id(scalar) in seen:
             continue
         seen.add(id(scalar))
+        stack += walk.children(scalar)
         if isinstance(scalar, Apply):
             found.dtypes.add(scalar.dtype)
             found.cost += _HEAVY_COST if scalar.op in _HEAVY else 1
@@ -102,13 +115,11 @@ def _survey_scalar(root: Scalar, var: str, found: Survey, seen: set[int]) -> Non
                 found.cost += 3
             elif scalar.op == "cast" and dtypes.bf16 in (scalar.dtype, scalar.args[0].dtype):
                 found.cost += 4
-            stack += scalar.args
         elif isinstance(scalar, Load):
             found.dtypes.add(scalar.dtype)
             found.cost += 1
             found.masks |= scalar.mask is not None or scalar.dtype is dtypes.bool_
             _survey_index(scalar.index, var, found)
-            stack += [child for child in (scalar.mask, scalar.other) if child is not None]
 
 
 def _survey_index(size: Size, var: str, found: Survey) -> None:

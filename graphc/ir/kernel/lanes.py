@@ -12,6 +12,7 @@ import numpy as np
 
 from ..dim import Dim, Size, unwrap
 from ..dtypes import DType
+from .combine import COMBINES
 from .nest import (
     Carry,
     Check,
@@ -26,6 +27,7 @@ from .nest import (
     Store,
     Var,
 )
+from .walk import statements
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Table: TypeAlias = Mapping[str, Callable[..., Any]]
@@ -155,7 +157,8 @@ class Lanes:
         self.env.update(values)
 
     def combine(self, kind: str, a: Any, b: Any, dtype: DType) -> Array:
-        return _combine(kind, np.asarray(a), np.asarray(b)).astype(dtype.numpy, copy=False)
+        combined = COMBINES[kind].ufunc(np.asarray(a), np.asarray(b))
+        return np.asarray(combined).astype(dtype.numpy, copy=False)
 
     # expressions
 
@@ -215,7 +218,7 @@ class Lanes:
             memory[where] = value
         else:
             # duplicates are combined one after another, in lane order
-            _AT[stmt.combine].at(memory, where, value)
+            COMBINES[stmt.combine].ufunc.at(memory, where, value)
 
     def check(self, stmt: Check) -> None:
         ok = np.asarray(self.scalar(stmt.ok))
@@ -250,7 +253,6 @@ _ATOMS: dict[str, Callable[[Any, Any], Any]] = {
     "min": np.minimum,
     "max": np.maximum,
 }
-_AT = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 def _inside(name: str, where: Array, memory: Array) -> None:
@@ -260,23 +262,9 @@ def _inside(name: str, where: Array, memory: Array) -> None:
         )
 
 
-def _combine(kind: str, a: Array, b: Array) -> Array:
-    if kind == "add":
-        return np.asarray(a + b)
-    if kind == "mul":
-        return np.asarray(a * b)
-    if kind == "or":
-        return np.asarray(a | b)
-    if kind == "and":
-        return np.asarray(a & b)
-    return np.asarray(_AT[kind](a, b))
-
-
 def _reduce(kind: str, value: Array, dtype: DType) -> Array:
-    functions: dict[str, Any] = {"add": np.add, "mul": np.multiply, "or": np.logical_or,
-                                 "and": np.logical_and, "max": np.maximum, "min": np.minimum}
     exact = {"dtype": dtype.numpy} if kind in ("add", "mul") else {}
-    return np.asarray(functions[kind].reduce(value, axis=1, keepdims=True, **exact))
+    return np.asarray(COMBINES[kind].ufunc.reduce(value, axis=1, keepdims=True, **exact))
 
 
 def _arg_reduce(kind: str, value: Array, where: Array) -> tuple[Array, Array]:
@@ -298,30 +286,23 @@ def _arg_pair(kind: str, old: tuple[Any, Any], new: tuple[Any, Any]) -> tuple[Ar
 def _is_ragged(loop: Loop) -> bool:
     """Whether an inner extent depends on the loop, directly or through a Let."""
     names = {loop.var}
-    pending: list[Stmt] = list(loop.body)
-    while pending:
-        stmt = pending.pop()
+    for stmt in statements(loop.body):
         if isinstance(stmt, Let):
             names.add(stmt.name)  # conservative: any Let may depend on the variable
         elif isinstance(stmt, Loop):
             if isinstance(stmt.extent, Dim) and stmt.extent.variables() & names:
                 return True
             names.update(c.name for c in stmt.carries)
-            pending.extend(stmt.body)
     return False
 
 
 def _width(body: Iterable[Stmt], env: Mapping[str, Any]) -> int:
     """The largest vector extent inside a body (1 where it is not known yet)."""
     width = 1
-    pending = list(body)
-    while pending:
-        stmt = pending.pop()
-        if isinstance(stmt, Loop):
-            if stmt.kind == "vector":
-                try:
-                    width = max(width, int(eval_index(stmt.extent, env)))
-                except (KeyError, TypeError):
-                    return _SLAB
-            pending.extend(stmt.body)
+    for stmt in statements(body):
+        if isinstance(stmt, Loop) and stmt.kind == "vector":
+            try:
+                width = max(width, int(eval_index(stmt.extent, env)))
+            except (KeyError, TypeError):
+                return _SLAB
     return width

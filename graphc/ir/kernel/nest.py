@@ -8,7 +8,8 @@
 Buffers are flat, contiguous memory; an index is an element offset, a `Dim` expression over loop
 variables, named dims and integer Lets. Loop kinds say what is allowed, not what is done:
 - parallel: iterations are independent and may run on different threads, `chunk` at a time
-  (chunks are cut by shape, never by thread count). Only the outermost loop of a stage.
+  (chunks are cut by shape, never by thread count). Only the outermost loop of a stage, and then
+  the only one: what comes after it has a stage of its own.
 - vector: iterations are independent; lanes of one vector. A vector loop with carries reduces
   across lanes at its end, in a fixed order. Inside a vector loop there may be serial loops
   (each lane runs its own), but no vector loop.

@@ -12,9 +12,10 @@ from .. import dtypes, op
 from ..dim import Dim, DimEnv, Size, evaluate, substitute
 from ..dtypes import DType
 from ..types import TensorType
+from . import walk
 from .bounds import Scope, interval
+from .combine import ARGUMENTS, CARRIES, STORES
 from .nest import (
-    Apply,
     Check,
     Contraction,
     IndexValue,
@@ -31,7 +32,6 @@ from .nest import (
 )
 from .points import exact_interval
 
-_COMBINES = {"add", "mul", "max", "min", "or", "and", "set", "argmax", "argmin", "index"}
 _SAMPLES = (2, 3, 16, 1000)  # values tried for named dims; 0 and 1 are specialised
 
 
@@ -75,6 +75,9 @@ class _Verifier:
         for stage in kernel.stages:
             self.names, self.reads, self.checked = {}, {}, set()
             self.scope = Scope()
+            kinds = [stmt.kind for stmt in stage if isinstance(stmt, Loop)]
+            if "parallel" in kinds and len(kinds) > 1:
+                self.fail("a loop stands beside a parallel one: it needs a stage of its own")
             self.block(stage)
         if kernel.contraction is not None:
             self.contraction(kernel.contraction)
@@ -134,7 +137,7 @@ class _Verifier:
             self.fail(f"store to input {stmt.buffer}")
         if self.scalar(stmt.value) is not dtype:
             self.fail(f"store of {stmt.value.dtype.name} to {stmt.buffer}: {dtype.name}")
-        if stmt.combine not in ("", "add", "mul", "max", "min"):
+        if stmt.combine not in ("", *STORES):
             self.fail(f"unknown store combine {stmt.combine!r}")
         if stmt.mask is not None and self.scalar(stmt.mask) is not dtypes.bool_:
             self.fail("a mask is not bool")
@@ -196,11 +199,11 @@ class _Verifier:
             self.fail(f"parallel loop {loop.var} has carries")
         previous = ""
         for carry in loop.carries:
-            if carry.combine not in _COMBINES or (
+            if carry.combine not in CARRIES or (
                 carry.combine == "set" and loop.kind != "serial"
             ):
                 self.fail(f"carry {carry.name}: {carry.combine!r} in a {loop.kind} loop")
-            if (carry.combine == "index") != (previous in ("argmax", "argmin")):
+            if (carry.combine == "index") != (previous in ARGUMENTS):
                 self.fail(f"carry {carry.name}: argmax and index come in pairs")
             if carry.combine == "index" and carry.dtype is not dtypes.i64:
                 self.fail(f"index carry {carry.name} is {carry.dtype.name}")
@@ -209,7 +212,7 @@ class _Verifier:
             if self.scalar(carry.init) is not carry.dtype:
                 self.fail(f"carry {carry.name} starts as {carry.init.dtype.name}")
             previous = carry.combine
-        if previous in ("argmax", "argmin"):
+        if previous in ARGUMENTS:
             self.fail(f"loop {loop.var}: argmax and index come in pairs")
 
     # expressions
@@ -251,19 +254,16 @@ class _Verifier:
 
     def sources(self, value: Scalar) -> frozenset[str]:
         """Every name that a scalar is computed from, through Lets."""
-        if isinstance(value, Var):
-            return frozenset((value.name,)) | self.reads.get(value.name, frozenset())
-        if isinstance(value, (IndexValue, Load)):
-            found: set[str] = set()
-            if isinstance(value.index, Dim):
-                for name in value.index.variables():
-                    found |= {name} | self.reads.get(name, frozenset())
-            if isinstance(value, Load) and value.mask is not None:
-                found |= self.sources(value.mask)
-            return frozenset(found)
-        if isinstance(value, Apply):
-            return frozenset().union(*(self.sources(a) for a in value.args))
-        return frozenset()
+        found: set[str] = set()
+        for part in walk.parts((value,)):
+            names: Iterable[str] = ()
+            if isinstance(part, Var):
+                names = (part.name,)
+            elif isinstance(part, (IndexValue, Load)) and isinstance(part.index, Dim):
+                names = part.index.variables()
+            for name in names:
+                found |= {name} | self.reads.get(name, frozenset())
+        return frozenset(found)
 
     def scalar(self, value: Scalar) -> DType:
         if isinstance(value, Literal):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from ... import dtypes
 from ...dim import Size
 from ...dtypes import DType
 from ...graph import Node
 from ...kernel import Carry, Literal, Var
+from ...kernel import combine as combining
 from .body import carrier
 from .index_maps import Digit, coordinate_value, linear_index
 from .nest import Axis, coordinates
@@ -25,17 +22,7 @@ _COMBINE = {
 
 def identity(combine: str, dtype: DType) -> Literal:
     """What a reduction starts from."""
-    if combine == "add":
-        return Literal(0.0 if dtype.is_float else 0, dtype)
-    if combine == "mul":
-        return Literal(1.0 if dtype.is_float else 1, dtype)
-    if combine in ("or", "and"):
-        return Literal(combine == "and", dtype)
-    largest = combine in ("max", "argmax")
-    if dtype.is_float:
-        return Literal(-math.inf if largest else math.inf, dtype)
-    info = np.iinfo(dtype.numpy)
-    return Literal(int(info.min if largest else info.max), dtype)
+    return Literal(combining.identity(combine, dtype), dtype)
 
 
 def partial_names(node: Node) -> tuple[str, ...]:

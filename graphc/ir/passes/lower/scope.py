@@ -23,6 +23,7 @@ from ...kernel import (
     Stmt,
     Store,
     Var,
+    walk,
 )
 
 Value = Var | Literal  # what an expression is named by
@@ -99,20 +100,13 @@ class Writer:
 
     def level(self, value: Scalar) -> int:
         """The innermost scope that a scalar depends on."""
-        if isinstance(value, Var):
-            return max(self.levels[value.name], self.floor)
-        if isinstance(value, Literal):
-            return self.floor
-        if isinstance(value, IndexValue):
-            return self.index_level(value.index)
-        if isinstance(value, Load):
-            level = self.index_level(value.index)
-            if value.mask is not None:
-                level = max(level, self.level(value.mask))
-            if value.other is not None:
-                level = max(level, self.level(value.other))
-            return level
-        return max([self.level(a) for a in value.args] + [self.floor])
+        level = self.floor
+        for part in walk.parts((value,)):
+            if isinstance(part, Var):
+                level = max(level, self.levels[part.name])
+            elif isinstance(part, (IndexValue, Load)):
+                level = max(level, self.index_level(part.index))
+        return level
 
     # statements
 

@@ -15,7 +15,7 @@ from typing import Any
 from ...dim import Dim, Size, product, substitute, unwrap
 from ...dtypes import DType
 from ...graph import Graph, Node
-from ...kernel import BufferRef, Callback, Check, Kernel, Launch, Loop, Program
+from ...kernel import BufferRef, Callback, Check, Kernel, Launch, Program, walk
 from ...machine import Machine
 from ...types import TensorType, TupleType
 from ..lower import Lowered
@@ -329,13 +329,7 @@ def _callback(step: Step) -> Callback:
 
 def has_check(kernel: Kernel) -> bool:
     """Whether a kernel can fail."""
-    pending = [s for stage in kernel.stages for s in stage]
-    if kernel.contraction is not None:
-        pending += kernel.contraction.epilogue
-    while pending:
-        stmt = pending.pop()
-        if isinstance(stmt, Check):
-            return True
-        if isinstance(stmt, Loop):
-            pending.extend(stmt.body)
-    return False
+    return any(
+        isinstance(stmt, Check)
+        for body in walk.bodies(kernel) for stmt in walk.statements(body)
+    )  # fmt: skip
