@@ -50,7 +50,7 @@ BROKEN = {
     "'set' in a vector loop": ("next c0 add", "next c0 set"),
     "come in pairs": ("next c0 add", "next c0 argmax"),
     "chunk 0": ("chunk [2]", "chunk [0]"),
-    "stands beside a parallel one": ("  }\n  stage {\n    parallel p in [8]", "    parallel p in [8]"),
+    "stands beside a parallel one": ("  }\n  stage {\n    parallel", "    parallel"),
 }
 
 
