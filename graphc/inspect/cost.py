@@ -24,9 +24,8 @@ from graphc.ir.kernel import (
 )
 from graphc.ir.types import TensorType
 
-# operators that move or select numbers rather than compute with them
-_FREE = frozenset({"cast", "where", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
-                   "logical_not", "logical_xor", "isnan", "bitwise_and", "bitwise_or"})  # fmt: skip
+# operators that give floats but only move or select them
+_FREE = frozenset({"cast", "where"})
 _UNKNOWN = 16  # assumed value of a size that only the data knows
 _EXACT = 256  # iterations of a loop with ragged loops inside that are counted one by one
 

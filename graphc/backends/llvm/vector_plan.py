@@ -21,14 +21,9 @@ from graphc.ir.kernel import (
     Store,
     walk,
 )
+from graphc.ir.op import REGISTRY
 
-# Operators that cost tens of instructions a lane vector.
-_HEAVY = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh erf erfc erfinv lgamma digamma sigmoid pow atan2 hypot fmod remainder floor_divide "
-    "trunc_divide".split()
-)
-_HEAVY_COST = 30
+_HEAVY_COST = 30  # of an operator that takes tens of instructions a lane vector
 _MOST_LANES = 128
 
 
@@ -108,7 +103,7 @@ def _survey_scalar(root: Scalar, var: str, found: Survey, seen: set[int]) -> Non
         stack += walk.children(scalar)
         if isinstance(scalar, Apply):
             found.dtypes.add(scalar.dtype)
-            found.cost += _HEAVY_COST if scalar.op in _HEAVY else 1
+            found.cost += _HEAVY_COST if _heavy(scalar.op) else 1
             if scalar.dtype is dtypes.bool_ and scalar.args[0].dtype is dtypes.bool_:
                 found.masks = True
             if scalar.op == "div":
@@ -120,6 +115,11 @@ def _survey_scalar(root: Scalar, var: str, found: Survey, seen: set[int]) -> Non
             found.cost += 1
             found.masks |= scalar.mask is not None or scalar.dtype is dtypes.bool_
             _survey_index(scalar.index, var, found)
+
+
+def _heavy(name: str) -> bool:
+    lane = REGISTRY[name].lane if name in REGISTRY else None  # None: fma, which only kernels have
+    return lane is not None and lane.heavy
 
 
 def _survey_index(size: Size, var: str, found: Survey) -> None:

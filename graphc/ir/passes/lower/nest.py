@@ -18,21 +18,10 @@ from .body import Body
 from .index_maps import Coordinates, Digit
 from .scope import Writer
 
-# rough cost of one lane of an operator, in units of an addition
-_COST = {
-    **dict.fromkeys(("div", "reciprocal", "sqrt", "rsqrt"), 4),
-    **dict.fromkeys("exp exp2 log log2 log10 tanh sigmoid erf sin cos".split(), 12),
-    **dict.fromkeys(
-        "expm1 log1p tan asin acos atan sinh cosh asinh acosh atanh erfc pow atan2 hypot"
-        .split(), 20,
-    ),
-    **dict.fromkeys("erfinv lgamma digamma".split(), 60),
-    **dict.fromkeys("floor_divide remainder trunc_divide fmod".split(), 12),
-}  # fmt: skip
 
 def cost(node: Node) -> int:
-    """Cost of one element of an operator, in units of an addition."""
-    return _COST.get(node.op.name, 1)
+    """Cost of one element in additions; what only moves or combines elements counts as one."""
+    return 1 if node.op.lane is None else node.op.lane.cost
 
 
 def hint(body: Body, size: Size) -> int:

@@ -35,11 +35,6 @@ class At:
 Request: TypeAlias = tuple[Node, At]
 Code: TypeAlias = Generator[Request, Value, Value]
 
-# results are exactly representable in the operands' 16-bit type
-_EXACT = frozenset(
-    "neg abs sign relu maximum minimum fmax fmin where clamp floor ceil round trunc copysign"
-    .split()
-)  # fmt: skip
 DIVISIONS = frozenset({"floor_divide", "remainder", "trunc_divide", "fmod"})
 
 
@@ -198,7 +193,8 @@ class Values:
         if node.op.name in DIVISIONS and node.dtype.is_integer:
             self._check_divisor(args[1], at)
         result = self.writer.apply(node.op.name, carrier(node.dtype), *args)
-        return result if node.op.name in _EXACT else self.rounded(result, node.dtype)
+        assert node.op.lane is not None  # of an elementwise operator
+        return result if node.op.lane.exact else self.rounded(result, node.dtype)
 
     def _check_divisor(self, divisor: Value, at: At) -> None:
         zero_ = Literal(0, divisor.dtype)
