@@ -421,7 +421,8 @@ class CompiledFunction:
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
         # a method's copy belongs to the copy of its object
         return CompiledFunction(
-            copy.deepcopy(self.function, memo), dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph
+            copy.deepcopy(self.function, memo),
+            dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph,
         )
 
 

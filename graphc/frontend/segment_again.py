@@ -84,7 +84,7 @@ def operation_again(
     """Record an operation. Raises what its type rule finds wrong."""
     parts: list[Any] = [op]
     tracks = False
-    if any([t._trace is not trace for t in inputs]):
+    if any([t._trace is not trace for t in inputs]):  # noqa: C419  (a generator costs more)
         inputs = tuple([t if t._trace is trace else trace.shadow(t) for t in inputs])
     for tensor in inputs:
         state, storage = tensor._traced, tensor._storage
