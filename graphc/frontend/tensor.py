@@ -87,16 +87,14 @@ class Tensor:
         trace = local.trace
         if trace is None and self._trace is None:
             return Size(self._array.shape)
-        state = self if self._trace is trace else current(self)
-        return state._traced.torch_size()
+        return (self if self._trace is trace else current(self))._traced.torch_size()
 
     @property
     def dtype(self) -> DType:
         trace = local.trace
         if trace is None and self._trace is None:
             return _DTYPE_OF[self._array.dtype]
-        state = self if self._trace is trace else current(self)
-        return state._traced.type.dtype
+        return (self if self._trace is trace else current(self))._traced.type.dtype
 
     @property
     def device(self) -> device:
@@ -107,16 +105,14 @@ class Tensor:
         trace = local.trace
         if trace is None and self._trace is None:
             return self._array.ndim
-        state = self if self._trace is trace else current(self)
-        return len(state._traced.type.shape)
+        return len((self if self._trace is trace else current(self))._traced.type.shape)
 
     @property
     def _type(self) -> TensorType:
         """The IR's type: dtype and shape (sizes may be symbolic)."""
         trace = local.trace
         if trace is not None or self._trace is not None:
-            state = self if self._trace is trace else current(self)
-            return state._traced.type
+            return (self if self._trace is trace else current(self))._traced.type
         return TensorType(_DTYPE_OF[self._array.dtype], self._array.shape)
 
     def stride(self, dim: int | None = None) -> Any:
