@@ -131,8 +131,9 @@ def build_pair(
     name: str | None = None,
     backend: str = "llvm",
     example: Sequence[Array] | None = None,
-) -> tuple[Built, Built, Split]:
-    """Compile a joint graph as a forward and a backward one.
+    late: bool = False,
+) -> tuple[Built, Built | None, Split]:
+    """Compile a joint graph as a forward and a backward one (None if it is to be built `late`).
 
     Its first `forward_inputs` inputs and `forward_outputs` outputs are the forward's. `mutated`
     names forward outputs. The Split says what the forward saves for the backward.
@@ -149,39 +150,15 @@ def build_pair(
     times["partition"] = time.perf_counter() - start
     forward_example, backward_example = observer.split_example(parts, forward_inputs)
     built: list[Built] = []
-    for part, inputs, stage_times, writes in (
-        (parts.forward, forward_example, times, mutated or {}),
-        (parts.backward, backward_example, {}, {}),
-    ):
+    stages: list[Any] = [(parts.forward, forward_example, times, mutated or {})]
+    if not late:
+        stages.append((parts.backward, backward_example, {}, {}))
+    for part, inputs, stage_times, writes in stages:
         watch = Observer(config, part.name, TABLE, inputs)
         with _blamed(watch, part, writes):
             watch.begin(part)
             built.append(_finish(part, part, watch, stage_times, writes, backend))
-    return built[0], built[1], parts
-
-
-def build_forward(
-    graph: Graph,
-    forward_inputs: int,
-    forward_outputs: int,
-    *,
-    config: Config,
-    mutated: Mapping[int, int] | None = None,
-    name: str | None = None,
-    backend: str = "llvm",
-) -> tuple[Built, Split]:
-    """Like build_pair, but the backward graph (in the Split) is left to be built later."""
-    observer = Observer(config, name or graph.name, TABLE, None)
-    times: dict[str, float] = {}
-    with _blamed(observer, graph, {}):
-        observer.begin(graph)
-        optimised = _run(_optimise(config), graph, observer, times)
-    parts = split(optimised, forward_inputs, forward_outputs)
-    watch = Observer(config, name or graph.name, TABLE, None)
-    with _blamed(watch, parts.forward, mutated or {}):
-        watch.begin(parts.forward)
-        built = _finish(parts.forward, parts.forward, watch, times, mutated or {}, backend)
-    return built, parts
+    return built[0], None if late else built[1], parts
 
 
 @contextmanager
