@@ -104,6 +104,7 @@ SETTINGS = {
     **dict.fromkeys(
         "are_deterministic_algorithms_enabled get_float32_matmul_precision is_warn_always_enabled"
         .split(), "graphc.frontend.functions.settings"),
+    "initial_seed": "graphc.frontend.random_state",
 }  # fmt: skip
 SWITCHES = {
     "set_default": "graphc.config", "set_default_dtype": "graphc.frontend.promote",

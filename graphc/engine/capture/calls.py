@@ -268,6 +268,8 @@ def _of_library(kind: type) -> bool:
 
 def _made(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A new instance of a class written in Python."""
+    if observer.lookup(kind, "__del__") is not MISSING:  # no recording sees it run
+        observer.open(f"making a {kind.__qualname__}, whose __del__() runs when it dies,")
     maker = observer.lookup(kind, "__new__")
     start = observer.lookup(kind, "__init__")
     maker = _unwrapped(maker)
