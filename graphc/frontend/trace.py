@@ -428,6 +428,7 @@ class Trace(Scoped):
         )
         result._traced.tracked = state.tracked
         join_view(result, source, op, attrs)
+        self.adopt(result)
         return result
 
     def saved_node(self, saved: tuple[Any, ...]) -> Node:

@@ -147,7 +147,7 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
             return _slot(observer, obj, found, path, known)
         if _overrides(found):
             return _by_descriptor(observer, obj, found, name)
-    fields = _fields(obj)
+    fields = fields_of(obj)
     if fields is not None:
         value = fields.get(name, MISSING)
         if known:
@@ -159,7 +159,8 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
     return MISSING
 
 
-def _fields(obj: Any) -> dict[str, Any] | None:
+def fields_of(obj: Any) -> dict[str, Any] | None:
+    """An instance's own attributes; None where its class has slots alone."""
     try:
         fields = object.__getattribute__(obj, "__dict__")
     except AttributeError:
@@ -432,7 +433,7 @@ def write_field(observer: Observer, obj: Any, name: str, value: Any) -> None:
 
 
 def _save_fields(observer: Observer, obj: Any, name: str) -> None:
-    fields = _fields(obj)
+    fields = fields_of(obj)
     if fields is not None and observer.is_known(obj):
         observer.write(fields, name, observer.path(obj))
 

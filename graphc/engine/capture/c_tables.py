@@ -30,7 +30,7 @@ PURE = frozenset(
     | _of("_typing", "_idfunc") | _of("_string", "formatter_parser formatter_field_name_split")
     | {"function.__get__", "object.__init__", "object.__new__", "object.__init_subclass__",
        "object.__eq__", "object.__ne__", "object.__repr__", "object.__str__", "object.__format__",
-       "object.__hash__", "object.__sizeof__", "object.__reduce_ex__", "type.__instancecheck__",
+       "object.__hash__", "object.__sizeof__", "type.__instancecheck__",
        "type.__subclasscheck__", "type.mro"}
 )  # fmt: skip
 # those that call functions among their arguments, or iterate over the others
