@@ -11,8 +11,6 @@ from graphc.ir.kernel import (
     Apply,
     Callback,
     Check,
-    Contraction,
-    ConvGeometry,
     Kernel,
     Launch,
     Let,
@@ -20,6 +18,7 @@ from graphc.ir.kernel import (
     Scalar,
     Stmt,
     Store,
+    Template,
     walk,
 )
 from graphc.ir.types import TensorType
@@ -51,8 +50,8 @@ def launch_cost(step: Launch, dims: Mapping[str, int]) -> Cost:
         size = _value(param.size, env) * param.dtype.itemsize
         read += size if param.access in ("in", "inout") else 0
         written += size if param.access in ("out", "inout") else 0
-    if kernel.contraction is not None:
-        flops, chunks = _contraction(kernel.contraction, env)
+    if kernel.template is not None:
+        flops, chunks = _template(kernel.template, env)
     else:
         flops = sum(_block(stage, env) for stage in kernel.stages)
         chunks = max((_chunks(kernel, env)), default=1)
@@ -89,18 +88,11 @@ def _chunks(kernel: Kernel, env: Mapping[str, int]) -> list[int]:
     ]
 
 
-def _contraction(c: Contraction, env: Mapping[str, int]) -> tuple[int, int]:
-    products = _products(c.conv) if c.conv is not None else product((c.batch, c.m, c.n, c.k))
-    flops = 2 * _value(products, env)
+def _template(template: Template, env: Mapping[str, int]) -> tuple[int, int]:
+    flops = 2 * _value(template.multiplications, env)
     chunks = min(max(flops // CHUNK_FLOPS, 1), MOST_CHUNKS)
-    results = _value(product((c.batch, c.m, c.n)), env)
-    return flops + results * _block(c.epilogue, env), chunks
-
-
-def _products(g: ConvGeometry) -> Size:
-    """Multiplications of a convolution; its two gradients have as many."""
-    per_output = product((g.in_channels // g.groups, *g.window))
-    return product((g.batch, g.out_channels, *g.output, per_output))
+    results = _value(product((template.batch, template.m, template.n)), env)
+    return flops + results * _block(template.epilogue, env), chunks
 
 
 def _block(body: Iterable[Stmt], env: Mapping[str, int]) -> int:

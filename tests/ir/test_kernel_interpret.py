@@ -6,6 +6,7 @@ import pytest
 from graphc.backends.numpy import TABLE
 from graphc.ir.kernel.interpret import CheckFailed, run_kernel
 from graphc.ir.kernel.text import parse_kernel
+from graphc.ir.kernel.verify import KernelError, verify_kernel
 
 
 def run(text: str, *buffers: np.ndarray, dims: tuple[int, ...] = ()) -> None:
@@ -128,3 +129,45 @@ kernel gemm(a0: f32[24] in, a1: f32[40] in, o0: f32[30] out) dims () {
 """
     run(text, a.reshape(-1), b.reshape(-1), o)
     np.testing.assert_allclose(o.reshape(2, 3, 5), -(a @ b.transpose(0, 2, 1)), rtol=1e-5)
+
+
+CONV = """\
+kernel conv(a0: f32[72] in, a1: f32[96] in, o0: f32[96] out) dims () {
+  conv batch [2] channels [4; 6] input [3; 3] window [2; 2] output [2; 4] \
+stride [1; 1] pad [0; 1] dilation [1; 1] groups [1] acc f32 {
+    left a1[(4*channel + 16*image + position)]: f32
+    right a0[(9*channel + 36*image + position)]: f32
+    epilogue {
+      store o0[(48*b + 8*m + n)] = acc
+    }
+  }
+}
+"""
+LAYOUTS = {  # of x: its index, and how [image, channel, position] becomes its memory
+    "NHWC": ("(4*position + 36*image + channel)", lambda x: x.transpose(0, 2, 1)),
+    "NCHW2c": (
+        "(18*(channel // 2) + 36*image + 2*position + channel % 2)",
+        lambda x: x.reshape(2, 2, 2, 9).transpose(0, 1, 3, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_of_a_convolution_are_index_expressions(layout: str) -> None:
+    index, lay = LAYOUTS[layout]
+    text = CONV.replace("(9*channel + 36*image + position)", index)
+    kernel = parse_kernel(text)
+    verify_kernel(kernel)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 4, 9)).astype(np.float32)
+    w = rng.standard_normal(96).astype(np.float32)
+    want, got = np.zeros(96, np.float32), np.zeros(96, np.float32)
+    run_kernel(parse_kernel(CONV), [x.ravel(), w, want], (), TABLE)
+    run_kernel(kernel, [np.ascontiguousarray(lay(x)).ravel(), w, got], (), TABLE)
+    np.testing.assert_array_equal(got, want)
+    assert np.abs(want).max() > 1
+
+
+def test_operands_of_a_convolution_stay_inside() -> None:
+    with pytest.raises(KernelError, match=r"spans 0\.\.71, size is 71"):
+        verify_kernel(parse_kernel(CONV.replace("a0: f32[72]", "a0: f32[71]")))

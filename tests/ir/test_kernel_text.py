@@ -35,11 +35,10 @@ kernel sample(a0: f32[n] in, a1: i64[8] in, o0: f32[8] out, s0: f32[4] scratch) 
 
 CONV = """\
 kernel conv(a0: f32[864] in, a1: f32[108] in, o0: f32[360] out) dims () {
-  conv batch [3] m [6] n [20] k [18] acc f32 {
-    left a1[0]: f32
-    right a0[0]: f32
-    geometry batch [3] channels [4; 6] input [8; 9] window [3; 3] output [4; 5] \
-stride [2; 2] pad [1; 1] dilation [1; 1] groups [2]
+  conv batch [3] channels [4; 6] input [8; 9] window [3; 3] output [4; 5] \
+stride [2; 2] pad [1; 1] dilation [1; 1] groups [2] acc f32 {
+    left a1[(9*channel + 18*image + position)]: f32
+    right a0[(72*channel + 288*image + position)]: f32
     epilogue {
       store o0[(120*b + 20*m + n)] = relu.f32(acc)
     }

@@ -59,7 +59,7 @@ class Source:
 
 def emit(kernel: Kernel) -> Source:
     """A kernel as CUDA C. Raises NotImplementedError for what only the CPU backend has."""
-    if kernel.contraction is not None:
+    if kernel.template is not None:
         raise NotImplementedError("the CUDA backend has no contractions yet")
     digest = hashlib.sha256(print_kernel(kernel, name=False).encode()).hexdigest()[:24]
     functions: list[str] = []

@@ -97,7 +97,7 @@ class _Compiler:
         if symbol not in self.objects:
             self.checked[symbol] = bool(kernel_checks(kernel))
             self.objects[symbol] = self._compile(kernel, symbol)
-            if kernel.contraction is not None:
+            if kernel.template is not None:
                 for name in contraction_libraries(kernel, self.target):
                     if name not in self.libraries:
                         self.libraries[name] = self._library(name)

@@ -22,7 +22,7 @@ from graphc.backends.llvm.microkernel import ACCUMULATORS, Accumulator, Tile
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir import dtypes
-from graphc.ir.kernel import Contraction, Kernel
+from graphc.ir.kernel import Convolution, Kernel, Template
 
 # Emits the body (all but `ret`) of an epilogue: void (ptr %args, i64 %b, i64 %m, i64 %rows, i64 %n,
 # i64 %columns, ptr %tile, i64 %pitch). The sum of (m + i, n + j) is %tile[i * pitch + j], of the
@@ -37,14 +37,14 @@ EPILOGUE_PARAMETERS = (
 
 def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
     """The names of the libraries that a contraction kernel's object is linked with."""
-    contraction = _contraction(kernel)
-    tile = tile_of(contraction, target)
-    sources = dict.fromkeys((contraction.left.dtype, contraction.right.dtype))
+    template = _template(kernel)
+    tile = tile_of(template, target)
+    sources = dict.fromkeys((template.left.dtype, template.right.dtype))
     names = [f"gemm.{tile.accumulator}"]
     names += [f"gemm_pack.{dtype.name}.{tile.accumulator}" for dtype in sources]
-    if contraction.conv is not None or is_dot(contraction, tile):
+    if isinstance(template, Convolution) or is_dot(template, tile):
         names.append(f"gemm_dot.{tile.accumulator}")
-    if contraction.conv is not None:
+    if isinstance(template, Convolution):
         names.append(f"conv.{tile.accumulator}")
         names += [f"conv_pack.{dtype.name}.{tile.accumulator}" for dtype in sources]
     return tuple(names)
@@ -85,15 +85,15 @@ def emit_library(name: str, target: Target) -> Module:
     return module
 
 
-def tile_of(contraction: Contraction, target: Target) -> Tile:
-    """The register tile that computes a contraction.
+def tile_of(template: Template, target: Target) -> Tile:
+    """The register tile that computes a template.
 
     Raises ValueError for a type of sums that no tile has, or operands of another kind than it.
     """
-    acc = contraction.acc_dtype
+    acc = template.acc_dtype
     if acc.name not in ACCUMULATORS:
         raise ValueError(f"sums of {acc} are not generated; sum in {', '.join(ACCUMULATORS)}")
-    for operand in (contraction.left, contraction.right):
+    for operand in (template.left, template.right):
         if operand.dtype.is_float != acc.is_float or operand.dtype.bits > acc.bits:
             raise ValueError(f"operand {operand.buffer} of {operand.dtype} summed in {acc}")
     return Tile(acc.name, target)
@@ -103,20 +103,20 @@ def emit_contraction(
     module: Module, kernel: Kernel, target: Target, symbol: str, epilogue: EpilogueEmitter
 ) -> None:
     """Defines void @symbol(ptr %args, ptr %status): buffers in order of params, then dims."""
-    contraction = _contraction(kernel)
-    tile = tile_of(contraction, target)
+    template = _template(kernel)
+    tile = tile_of(template, target)
     if plain_store(kernel, tile) is None:
         _emit_epilogue(module, kernel, tile, symbol, epilogue)
-    if contraction.conv is not None:
-        emit_conv_kernel(module, kernel, tile, symbol)
+    if isinstance(template, Convolution):
+        emit_conv_kernel(module, kernel, template, tile, symbol)
     else:
-        emit_gemm_kernel(module, kernel, tile, symbol)
+        emit_gemm_kernel(module, kernel, template, tile, symbol)
 
 
-def _contraction(kernel: Kernel) -> Contraction:
-    if kernel.contraction is None:
+def _template(kernel: Kernel) -> Template:
+    if kernel.template is None:
         raise ValueError(f"kernel {kernel.name} is not a contraction")
-    return kernel.contraction
+    return kernel.template
 
 
 def _emit_epilogue(

@@ -10,21 +10,24 @@ from graphc.backends.llvm.gemm_store import epilogue_pointers
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.dim import Size, product
-from graphc.ir.kernel import ConvGeometry, Kernel
+from graphc.ir.kernel import ConvGeometry, Convolution, Kernel
 
 # Offsets inside an image are kept as 32-bit lanes where a vector is gathered from up to 16 images.
 MOST_ELEMENTS = 1 << 27
 
 
-def emit_conv_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) -> None:
+def emit_conv_kernel(
+    module: Module, kernel: Kernel, c: Convolution, tile: Tile, symbol: str
+) -> None:
     """Defines void @symbol(ptr %args, ptr %status) for the three kinds of convolution.
 
-    Raises ValueError for images of 2^27 elements or more, or more than three spatial dimensions.
+    Raises ValueError for images of 2^27 elements or more, more than three spatial dimensions, or
+    operands that do not lie in memory channel after channel.
     """
-    c = kernel.contraction
-    assert c is not None and c.conv is not None
-    g = c.conv
+    g = c.geometry
     _check(g)
+    if not c.in_planes():
+        raise ValueError(f"operands {c.left.text()} and {c.right.text()} are not in NCHW order")
     f = module.function(f"void @{symbol}(ptr %args, ptr %status)")
     arguments = Arguments(f, kernel)
     request = Words(f, f.alloca("i64", CONV_WORDS))

@@ -50,7 +50,7 @@ def emit(kernel: Kernel, target: Target, symbol: str = "") -> str:
     """LLVM assembly that defines the kernel under `symbol` (default: kernel_symbol(kernel))."""
     symbol = symbol or kernel_symbol(kernel)
     module = Module()
-    if kernel.contraction is not None:
+    if kernel.template is not None:
         emit_contraction(module, kernel, target, symbol, emit_epilogue)
     else:
         _KernelEmitter(kernel, target, module, symbol).run()
@@ -97,22 +97,22 @@ def _param_pointer(context: Statements, position: int) -> str:
 
 def emit_epilogue(fn: Function, kernel: Kernel, tile: Tile) -> None:
     """The epilogue of a contraction on one tile of sums; see contraction.EPILOGUE_PARAMETERS."""
-    contraction = kernel.contraction
-    assert contraction is not None
-    context = _context(fn, fn.module, tile.target, kernel, contraction.epilogue)
-    context.buffers["acc.tile"] = Buffer(lambda: "%tile", contraction.acc_dtype, False)
+    template = kernel.template
+    assert template is not None
+    context = _context(fn, fn.module, tile.target, kernel, template.epilogue)
+    context.buffers["acc.tile"] = Buffer(lambda: "%tile", template.acc_dtype, False)
     for name, word in (("b", "%b"), ("tile.m", "%m"), ("tile.n", "%n"), ("tile.pitch", "%pitch"),
                        ("tile.rows", "%rows"), ("tile.columns", "%columns")):  # fmt: skip
         context.bind(name, Value(word, dtypes.i64, 1, 0))
         context.upper[name] = UNKNOWN
-    for name, size in (("b", contraction.batch), ("tile.m", contraction.m)):
+    for name, size in (("b", template.batch), ("tile.m", template.m)):
         if isinstance(size, int):
             context.upper[name] = size - 1
     context.vector_base, context.aligned = "%n", False
     context.most_lanes = tile.lanes  # a tile is only a few registers wide
     row, pitch, first = (Dim.var(name) for name in ("tile.row", "tile.pitch", "tile.n"))
     where = row * pitch + Dim.var("n") - first
-    body = (Let("acc", Load("acc.tile", where, contraction.acc_dtype)), *contraction.epilogue)
+    body = (Let("acc", Load("acc.tile", where, template.acc_dtype)), *template.epilogue)
     columns = Loop("vector", "n", Dim.var("tile.columns"), body)
     m = Let("m", IndexValue(row + Dim.var("tile.m"), dtypes.i64))
     context.loop(Loop("serial", "tile.row", Dim.var("tile.rows"), (m, columns)))

@@ -12,17 +12,17 @@ from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import memory_type
 from graphc.ir.dim import Size
-from graphc.ir.kernel import Contraction, Kernel, Operand
+from graphc.ir.kernel import Kernel, Operand, Product
 
 # Products of so few rows or columns are dot products where k is contiguous in both operands.
 DOT_ROWS = 32
 DOT_COLUMNS = 16
 
 
-def emit_gemm_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) -> None:
+def emit_gemm_kernel(
+    module: Module, kernel: Kernel, c: Product, tile: Tile, symbol: str
+) -> None:
     """Defines the entry and the `bases` of a matrix product."""
-    c = kernel.contraction
-    assert c is not None
     left_base, left_m, left_k = base_and_strides(c.left, "m", "k")
     right_base, right_k, right_n = base_and_strides(c.right, "k", "n")
     _emit_bases(module, kernel, c, symbol, left_base, right_base)
@@ -70,7 +70,7 @@ def emit_gemm_kernel(module: Module, kernel: Kernel, tile: Tile, symbol: str) ->
     f.ret()
 
 
-def is_dot(c: Contraction, tile: Tile) -> bool:
+def is_dot(c: Product, tile: Tile) -> bool:
     """True if both operands are contiguous along k, so that few rows or columns need no packing."""
     _, _, left_k = base_and_strides(c.left, "m", "k")
     _, right_k, _ = base_and_strides(c.right, "k", "n")
@@ -106,7 +106,7 @@ def declare_packer(module: Module, kind: str, source: Source, types: str) -> str
 
 
 def _emit_bases(
-    module: Module, kernel: Kernel, c: Contraction, symbol: str, left: Size, right: Size
+    module: Module, kernel: Kernel, c: Product, symbol: str, left: Size, right: Size
 ) -> None:
     f = module.function(f"void @{symbol}.bases(ptr %args, i64 %b, ptr %out)", "internal")
     arguments = Arguments(f, kernel)

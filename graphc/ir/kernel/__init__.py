@@ -5,8 +5,6 @@ from .nest import (
     Apply,
     Carry,
     Check,
-    Contraction,
-    ConvGeometry,
     IndexValue,
     Kernel,
     Let,
@@ -14,7 +12,6 @@ from .nest import (
     Load,
     Local,
     Loop,
-    Operand,
     Param,
     Scalar,
     Stmt,
@@ -22,9 +19,11 @@ from .nest import (
     Var,
 )
 from .program import BufferRef, Callback, Launch, Program
+from .templates import ConvGeometry, Convolution, Product, Template
+from .templates.operand import Operand
 
 __all__ = [
-    "Apply", "BufferRef", "Callback", "Carry", "Check", "Contraction", "ConvGeometry",
+    "Apply", "BufferRef", "Callback", "Carry", "Check", "ConvGeometry", "Convolution",
     "IndexValue", "Kernel", "Launch", "Let", "Literal", "Load", "Local", "Loop", "Operand",
-    "Param", "Program", "Scalar", "Stmt", "Store", "Var",
+    "Param", "Product", "Program", "Scalar", "Stmt", "Store", "Template", "Var",
 ]  # fmt: skip

@@ -15,10 +15,10 @@ from ..dim import Dim, Size, evaluate
 from ..dtypes import DType
 from ..interpret import resolve_attrs, run_control
 from ..types import TensorType
-from .interpret_contraction import run_contraction
 from .lanes import Array, CheckFailed, Lanes, Table
 from .nest import Kernel
 from .program import BufferRef, Callback, Launch, Program
+from .templates import Template
 
 __all__ = ["CheckFailed", "run_kernel", "run_program"]
 
@@ -43,8 +43,22 @@ def run_kernel(
     with np.errstate(all="ignore"):
         for stage in kernel.stages:
             Lanes(memory, env, table).block(stage)
-        if kernel.contraction is not None:
-            run_contraction(kernel.contraction, memory, env, table)
+        if kernel.template is not None:
+            _run_template(kernel.template, memory, env, table)
+
+
+def _run_template(
+    template: Template, memory: dict[str, Array], env: Mapping[str, int], table: Table
+) -> None:
+    """The sums of every batch, and the epilogue over (m, n) as lanes."""
+    m, n = evaluate(template.m, env), evaluate(template.n, env)
+    lanes = Lanes(memory, env, table)
+    lanes.env["m"] = np.arange(m).reshape(-1, 1)
+    lanes.env["n"] = np.arange(n).reshape(1, -1)
+    for b, acc in enumerate(template.sums(memory, env)):
+        lanes.env["b"], lanes.env["acc"] = b, acc.reshape(m, n)
+        if m and n:
+            lanes.block(template.epilogue)
 
 
 # --- programs ---------------------------------------------------------------------------------

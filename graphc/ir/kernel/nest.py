@@ -1,6 +1,6 @@
 """The kernel IR: loops over index expressions, loads, scalar maths and stores.
 
-    kernel  := params, dims, and stages (a barrier between two) or one contraction
+    kernel  := params, dims, and stages (a barrier between two) or one template
     stage   := statements
     stmt    := Let | Store | Loop | Check | Local
     loop    := parallel | vector | serial, with carried values where it reduces or scans
@@ -19,10 +19,13 @@ variables, named dims and integer Lets. Loop kinds say what is allowed, not what
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..dim import Size
 from ..dtypes import DType
+
+if TYPE_CHECKING:
+    from .templates import Template
 
 # --- scalar expressions: trees, shared by name through Let ----------------------------------
 
@@ -150,62 +153,6 @@ class Loop:
 Stmt: TypeAlias = Let | Store | Check | Local | Loop
 
 
-# --- contractions ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """One input of a gemm: an element offset into `buffer` as an expression over the variables
-    `b` (batch), and `m`, `k` (left) or `k`, `n` (right); affine in m, n and k."""
-
-    buffer: str
-    index: Size
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class ConvGeometry:
-    """Sizes of a convolution: x [N, C, *input], w [O, C/groups, *window], y [N, O, *output]."""
-
-    batch: Size
-    in_channels: int
-    out_channels: int
-    input: tuple[Size, ...]
-    window: tuple[int, ...]
-    output: tuple[Size, ...]
-    stride: tuple[int, ...]
-    pad_low: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
-
-
-@dataclass(frozen=True, slots=True)
-class Contraction:
-    """A named template: for every (b, m, n): acc = sum over k of left * right, then `epilogue`.
-
-    kind "gemm": left[b, m, k], right[b, k, n], sizes as given.
-    kind "conv" (left = w, right = x): b = image, m = output channel, n = flat output position.
-    kind "conv_input_grad" (left = w, right = gy): b = image, m = input channel, n = flat input
-    position. kind "conv_weight_grad" (left = gy, right = x): b = 0, m = output channel,
-    n = flat (input channel of the group, window position).
-    For convolutions the operands are whole contiguous tensors and `index` is unused (0).
-
-    `epilogue` are Lets and Stores over the variables b, m, n and Var("acc", acc_dtype); n is the
-    vector direction. Operands are summed in acc_dtype (f32 for f16, bf16 and f32; f64).
-    """
-
-    kind: str
-    batch: Size
-    m: Size
-    n: Size
-    k: Size
-    left: Operand
-    right: Operand
-    acc_dtype: DType
-    epilogue: tuple[Stmt, ...]
-    conv: ConvGeometry | None = None
-
-
 # --- kernels --------------------------------------------------------------------------------
 
 
@@ -224,11 +171,11 @@ class Kernel:
     """One native function: buffers in order of `params`, then the named dims as i64.
 
     Loops are in `stages`, each finished by all threads before the next starts; or the kernel is
-    one `contraction`. `name` has no meaning: two kernels with equal bodies are one kernel.
+    one `template`. `name` has no meaning: two kernels with equal bodies are one kernel.
     """
 
     name: str
     params: tuple[Param, ...]
     dims: tuple[str, ...]
     stages: tuple[tuple[Stmt, ...], ...] = ()
-    contraction: Contraction | None = None
+    template: Template | None = None

@@ -29,8 +29,6 @@ from .nest import (
     Apply,
     Carry,
     Check,
-    Contraction,
-    ConvGeometry,
     IndexValue,
     Kernel,
     Let,
@@ -38,13 +36,13 @@ from .nest import (
     Load,
     Local,
     Loop,
-    Operand,
     Param,
     Scalar,
     Stmt,
     Store,
     Var,
 )
+from .templates import KEYWORDS
 
 # --- printing ---------------------------------------------------------------------------------
 
@@ -58,8 +56,11 @@ def print_kernel(kernel: Kernel, name: bool = True) -> str:
         lines.append("  stage {")
         _statements(stage, "    ", lines)
         lines.append("  }")
-    if kernel.contraction is not None:
-        _contraction(kernel.contraction, lines)
+    if kernel.template is not None:
+        lines += [f"  {line}" for line in kernel.template.lines()]
+        lines.append("    epilogue {")
+        _statements(kernel.template.epilogue, "      ", lines)
+        lines += ["    }", "  }"]
     lines.append("}")
     return "\n".join(lines) + "\n"
 
@@ -117,33 +118,6 @@ def _loop(loop: Loop, indent: str, lines: list[str]) -> None:
     lines.append(f"{indent}}}")
 
 
-def _contraction(c: Contraction, lines: list[str]) -> None:
-    lines.append(
-        f"  {c.kind} batch [{c.batch}] m [{c.m}] n [{c.n}] k [{c.k}] acc {c.acc_dtype.name} {{"
-    )
-    for side, operand in (("left", c.left), ("right", c.right)):
-        lines.append(f"    {side} {operand.buffer}[{operand.index}]: {operand.dtype.name}")
-    if c.conv is not None:
-        g = c.conv
-        parts = [
-            f"{name} [{_sizes(value)}]"
-            for name, value in (
-                ("batch", (g.batch,)), ("channels", (g.in_channels, g.out_channels)),
-                ("input", g.input), ("window", g.window), ("output", g.output),
-                ("stride", g.stride), ("pad", g.pad_low), ("dilation", g.dilation),
-                ("groups", (g.groups,)),
-            )
-        ]
-        lines.append(f"    geometry {' '.join(parts)}")
-    lines.append("    epilogue {")
-    _statements(c.epilogue, "      ", lines)
-    lines += ["    }", "  }"]
-
-
-def _sizes(sizes: Iterable[Size]) -> str:
-    return "; ".join(str(s) for s in sizes)
-
-
 # --- parsing ----------------------------------------------------------------------------------
 
 _TOKEN = re.compile(
@@ -154,7 +128,9 @@ _TOKEN = re.compile(
 )
 
 
-class _Parser:
+class Reader:
+    """Reads kernel text token by token; templates read their own part with it."""
+
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
@@ -344,46 +320,13 @@ class _Parser:
 
     # kernels
 
-    def contraction(self, kind: str) -> Contraction:
-        extents: dict[str, Size] = {}
-        for word in ("batch", "m", "n", "k"):
-            self.expect(word)
-            extents[word] = self.size()
-        self.expect("acc")
-        acc = self.dtype()
-        self.expect("{")
-        operands: list[Operand] = []
-        for side in ("left", "right"):
-            self.expect(side)
-            buffer, index = self.take(), self.size()
-            self.expect(":")
-            operands.append(Operand(buffer, index, self.dtype()))
-        geometry = self.geometry() if self.peek() == "geometry" else None
+    def epilogue(self, acc: DType) -> tuple[Stmt, ...]:
+        """The rest of a template, behind its operands."""
         self.expect("epilogue")
         self.dtypes["acc"] = acc
-        epilogue, _ = self.statements()
+        body, _ = self.statements()
         self.expect("}")
-        return Contraction(
-            kind, extents["batch"], extents["m"], extents["n"], extents["k"], operands[0],
-            operands[1], acc, epilogue, geometry,
-        )  # fmt: skip
-
-    def geometry(self) -> ConvGeometry:
-        fields: dict[str, tuple[Size, ...]] = {}
-        plain: dict[str, tuple[int, ...]] = {}
-        self.expect("geometry")
-        for name in ("batch", "channels", "input", "window", "output", "stride", "pad",
-                     "dilation", "groups"):
-            self.expect(name)
-            if name in ("channels", "window", "stride", "pad", "dilation", "groups"):
-                plain[name] = self.ints()
-            else:
-                fields[name] = self.sizes()
-        return ConvGeometry(
-            fields["batch"][0], plain["channels"][0], plain["channels"][1], fields["input"],
-            plain["window"], fields["output"], plain["stride"], plain["pad"], plain["dilation"],
-            plain["groups"][0],
-        )  # fmt: skip
+        return body
 
     def params(self) -> tuple[Param, ...]:
         params: list[Param] = []
@@ -411,15 +354,17 @@ class _Parser:
                 self.take()
         self.expect(")", "{")
         stages: list[tuple[Stmt, ...]] = []
-        contraction = None
+        template = None
         while (word := self.take()) != "}":
             if word == "stage":
                 stages.append(self.statements()[0])
+            elif word in KEYWORDS:
+                template = KEYWORDS[word].read(self, word)
             else:
-                contraction = self.contraction(word)
-        return Kernel(name, params, tuple(dims), tuple(stages), contraction)
+                raise self.error(f"expected stage or one of {', '.join(KEYWORDS)}, found {word!r}")
+        return Kernel(name, params, tuple(dims), tuple(stages), template)
 
 
 def parse_kernel(text: str) -> Kernel:
     """Read back `print_kernel(kernel)`. Raises ValueError naming the line."""
-    return _Parser(text).kernel()
+    return Reader(text).kernel()

@@ -17,7 +17,6 @@ from .bounds import Scope, interval
 from .combine import ARGUMENTS, CARRIES, STORES
 from .nest import (
     Check,
-    Contraction,
     IndexValue,
     Kernel,
     Let,
@@ -31,6 +30,7 @@ from .nest import (
     Var,
 )
 from .points import exact_interval
+from .templates import Template
 
 _SAMPLES = (2, 3, 16, 1000)  # values tried for named dims; 0 and 1 are specialised
 
@@ -44,13 +44,13 @@ def verify_kernel(kernel: Kernel) -> None:
     samples = _SAMPLES if kernel.dims else (0,)
     for sample in samples:
         try:
-            _Verifier(kernel, dict.fromkeys(kernel.dims, sample)).run()
+            Verifier(kernel, dict.fromkeys(kernel.dims, sample)).run()
         except KernelError as error:
             where = f" with {', '.join(kernel.dims)} = {sample}" if kernel.dims else ""
             raise KernelError(f"kernel {kernel.name}{where}: {error}") from None
 
 
-class _Verifier:
+class Verifier:
     def __init__(self, kernel: Kernel, dims: dict[str, int]) -> None:
         self.kernel = kernel
         self.dims = dims
@@ -70,8 +70,8 @@ class _Verifier:
             if param.name in self.buffers or param.access not in ("in", "out", "inout", "scratch"):
                 self.fail(f"parameter {param.name} is doubled or has access {param.access!r}")
             self.buffers[param.name] = (param.dtype, self.number(param.size), param.access)
-        if bool(kernel.stages) == (kernel.contraction is not None):
-            self.fail("needs either stages or one contraction")
+        if bool(kernel.stages) == (kernel.template is not None):
+            self.fail("needs either stages or one template")
         for stage in kernel.stages:
             self.names, self.reads, self.checked = {}, {}, set()
             self.scope = Scope()
@@ -79,8 +79,8 @@ class _Verifier:
             if "parallel" in kinds and len(kinds) > 1:
                 self.fail("a loop stands beside a parallel one: it needs a stage of its own")
             self.block(stage)
-        if kernel.contraction is not None:
-            self.contraction(kernel.contraction)
+        if kernel.template is not None:
+            self.template(kernel.template)
 
     def number(self, size: Size) -> int:
         try:
@@ -297,18 +297,13 @@ class _Verifier:
         self.access(value.buffer, value.index, value.mask)
         return value.dtype
 
-    def contraction(self, c: Contraction) -> None:
-        extents = {"b": c.batch, "m": c.m, "n": c.n, "k": c.k}
-        for side, operand, names in (("left", c.left, "bmk"), ("right", c.right, "bkn")):
-            if self.buffers.get(operand.buffer, (None,))[0] is not operand.dtype:
-                self.fail(f"{side} operand {operand.buffer} is not {operand.dtype.name}")
-            self.scope = Scope({v: self.plain(extents[v]) for v in names})
-            self.loops = []
-            if 0 not in self.scope.extents.values():
-                self.access(operand.buffer, operand.index, None)
-        self.scope = Scope({v: self.plain(extents[v]) for v in "bmn"})
-        self.names = {"acc": c.acc_dtype}
-        for stmt in c.epilogue:
+    def template(self, template: Template) -> None:
+        template.verify(self)
+        extents = {"b": template.batch, "m": template.m, "n": template.n}
+        self.scope = Scope({name: self.plain(size) for name, size in extents.items()})
+        self.loops = []
+        self.names = {"acc": template.acc_dtype}
+        for stmt in template.epilogue:
             if isinstance(stmt, (Loop, Local)):
                 self.fail("an epilogue has no loops")
             self.statement(stmt)

@@ -11,8 +11,8 @@ from .nest import Apply, Carry, Check, Kernel, Let, Load, Loop, Scalar, Stmt, St
 def bodies(kernel: Kernel) -> Iterator[tuple[Stmt, ...]]:
     """The stages of a kernel, or the epilogue of its template."""
     yield from kernel.stages
-    if kernel.contraction is not None:
-        yield kernel.contraction.epilogue
+    if kernel.template is not None:
+        yield kernel.template.epilogue
 
 
 def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:

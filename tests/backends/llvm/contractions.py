@@ -3,7 +3,7 @@
 import ctypes
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,16 +18,18 @@ from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size, product
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import (
-    Contraction,
     ConvGeometry,
+    Convolution,
     Kernel,
     Operand,
     Param,
+    Product,
     Scalar,
     Stmt,
     Store,
     Var,
 )
+from graphc.ir.kernel.templates.convolution import OPERANDS
 from graphc.ir.kernel.verify import verify_kernel
 
 Array = np.ndarray
@@ -111,16 +113,16 @@ class Gemm:
         right = B * (k * n) + (K + N * k if self.b_t else K * n + N)
         acc = self.acc_dtype
         store = (Store("C", B * (m * n) + M * n + N, Var("acc", acc)),)
-        contraction = Contraction(
-            "gemm", batch, m, n, k, Operand("A", left, self.dtype),
-            Operand("B", right, self.dtype), acc, epilogue or store,
+        template = Product(
+            batch, m, n, k, Operand("A", left, self.dtype), Operand("B", right, self.dtype), acc,
+            epilogue or store,
         )  # fmt: skip
         buffers = (
             Param("A", self.dtype, batch * m * k, "in"),
             Param("B", self.dtype, batch * k * n, "in"),
             Param("C", acc, batch * m * n, "out"),
         )
-        kernel = Kernel("gemm", buffers + params, (), (), contraction)
+        kernel = Kernel("gemm", buffers + params, (), (), template)
         if m * n * k * batch:
             verify_kernel(kernel)
         return kernel
@@ -191,28 +193,21 @@ class Conv:
         """A kernel of one of the three kinds; parameters left, right, result and `more`."""
         g = self.geometry
         sizes: dict[str, Size] = {name: product(s) for name, s in self.shapes.items()}
-        planes = {"x": product(self.input), "y": product(self.output)}
-        depth = product(self.shapes["w"][1:])
-        left, right, out, batch, m, n, k = {
-            "conv": ("w", "x", "y", self.batch, self.outputs, planes["y"], depth),
-            "conv_input_grad": (
-                "w", "y", "x", self.batch, self.channels, planes["x"],
-                self.outputs // self.groups * product(self.window),
-            ),
-            "conv_weight_grad": ("y", "x", "w", 1, self.outputs, depth, self.batch * planes["y"]),
-        }[kind]  # fmt: skip
+        left, right, out = OPERANDS[kind]
         acc = self.acc or self.dtype
-        store = Store(out, B * (m * n) + M * n + N, value or Var("acc", acc))
-        contraction = Contraction(
-            kind, batch, m, n, k, Operand(left, 0, self.dtype), Operand(right, 0, self.dtype),
-            acc, (store,), g,
+        template = Convolution(
+            kind, g, Operand(left, g.planes(left), self.dtype),
+            Operand(right, g.planes(right), self.dtype), acc, (),
         )  # fmt: skip
+        m, n = template.m, template.n
+        store = Store(out, B * (m * n) + M * n + N, value or Var("acc", acc))
+        template = replace(template, epilogue=(store,))
         params = (
             Param(left, self.dtype, sizes[left], "in"),
             Param(right, self.dtype, sizes[right], "in"),
             Param(out, acc, sizes[out], "out"),
             *more,
         )
-        kernel = Kernel(kind, params, (), (), contraction)
+        kernel = Kernel(kind, params, (), (), template)
         verify_kernel(kernel)
         return kernel

@@ -1,12 +1,15 @@
 """Convolutions and their gradients against the interpreter of the kernel IR, in float64."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from graphc.backends.llvm.target import Target
 from graphc.backends.numpy.elementwise import TABLE
 from graphc.ir import dtypes
-from graphc.ir.kernel import Apply, Load, Param, Var
+from graphc.ir.dim import Dim
+from graphc.ir.kernel import Apply, Convolution, Load, Param, Var
 from graphc.ir.kernel.interpret import run_kernel
 
 from .contractions import Conv, M, guarded, narrow_targets, run, unharmed
@@ -53,7 +56,7 @@ def check(case: Conv, kind: str, target: Target | None = None, threads: int = 1)
     assert unharmed(memory)
     want = reference(case, kind, operands)
     unit = 2e-6 if acc == np.float32 else 1e-13
-    terms = max(1.0, np.sqrt(float(kernel.contraction.k)))  # type: ignore[union-attr, arg-type]
+    terms = max(1.0, np.sqrt(float(kernel.template.k)))  # type: ignore[union-attr, arg-type]
     np.testing.assert_allclose(result, want, rtol=0, atol=unit * 8 * terms)
     return result.copy()
 
@@ -149,3 +152,14 @@ def test_refuses_images_too_large_for_its_offsets() -> None:
     case = Conv(1, 64, (1500, 1500), 1, (1, 1))
     with pytest.raises(ValueError, match="too large"):
         run(case.kernel("conv"), [])
+
+
+def test_refuses_another_layout() -> None:
+    case = Conv(2, 4, (5, 5), 6, (3, 3))
+    kernel = case.kernel("conv")
+    template = kernel.template
+    assert isinstance(template, Convolution)
+    image, channel, position = (Dim.var(name) for name in ("image", "channel", "position"))
+    channels_last = replace(template.right, index=image * 100 + position * 4 + channel)
+    with pytest.raises(ValueError, match="not in NCHW order"):
+        run(replace(kernel, template=replace(template, right=channels_last)), [])

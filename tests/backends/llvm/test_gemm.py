@@ -1,6 +1,7 @@
 """Matrix products against NumPy: shapes, layouts, dtypes, epilogues, dims, thread counts."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from graphc.backends.llvm.target import Target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
-from graphc.ir.kernel import Apply, Contraction, Kernel, Let, Load, Operand, Param, Store, Var
+from graphc.ir.kernel import Apply, Kernel, Let, Load, Operand, Param, Product, Store, Var
 
 from .contractions import B, Gemm, K, M, N, guarded, narrow_targets, run, unharmed
 
@@ -124,13 +125,13 @@ def test_symbolic_sizes_and_strides() -> None:
     left = Operand("q", M * 3 * e + B * e + K, f32)
     right = Operand("k", N * 3 * e + B * e + K, f32)
     epilogue = (Store("o", B * t * t + M * t + N, Var("acc", f32)),)
-    contraction = Contraction("gemm", 3, t, t, e, left, right, f32, epilogue)
+    product = Product(3, t, t, e, left, right, f32, epilogue)
     params = (
         Param("q", f32, t * 3 * e, "in"),
         Param("k", f32, t * 3 * e, "in"),
         Param("o", f32, 3 * t * t, "out"),
     )
-    kernel = Kernel("scores", params, ("t", "e"), (), contraction)
+    kernel = Kernel("scores", params, ("t", "e"), (), product)
     rng = np.random.default_rng(0)
     for size, width in ((2, 3), (40, 16), (65, 500)):
         q, k = (rng.standard_normal((size, 3, width)).astype(np.float32) for _ in range(2))
@@ -157,12 +158,10 @@ def test_special_values_reach_only_their_own_sums() -> None:
 def test_refuses_what_is_not_affine() -> None:
     case = Gemm(8, 8, 8)
     kernel = case.kernel()
-    contraction = kernel.contraction
-    assert contraction is not None
+    product = kernel.template
+    assert isinstance(product, Product)
     left = Operand("A", M * M + K, dtypes.f32)
-    squared = Contraction(
-        "gemm", 1, 8, 8, 8, left, contraction.right, dtypes.f32, contraction.epilogue
-    )
+    squared = replace(product, left=left)
     with pytest.raises(ValueError, match="not affine in m and k"):
         run(Kernel("g", kernel.params, (), (), squared), [])
 

@@ -13,7 +13,7 @@ from ...graph import Graph, Node, on_complex
 from ...machine import Machine
 from ...types import Shape, TensorType
 from ..lower.body import Body
-from ..lower.contraction import CONTRACTIONS, operand_index, template
+from ..lower.contraction import CONTRACTIONS, contraction, operand_index
 from ..lower.moves import MOVES
 from ..lower.nest import cost
 from ..lower.rows_plan import reduced_dims
@@ -185,7 +185,7 @@ def needs_checks(a: Analysis, node: Node) -> bool:
 
 def _find_operands(a: Analysis, body: Body, node: Node) -> None:
     """The buffers that a contraction reads, and the views of them that it absorbs."""
-    t = template(body, node)
+    t = contraction(body, node)
     chain: dict[Node, None] = {}
     leaves: list[Node] = []
     for operand, at in ((t.left, t.left_at), (t.right, t.right_at)):

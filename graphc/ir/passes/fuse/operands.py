@@ -11,7 +11,7 @@ from ...graph import Builder, Graph, Node
 from ...machine import Machine
 from ...op import get
 from ..lower.body import Body
-from ..lower.contraction import operand_index, template
+from ..lower.contraction import contraction, operand_index
 
 
 def affine_operands(graph: Graph, machine: Machine) -> Graph:
@@ -21,7 +21,7 @@ def affine_operands(graph: Graph, machine: Machine) -> Graph:
     wrong: dict[Node, tuple[bool, bool]] = {}
     for node in graph.nodes:
         if node.op.name == "dot_general" and node.dtype.is_float:
-            t = template(body, node)
+            t = contraction(body, node)
             sides = (
                 operand_index(body, t.left, t.left_at, t.left) is None,
                 operand_index(body, t.right, t.right_at, t.right) is None,

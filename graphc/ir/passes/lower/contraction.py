@@ -1,4 +1,4 @@
-"""Matrix products and convolutions with what is computed on their results -> contraction kernels.
+"""Matrix products and convolutions with what is computed on their results -> templates.
 
 Operands are buffers seen through movement operators, as long as the element offset stays affine
 in the row, column and summed position; `operand_index` says so, to fuse.py as well.
@@ -9,9 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ... import dtypes
-from ...dim import Dim, Size, floordiv, product, recombined, unwrap
+from ...dim import Dim, Size, product, recombined, unwrap
 from ...graph import Node
-from ...kernel import Check, Contraction, ConvGeometry, Kernel, Operand, Store, Var
+from ...kernel import (
+    Check,
+    ConvGeometry,
+    Convolution,
+    Kernel,
+    Operand,
+    Product,
+    Store,
+    Template,
+    Var,
+)
+from ...kernel.templates.convolution import OPERANDS
 from ...types import Shape
 from . import index_maps
 from .body import Body, carrier
@@ -26,33 +37,29 @@ CONTRACTIONS = frozenset({"dot_general", "conv", "conv_input_grad", "conv_weight
 
 
 @dataclass
-class Template:
+class Contraction:
     """A contraction node seen as acc[b, m, n] = sum over k of left * right."""
 
-    batch: Size
-    m: Size
-    n: Size
-    k: Size
+    sizes: tuple[Size, Size, Size, Size] | ConvGeometry  # of a product: of b, m, n and k
     left: Node
     right: Node
     left_at: Coordinates | None  # None: the whole contiguous tensor
     right_at: Coordinates | None
     result: Coordinates  # of the contraction node
-    conv: ConvGeometry | None = None
 
 
-def template(body: Body, node: Node, swap: bool = False) -> Template:
-    """The template of a contraction node; `swap` exchanges rows and columns of a product."""
+def contraction(body: Body, node: Node, swap: bool = False) -> Contraction:
+    """A contraction node's operands and places; `swap` exchanges rows and columns of a product."""
     if node.op.name == "dot_general":
-        return _dot_template(body, node, swap)
-    return _conv_template(body, node)
+        return _product(body, node, swap)
+    return _convolution(body, node)
 
 
 def _free(rank: int, *taken: tuple[int, ...]) -> list[int]:
     return [d for d in range(rank) if not any(d in dims for dims in taken)]
 
 
-def _dot_template(body: Body, node: Node, swap: bool) -> Template:
+def _product(body: Body, node: Node, swap: bool) -> Contraction:
     a, b = node.inputs
     shape_a, shape_b = body.shape(a), body.shape(b)
     attrs = node.attrs
@@ -81,13 +88,13 @@ def _dot_template(body: Body, node: Node, swap: bool) -> Template:
     total = {v: unwrap(product(s)) for v, s in sizes.items()}
     result = at["b"] + at["m"] + at["n"]
     if swap:
-        return Template(total["b"], total["n"], total["m"], total["k"], b, a, tuple(b_at),
-                        tuple(a_at), result)  # fmt: skip
-    return Template(total["b"], total["m"], total["n"], total["k"], a, b, tuple(a_at),
-                    tuple(b_at), result)  # fmt: skip
+        swapped = (total["b"], total["n"], total["m"], total["k"])
+        return Contraction(swapped, b, a, tuple(b_at), tuple(a_at), result)
+    sizes_ = (total["b"], total["m"], total["n"], total["k"])
+    return Contraction(sizes_, a, b, tuple(a_at), tuple(b_at), result)
 
 
-def _conv_template(body: Body, node: Node) -> Template:
+def _convolution(body: Body, node: Node) -> Contraction:
     first, second = node.inputs
     name, attrs = node.op.name, node.attrs
     if name == "conv":
@@ -101,24 +108,16 @@ def _conv_template(body: Body, node: Node) -> Template:
         tuple(attrs["stride"]), tuple(attrs["pad_low"]), tuple(attrs["dilation"]),
         attrs["groups"],
     )  # fmt: skip
-    taps = product(w[2:])
-    plane_in, plane_out = unwrap(product(x[2:])), unwrap(product(y[2:]))
     b, m, n = (Dim.var(v) for v in "bmn")
     if name == "conv_weight_grad":
-        depth = unwrap(product(w[1:]))
         result = (*index_maps.unravel(m, w[:1]), *index_maps.unravel(n, w[1:]))
-        return Template(1, w[0], depth, unwrap(x[0] * plane_out), second, first, None, None,
-                        result, geometry)  # fmt: skip
-    if name == "conv":
-        shape, plane, k, sides = y, plane_out, w[1] * taps, (second, first)
     else:
-        k = floordiv(w[0], attrs["groups"]) * taps
-        shape, plane, sides = x, plane_in, (second, first)
-    result = (
-        *index_maps.unravel(b, shape[:1]), *index_maps.unravel(m, shape[1:2]),
-        *index_maps.unravel(n, shape[2:]),
-    )  # fmt: skip
-    return Template(shape[0], shape[1], plane, unwrap(k), *sides, None, None, result, geometry)
+        shape = y if name == "conv" else x
+        result = (
+            *index_maps.unravel(b, shape[:1]), *index_maps.unravel(m, shape[1:2]),
+            *index_maps.unravel(n, shape[2:]),
+        )  # fmt: skip
+    return Contraction(geometry, second, first, None, None, result)
 
 
 def _known(size: Size) -> int:
@@ -162,7 +161,7 @@ def lower_contraction(body: Body) -> Kernel:
     return Kernel(kernel_name(body), params(body), dims_of(body), (), found)
 
 
-def _stores_columns(c: Contraction) -> bool:
+def _stores_columns(c: Template) -> bool:
     """True where the first result is contiguous along m instead of n."""
     index = next(s.index for s in c.epilogue if isinstance(s, Store))
     return (
@@ -171,10 +170,8 @@ def _stores_columns(c: Contraction) -> bool:
     )  # fmt: skip
 
 
-def _write(body: Body, node: Node, swap: bool) -> Contraction:
-    t = template(body, node, swap)
-    left = _operand(body, t.left, t.left_at)
-    right = _operand(body, t.right, t.right_at)
+def _write(body: Body, node: Node, swap: bool) -> Template:
+    t = contraction(body, node, swap)
     acc = dtypes.f64 if node.dtype is dtypes.f64 else dtypes.f32
     writer = Writer()
     writer.levels = {"b": 0, "m": 0, "n": 0, "acc": 0}
@@ -196,16 +193,25 @@ def _write(body: Body, node: Node, swap: bool) -> Contraction:
         stores.append((f"o{i}", values.flat(output, at), value))
     for buffer, index, value in stores:
         writer.store(buffer, index, value)
-    return Contraction(
-        node.op.name if t.conv else "gemm", t.batch, t.m, t.n, t.k, left, right, acc,
-        writer.finish(), t.conv,
-    )  # fmt: skip
+    epilogue = writer.finish()
+    if isinstance(t.sizes, ConvGeometry):
+        left, right = (
+            Operand(body.buffers[_leaf(body, side)], t.sizes.planes(tensor), side.dtype)
+            for side, tensor in zip((t.left, t.right), OPERANDS[node.op.name], strict=False)
+        )
+        return Convolution(node.op.name, t.sizes, left, right, acc, epilogue)
+    left, right = _operand(body, t.left, t.left_at), _operand(body, t.right, t.right_at)
+    return Product(*t.sizes, left, right, acc, epilogue)
+
+
+def _leaf(body: Body, node: Node) -> Node:
+    while node not in body.buffers:
+        node = node.inputs[0]
+    return node
 
 
 def _operand(body: Body, node: Node, at: Coordinates | None) -> Operand:
-    leaf = node
-    while leaf not in body.buffers:
-        leaf = leaf.inputs[0]
+    leaf = _leaf(body, node)
     index = operand_index(body, node, at, leaf)
     if index is None:
         raise ValueError(f"operand {node} is not an affine view of a buffer")
@@ -233,5 +239,5 @@ def _reshaped(place: Coordinates, have: Shape, want: Shape) -> Coordinates:
     return place if have == want else index_maps.reshape(place, want)
 
 
-__all__ = ["CONTRACTIONS", "Template", "carrier", "forward_places", "lower_contraction",
-           "operand_index", "template"]
+__all__ = ["CONTRACTIONS", "Contraction", "carrier", "contraction", "forward_places",
+           "lower_contraction", "operand_index"]

@@ -19,8 +19,8 @@ def safe_in_place(kernel: Kernel, source: str, result: str) -> bool:
     assert isinstance(store, Store)
     if store.mask is not None or store.combine:
         return False
-    c = kernel.contraction
-    if c is not None and source in (c.left.buffer, c.right.buffer):
+    t = kernel.template
+    if t is not None and source in (t.left.buffer, t.right.buffer):
         return False
     if len(kernel.stages) > 1:
         return False
@@ -70,9 +70,9 @@ def merged(kernel: Kernel, pairs: tuple[tuple[str, str], ...]) -> Kernel:
         return scalar
 
     stages = tuple(walk.rewrite(stage, renamed) for stage in kernel.stages)
-    contraction = kernel.contraction
-    if contraction is not None:
-        contraction = replace(contraction, epilogue=walk.rewrite(contraction.epilogue, renamed))
-    result = replace(kernel, params=tuple(params), stages=stages, contraction=contraction)
+    template = kernel.template
+    if template is not None:
+        template = replace(template, epilogue=walk.rewrite(template.epilogue, renamed))
+    result = replace(kernel, params=tuple(params), stages=stages, template=template)
     _MERGED[key] = (kernel, result)
     return result

@@ -1,0 +1,54 @@
+"""One input of a template: a buffer, and where in it each element lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...dim import Size
+from ...dtypes import DType
+from ..bounds import Scope
+from ..lanes import Array, eval_index
+
+if TYPE_CHECKING:
+    from ..text import Reader
+    from ..verify import Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """`index` is an element offset into `buffer`, an expression over the template's variables."""
+
+    buffer: str
+    index: Size
+    dtype: DType
+
+    def text(self) -> str:
+        return f"{self.buffer}[{self.index}]: {self.dtype.name}"
+
+    @classmethod
+    def read(cls, reader: Reader) -> Operand:
+        buffer, index = reader.take(), reader.size()
+        reader.expect(":")
+        return cls(buffer, index, reader.dtype())
+
+    def verify(self, side: str, extents: Mapping[str, Size], verifier: Verifier) -> None:
+        """Fail unless every element for variables below `extents` lies inside the buffer."""
+        if verifier.buffers.get(self.buffer, (None,))[0] is not self.dtype:
+            verifier.fail(f"{side} operand {self.buffer} is not {self.dtype.name}")
+        verifier.scope = Scope({name: verifier.plain(size) for name, size in extents.items()})
+        verifier.loops = []
+        if 0 not in verifier.scope.extents.values():
+            verifier.access(self.buffer, self.index, None)
+
+    def gather(
+        self, memory: Mapping[str, Array], env: Mapping[str, Any], shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+    ) -> Array:  # fmt: skip
+        """The elements for variables that are arrays which broadcast to `shape`."""
+        where = np.broadcast_to(np.asarray(eval_index(self.index, env)), shape)
+        found: Array = memory[self.buffer][where].astype(dtype, copy=False)
+        return found

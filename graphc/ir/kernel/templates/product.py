@@ -1,0 +1,85 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from ...dim import Size, evaluate, product
+from ...dtypes import DType
+from ..lanes import Array
+from ..nest import Stmt
+from .operand import Operand
+
+if TYPE_CHECKING:
+    from ..text import Reader
+    from ..verify import Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """For every (b, m, n): acc = the sum over k of left * right.
+
+    The index of `left` is over b, m and k, that of `right` over b, k and n; both are affine in m,
+    n and k. Operands are summed in `acc_dtype`: f32 for f16, bf16 and f32; f64.
+    """
+
+    keywords: ClassVar = ("gemm",)
+
+    batch: Size
+    m: Size
+    n: Size
+    k: Size
+    left: Operand
+    right: Operand
+    acc_dtype: DType
+    epilogue: tuple[Stmt, ...]
+
+    @property
+    def multiplications(self) -> Size:
+        return product((self.batch, self.m, self.n, self.k))
+
+    def lines(self) -> list[str]:
+        """The text of all but the epilogue."""
+        return [
+            f"gemm batch [{self.batch}] m [{self.m}] n [{self.n}] k [{self.k}] "
+            f"acc {self.acc_dtype.name} {{",
+            f"  left {self.left.text()}",
+            f"  right {self.right.text()}",
+        ]
+
+    @classmethod
+    def read(cls, reader: Reader, word: str) -> Product:
+        """The template whose keyword has just been read."""
+        sizes: list[Size] = []
+        for name in ("batch", "m", "n", "k"):
+            reader.expect(name)
+            sizes.append(reader.size())
+        reader.expect("acc")
+        acc = reader.dtype()
+        reader.expect("{", "left")
+        left = Operand.read(reader)
+        reader.expect("right")
+        right = Operand.read(reader)
+        batch, m, n, k = sizes
+        return cls(batch, m, n, k, left, right, acc, reader.epilogue(acc))
+
+    def verify(self, verifier: Verifier) -> None:
+        extents = {"b": self.batch, "m": self.m, "n": self.n, "k": self.k}
+        for side, operand, names in (("left", self.left, "bmk"), ("right", self.right, "bkn")):
+            operand.verify(side, {name: extents[name] for name in names}, verifier)
+
+    def sums(self, memory: Mapping[str, Array], env: Mapping[str, int]) -> Iterator[Array]:
+        """acc[m, n] for every b."""
+        acc = self.acc_dtype.numpy
+        m, n, k = (evaluate(size, env) for size in (self.m, self.n, self.k))
+        rows, columns, inner = np.arange(m), np.arange(n), np.arange(k)
+        for b in range(evaluate(self.batch, env)):
+            left = {**env, "b": b, "m": rows[:, None], "k": inner[None, :]}
+            right = {**env, "b": b, "k": inner[:, None], "n": columns[None, :]}
+            yield self.left.gather(memory, left, (m, k), acc) @ self.right.gather(
+                memory, right, (k, n), acc
+            )
