@@ -7,18 +7,20 @@ READS, WRITES: methods of containers. The rest has a rule of its own (`RULES`, b
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
+from ...frontend.texts import is_text, plain_text
 from . import (
     attributes,
     c_iterating,
     c_objects,
     context_variables,
+    draws,
     items,
     library,
     operators,
@@ -28,15 +30,19 @@ from . import (
 from .c_tables import (
     CLASSES,
     HIGHER_ORDER,
+    KEYED,
     METHODS_OF_VALUES,
     OPERATORS,
     PURE,
     READS,
+    SAYING,
+    STORING,
     WRITES,
 )
 from .kinds import Kind, content_of, full_name, is_own_name, kind_of
 from .observer import Observer
 from .places import MISSING
+from .streams import is_draw
 
 Call = tuple[Any, tuple[Any, ...], Any]
 Rule = Callable[[Observer, Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -70,6 +76,8 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         args = function.__self__, *args
         function = getattr(function.__objclass__, function.__name__)
     name = name_of(function)
+    if name not in SAYING and getattr(function, "__name__", "") not in STORING:
+        args, kwargs = _decided(args, kwargs)
     if kind_of(type(function)) is Kind.FIXED:
         return c_objects.call(observer, function, name, args, kwargs)
     rule = RULES.get(name)
@@ -89,7 +97,12 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         touch(observer, args, kwargs)
         return function, args, kwargs
     bound = getattr(function, "__self__", None)
+    if is_draw(bound, function.__name__):
+        found = draws.call(observer, function, bound, args, kwargs)
+        return (function, args, kwargs) if found is None else (give, found, None)
     if bound is not None and not issubclass(type(bound), (types.ModuleType, type)):
+        if function.__name__ in KEYED and items.content(bound) in (Kind.DICT, Kind.SET):
+            args = tuple([items.plain_key(observer, key) for key in args[:1]]) + args[1:]
         method(observer, bound, function.__name__, args, kwargs)
         return function, args, kwargs
     owner = getattr(function, "__objclass__", None)
@@ -101,7 +114,16 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     return c_objects.call(observer, function, name, args, kwargs)
 
 
-def touch(observer: Observer, args: tuple[Any, ...], kwargs: Any = None) -> None:
+def _decided(args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+    """Arguments with texts that say run-time numbers as they are now: C code reads them."""
+    if any(map(is_text, args)):
+        args = tuple(map(plain_text, args))
+    if kwargs and any(map(is_text, kwargs.values())):
+        kwargs = {name: plain_text(value) for name, value in kwargs.items()}
+    return args, kwargs
+
+
+def touch(observer: Observer, args: Iterable[Any], kwargs: Any = None) -> None:
     """C code reads everything in its arguments."""
     for value in args:
         observer.whole(value)
@@ -145,7 +167,8 @@ def method(
     kind: type | None = None,
 ) -> None:
     """A C method of a container or a value is about to be called on `owner`."""
-    touch(observer, args, kwargs)
+    stored = name in STORING
+    touch(observer, [a for a in args if not is_text(a)] if stored else args, kwargs)
     owner = observer.behind(owner)
     if issubclass(type(owner), str) and name == "format_map" and not all(
         map(library.is_text, args)
@@ -172,20 +195,7 @@ def method(
     )):
         observer.whole(owner)
         return
-    observer.open(phrase(owner, name), owner=owner)
-
-
-def phrase(owner: Any, name: str) -> str:
-    """A method of an object that is not understood, in words."""
-    kind = full_name(type(owner))
-    known = {
-        "random.Random": "drawing from Python's random module (torch.rand draws in the graph)",
-        "numpy.random.mtrand.RandomState": "drawing from numpy.random (torch.rand draws in the "
-                                           "graph)",
-        "numpy.random._generator.Generator": "drawing from a NumPy generator (torch.rand draws "
-                                             "in the graph)",
-    }
-    return known.get(kind, f"{type(owner).__name__}.{name}()")
+    observer.open(draws.phrase(owner, name), owner=owner)
 
 
 _IMMUTABLES = frozenset((Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN, Kind.CLASS))
@@ -273,6 +283,8 @@ def _of_class(
 def construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
     """What to call to make an instance of a class that C code makes."""
     name = full_name(kind)
+    if name not in SAYING:
+        args, kwargs = _decided(args, kwargs)
     if kind_of(kind) is Kind.VALUE:
         value = library.constructed(observer, kind, args, kwargs)
         if value is not None:
