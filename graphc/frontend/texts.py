@@ -32,6 +32,10 @@ class TracedText(str):
         text.trace, text.expression = trace, expression
         return text
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return str
+
     def decided(self) -> str:
         """The text, kept true by a guard."""
         self.trace.check_open(f"the text {self.expression.value!r}")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import io
+import json
 import random
 import warnings
 from typing import Any
@@ -84,7 +85,9 @@ def texts_that_steer(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         match f"{box.n}":
             case "11":
                 x = x - 1
-        return x * box.table.get(str(box.n), 3.0) * box.table.get(name, 5.0), {name: x}, name[-1]
+        kind = type(name) is str, name.__class__ is str, isinstance(name, str), sorted([name, "a"])
+        y = x * box.table.get(str(box.n), 3.0) * box.table.get(name, 5.0)
+        return y, {name: x}, name[-1], kind
 
     c = compile(f)
     return [c(torch.ones(2)) for _ in range(6)], box.names, sorted(vars(box))
@@ -101,14 +104,17 @@ def texts_of_errors(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         except KeyError as error:
             box.kinds.append(str(error))
         if box.n > 3:
-            raise ValueError(f"step {box.n}", box.n)
-        return x * box.n
+            error = ValueError(f"step {box.n}", box.n)
+            error.name, error.number = f"{box.n}", box.n
+            raise error
+        return x * box.n, json.dumps({"n": box.n, "text": f"{box.n}"})
 
     def call():
         try:
             return c(torch.ones(2))
         except ValueError as error:
-            return error.args, [type(part) for part in error.args]
+            parts = *error.args, error.name, error.number
+            return parts, [type(part) for part in parts]
 
     c = compile(f)
     return [call() for _ in range(6)], box.kinds
@@ -156,6 +162,32 @@ def lengths_that_grow(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         results += [c(torch.ones(2)) for _ in range(3)]
     whole(c, 8)
     return results, box.seen, list(box.queue), printed.getvalue()
+
+
+@stale
+def windows_that_slide(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """A deque with a maxlen: what falls out of it need not be known."""
+    window: Any = collections.deque(maxlen=3)
+    other: Any = collections.deque([1.0, 2.0], maxlen=2)
+
+    def f(x, k):
+        window.append(x * k)
+        other.append(k)
+        if k > 5:
+            other.append(f"{k}")
+        if len(window) == 3:
+            x = x + 100
+        return x * len(window), len(other)
+
+    c, results = compile(f), []
+    for i in range(12):
+        results.append((c(torch.ones(2), i * 1.0), list(window), list(other)))
+        if i == 5:
+            window.clear()
+        if i == 8:
+            window.appendleft(torch.zeros(1))
+    whole(c, 8)
+    return results
 
 
 @stale
@@ -288,5 +320,22 @@ def settings_of_numpy(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
                 np.seterr(divide="raise", over="ignore")
             if i == 4:
                 np.set_printoptions(precision=4)
+    whole(c)
+    return results
+
+
+@stale
+def seeded_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """The seed that a generator names is that of the last seeding, without a draw, too."""
+    def f(x, again):
+        torch.manual_seed(3)
+        if again:
+            torch.manual_seed(5)
+        return x * 2
+
+    c, results = compile(f), []
+    for i in range(4):
+        torch.manual_seed(7 + i)
+        results += [c(torch.ones(2), i % 2 == 0), torch.initial_seed(), torch.get_rng_state()]
     whole(c)
     return results

@@ -161,3 +161,23 @@ def containers_of_a_failing_call(torch: Any, nn: Any, F: Any, compile: Any) -> A
         log = [0]
         results.append((attempt(c, log, torch.tensor(i), broken), log))
     return results
+
+
+@stale
+def containers_and_values(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """Where Python needs a value, what it keeps of an argument is the call's own container."""
+    kept: list[Any] = [None]
+
+    def f(batch):
+        kept[0] = batch
+        if batch["x"].sum().item() > 1:
+            batch["n"] = 1
+        kept.append(batch)
+        return batch
+
+    c, results = compile(f), []
+    for i in range(3):
+        batch = {"x": torch.ones(2) * i}
+        back = c(batch)
+        results.append((batch, kept[0] is batch, kept[-1] is batch, back is batch, len(kept)))
+    return results

@@ -347,4 +347,12 @@ B     acc = -acc
 B @K["n"] = len(@H) - len(@K)
 C @H.pop()
 C @K["m"] = 2
+
+== window_that_slides
+S H = collections.deque(maxlen=@{2||3}@) || collections.deque([1.0], maxlen=2)
+B @H.append(@{acc * 2||float(x.shape[0])}@)
+B acc = acc * len(@H)
+C @H.clear()
+C @H.append(4.0)
+C @H.extend([2.0, 3.0])
 """

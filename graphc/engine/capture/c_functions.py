@@ -14,7 +14,7 @@ import numpy as np
 
 from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
-from ...frontend.texts import is_text, plain_text
+from ...frontend.texts import is_text, plain_text, plain_value
 from . import (
     attributes,
     c_iterating,
@@ -242,7 +242,7 @@ def _write(
                 (observer.remove if name == "pop" else observer.write)(owner, key)
             return
     elif name in ("append", "extend") and content is not Kind.BUFFER:
-        observer.extend(owner)
+        observer.extend(owner, one=name == "append")
         return
     elif name == "remove":
         observer.whole(owner)
@@ -446,7 +446,17 @@ def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
     if any(callable(value) for value in kwargs.values()):
         return None
     touch(observer, args, kwargs)
-    return (observer.plainly(function, args, kwargs),) if observer.running else None
+    given = tuple(map(_data, args))
+    return (observer.plainly(function, given, kwargs),) if observer.running else None
+
+
+def _data(value: Any) -> Any:
+    """Data for Python's json, with run-time numbers and texts as they are now."""
+    if isinstance(value, dict):
+        return {_data(key): _data(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_data(item) for item in value]
+    return plain_value(value)
 
 
 RULES: dict[str, Rule] = {

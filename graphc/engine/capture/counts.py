@@ -46,7 +46,11 @@ class Counts(Writes):
         self._own_keys(value)
         saved = self.saved.get(id(value))
         before = len(value if saved is None else saved[1])
-        return self.trace.lift_number(before, place) + (len(value) - before)
+        pushed = self.pushed.get(id(value))
+        if pushed is None or id(value) in self.reshaped:
+            return self.trace.lift_number(before, place) + (len(value) - before)
+        number = self.trace.lift_number(before, place) + pushed
+        return value.maxlen if number > value.maxlen else number
 
     def _own_keys(self, value: Any) -> None:
         """The call's own writes add a key to a dict only where it was not there."""

@@ -72,9 +72,12 @@ def _settle(place: Place, was: Any, holds: Callable[[Any], bool]) -> None:
         place.put(was)
 
 
-def settled(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What an exception says, with numbers and texts of the trace as they were in this run."""
-    return tuple(map(_number, values))
+def settle_error(error: BaseException) -> None:
+    """Give what an exception says the numbers and texts of the trace as they were in this run."""
+    error.args = tuple(map(_number, error.args))
+    for name, value in list(vars(error).items()):
+        if is_traced_value(value):
+            setattr(error, name, _number(value))
 
 
 def _number(value: Any) -> Any:

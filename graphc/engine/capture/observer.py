@@ -65,7 +65,6 @@ class Observer(ClassMembers, Counts, Writes):
         self.constants: Any = None  # exits.Constants
         self.draws: list[Draw] = []  # of random numbers, in order
         self.streams: dict[Stream, Any] = {}  # that they come from, and their states before
-        self.given: set[int] = set()  # ids of containers among the arguments, not their copies
         self._paused = False
         self._read: set[Any] = set()
         self._whole: set[int] = set()
@@ -120,8 +119,6 @@ class Observer(ClassMembers, Counts, Writes):
         """Note that an object existed before the call; gives it."""
         if id(value) not in self.known:
             self.known[id(value)] = value, path
-            if id(value) in self.given:
-                self.taint("a container that is among the arguments and elsewhere")
         return value
 
     def taint(self, what: str) -> None:

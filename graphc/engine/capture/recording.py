@@ -28,11 +28,11 @@ from ..version.guards import Result
 from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
-from .argument_writes import ArgumentWrites, apart, containers, may_be_given
+from .argument_writes import ArgumentWrites, apart, may_be_given
 from .array_memory import is_captured
 from .copies import memory_of
 from .exits import Constants
-from .failed import keep_python, settled
+from .failed import keep_python, settle_error
 from .kinds import is_plain
 from .net import Net
 from .observer import Observer, running
@@ -99,9 +99,8 @@ class Recording:
     def give(self, call: Any, copies: Any) -> None:
         """The function gets copies of the containers among its arguments."""
         self.writes = ArgumentWrites(call, copies)
-        if not apart(call, {}):
-            self.observer.taint("a container that is among the arguments twice")
-        self.observer.given = set(map(id, containers(call)))
+        if self.writes.copies:  # what would go on in segments has to have the containers themselves
+            self.observer.taint("containers among the arguments")
 
     def know(self, function: Any) -> None:
         """The function and the objects among its arguments existed before."""
@@ -335,7 +334,7 @@ class Recording:
 
     def take_back(self, error: BaseException, look: bool) -> None:
         """What is left of a run that failed: the Python state, if it is the user's own error."""
-        error.args = settled(error.args)
+        settle_error(error)
         if look or isinstance(error, TraceError) or self.trace.refused is not None:
             self.restore()
             set_grad_mode(*self.mode)
