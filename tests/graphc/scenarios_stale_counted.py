@@ -34,7 +34,9 @@ def texts_that_say_numbers(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         log.info(f"rate {box.rate:g}" + "!")
         box.log.append(f"{box.n:b}".zfill(8).upper())
         said.append(str(box.n) + f"{x.shape[0]}")
-        box.last = f"<{box.n:>{4}}>"
+        box.last = f"<{box.n:>{4}}>" + format(box.rate, "g")
+        said.append(type(box.last) is str and isinstance(box.last, str))
+        said.append("{:>9}".format(str(box.last)) + repr(box.last) + format(box.last, ">9"))  # noqa: UP032
         return x * k, f"{box.n}", type(box.last)
 
     with (

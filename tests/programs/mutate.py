@@ -29,7 +29,7 @@ TABLES: dict[str, Any] = {
        ("VALUES", "FIXEDS", "_EXACT", "_ITERATORS", "_BASES")},
     **{name: getattr(c_tables, name) for name in
        ("PURE", "HIGHER_ORDER", "OPERATORS", "READS", "WRITES", "NUMPY_WRITES",
-        "METHODS_OF_VALUES", "CLASSES", "SETTINGS", "SWITCHES")},
+        "METHODS_OF_VALUES", "CLASSES", "SETTINGS", "SWITCHES", "SAYING", "STORING")},
 }  # fmt: skip
 GUARDS = tuple(
     name for name, kind in vars(guards).items()

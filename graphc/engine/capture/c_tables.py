@@ -88,14 +88,14 @@ WRITES = frozenset("""
 # what takes a text that says a run-time number as it is, and not as a constant: to say it, to
 # make another text of it or to keep it
 SAYING = frozenset(
-    _of("builtins", "print str repr format ascii isinstance type") | {"_warnings.warn"}
-    | _of("str", "format join")
+    _of("builtins", "print str repr format isinstance type") | {"_warnings.warn"}
+    | {"str.format"}
 )
 # methods of dicts and sets whose first argument is hashed: a run-time number is decided upon
 KEYED = frozenset("""
     add discard remove get pop setdefault __contains__ __getitem__ __setitem__ __delitem__
 """.split())
-STORING = frozenset("append appendleft insert".split())
+STORING = frozenset(("append",))
 NUMPY_WRITES = frozenset("""
     copyto put place putmask fill_diagonal put_along_axis save savez savetxt load loadtxt fromfile
     memmap at shuffle frombuffer

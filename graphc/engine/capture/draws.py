@@ -23,7 +23,14 @@ def call(
     if kwargs or len(args) > most or not numbers or not observer.is_known(owner):
         observer.open(phrase(owner, name))
         return None
-    return (observer.draw(Stream(owner, observer.path(owner)), name, args),)
+    return (observer.draw(_stream(observer, owner), name, args),)
+
+
+def _stream(observer: Observer, generator: Any) -> Stream:
+    path = observer.path(generator)
+    if path.endswith(".__self__"):  # random.random.__self__: a function of a module
+        path = path.split(".")[0]
+    return Stream(generator, path)
 
 
 def _choice(observer: Observer, generator: Any, options: Any) -> Any:
@@ -31,10 +38,8 @@ def _choice(observer: Observer, generator: Any, options: Any) -> Any:
     count = items.length(observer, options)
     if not count:
         raise IndexError("Cannot choose from an empty sequence")
-    path = observer.path(generator)
-    return items.subscript(
-        observer, options, observer.draw(Stream(generator, path), "_randbelow", (count,))
-    )
+    at = observer.draw(_stream(observer, generator), "_randbelow", (count,))
+    return items.subscript(observer, options, at)
 
 
 def phrase(owner: Any, name: str) -> str:
