@@ -33,7 +33,6 @@ from .backends.llvm import allocator
 from .doubt.again import check_again
 from .engine import pipeline
 from .engine.built import CompileCounter, Engine
-from .engine.capture.argument_writes import ArgumentWrites
 from .engine.capture.exits import Constants
 from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
@@ -128,7 +127,7 @@ class CompiledFunction:
                 try:
                     if doubted:
                         self._again(version, (args, kwargs), leaves, structure)
-                    return version.run(leaves)
+                    return version.run(leaves, (args, kwargs))
                 except Stale as reason:
                     reasons.append(str(reason))
                 except ERRORS as error:
@@ -150,7 +149,7 @@ class CompiledFunction:
             return fresh.result
         undo, fresh.undo = fresh.undo, nothing
         try:
-            return fresh.run(leaves)
+            return fresh.run(leaves, (args, kwargs))
         except Stale as reason:  # the recording does not stand for the very call that made it
             undo()
             if self.fullgraph:
@@ -180,7 +179,7 @@ class CompiledFunction:
         except TraceError as error:
             if self.fullgraph or isinstance(error, EscapedTensorError):
                 raise
-            segments = self._turn()
+            segments = self._turn().opened_by(error)
             if not isinstance(error, FirstUse):
                 return None
             self._rest(True)
@@ -289,7 +288,7 @@ class CompiledFunction:
                         leaf = trace.lift_number(leaf, ("argument", i))
                     given.append(leaf)
                 args, kwargs = unflatten(given, structure)
-                recording.writes = ArgumentWrites(call, (args, kwargs))
+                recording.give(call, (args, kwargs))
                 recording.run(self.function, args, kwargs)
         except Turned:
             raise
@@ -362,7 +361,8 @@ class CompiledFunction:
         if isinstance(version, JointSpecialisation):
             assert plan is not None
             version.plan = plan
-        version.makes(recording.rebuild, list(recording.stored), recording.order)
+        kept = list(recording.stored), recording.order, recording.apart_from
+        version.makes(recording.rebuild, *kept)
         version.follow(recording.stored_inputs(), recording.dropped_guards())
         recording.observer.seal()
         recording.observer.settle()
@@ -377,9 +377,9 @@ class CompiledFunction:
         self, version: Specialisation, given: Any, leaves: list[Any], structure: Structure
     ) -> None:
         """GRAPHC_CHECK=3: is this what the Python says now? Raises StaleVersionError."""
-        if version.fits(leaves):
+        if version.fits(leaves, given):
             with self._lock:
-                check_again(version, leaves, lambda terms: self._record(
+                check_again(version, leaves, given, lambda terms: self._record(
                     given, leaves, structure, terms, look=True
                 ), finished)  # fmt: skip
 
@@ -398,7 +398,7 @@ class CompiledFunction:
         key, shapes = self._versions.key(leaves, structure)
         for versions in self._versions.candidates(key, shapes):
             for found in versions:
-                if found.fits(leaves):
+                if found.fits(leaves, (args, kwargs)):
                     return found
         with self._lock:
             return self._compile((args, kwargs), leaves, structure, [], look=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterator
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from ..engine.capture.argument_writes import Given
 from ..engine.capture.kinds import is_plain
 from ..engine.capture.places import MISSING, same
 from ..engine.capture.recording import Recording, Terms, Turned
@@ -43,12 +44,12 @@ class Line(NamedTuple):
 
 
 def check_again(
-    version: Specialisation, leaves: list[Any], record: Callable[[Terms], Recording],
+    version: Specialisation, leaves: list[Any], given: Any, record: Callable[[Terms], Recording],
     finished: Callable[[TracedGraph], tuple[Graph, Any, Any]],
 ) -> None:
     """Record a call that `version` would run, and raise StaleVersionError where they differ."""
     terms: Terms = version.terms
-    missing = version.check(leaves)  # the recording was made with these gradients, too
+    missing = version.check(leaves, given)  # the recording was made with these gradients, too
     try:
         recording = record(terms._replace(renewed=[
             (_now(version, tensor), dims) for tensor, dims in terms.renewed
@@ -162,6 +163,8 @@ class _Names:
             return f"{type(value).__name__} {value!r}"
         if id(value) in self._renewed:
             return self._renewed[id(value)]
+        if type(value) is Given:
+            return repr(value)
         self._kept.append(value)
         number = self._numbers.setdefault(id(value), len(self._numbers))
         return f"{type(value).__name__} number {number}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy
 
@@ -25,6 +25,8 @@ _inside: dict[str, bool] = {}  # by file
 
 class TraceError(RuntimeError):
     """Something that a trace cannot record; the message names the user's line and the cure."""
+
+    end: Any = None  # of the trial of one graph, a segment_trace.SegmentEnd
 
 
 class EscapedTensorError(TraceError):

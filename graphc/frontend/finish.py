@@ -28,12 +28,12 @@ from .captured import (
 from .functionalize import dense_order
 from .nodes import Edge
 from .nodes import Node as GradNode
-from .numbers import TracedNumber, plain_number
 from .pending import PendingItem
 from .recorded_tape import recorded_tape
 from .storage import address, strides_of
 from .tape_order import inner_roots
 from .tensor import Tensor, edge, requires_grad
+from .texts import is_traced_value, plain_value
 from .tree import Structure, flatten, unflatten
 
 if TYPE_CHECKING:
@@ -148,12 +148,12 @@ class _Finish:
             found = self._classify(value.tensor)
             found.item = True
             return found
-        if isinstance(value, TracedNumber):
+        if is_traced_value(value):
             return Output("number", number=value.expression)
         if type(value) in (set, frozenset):  # what it holds was hashed, and so decided upon
-            value = type(value)(plain_number(item) for item in value)
+            value = type(value)(plain_value(item) for item in value)
         elif isinstance(value, Counter):
-            value = Counter({plain_number(key): plain_number(n) for key, n in value.items()})
+            value = Counter({plain_value(key): plain_value(n) for key, n in value.items()})
         if not isinstance(value, Tensor):
             return Output("object", tensor=value)
         if value._trace is None:
@@ -335,6 +335,6 @@ def _plain_keys(structure: Structure) -> Structure:
     if structure.kind is None:
         return structure
     return replace(
-        structure, keys=tuple([plain_number(key) for key in structure.keys]),
+        structure, keys=tuple([plain_value(key) for key in structure.keys]),
         children=tuple([_plain_keys(child) for child in structure.children]),
     )

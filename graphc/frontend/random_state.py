@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,8 @@ class Generator:
             if trace.whole:
                 trace.deferred.append(lambda: setattr(self, "_seed", seed))
             inplace(self.state, constant(seed_words(seed)), overwrite=True)
+            if local.trace.whole:  # each call has seeded it so
+                local.trace.deferred.append(partial(setattr, self, "_seed", seed))
         self._seed = seed
         return self
 

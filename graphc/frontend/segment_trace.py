@@ -25,7 +25,7 @@ from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.op import Attrs, Op
 
 from .dispatch import explain_inputs
-from .errors import user_location
+from .errors import unsupported_in_trace, user_location
 from .functionalize import TracedStorage
 from .nodes import AccumulateGrad
 from .nodes import Node as GradNode
@@ -92,7 +92,9 @@ class SegmentTrace(Trace):
     def end_segment(self, what: str, cure: str = "", value: bool = False) -> None:
         """Run what was recorded. Raises TraceError where that cannot be done seamlessly."""
         if self._flushing or (self.whole and self.tainted):
-            self.refuse(what, cure)
+            self.refused = unsupported_in_trace(what, cure)
+            self.refused.end = SegmentEnd(what, user_location(), value)
+            raise self.refused
         self.whole = False
         self.note_end(what, value)
         self.flush()

@@ -169,7 +169,8 @@ def test_a_comparison_is_decided_and_not_the_number() -> None:
 @pytest.mark.parametrize("function", [
     lambda x, n: [x * i for i in range(n)][-1],
     lambda x, n: x[:1].expand(n),
-    lambda x, n: f"{n:d}",
+    lambda x, n: {f"{n:d}": x},
+    lambda x, n: x * len(f"{n:b}"),
     lambda x, n: {1: "a", 2: "b"}.get(n),
     lambda x, n: json.dumps([n]),
 ])  # fmt: skip
@@ -179,6 +180,11 @@ def test_a_number_that_is_decided_upon_has_a_version_per_value_then_segments(
     counts = _compiles(function, [*range(1, 9), *range(1, 14), 3, 12])
     assert counts[:16] == [1] * 8 + [0] * 8
     assert sum(counts[16:]) <= 5  # the segments of five new values
+
+
+def test_a_text_that_says_a_number_is_no_decision_upon_its_value() -> None:
+    counts = _compiles(lambda x, n: (x, f"{n:>4}", str(n) + ".", "%d" % n), [1, 2, 3])  # noqa: UP031
+    assert counts == [1, 1, 0]
 
 
 def test_the_type_of_a_number_is_no_decision_upon_its_value() -> None:

@@ -43,7 +43,7 @@ class Open(nn.Module):
             y = y[y > 1]
         else:
             y = y / os.getpid()
-        self.log.append(random.random())
+        self.log.append(random.sample([1.0, 2.0], 1))
         y.sum().backward()
         return np.asarray(y.tolist()).sum() + (now > 0)
 
@@ -52,7 +52,7 @@ NAMED = [
     "now = time.monotonic()",
     "if self.steps.item() > 0.5:  # as written above, not as it was",
     "y = y[y > 1]",
-    "self.log.append(random.random())",
+    "self.log.append(random.sample([1.0, 2.0], 1))",
     "return np.asarray(y.tolist()).sum() + (now > 0)",
 ]
 

@@ -149,6 +149,10 @@ def draw(o: Any, x: Any) -> Any:
     return x * o.rng.random() + float(o.nprng.random())
 
 
+def sample(o: Any, x: Any) -> Any:
+    return x * o.rng.sample([1.0, 2.0], 1)[0] + float(o.nprng.random())
+
+
 def counted_dict(o: Any, x: Any) -> Any:
     o.n += 1
     o.cache = {"step": o.n, "v": x * o.n}
@@ -252,7 +256,7 @@ def test_print_prints_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_graph_refuses_and_changes_nothing() -> None:
-    for body in (renew_list, draw):
+    for body in (renew_list, sample):
         o = fresh()
         before = plain(o)
         with pytest.raises(TraceError, match="Cure"):

@@ -328,4 +328,31 @@ C @H = types.SimpleNamespace(n=3, h=None)
 A o$ = types.SimpleNamespace(k=2.0) || types.SimpleNamespace(k=3) || types.SimpleNamespace(k=row(1))
 B acc = acc * o$.k
 B o$.y = acc
+
+== grows_and_counts
+S H = [] || collections.deque()
+B @H.append(float(x.shape[0]))
+B if len(@H) > @{2||4}@:
+B     acc = acc + 10
+B acc = acc * len(@H)
+C @H.clear()
+C @H.append(1.0)
+
+== grows_in_turns
+S H = [row(1)]
+S K = {}
+B @H.append(acc * 2)
+B if len(@H) % @{2||3}@ == 0:
+B     acc = -acc
+B @K["n"] = len(@H) - len(@K)
+C @H.pop()
+C @K["m"] = 2
+
+== window_that_slides
+S H = collections.deque(maxlen=@{2||3}@) || collections.deque([1.0], maxlen=2)
+B @H.append(@{acc * 2||float(x.shape[0])}@)
+B acc = acc * len(@H)
+C @H.clear()
+C @H.append(4.0)
+C @H.extend([2.0, 3.0])
 """

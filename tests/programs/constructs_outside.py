@@ -66,6 +66,25 @@ C tick$ = lambda: 3.0
 B acc = acc * random.random() + random.randint(0, 3)
 C random.seed(5)
 
+== random_steers
+B if random.random() < 0.5:
+B     acc = acc * 2
+B out.append(random.@{randint(0, 2)||getrandbits(3)||randrange(1, 9, 2)}@)
+C random.seed(5)
+
+== random_spread
+S H = 1.0
+B acc = acc + random.@{uniform(0, @H)||gauss(0.0, 1.0)||triangular(0, 2, 1)||expovariate(2.0)}@
+B out.append(f"{random.random():.3f}")
+C @H = 2.5
+C random.seed(@{2||7}@)
+
+== random_order
+T order$ = [1, 2, 3, 4]
+B random.shuffle(order$)
+B acc = acc * order$[0] + random.sample(order$, 2)[1]
+C random.seed(6)
+
 == random_choice
 T options$ = [1.0, 2.0, 3.0]
 B acc = acc * random.choice(options$)
@@ -83,6 +102,14 @@ C rng$.seed(1)
 == numpy_random
 B acc = acc + float(np.random.rand())
 C np.random.seed(3)
+
+== numpy_random_numbers
+B acc = acc + np.random.@{uniform(0, 2)||normal()||randint(0, 5)||random_sample()}@
+C np.random.seed(4)
+
+== numpy_random_arrays
+B acc = acc + torch.from_numpy(np.random.@{rand(3)||normal(size=3)}@.astype("float32"))
+C np.random.seed(4)
 
 == numpy_generator
 T gen$ = np.random.default_rng(3)
@@ -144,6 +171,44 @@ A n$ = 1 || 2 || 2.5
 B print(n$, f"{n$}", sep="-")
 B acc = acc * n$
 
+== print_steps
+S H = 0
+S K = 0.5
+B @H += 1
+B @K = @K * 0.75
+B n, k = @H, @K
+B print(f"{n}: {k:.3e}", "%d of %5.1f" % (n, k), "{0:>4}|{1!r}".format(n, k))
+B print("step " + str(n), end=f" {n:03d}\\n")
+C @H = 7
+C @K = 2.0
+
+== steps_kept
+S H = 0
+S K = []
+B @H += 1
+B n = @H
+B @K.append(f"@{step {n}||{n:>5} of {x.shape[0]}||{n!r}}@")
+B out.append(@K[-1])
+B if len(@K) > @{3||5}@:
+B     acc = acc + 10
+C @H = 20
+C @K.clear()
+
+== steps_looked_at
+S H = 7
+B @H += 1
+B n = @H
+B name = f"step {n}"
+B acc = acc * (2 if name.endswith(@{"9"||"1"}@) else len(name))
+B out.append({name: @H})
+C @H = 98
+
+== text_of_number
+A n$ = 1 || 2 || 2.5 || 3.25 || -4
+B out.append(f"{n$}|{n$:>6}|{n$!s:5}|{n$:g}")
+B out.append("%s" % n$ + "@{ n||, }@".join((str(n$), "end")))
+B acc = acc * n$
+
 == stdout_write
 B sys.stdout.write("written\\n")
 B acc = acc + 1
@@ -165,6 +230,24 @@ C logger$.setLevel(logging.ERROR)
 == warning
 B warnings.warn("careful", UserWarning)
 B acc = acc * 2
+
+== warning_steps
+S H = 0
+B @H += 1
+B n = @H
+B warnings.warn(f"step {n}", @{UserWarning||RuntimeWarning}@)
+B acc = acc * @H
+C @H = 12
+C warnings.simplefilter("@{ignore||always}@")
+
+== logging_steps
+S H = 0
+T logger$ = logging.getLogger("programs")
+B @H += 1
+B n = @H
+B logger$.warning(f"step {n} of {x.shape[0]}")
+B logger$.error("rate %g at %s", n / 4, "step %d" % n)
+C @H = 12
 
 == warning_once
 S H = False

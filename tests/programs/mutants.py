@@ -34,7 +34,7 @@ TABLES: dict[str, Any] = {
        ("VALUES", "FIXEDS", "_EXACT", "_ITERATORS", "_BASES")},
     **{name: getattr(c_tables, name) for name in
        ("PURE", "HIGHER_ORDER", "OPERATORS", "READS", "WRITES", "NUMPY_WRITES", "NUMPY_READS",
-        "METHODS_OF_VALUES", "CLASSES", "SETTINGS", "SWITCHES")},
+        "METHODS_OF_VALUES", "CLASSES", "SETTINGS", "SWITCHES", "SAYING", "STORING")},
 }  # fmt: skip
 
 

@@ -48,9 +48,8 @@ USES = [construct.name for construct in parse("tables", constructs_tables.TEXT)]
 # What reads or changes the outside of the program, or an array.
 IN_SEGMENTS = set(
     """
-    a_file_that_is_there deterministic_set numpy_buffers numpy_files numpy_mapped_files
-    numpy_printing numpy_raw_files numpy_saves numpy_settings numpy_shuffle numpy_text_files
-    numpy_writes precision_set warnings_set
+    a_file_that_is_there numpy_files numpy_mapped_files numpy_raw_files numpy_saves numpy_shuffle
+    numpy_text_files numpy_writes
     """.split()
 )
 

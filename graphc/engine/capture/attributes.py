@@ -12,11 +12,12 @@ from ...nn.modules.module import Module
 from ...optim.lr_scheduler import LRScheduler
 from ...optim.optimizer import Optimizer
 from . import c_attributes, tensor_attributes
-from .kinds import Kind, has_field, is_plain, kind_of
+from .kinds import Kind, full_name, has_field, is_plain, kind_of
 from .module_fields import OWN_FIELDS
 from .observer import Observer
 from .outside import unbound
 from .places import MISSING
+from .streams import is_draw
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 _SLOT = types.MemberDescriptorType
@@ -40,8 +41,10 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
     if kind is Kind.FIELDS and has_field(type(obj), name):
         value = observer.read(obj, name, f"{observer.path(obj)}.{name}")
         return getattr(obj, name) if value is MISSING else value
+    if kind is Kind.OPEN and is_draw(obj, name):
+        return getattr(obj, name)
     if kind in (Kind.OPEN, Kind.FIELDS):
-        observer.open(f"reading {name} of a {_name(obj)}")
+        observer.open(f"reading {name} of a {full_name(type(obj))}")
     bound: Any = obj
     if type(obj) is super and bound.__self__ is not None:
         return super_attribute(observer, bound.__thisclass__, bound.__self__, name)
@@ -95,10 +98,6 @@ def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
     if _overrides(found):
         return _by_descriptor(observer, obj, found, name)
     return _bind(observer, obj, found, name, path)
-
-
-def _name(obj: Any) -> str:
-    return f"{type(obj).__module__}.{type(obj).__qualname__}"
 
 
 def is_counted(obj: Any) -> bool:
@@ -227,7 +226,7 @@ def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> An
     if kind in _C_DESCRIPTORS:
         return object.__getattribute__(obj, name)
     if not _understood(kind):
-        observer.open(f"reading {name} of {observer.path(obj)}, by a {_name(member)}")
+        observer.open(f"reading {name} of {observer.path(obj)}, by a {full_name(type(member))}")
     found = object.__getattribute__(obj, name)
     return observer.know(found, path) if observer.is_known(obj) else found
 
@@ -376,7 +375,7 @@ def store_attribute(observer: Observer, obj: Any, name: str, value: Any) -> None
     elif kind in (Kind.OPEN, Kind.FIELDS, Kind.METHOD, Kind.BUILTIN) or (
         kind is Kind.PARTIAL and observer.is_known(obj)
     ):
-        observer.open(f"setting {name} of a {_name(obj)}")
+        observer.open(f"setting {name} of a {full_name(type(obj))}")
     setattr(obj, name, value)
 
 
@@ -464,5 +463,5 @@ def special(observer: Observer, obj: Any, name: str) -> Any:
         if found is not MISSING:
             return _bind(observer, obj, found, name, f"{observer.path(obj)}.{name}")
     elif kind is Kind.OPEN:
-        observer.open(f"{name} of a {_name(obj)}")
+        observer.open(f"{name} of a {full_name(type(obj))}")
     return getattr(obj, name)

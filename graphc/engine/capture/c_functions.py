@@ -7,19 +7,21 @@ READS, WRITES: methods of containers. The rest has a rule of its own (`RULES`, b
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
+from ...frontend.texts import is_text, plain_text, plain_value
 from . import (
     attributes,
     c_iterating,
     c_objects,
     context_variables,
     copying,
+    draws,
     items,
     library,
     operators,
@@ -29,15 +31,19 @@ from . import (
 from .c_tables import (
     CLASSES,
     HIGHER_ORDER,
+    KEYED,
     METHODS_OF_VALUES,
     OPERATORS,
     PURE,
     READS,
+    SAYING,
+    STORING,
     WRITES,
 )
 from .kinds import Kind, content_of, full_name, is_own_name, kind_of
 from .observer import Observer
 from .places import MISSING
+from .streams import is_draw
 
 Call = tuple[Any, tuple[Any, ...], Any]
 Rule = Callable[[Observer, Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -74,6 +80,8 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         args = function.__self__, *args
         function = getattr(object, function.__name__)
     name = name_of(function)
+    if name not in SAYING and getattr(function, "__name__", "") not in STORING:
+        args, kwargs = _decided(args, kwargs)
     if kind_of(type(function)) is Kind.FIXED:
         return c_objects.call(observer, function, name, args, kwargs)
     rule = RULES.get(name)
@@ -93,7 +101,12 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         touch(observer, args, kwargs)
         return function, args, kwargs
     bound = getattr(function, "__self__", None)
+    if is_draw(bound, function.__name__):
+        found = draws.call(observer, function, bound, args, kwargs)
+        return (function, args, kwargs) if found is None else (give, found, None)
     if bound is not None and not issubclass(type(bound), (types.ModuleType, type)):
+        if function.__name__ in KEYED and items.content(bound) in (Kind.DICT, Kind.SET):
+            args = tuple([items.plain_key(observer, key) for key in args[:1]]) + args[1:]
         method(observer, bound, function.__name__, args, kwargs)
         return function, args, kwargs
     owner = getattr(function, "__objclass__", None)
@@ -105,7 +118,16 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     return c_objects.call(observer, function, name, args, kwargs)
 
 
-def touch(observer: Observer, args: tuple[Any, ...], kwargs: Any = None) -> None:
+def _decided(args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+    """Arguments with texts that say run-time numbers as they are now: C code reads them."""
+    if any(map(is_text, args)):
+        args = tuple(map(plain_text, args))
+    if kwargs and any(map(is_text, kwargs.values())):
+        kwargs = {name: plain_text(value) for name, value in kwargs.items()}
+    return args, kwargs
+
+
+def touch(observer: Observer, args: Iterable[Any], kwargs: Any = None) -> None:
     """C code reads everything in its arguments."""
     for value in args:
         observer.whole(value)
@@ -149,7 +171,8 @@ def method(
     kind: type | None = None,
 ) -> None:
     """A C method of a container or a value is about to be called on `owner`."""
-    touch(observer, args, kwargs)
+    stored = name in STORING
+    touch(observer, [a for a in args if not is_text(a)] if stored else args, kwargs)
     owner = observer.behind(owner)
     if issubclass(type(owner), str) and name == "format_map" and not all(
         map(library.is_text, args)
@@ -176,20 +199,7 @@ def method(
     )):
         observer.whole(owner)
         return
-    observer.open(phrase(owner, name), owner=owner)
-
-
-def phrase(owner: Any, name: str) -> str:
-    """A method of an object that is not understood, in words."""
-    kind = full_name(type(owner))
-    known = {
-        "random.Random": "drawing from Python's random module (torch.rand draws in the graph)",
-        "numpy.random.mtrand.RandomState": "drawing from numpy.random (torch.rand draws in the "
-                                           "graph)",
-        "numpy.random._generator.Generator": "drawing from a NumPy generator (torch.rand draws "
-                                             "in the graph)",
-    }
-    return known.get(kind, f"{type(owner).__name__}.{name}()")
+    observer.open(draws.phrase(owner, name), owner=owner)
 
 
 _IMMUTABLES = frozenset((Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN, Kind.CLASS))
@@ -236,7 +246,7 @@ def _write(
                 (observer.remove if name == "pop" else observer.write)(owner, key)
             return
     elif name in ("append", "extend") and content is not Kind.BUFFER:
-        observer.extend(owner)
+        observer.extend(owner, one=name == "append")
         return
     elif name == "remove":
         observer.whole(owner)
@@ -281,6 +291,8 @@ def _of_class(
 def construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
     """What to call to make an instance of a class that C code makes."""
     name = full_name(kind)
+    if name not in SAYING:
+        args, kwargs = _decided(args, kwargs)
     if kind_of(kind) is Kind.VALUE:
         value = library.constructed(observer, kind, args, kwargs)
         if value is not None:
@@ -472,7 +484,17 @@ def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
     if any(callable(value) for value in kwargs.values()):
         return None
     touch(observer, args, kwargs)
-    return (observer.plainly(function, args, kwargs),) if observer.running else None
+    given = tuple(map(_data, args))
+    return (observer.plainly(function, given, kwargs),) if observer.running else None
+
+
+def _data(value: Any) -> Any:
+    """Data for Python's json, with run-time numbers and texts as they are now."""
+    if isinstance(value, dict):
+        return {_data(key): _data(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_data(item) for item in value]
+    return plain_value(value)
 
 
 RULES: dict[str, Rule] = {

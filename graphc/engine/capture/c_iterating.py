@@ -42,7 +42,9 @@ def _entry(observer: Observer, value: Any) -> Any:
 
 def _items(observer: Observer, value: Any) -> Any:
     kind = kind_of(type(value))
-    if kind in _CALLED or kind in (Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN):
+    if kind in _CALLED or kind in (
+        Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN, Kind.TEXT
+    ):
         return value
     if kind is Kind.INSTANCE and content_of(type(value)) is None and not any(
         observer.lookup(type(value), name) is not MISSING for name in ("__iter__", "__getitem__")

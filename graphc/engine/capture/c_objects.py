@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...frontend.tensor import Tensor
-from . import attributes, c_functions, items
+from . import attributes, c_functions, items, settings
 from .c_tables import NUMPY_READS, NUMPY_WRITES
 from .kinds import Kind, full_name, is_plain, kind_of
 from .observer import Observer
@@ -31,7 +31,11 @@ def call(
     )
     if numpy and (kind.__module__.split(".")[0] == "numpy" or kind in _CALLABLES):
         c_functions.touch(observer, args, kwargs)
-        if function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
+        if function.__name__ in settings.NUMPY:
+            settings.ask(observer, function.__name__, switches=True)
+        elif function.__name__ in settings.NUMPY_TELLS:
+            settings.ask(observer, settings.NUMPY_TELLS[function.__name__], switches=False)
+        elif function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
             observer.open(f"numpy.{function.__name__}(), which writes to an array")
         if function.__name__ in NUMPY_READS:
             observer.open(f"numpy.{function.__name__}(), which reads more than its arguments")

@@ -85,14 +85,23 @@ WRITES = frozenset("""
     popleft rotate move_to_end __setitem__ __delitem__ __iadd__ __ior__ __iand__ __isub__ __ixor__
     __imul__ fromlist frombytes
 """.split())
+# what takes a text that says a run-time number as it is, and not as a constant: to say it, to
+# make another text of it or to keep it
+SAYING = frozenset(
+    _of("builtins", "print str repr format isinstance type") | {"_warnings.warn"}
+    | {"str.format"}
+)
+# methods of dicts and sets whose first argument is hashed: a run-time number is decided upon
+KEYED = frozenset("""
+    add discard remove get pop setdefault __contains__ __getitem__ __setitem__ __delitem__
+""".split())
+STORING = frozenset(("append",))
 NUMPY_WRITES = frozenset("""
-    copyto put place putmask fill_diagonal put_along_axis save savez savetxt
-    at shuffle seterr setbufsize set_printoptions
+    copyto put place putmask fill_diagonal put_along_axis save savez savetxt at shuffle
 """.split())
 # and functions of NumPy that read more than their arguments: files, memory, settings
 NUMPY_READS = frozenset("""
-    load loadtxt fromfile memmap frombuffer geterr geterrcall get_printoptions getbufsize
-    array2string array_repr array_str
+    load loadtxt fromfile memmap frombuffer geterrcall array2string array_repr array_str
 """.split())
 # values by identity whose methods are pure
 METHODS_OF_VALUES = frozenset("re.Pattern re.Match types.GenericAlias".split())

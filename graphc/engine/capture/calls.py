@@ -14,14 +14,16 @@ from collections.abc import Callable
 from enum import Enum, EnumMeta
 from typing import Any
 
+from ...frontend.texts import is_text
 from ..marks import Mark, marks
-from . import c_attributes, c_functions, exits
+from . import c_attributes, c_functions, draws, exits, settings
 from .c_tables import SETTINGS, SWITCHES
 from .instrument import Uninstrumentable, Where, instrumented, is_rewritten
 from .kinds import Kind, content_of, is_own_name, is_standard, kind_of
 from .observer import Observer
 from .outside import unbound
 from .places import MISSING
+from .streams import is_draw
 
 Call = tuple[Any, tuple[Any, ...], Any]  # function, arguments, keyword arguments or None
 
@@ -47,8 +49,14 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
             observer.know(owner, f"{observer.path(function)}.__self__")
             observer.know(function.__func__, observer.path(function))
         name = getattr(function.__func__, "__name__", "")
+        if kind_of(type(owner)) is Kind.TEXT:
+            c_functions.touch(observer, [a for a in args if not is_text(a)], kwargs)
+            return function, args, kwargs
         if kind_of(type(owner)) is Kind.OPEN:
-            observer.open(c_functions.phrase(owner, name), owner=owner)
+            if is_draw(owner, name):
+                found = draws.call(observer, function, owner, args, kwargs)
+                return (function, args, kwargs) if found is None else (give, found, None)
+            observer.open(draws.phrase(owner, name), owner=owner)
             return function, args, kwargs
         if observer.is_watched(owner) and is_own_name(function.__func__.__module__):
             c_functions.method(observer, owner, name, args, kwargs)
@@ -153,9 +161,9 @@ def _own(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     """Something of graphc's own reads all that it gets, and may call what it gets."""
     name = getattr(function, "__name__", "")
     if name in SETTINGS and function.__module__ == SETTINGS[name]:
-        return give, (observer.result(function, args, f"{name}()"),), None
+        return give, (settings.read(observer, function, name, args),), None
     if name in SWITCHES and function.__module__ == SWITCHES[name]:
-        observer.open(f"{name}(), which changes a setting for what follows,")
+        settings.write(observer, name)
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None and observer.is_known(function):  # a decorator: no_grad, autocast
         observer.know(wrapped, observer.path(function))
@@ -167,6 +175,8 @@ def _own(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
 
 def _handed(observer: Observer, value: Any, wrap: bool) -> Any:
     kind = kind_of(type(value))
+    if kind is Kind.TEXT:
+        return value.decided()
     if kind in (Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL):
         return entry(observer, value) if wrap else value
     if kind is Kind.CLASS:

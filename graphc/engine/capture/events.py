@@ -231,6 +231,12 @@ def spread(it: Rewriting, at: int, each: Instruction) -> bytes | None:
 # strings
 
 
+def join(it: Rewriting, at: int, each: Instruction) -> bytes | None:
+    """The parts of an f-string."""
+    site = it.site("join", None, at)
+    return site and one("BUILD_TUPLE", each.arg) + site + APPLY
+
+
 def format_value(it: Rewriting, at: int, each: Instruction) -> bytes | None:
     site = it.site("format", None, at)
     if site is None:
@@ -331,6 +337,7 @@ def _events() -> list[Event | None]:
         "SET_UPDATE": spread,
         "DICT_UPDATE": spread,
         "DICT_MERGE": spread,
+        "BUILD_STRING": join,
         "FORMAT_VALUE": format_value,
         "FORMAT_SIMPLE": format_simple,
         "FORMAT_WITH_SPEC": format_with_spec,

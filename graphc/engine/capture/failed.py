@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ...frontend.numbers import is_traced_number
 from ...frontend.tensor import Tensor
+from ...frontend.texts import is_traced_value
 from ...frontend.watched import Watched
 from .argument_writes import ArgumentWrites
 from .copies import put_back
@@ -58,7 +58,7 @@ def _holds(observer: Observer, value: Any) -> bool:
     stack, seen = [value], set()
     while stack:
         item = stack.pop()
-        if (isinstance(item, Tensor) and item._trace is not None) or is_traced_number(item):
+        if (isinstance(item, Tensor) and item._trace is not None) or is_traced_value(item):
             return True
         if id(item) in seen or isinstance(item, (Tensor, type)) or observer.is_known(item):
             continue
@@ -76,12 +76,20 @@ def _settle(place: Place, was: Any, holds: Callable[[Any], bool]) -> None:
     now = place.get()
     if now is was:
         return
-    if is_traced_number(now):
+    if is_traced_value(now):
         place.set(_number(now))
     elif holds(now):
         place.put(was)
 
 
+def settle_error(error: BaseException) -> None:
+    """Give what an exception says the numbers and texts of the trace as they were in this run."""
+    error.args = tuple(map(_number, error.args))
+    for name, value in list(vars(error).items()):
+        if is_traced_value(value):
+            setattr(error, name, _number(value))
+
+
 def _number(value: Any) -> Any:
-    """A number of the trace as what it was in this run."""
-    return value.expression.value if is_traced_number(value) else value
+    """A number or a text of the trace as what it was in this run."""
+    return value.expression.value if is_traced_value(value) else value

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...frontend.numbers import chosen, is_traced_number
+from ...frontend.texts import is_text, is_traced_value, plain_text
 from ...optim.optimizer import ParamGroup
 from .kinds import Kind, content_of, is_plain, kind_of
 from .observer import Observer
@@ -38,10 +39,12 @@ def content(value: Any) -> Kind | None:
 
 
 def plain_key(observer: Observer, key: Any) -> Any:
-    """A key as Python hashes it: lifted numbers and symbolic sizes as their values."""
+    """A key as Python hashes it: lifted numbers, sizes and their texts as their values."""
+    if is_text(key):
+        return key.decided()
     if is_traced_number(key):
         return key.__index__() if key.is_integer_number else float(key)
-    if issubclass(type(key), tuple) and any(map(is_traced_number, key)):
+    if issubclass(type(key), tuple) and any(map(is_traced_value, key)):
         return tuple.__new__(type(key), [plain_key(observer, part) for part in key])
     return key
 
@@ -74,8 +77,8 @@ def subscript(observer: Observer, container: Any, key: Any) -> Any:
     if kind is Kind.TENSOR or kind is Kind.OWN:
         observer.whole(key)
         return container[key]
-    if kind is Kind.VALUE or kind is Kind.NUMBER:
-        return container[plain_key(observer, key)]
+    if kind is Kind.VALUE or kind is Kind.NUMBER or kind is Kind.TEXT:
+        return plain_text(container)[plain_key(observer, key)]
     if kind is Kind.FIXED:
         return container[key]
     observer.open(f"{observer.path(container)}[...] of a {type(container).__qualname__}")
@@ -238,8 +241,8 @@ def iterate(observer: Observer, obj: Any) -> Any:
     if content(obj) is not None:
         observer.whole(obj, deep=False)
         return iter(obj)
-    if kind in (Kind.VALUE, Kind.TENSOR, Kind.OWN, Kind.NUMBER):
-        return iter(obj)
+    if kind in (Kind.VALUE, Kind.TENSOR, Kind.OWN, Kind.NUMBER, Kind.TEXT):
+        return iter(plain_text(obj))
     if kind is Kind.INSTANCE:
         if observer.lookup(type(obj), "__next__") is not MISSING:
             return _stepped(observer, iter(obj))
@@ -283,6 +286,7 @@ def _by_index(observer: Observer, obj: Any) -> Iterator[Any]:
 
 def contains(observer: Observer, item: Any, container: Any) -> bool:
     """`item in container`."""
+    item, container = plain_text(item), plain_text(container)
     method = python_method(observer, container, "__contains__")
     if method is not None:
         return bool(observer.run(method, container, item))
@@ -343,6 +347,8 @@ def truth(observer: Observer, value: Any) -> bool:
         observer.emptiness(value)
     elif kind is Kind.ARRAY:
         observer.array(value)
+    elif kind is Kind.TEXT:
+        observer.whole(value)
     elif kind is Kind.OPEN:
         observer.open(f"the truth of a {type(value).__module__}.{type(value).__qualname__}")
     return bool(value)
@@ -351,12 +357,14 @@ def truth(observer: Observer, value: Any) -> bool:
 _SIZED = frozenset((Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.BUFFER, Kind.VIEW))
 
 
-def length(observer: Observer, value: Any) -> int:
+def length(observer: Observer, value: Any) -> Any:
     """len(value)."""
     method = python_method(observer, value, "__len__")
     if method is not None:
         return observer.run(method, value).__index__()
     if content(value) is not None and not isinstance(value, np.ndarray):
+        if content(value) in _SIZED:
+            return observer.length(value)
         observer.emptiness(value, len)
     else:
         observer.whole(value)

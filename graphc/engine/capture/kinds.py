@@ -21,6 +21,7 @@ import numpy as np
 
 from ...frontend.numbers import TracedNumber
 from ...frontend.tensor import Tensor
+from ...frontend.texts import TracedText
 from ...frontend.watched import Watched, WatchedDefault, WatchedOrdered
 
 
@@ -48,6 +49,7 @@ class Kind(Enum):
     MODULE = auto()
     TENSOR = auto()
     NUMBER = auto()  # a lifted number or a symbolic size
+    TEXT = auto()  # that says such a number
     OWN = auto()  # an object of graphc's own machinery
     FIELDS = auto()  # of C code, read and written attribute by attribute
     INSTANCE = auto()  # of a class written in Python
@@ -194,6 +196,8 @@ def _kind_of(kind: Any) -> Kind:
         return Kind.TENSOR
     if issubclass(kind, TracedNumber):
         return Kind.NUMBER
+    if kind is TracedText:
+        return Kind.TEXT
     if issubclass(kind, type):
         return Kind.CLASS
     if isinstance(kind, EnumMeta):

@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from ...frontend import texts
 from . import items
 from .kinds import Kind, content_of, is_plain, kind_of
 from .observer import Observer
@@ -36,7 +37,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 def is_text(value: Any) -> bool:
     """Whether nothing in a value but itself can be formatted."""
-    return is_plain(value) or kind_of(type(value)) in (Kind.TENSOR, Kind.NUMBER)
+    return is_plain(value) or kind_of(type(value)) in (Kind.TENSOR, Kind.NUMBER, Kind.TEXT)
 
 
 def _text_format(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -45,9 +46,21 @@ def _text_format(observer: Observer, function: Any, args: tuple[Any, ...], kwarg
     if text is None:
         text, *args = args  # type: ignore[assignment]
     if all(map(is_text, (*args, *kwargs.values()))):
-        return None
+        found = texts.format_of(text, tuple(args), kwargs)
+        return None if found is None else (found,)
     formatter = string.Formatter()
     return (observer.run(string.Formatter.vformat, formatter, text, tuple(args), kwargs),)
+
+
+def _join(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """str.join(): what an iterator gives is looked at, too."""
+    between = getattr(function, "__self__", None)
+    between, parts = args if between is None else (between, *args)
+    found = list(items.unpack(observer, parts))
+    if not any(map(texts.is_text, (between, *found))):
+        observer.whole(found)
+        return (between.join(found),)
+    return (texts.joined(found, between),)
 
 
 def _heap(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -94,7 +107,7 @@ def constructed(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: An
 
 
 RULES: dict[str, Rule] = {
-    "builtins.dir": _dir, "str.format": _text_format,
+    "builtins.dir": _dir, "str.format": _text_format, "str.join": _join,
     **{f"_heapq.{name}": _heap for name in (
         "heappush", "heappop", "heapify", "heapreplace", "heappushpop"
     )},

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
-import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -23,18 +22,20 @@ import numpy as np
 
 from ...frontend.context import local
 from ...frontend.errors import TraceError, located
-from ...frontend.numbers import is_traced_number
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
+from ...frontend.texts import is_traced_value
 from ...frontend.trace import Trace
 from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result, Type
 from .array_memory import is_captured
 from .class_members import ClassMembers
 from .copies import READERS, key_text
+from .counts import Counts
 from .kinds import Kind, content_of, is_plain, is_standard, kind_of
 from .machinery import inside_machinery
-from .places import MISSING, Place
+from .places import MISSING, Place, key_of
+from .streams import Draw, Stream, put_back
 from .writes import Repeat, Writes
 
 _ARRAY_BYTES = 1 << 24  # larger arrays are not compared at every call
@@ -49,7 +50,7 @@ class _Running(threading.local):
 running = _Running()
 
 
-class Observer(ClassMembers, Writes):
+class Observer(ClassMembers, Counts, Writes):
     """The reads and writes of one recording."""
 
     def __init__(self, trace: Trace, name: str, calls: Any) -> None:
@@ -61,6 +62,8 @@ class Observer(ClassMembers, Writes):
         self.handled = sys.exc_info()[1]  # an exception from before the call
         self.looked_at_grad = False  # the user's own code has read a .grad
         self.constants: Any = None  # exits.Constants
+        self.draws: list[Draw] = []  # of random numbers, in order
+        self.streams: dict[Stream, Any] = {}  # that they come from, and their states before
         self._paused = False
         self._read: set[Any] = set()
         self._whole: set[int] = set()
@@ -117,6 +120,11 @@ class Observer(ClassMembers, Writes):
             self.known[id(value)] = value, path
         return value
 
+    def taint(self, what: str) -> None:
+        """From here on the trace cannot go on in segments: it would be taken back."""
+        if isinstance(self.trace, SegmentTrace):
+            self.trace.tainted = self.trace.tainted or what
+
     def path(self, value: Any) -> str:
         """An object's name in the user's words."""
         found = self.known.get(id(value))
@@ -128,8 +136,8 @@ class Observer(ClassMembers, Writes):
         Where graphc's own code is at work (a backward pass that runs a hook), it cannot be ended
         in place: everything is taken back, and the function starts again, in segments.
         """
-        if isinstance(self.trace, SegmentTrace) and inside_machinery():
-            self.trace.tainted = self.trace.tainted or what
+        if inside_machinery():
+            self.taint(what)
         self.trace.opened(
             what, (cure or "do this outside and pass the result in") + self.trace.otherwise, owner
         )
@@ -143,12 +151,12 @@ class Observer(ClassMembers, Writes):
         `owner`: whose `__dict__` the container is."""
         place = Place(container, key, path)
         value = place.get()
-        token = (id(container), _key(key))
+        token = (id(container), key_of(key))
         if token in self._read or self._was_written(place, value):
             return value
         self._read.add(token)
         self._kept.append(container)
-        if place in self.lifted or is_traced_number(value):
+        if place in self.lifted or is_traced_value(value):
             return value
         self.guards.add(Entry(place, value, not is_plain(value)), counted)
         if counted and owner is not None:
@@ -160,7 +168,7 @@ class Observer(ClassMembers, Writes):
     def was_read(self, place: Place) -> bool:
         """Whether a place was read before the call wrote to it."""
         key = place.key
-        token = (id(place.container), _key(key))
+        token = (id(place.container), key_of(key))
         return token in self._read or id(place.container) in self._whole
 
     def _was_written(self, place: Place, value: Any) -> bool:
@@ -192,6 +200,9 @@ class Observer(ClassMembers, Writes):
         value = self.behind(value)
         kind = kind_of(type(value))
         if kind in _NO_CONTENT:
+            return
+        if kind is Kind.TEXT:
+            value.decided()
             return
         if kind is Kind.INSTANCE:
             content = content_of(type(value))
@@ -270,32 +281,6 @@ class Observer(ClassMembers, Writes):
         self._whole.add(id(value))
         self.save(value)
         self.guards.add(Array(value, path))
-
-    def emptiness(self, value: Any, size: Callable[[Any], Any] = bool) -> None:
-        """How many items a container has is read, or whether it has any."""
-        token = (id(value), size)
-        if not self.is_known(value):
-            return
-        if isinstance(value, dict):  # the call's own writes add a key only where it was not there
-            for key in list(self.keys.get(id(value), ())):
-                self.membership(value, key)
-        if token not in self._read:
-            self._read.add(token)
-            saved = self.saved.get(id(value))
-            was = size(value if saved is None else saved[1])
-            path = f"{size.__name__}({self.path(value)})"
-            self.guards.add(Result(size, (value,), was, path), self.is_watched(value))
-
-    def membership(self, container: Any, key: Any) -> None:
-        """Whether a dict or a set has a key is read."""
-        token = (id(container), "in", _key(key))
-        if token not in self._read:
-            self._read.add(token)
-            saved = self.saved.get(id(container))
-            was = key in (container if saved is None else saved[1])
-            path = f"{key_text(key)} in {self.path(container)}"
-            guard = Result(operator.contains, (container, key), was, path)
-            self.guards.add(guard, self.is_watched(container))
 
     def identity(self, a: Any, b: Any, same: bool) -> None:
         """`a is b` was asked: of tensors that are arguments, each call answers anew."""
@@ -408,7 +393,25 @@ class Observer(ClassMembers, Writes):
         if self.is_known(function) and not name.startswith("graphc.") and not is_standard(name):
             self.guards.add(Code(function, f"{function.__qualname__}()"))
 
+    def draw(self, stream: Stream, name: str, args: tuple[Any, ...]) -> Any:
+        """A number that a generator gives: it is drawn at each call."""
+        self.streams.setdefault(stream, stream.get())
+        numbers = self.trace.numbers
+        given = tuple([
+            value.expression if is_traced_value(value) else numbers.leaf("constant", value, value)
+            for value in args
+        ])  # fmt: skip
+        value = getattr(stream.container, name)(*[each.value for each in given])
+        draw = Draw(stream, name, given, type(value))
+        self.draws.append(draw)
+        return self.trace.lift_number(value, draw)
+
     # --- writes --------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Put everything back as it was."""
+        super().restore()
+        put_back(self.streams.items())
 
     def save(self, container: Any, path: str = "") -> None:
         """A container that existed before is about to be written to."""
@@ -448,14 +451,9 @@ class Observer(ClassMembers, Writes):
         return located(f"compiled {self.name}() {text}")
 
 
-def _key(key: Any) -> Any:
-    """What stands for a key in a set: tensors do not compare as keys do."""
-    return id(key) if issubclass(type(key), Tensor) else (type(key), key)
-
-
 def _number(value: Any) -> Any:
-    """A number of the trace as what it was in this run."""
-    return value.expression.value if is_traced_number(value) else value
+    """A number or a text of the trace as what it was in this run."""
+    return value.expression.value if is_traced_value(value) else value
 
 
 def _type_of(container: dict[Any, Any], key: Any) -> type:
@@ -468,5 +466,5 @@ _NO_CONTENT = frozenset((
 ))  # fmt: skip
 _HOLDERS = frozenset((
     Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.BUFFER, Kind.VIEW,
-    Kind.INSTANCE, Kind.ITERATOR, Kind.OPEN,
+    Kind.INSTANCE, Kind.ITERATOR, Kind.OPEN, Kind.TEXT,
 ))  # fmt: skip

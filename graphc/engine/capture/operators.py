@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...frontend import texts
 from ...frontend.numbers import is_traced_number
 from . import c_attributes
 from .items import contains, python_method, truth, unpack
@@ -51,6 +52,10 @@ def binary(observer: Observer, a: Any, b: Any, sign: str) -> Any:
     function, name = _BINARY[plain]
     kinds = kind_of(type(a)), kind_of(type(b))
     _rounding(observer, a, b)
+    if (plain in ("+", "%") and Kind.TEXT in kinds) or (plain == "%" and type(a) is str):
+        text = _text(a, b, plain)
+        if text is not None:
+            return text
     if not (kinds[0] in _EASY and kinds[1] in _EASY):
         found = _by_python(observer, a, b, name, in_place)
         if found is not NotImplemented:
@@ -60,6 +65,13 @@ def binary(observer: Observer, a: Any, b: Any, sign: str) -> Any:
         for value, kind in zip((a, b), kinds, strict=True):
             _operand(observer, value, kind, plain)
     return _IN_PLACE[plain](a, b) if in_place else function(a, b)
+
+
+def _text(a: Any, b: Any, sign: str) -> Any:
+    """What a run-time text is added to, or a run-time number formatted by; None for others."""
+    if sign == "%":
+        return texts.percent(a, b) if isinstance(a, str) else None
+    return texts.joined((a, b)) if isinstance(a, str) and isinstance(b, str) else None
 
 
 def _updated(observer: Observer, a: Any, b: Any, sign: str) -> Any:
@@ -186,8 +198,11 @@ def membership(observer: Observer, item: Any, container: Any, sign: str) -> bool
     return found if sign == "in" else not found
 
 
-def formatted(observer: Observer, value: Any, conversion: str | None, spec: str) -> str:
+def formatted(observer: Observer, value: Any, conversion: str | None, spec: str) -> Any:
     """f"{value!conversion:spec}"."""
+    found = texts.formatted(value, conversion, spec)
+    if found is not None:
+        return found
     if conversion is not None:
         value = converted(observer, value, conversion)
     kind = kind_of(type(value))
@@ -201,8 +216,11 @@ def formatted(observer: Observer, value: Any, conversion: str | None, spec: str)
     return format(value, spec)
 
 
-def converted(observer: Observer, value: Any, conversion: str) -> str:
+def converted(observer: Observer, value: Any, conversion: str) -> Any:
     """str(), repr() or ascii()."""
+    found = texts.formatted(value, conversion, "")
+    if found is not None:
+        return found
     functions: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
     function = functions[conversion]
     if kind_of(type(value)) is Kind.INSTANCE:

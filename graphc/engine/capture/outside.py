@@ -16,7 +16,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from ...frontend.numbers import is_traced_number
+from ...frontend.number_expr import PYTHON as PYTHON_VALUES
+from ...frontend.texts import asked, is_text, is_traced_value
 from . import operators
 from .kinds import Kind, content_of, is_machinery, is_plain, kind_of
 from .observer import Observer
@@ -28,7 +29,7 @@ Rule = Callable[[Observer, Any, tuple[Any, ...], dict[str, Any]], Any]
 def _says(observer: Observer, value: Any) -> Any:
     """What an effect says in place of a value: numbers as they are at each call, the rest as
     text; MISSING where that is no text of its own."""
-    if is_plain(value) or is_traced_number(value):
+    if is_plain(value) or is_traced_value(value):
         return value
     if _holds_tensors(value, 0):
         return MISSING
@@ -52,7 +53,7 @@ def _holds_tensors(value: Any, depth: int) -> bool:
 
 def _print(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     ends = kwargs.get("sep"), kwargs.get("end")
-    plain = kwargs.get("file") is None and all(e is None or type(e) is str for e in ends)
+    plain = kwargs.get("file") is None and all(e is None or isinstance(e, str) for e in ends)
     texts = [_says(observer, value) for value in args] if plain else [MISSING]
     if not observer.running:  # a text needed a value: it is there already
         function(*[a if t is MISSING else t for a, t in zip(args, texts, strict=False)], **kwargs)
@@ -88,13 +89,17 @@ def _warn(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
     message, kind = given.pop("message", None), given.pop("category", None) or UserWarning
     frame = _caller(observer, given.pop("stacklevel", 1))
     source = given.pop("source", None)
-    known = type(message) is str and isinstance(kind, type) and issubclass(kind, Warning)
+    said = type(message) is str or is_text(message)
+    known = said and isinstance(kind, type) and issubclass(kind, Warning)
     if not known or given or source is not None or frame is None:
         observer.open("warnings.warn() of more than a text")
         return None
     module = frame.f_globals.get("__name__") or "<string>"
     place = message, kind, module, frame.f_lineno
-    if observer.result(_is_error, place, f"whether {kind.__name__} is made an error"):
+    if (
+        asked("warnings.error", *place) if is_text(message)
+        else observer.result(_is_error, place, f"whether {kind.__name__} is made an error")
+    ):
         observer.open("a warning that is an error")
         return None
     registry = frame.f_globals.setdefault("__warningregistry__", {})
@@ -118,6 +123,7 @@ def _is_error(text: str, kind: type[Warning], module: str, line: int) -> bool:
     return getattr(warnings, "defaultaction", "default") == "error"
 
 
+PYTHON_VALUES["warnings.error"] = _is_error
 # what Python 3.13 says, where partials have a __get__ that gives themselves
 _PARTIAL = (
     "functools.partial will be a method descriptor in future Python versions; "
@@ -201,7 +207,7 @@ def _record(
     if (
         frame is None
         or any(kwargs.values())
-        or not all(is_plain(value) or is_traced_number(value) for value in said)
+        or not all(is_plain(value) or is_traced_value(value) for value in said)
     ):
         return _unknown(observer, "a log record of more than plain values")
     code = frame.f_code

@@ -110,6 +110,30 @@ class Place:
         return self.path
 
 
+class Length(Place):
+    """How many items a container has: a number that is read, not written."""
+
+    __slots__ = ()
+
+    def __init__(self, container: Any, path: str) -> None:
+        super().__init__(container, _LENGTH, path)
+
+    def get(self) -> Any:
+        """The number now."""
+        return len(self.container)
+
+    def set(self, value: Any) -> None:
+        """The container itself tells."""
+
+
+_LENGTH = object()
+
+
+def key_of(key: Any) -> Any:
+    """What stands for a key in a set: tensors do not compare as keys do."""
+    return id(key) if issubclass(type(key), Tensor) else (type(key), key)
+
+
 def same(a: Any, b: Any) -> bool:
     """Equality of plain values: same type, NaN equal to NaN, 0.0 apart from -0.0; False for
     anything that is compared by identity."""

@@ -9,6 +9,7 @@ import builtins
 import types
 from typing import Any
 
+from ...frontend import texts
 from . import attributes, calls, items, operators
 from .instrument import Where
 from .kinds import Kind, is_standard, kind_of
@@ -252,6 +253,13 @@ class Format(Site):
 
     def see(self, observer: Observer, operand: Any) -> Any:
         return operators.formatted(observer, *operand)
+
+
+class Join(Site):
+    kind = "join"
+
+    def see(self, observer: Observer, operand: Any) -> Any:
+        return texts.joined(operand) if any(map(texts.is_text, operand)) else "".join(operand)
 
 
 class Convert(Site):

@@ -19,25 +19,26 @@ from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.errors import TraceError, located
 from ...frontend.grad_mode import grad_mode, set_grad_mode
-from ...frontend.numbers import is_traced_number
 from ...frontend.pending import PendingItem
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
+from ...frontend.texts import is_traced_value
 from ...frontend.trace import Trace
 from ...nn.modules.module import Module
 from ..version.guards import Result
 from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
-from .argument_writes import ArgumentWrites
+from .argument_writes import ArgumentWrites, apart, may_be_given
 from .array_memory import is_captured
 from .copies import memory_of
 from .exits import Constants
-from .failed import carries, keep_python
+from .failed import carries, keep_python, settle_error
 from .kinds import is_plain
 from .net import Net
 from .observer import Observer, running
 from .places import MISSING, Place
+from .streams import put_back
 from .survey import Survey
 from .writes import Contents, Tail
 
@@ -93,6 +94,14 @@ class Recording:
         self.missing: list[Tensor] = []
         self.materialise: list[Tensor] = []
         self.mode = grad_mode()
+        # what containers among the arguments are not, by id, where the call writes to some
+        self.apart_from: dict[int, Any] | None = None
+
+    def give(self, call: Any, copies: Any) -> None:
+        """The function gets copies of the containers among its arguments."""
+        self.writes = ArgumentWrites(call, copies)
+        if self.writes.copies:  # what would go on in segments has to have the containers themselves
+            self.observer.taint("containers among the arguments")
 
     def know(self, function: Any) -> None:
         """The function and the objects among its arguments existed before."""
@@ -202,7 +211,8 @@ class Recording:
         held += self.stored.values()
         try:
             filled = [p.container for p in self.stored if isinstance(p, (Contents, Tail))]
-            self.rebuild = Rebuild(held, self._was_there, self.writes.originals.keys(), filled)
+            filled += self.writes.copies
+            self.rebuild = Rebuild(held, self._was_there, self.writes.places, filled)
         except NotRebuilt as error:
             raise TraceError(located(
                 f"compiled {self.name}() gives back {error}, which one graph cannot make again at "
@@ -231,8 +241,7 @@ class Recording:
         """Refuse a NumPy array that was used before the tensor on whose memory it is."""
         for container, _, path in self.observer.saved.values():
             if isinstance(container, np.ndarray) and is_captured(self.trace, container):
-                if isinstance(self.trace, SegmentTrace):  # from the start, in segments
-                    self.trace.tainted = self.trace.tainted or path
+                self.observer.taint(path)  # from the start, in segments
                 raise TraceError(located(
                     f"compiled {self.name}() uses {path}, a NumPy array on a tensor's memory. "
                     f"Cure: use the tensor{self.trace.otherwise}"
@@ -248,21 +257,35 @@ class Recording:
                 f"compiled {self.name}() {error}, which one graph cannot do again at every call. "
                 f"Cure: do that outside and pass the value in or out{self.trace.otherwise}"
             )) from None  # fmt: skip
-        for original, _ in self.writes.written():
-            raise TraceError(located(
-                f"compiled {self.name}() writes to a {type(original).__name__} among its "
-                f"arguments. Cure: return what it puts there{self.trace.otherwise}"
-            ))  # fmt: skip
         lifted = dict(self.lifted)
         for place, old, now in changes:
             self.old_values.append((place, lifted.get(place, old)))
-            if is_traced_number(now) and place in lifted and self._unchanged(place, now):
+            if is_traced_value(now) and place in lifted and self._unchanged(place, now):
                 continue
             self._effect(place, old, now)
             self.order.append(place)
 
+        self._given_items()
         self.stored.update(observer.repeats)
         self.order += observer.repeats
+
+    def _given_items(self) -> None:
+        """What each call has to put into the containers among its arguments."""
+        try:
+            given = dict(self.writes.effects())
+            if self.writes.copies and (given or self.observer.saved):
+                others = self.observer.known if given else self.observer.saved
+                found = {i: each[0] for i, each in others.items() if may_be_given(each[0])}
+                if not apart(self.writes.call, found):
+                    raise ValueError("container that is elsewhere, too,")
+                self.apart_from = found
+        except ValueError as error:
+            raise TraceError(located(
+                f"compiled {self.name}() writes to a {error} among its arguments. Cure: return "
+                f"what it puts there{self.trace.otherwise}"
+            )) from None  # fmt: skip
+        self.stored.update(given)
+        self.order += given
 
     @staticmethod
     def _unchanged(place: Place, now: Any) -> bool:
@@ -281,7 +304,7 @@ class Recording:
                 if isinstance(tensor, Tensor) and tensor._trace is None:
                     self.trace.shadow(tensor)  # fetched from where it is then
             self.stored[place] = now
-        elif is_traced_number(now):
+        elif is_traced_value(now):
             self.stored[place] = now
         elif is_plain(now) or observer.is_known(now) or now is MISSING:
             if isinstance(old, Tensor) and old._trace is None:
@@ -309,7 +332,7 @@ class Recording:
                 self.trace.shadow(item)  # fetched from where it is then
         if isinstance(place, Contents):
             for item in items:
-                if not (isinstance(item, Tensor) or is_plain(item) or is_traced_number(item)
+                if not (isinstance(item, Tensor) or is_plain(item) or is_traced_value(item)
                         or self.observer.is_known(item)):  # fmt: skip
                     raise self._renewed(place, item, FirstUse if not old else TraceError)
         self.stored[place] = now
@@ -322,6 +345,7 @@ class Recording:
 
     def take_back(self, error: BaseException, look: bool) -> None:
         """What is left of a run that failed: the Python state, if it is the user's own error."""
+        settle_error(error)
         if look or isinstance(error, TraceError) or self.trace.refused is not None:
             self.restore()
             set_grad_mode(*self.mode)
@@ -342,6 +366,7 @@ class Recording:
             place.put(old)
         for place, old in self.lifted:
             place.set(old)
+        put_back(self.observer.streams.items())
         left = grad_mode()
         if left != self.mode:  # by set_grad_enabled(...) as a call: each call does so at its end
             self.traced.deferred.append(functools.partial(set_grad_mode, *left))

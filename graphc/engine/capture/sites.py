@@ -331,6 +331,15 @@ class Format(Site):
         return format(value, spec)
 
 
+class Join(Site):
+    """The parts of an f-string"""
+
+    __slots__ = ()
+
+    def __getitem__(self, operand: tuple[str, ...]) -> str:
+        return "".join(operand)
+
+
 class Enter(Site):
     """`with manager as entered:`"""
 
@@ -421,6 +430,7 @@ _ALIKE: dict[str, Site] = {
     "delete_subscript": DeleteSubscript(),
     "truth": Truth(),
     "format": Format(),
+    "join": Join(),
     "with": Enter(),
     "is_none": Site(),
     "unpack": Site(),

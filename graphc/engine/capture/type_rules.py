@@ -6,7 +6,7 @@ import types
 from abc import ABCMeta
 from typing import Any
 
-from ...frontend.numbers import is_traced_number
+from ...frontend.texts import is_traced_value
 from . import attributes
 from .kinds import Kind, is_standard, kind_of
 from .observer import Observer
@@ -19,6 +19,8 @@ def _type(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
         return None
     if kind_of(type(args[0])) is Kind.NUMBER:
         return (int if args[0].is_integer_number else float,)
+    if kind_of(type(args[0])) is Kind.TEXT:
+        return (str,)
     if observer.is_known(args[0]) and kind_of(type(args[0])) is Kind.INSTANCE:
         observer.kind(args[0])
     return None
@@ -50,7 +52,7 @@ def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
 def _registered(observer: Observer, value: Any, kind: Any) -> None:
     """What is an instance of an abstract class may be registered there, or change (protocols)."""
     fixed = is_standard(type(value).__module__) and is_standard(getattr(kind, "__module__", ""))
-    if fixed or not isinstance(kind, ABCMeta) or is_traced_number(value):
+    if fixed or not isinstance(kind, ABCMeta) or is_traced_value(value):
         return
     if observer.is_known(value):
         observer.result(isinstance, (value, kind), f"isinstance(..., {kind.__qualname__})")

@@ -70,6 +70,24 @@ class Tail(Place):
             del self.container[-1]
 
 
+class Window(Tail):
+    """What comes at the end of a deque with a maxlen; what is at the other end may fall out."""
+
+    __slots__ = ("before",)
+
+    def __init__(self, container: Any, before: list[Any], path: str) -> None:
+        super().__init__(container, len(before), path)
+        self.before = before  # all items, until what the recording did is taken back
+
+    def put(self, value: Any) -> None:
+        """Put items there, or take away what the recording did."""
+        if value is not MISSING:
+            self.set(value)
+            return
+        put_back(self.container, self.before)
+        self.before = []
+
+
 class Variable(Place):
     """A context's variable (contextvars), or an attribute of a thread's (threading.local)."""
 
@@ -120,6 +138,7 @@ class Writes:
     """The containers that one recording has written to."""
 
     guards: Guards
+    _whole: set[int]  # ids of containers that were read whole
 
     def __init__(self) -> None:
         self.saved: dict[int, tuple[Any, Any, str]] = {}  # container, its copy, path
@@ -132,6 +151,7 @@ class Writes:
         self.repeats: dict[Place, list[Any]] = {}  # with the arguments
         self.removed: dict[int, set[Any]] = {}  # keys that were, at some time
         self.reshaped: set[int] = set()  # containers that changed otherwise than by key and tail
+        self.pushed: dict[int, int] = {}  # how many items, to the end of a deque with a maxlen
         self.lent: set[int] = set()  # NumPy memory that graphc's own code got
         self._kept: list[Any] = []  # keeps ids taken
 
@@ -175,11 +195,14 @@ class Writes:
         self.save(container)
         self.reshaped.add(id(container))
 
-    def extend(self, container: Any) -> None:
-        """Items are about to be put at the end of a list or a deque."""
+    def extend(self, container: Any, one: bool = False) -> None:
+        """Items, or one, are about to be put at the end of a list or a deque."""
         if getattr(container, "maxlen", None) is None:
             self.save(container)
-        else:  # something may fall out at the other end
+        elif one:
+            self.save(container)
+            self.pushed[id(container)] = self.pushed.get(id(container), 0) + 1
+        else:  # what falls out at the other end depends on how many
             self.reshape(container)
 
     def save_field(self, container: Any, key: Any, path: str) -> None:
@@ -224,6 +247,8 @@ class Writes:
 
         Raises ValueError saying what changed in another way.
         """
+        # what was read whole is fetched, or guarded, whole
+        self.reshaped |= self.pushed.keys() & self._whole
         for container, copy, path in list(self.saved.values()):
             if isinstance(copy, dict):
                 yield from self._of_dict(container, copy, path)
@@ -234,7 +259,12 @@ class Writes:
                     was = list(copy.flat) if isinstance(copy, np.ndarray) else copy
                     yield Contents(container, path), was, items_of(container)
             elif isinstance(container, (list, deque)) and id(container) not in self.reshaped:
-                yield from self._of_list(container, copy, path)
+                pushed = self.pushed.get(id(container))
+                if pushed is None:
+                    yield from self._of_list(container, copy, path)
+                else:
+                    end = list(container)[-pushed:]
+                    yield Window(container, copy, f"the end of {path}"), MISSING, end
             elif len(container) != len(copy) or any(
                 a is not b for a, b in zip(container, copy, strict=True)
             ):

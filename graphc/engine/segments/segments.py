@@ -22,6 +22,7 @@ from ... import config as configuration
 from ...backends.llvm import allocator
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
+from ...frontend.errors import TraceError
 from ...frontend.names import Names
 from ...frontend.nodes import Edge, Node
 from ...frontend.segment_close import Segment
@@ -140,6 +141,13 @@ class Segments:
             self.note(trace)
             self.seconds += time.perf_counter() - started - (self._native.seconds - native)
         return result
+
+    def opened_by(self, error: TraceError) -> Segments:
+        """Note what made the attempt at one graph fail, where segments will not meet it again."""
+        end = error.end or SegmentEnd(str(error).split(". Cure")[0], None)
+        if not end.value:
+            self.ends.setdefault(end, 1)
+        return self
 
     def give_up(self, reasons: list[str]) -> None:
         """Note that the function was compiled anew too often."""

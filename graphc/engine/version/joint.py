@@ -9,6 +9,7 @@ from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
 from ...ir.passes.partition import Split
 from .. import pipeline
+from ..capture.streams import put_back, states
 from .backward import BackwardPlan, History
 from .parts import Parts, behind
 from .sources import tensor_of
@@ -41,10 +42,11 @@ class JointSpecialisation(Specialisation):
 
     plan: BackwardPlan
 
-    def run(self, arguments: list[Any]) -> Any:
-        fresh = self.check(arguments)
+    def run(self, arguments: list[Any], call: Any) -> Any:
+        fresh = self.check(arguments, call)
+        kept = states(self.draws)
         try:
-            arrays, dims = self.fetch(arguments)
+            arrays, dims, said = self.fetch(arguments)
             saved = list(arrays)
             read = {i for kind, i in self.plan.saved if kind == "input"} | self.plan.replay.read
             for i in read.intersection(self.mutable_inputs):
@@ -52,6 +54,7 @@ class JointSpecialisation(Specialisation):
             results = self.execute(arrays, dims)
         except BaseException:
             forget(fresh)
+            put_back(kept)
             raise
         self.calls += 1
         owners: list[Tensor | None] = []
@@ -61,4 +64,4 @@ class JointSpecialisation(Specialisation):
                 tensor = tensor_of(source, arguments, self.moved)
             owners.append(tensor)
         history = History(self.plan, arguments, saved, owners, results, dims, self.moved)
-        return self.finish(arguments, results, dims, history)
+        return self.finish(arguments, results, dims, said, history, call)

@@ -13,13 +13,13 @@ from __future__ import annotations
 import gc
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...frontend.captured import UNREAD
-from ...frontend.numbers import is_traced_number
 from ...frontend.pending import PendingItem
 from ...frontend.tensor import Tensor
+from ...frontend.texts import is_traced_value
 from .recipes import Recipe, attributes, is_constant, recipe_of, set_attribute
 
 
@@ -31,12 +31,13 @@ class Rebuild:
     """How to make `held` from the values of its leaves."""
 
     def __init__(
-        self, held: list[Any], known: Callable[[Any], bool], foreign: Container[int],
+        self, held: list[Any], known: Callable[[Any], bool], foreign: Mapping[int, Any],
         holders: Iterable[Any] = (),
     ) -> None:
-        """`known`: whether an object was there before; `foreign`: ids of objects that stand for
-        others; `holders`: containers from before that parts of `held` were put into. Nothing else
-        but the caller's list refers to the result. Raises NotRebuilt."""
+        """`known`: whether an object was there before; `foreign`: what stands for an object that
+        is another one in each call, by its id; `holders`: containers from before that parts of
+        `held` were put into. Nothing else but the caller's list refers to the result. Raises
+        NotRebuilt."""
         self.leaves: list[Any] = []
         self._constants: list[Any] = []
         self._known, self._foreign = known, foreign
@@ -93,12 +94,13 @@ class Rebuild:
 
     def _take(self, value: Any) -> tuple[int, int]:
         if id(value) in self._foreign:
-            raise NotRebuilt(f"a {type(value).__name__} that is among its arguments")
+            self.leaves.append(self._foreign[id(value)])
+            return 0, len(self.leaves) - 1
         if isinstance(value, Tensor):
             if value._trace is None and not self._known(value):
                 raise NotRebuilt("a new tensor that is no part of the graph")
             _check_tensor(value)
-        if isinstance(value, (Tensor, PendingItem)) or is_traced_number(value):
+        if isinstance(value, (Tensor, PendingItem)) or is_traced_value(value):
             self.leaves.append(value)
             return 0, len(self.leaves) - 1
         if is_constant(value) or self._known(value):

@@ -12,6 +12,7 @@ from ...frontend.grad_mode import no_grad
 from ...frontend.nodes import SpentNode
 from ...frontend.tensor import Tensor, from_array
 from ...ir.dim import Dim, evaluate
+from ..capture.argument_writes import Given
 from .sources import owner_of, tensor_of
 
 if TYPE_CHECKING:
@@ -23,20 +24,21 @@ class Results:
 
     def __init__(
         self, spec: Specialisation, arguments: list[Any], results: list[np.ndarray],
-        dims: dict[str, int], history: Any,
+        dims: dict[str, int], said: dict[int, Any], history: Any, call: Any,
     ) -> None:
-        self.spec, self.arguments, self.results = spec, arguments, results
-        self.dims, self.history = dims, history
-        self.numbers = spec.number_values(arguments)
+        """`said`: numbers and texts, by the id of their expression; `call`: (args, kwargs)."""
+        self.spec, self.arguments, self.results, self.call = spec, arguments, results, call
+        self.dims, self.said, self.history = dims, said, history
         self.bases: dict[int, Tensor] = {}
         self.made: dict[int, Any] = {}
 
     def leaf(self, output: Output) -> Any:
         if output.kind == "object":
-            return output.tensor
+            found: Any = output.tensor
+            return found.of(self.call) if type(found) is Given else found
         if output.kind == "number":
             assert output.number is not None
-            return output.number.evaluate(self.numbers, self.dims)
+            return self.said[id(output.number)]
         if output.item:
             return self.tensor(output).item()
         return self.tensor(output)

@@ -14,8 +14,10 @@ from ...frontend.captured import (
     Rebind,
     TensorInput,
 )
+from ...frontend.number_expr import NumberExpr
 from ...frontend.tensor import Tensor
 from ..capture.places import Place
+from ..capture.streams import Draw
 
 
 class Stale(Exception):
@@ -70,8 +72,29 @@ def number_array(
     not fit: the trace of such a call knows which error."""
     try:
         return np.asarray(source.expression.evaluate(numbers, dims), source.type.dtype.numpy)
-    except (ArithmeticError, ValueError, LookupError) as error:
+    except _ERRORS as error:
         raise Stale(f"a number cannot be computed: {error}") from None
+
+
+def python_value(
+    expression: NumberExpr, numbers: dict[Any, Any], dims: dict[str, int]
+) -> Any:
+    """What Python computes for a number or a text that the user gets. Raises Stale as above."""
+    try:
+        return expression.evaluate(numbers, dims)
+    except _ERRORS as error:
+        raise Stale(f"{expression.op} cannot be computed: {error}") from None
+
+
+def drawn(draw: Draw, numbers: dict[Any, Any], dims: dict[str, int]) -> Any:
+    """The next random number. Raises Stale as above."""
+    try:
+        return draw.now(numbers, dims)
+    except _ERRORS as error:
+        raise Stale(f"{draw!r} failed: {error}") from None
+
+
+_ERRORS = (ArithmeticError, ValueError, LookupError)
 
 
 def source_value(source: Any, was: float | int, arguments: list[Any]) -> Any:

@@ -22,15 +22,29 @@ from ...frontend.tree import flatten
 from ...ir.dim import Dim, evaluate, is_variable
 from ...ir.graph import Graph
 from ...ir.types import TensorType
+from ..capture.argument_writes import GivenItems, apart
 from ..capture.observer import Observer
 from ..capture.places import Place
+from ..capture.streams import Draw, put_back, states
 from ..capture.writes import Repeat
 from .guards import Guards
 from .rebuild import Rebuild
 from .refused import ERRORS, mark
 from .results import Results
-from .sources import Stale, array_of, number_array, source_value, tensor_of, written_to
+from .sources import (
+    Stale,
+    array_of,
+    drawn,
+    number_array,
+    python_value,
+    source_value,
+    tensor_of,
+    written_to,
+)
 
+# the arrays of the inputs, the values of the dims, and numbers and texts for Python by the id of
+# their expression
+Fetched = tuple[list[np.ndarray], dict[str, int], dict[int, Any]]
 Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]
 _UNKNOWN = np.zeros(())  # in place of numbers, until the sizes are known
 
@@ -78,6 +92,7 @@ class Specialisation:
         self.roots: Guards = observer.guards
         self.pairs = observer.pairs  # (argument or tensor, the same, whether they are one)
         self.replay = replay
+        self.draws = observer.draws  # of random numbers that Python or NumPy keeps
         self.engine = engine
         self.allocate = allocate
         # tensors whose missing `.grad` counts as zeros (see compile.py)
@@ -93,7 +108,8 @@ class Specialisation:
         self.guards = list(traced.graph.env.guards)
         self.inputs = [i for i in traced.inputs if not _is_tangent(i)]
         self.computed = [i for i in self.inputs if isinstance(i, NumberInput)]
-        self.sources = _sources(traced)
+        self.said = [o.number for o in all_outputs(traced) if o.number is not None]
+        self.sources = _sources(traced, self.draws)
         self.expected = [_expectation(i) for i in self.inputs]
         self.mutated = {m.output: m.input for m in traced.mutations}
         tensors = [i for i in self.inputs if isinstance(i, TensorInput) and i.tensor is not None]
@@ -116,10 +132,15 @@ class Specialisation:
         # takes back what the trace created for real; for a first call that raises
         self.undo: Callable[[], None] = nothing
 
-    def makes(self, rebuild: Rebuild, stored: list[Place], order: list[Place]) -> None:
+    def makes(
+        self, rebuild: Rebuild, stored: list[Place], order: list[Place],
+        apart_from: dict[int, Any] | None,
+    ) -> None:
         """How to make the result, and what goes to the places in `stored`; `order`: in which
-        these, and those whose value is known, are written."""
+        these, and those whose value is known, are written; `apart_from`: what containers among the
+        arguments are not, by id, where that matters."""
         self.rebuild, self.stored, self.order = rebuild, stored, order
+        self.apart = apart_from
         self.writes = any(not isinstance(place, Repeat) for place in order)
 
     def follow(self, places: dict[int, Place], dropped: set[Place]) -> None:
@@ -135,13 +156,15 @@ class Specialisation:
 
     # --- guards and inputs -----------------------------------------------------------------
 
-    def check(self, arguments: list[Any]) -> list[Tensor]:
+    def check(self, arguments: list[Any], call: Any) -> list[Tensor]:
         """Raise Stale unless the roots, gradients and flags are as they were.
 
         Gives the tensors whose missing `.grad` it made zeros (forget() undoes it)."""
         broken = self.roots.broken()
         if broken is not None:
             raise Stale(f"{broken.path} changed")
+        if self.apart is not None and not apart(call, self.apart):
+            raise Stale("a container among the arguments is elsewhere, too")
         fresh: list[Tensor] = []
         for read in self.traced.grad_reads:
             tensor = written_to(read, arguments, self.moved)
@@ -157,22 +180,25 @@ class Specialisation:
             tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
         return fresh
 
-    def fits(self, arguments: list[Any]) -> bool:
+    def fits(self, arguments: list[Any], call: Any) -> bool:
         """Whether a call with these arguments would run this version."""
         fresh: list[Tensor] = []
+        kept = states(self.draws)
         try:
-            fresh = self.check(arguments)
+            fresh = self.check(arguments, call)
             self.fetch(arguments)
         except Stale:
             return False
         finally:
             forget(fresh)
+            put_back(kept)
         return True
 
-    def fetch(self, arguments: list[Any]) -> tuple[list[np.ndarray], dict[str, int]]:
-        """The arrays of the inputs and the values of the dims. Raises Stale on a mismatch."""
+    def fetch(self, arguments: list[Any]) -> Fetched:
+        """What the native code and the results are made from. Raises Stale on a mismatch."""
         arrays: list[np.ndarray] = []
         dims: dict[str, int] = {}
+        said: dict[int, Any] = {}
         for source, (shape, dtype, rows, strides) in zip(self.inputs, self.expected, strict=True):
             if isinstance(source, NumberInput):
                 arrays.append(_UNKNOWN)
@@ -192,13 +218,15 @@ class Specialisation:
         for guard in self.guards:
             if not guard.check(dims):
                 raise Stale(f"sizes no longer satisfy {guard.text()}")
-        if self.traced.numbers or self.computed:
-            sources = self.number_values(arguments)  # before the call changes them
+        if self.traced.numbers or self.computed or self.said or self.draws:
+            sources = self.number_values(arguments, dims)  # before the call changes them
             for number in self.traced.numbers:
                 if not number.holds(sources, dims):
                     raise Stale(f"a number that was decided upon changed, at {number.loc}")
             for computed in self.computed:
                 arrays[computed.number] = number_array(computed, sources, dims)
+            for expression in self.said:
+                said[id(expression)] = python_value(expression, sources, dims)
         for i, other in self.identities:
             if arguments[i] is not (arguments[other] if type(other) is int else other):
                 raise Stale(f"argument {i} was another tensor, too")
@@ -214,7 +242,7 @@ class Specialisation:
         self._check_overlap(arrays)
         if self.roots.last and (broken := self.roots.last_broken()) is not None:
             raise Stale(f"{broken.path} changed")
-        return arrays, dims
+        return arrays, dims, said
 
     def _check_history(self, source: TensorInput, tensor: Tensor) -> None:
         """The tensor in a place that the function renews is differentiated as it was."""
@@ -224,9 +252,15 @@ class Specialisation:
         if _hooks(tensor):
             raise Stale(f"{self.places[source.number].path} has hooks")
 
-    def number_values(self, arguments: list[Any]) -> dict[Any, Any]:
+    def number_values(self, arguments: list[Any], dims: dict[str, int]) -> dict[Any, Any]:
         """The lifted numbers now, by source."""
-        return {source: source_value(source, was, arguments) for source, was in self.sources}
+        found = {
+            source: source_value(source, was, arguments) for source, was in self.sources
+            if type(source) is not Draw
+        }
+        for draw in self.draws:
+            found[draw] = drawn(draw, found, dims)
+        return found
 
     def _check_lodger(self, lodger: Lodger, host: np.ndarray, arguments: list[Any]) -> None:
         array = tensor_of(lodger.source, arguments, self.moved)._array
@@ -259,17 +293,20 @@ class Specialisation:
 
     # --- the call --------------------------------------------------------------------------
 
-    def run(self, arguments: list[Any]) -> Any:
-        """Check, run the native code, do the effects; gives the function's result."""
-        fresh = self.check(arguments)
+    def run(self, arguments: list[Any], call: Any) -> Any:
+        """Check, run the native code, do the effects; gives the function's result. `call`: (args,
+        kwargs), whose leaves the arguments are."""
+        fresh = self.check(arguments, call)
+        kept = states(self.draws)
         try:
-            arrays, dims = self.fetch(arguments)
+            arrays, dims, said = self.fetch(arguments)
             results = self.execute(arrays, dims)
         except BaseException:
             forget(fresh)
+            put_back(kept)
             raise
         self.calls += 1
-        return self.finish(arguments, results, dims, None)
+        return self.finish(arguments, results, dims, said, None, call)
 
     def execute(self, arrays: list[np.ndarray], dims: dict[str, int]) -> list[np.ndarray]:
         """The native call: the arrays of every graph output."""
@@ -297,11 +334,11 @@ class Specialisation:
 
     def finish(
         self, arguments: list[Any], results: list[np.ndarray], dims: dict[str, int],
-        history: Any,
+        said: dict[int, Any], history: Any, call: Any,
     ) -> Any:
         """Everything after the native call, in the trace's order."""
         traced = self.traced
-        builder = Results(self, arguments, results, dims, history)
+        builder = Results(self, arguments, results, dims, said, history, call)
         for mutation in traced.mutations:
             source = self.inputs[mutation.input]
             assert isinstance(source, TensorInput)
@@ -322,8 +359,13 @@ class Specialisation:
         result, *stored = self.rebuild.make([builder.leaf(o) for o in traced.result])
         values = dict(self.replay)
         values.update(zip(self.stored, stored, strict=True))
+        # all are found before one is changed
+        given = [place.container.of(call) for place in self.order if isinstance(place, GivenItems)]
         for place in self.order:
-            place.put(values[place])
+            if isinstance(place, GivenItems):
+                place.give(given.pop(0), values[place])
+            else:
+                place.put(values[place])
         if history is not None:
             history.watch(builder)
         for action in traced.deferred:
@@ -417,12 +459,13 @@ def _identities(leaves: list[Any], observer: Observer) -> list[tuple[int, int | 
     return found
 
 
-def _sources(traced: TracedGraph) -> list[tuple[Any, float | int]]:
+def _sources(traced: TracedGraph, draws: list[Draw]) -> list[tuple[Any, float | int]]:
     """The run-time numbers that inputs, guards and results read, with their values at the trace."""
     found: dict[Any, float | int] = {}
     stack = [guard.expression for guard in traced.numbers]
     stack += [i.expression for i in traced.inputs if isinstance(i, NumberInput)]
     stack += [o.number for o in all_outputs(traced) if o.number is not None]
+    stack += [argument for draw in draws for argument in draw.arguments]
     seen = set()
     while stack:
         expression = stack.pop()

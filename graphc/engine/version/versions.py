@@ -20,9 +20,9 @@ from ...frontend.number_expr import spelled
 from ...frontend.tensor import Tensor, requires_grad
 from ...frontend.tree import Structure
 from ...nn.modules.module import Module
-from ..capture.places import Place
+from ..capture.places import Length, Place
 from ..capture.recording import Turned
-from .guards import Entry
+from .guards import Entry, Result
 from .module_limit import ModuleLimit
 from .number_policy import NumberPolicy, decided_upon
 from .version import Specialisation
@@ -294,7 +294,7 @@ class Versions:
         return [(place.get(), dims) for place, dims in found.items()]
 
     def counters(self) -> Iterator[Place]:
-        """Places of numbers that an earlier version's own Python has changed."""
+        """Places of numbers that an earlier version's own Python has changed, and lengths."""
         for table in (self._exact, self._symbolic):
             for version in chain.from_iterable(table.values()):
                 changed = {place for place, _ in version.replay}
@@ -303,6 +303,8 @@ class Versions:
                         type(guard.place.get()) in (int, float)
                     ):
                         yield guard.place
+                    elif isinstance(guard, Result) and guard.function is len:
+                        yield Length(guard.arguments[0], guard.path)
 
 
 _NONE: list[Specialisation] = []
