@@ -22,7 +22,7 @@ from graphc.inspect.explain_segments import (
 from graphc.inspect.observer import kernels_of
 from graphc.inspect.picture import graph_svg
 from graphc.inspect.report import Memory, Step, kernel_uses, memory_of, short_path, steps_of
-from graphc.ir.kernel_text import print_kernel
+from graphc.ir.kernel.text import print_kernel
 
 if TYPE_CHECKING:
     # compile.py imports the pipeline, which is watched by this package
@@ -265,7 +265,10 @@ def _binds(function: Any) -> bool:
 
 def _builts(version: Specialisation) -> list[Built]:
     plan = getattr(version, "plan", None)  # a forward with a compiled backward
-    return [version.engine.built, *([] if plan is None else [plan.engine.built])]
+    if plan is None:
+        return [version.engine.built]
+    parts = list(plan.parts.made.values()) or [plan.parts.whole()]
+    return [version.engine.built, *(p.engine.built for p in parts if p.engine is not None)]
 
 
 def _assumed(version: Specialisation) -> Iterator[str]:
