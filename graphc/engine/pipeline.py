@@ -154,16 +154,18 @@ def build_pair(
     parts = split(optimised, forward_inputs, forward_outputs)
     times["partition"] = time.perf_counter() - start
     forward_example, backward_example = observer.split_example(parts, forward_inputs)
-    built: list[Built] = []
-    stages: list[Any] = [(parts.forward, forward_example, times, mutated or {})]
-    if not late:
-        stages.append((parts.backward, backward_example, {}, {}))
-    for part, inputs, stage_times, writes in stages:
+
+    def built(
+        part: Graph, inputs: Sequence[Array] | None, spent: dict[str, float],
+        writes: Mapping[int, int],
+    ) -> Built:
         watch = Observer(config, part.name, TABLE, inputs)
         with _blamed(watch, part, writes):
             watch.begin(part)
-            built.append(_finish(part, part, watch, stage_times, writes, backend))
-    return built[0], None if late else built[1], parts
+            return _finish(part, part, watch, spent, writes, backend)
+
+    forward = built(parts.forward, forward_example, times, mutated or {})
+    return forward, None if late else built(parts.backward, backward_example, {}, {}), parts
 
 
 @contextmanager

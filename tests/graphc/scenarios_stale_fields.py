@@ -8,6 +8,7 @@ import enum
 import functools
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -218,7 +219,9 @@ def what_arrays_say(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     space = Box(record=record[0])
 
     def shape(i: int) -> None:
-        array.shape = (2, 4) if i % 2 == 0 else (8, 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # NumPy 2.5's
+            array.shape = (2, 4) if i % 2 == 0 else (8, 1)
 
     def values(i: int) -> None:
         array[:] += 1

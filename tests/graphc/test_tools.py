@@ -8,7 +8,10 @@ from __future__ import annotations
 import bdb
 import contextlib
 import cProfile
+import json
+import os
 import pstats
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -210,6 +213,55 @@ def test_a_breakpoint_stops_in_the_users_function() -> None:
         result = float(compiled(Settings(), graphc.ones(3)))
     assert result == 7 and places == [("scaled", SCALED, 2.0)]
     assert compiled.segments is None
+
+
+MEASURED = """
+import sys
+import graphc
+compile = graphc.compile if sys.argv[1] == "compiled" else lambda function: function
+
+@compile
+def whole(x, flag):
+    if flag:
+        return x * 2
+    for k in [1, 2]:
+        x = x + k
+    try:
+        raise ValueError
+    except ValueError:
+        x = x - 1
+    return sum(part for part in (x, x * 3))
+
+@compile
+def segments(x):
+    if x.sum().item() > 3:
+        return x
+    return x * 2
+
+for i in range(3):
+    whole(graphc.ones(2) * i, i == 2)
+    segments(graphc.ones(2) * i)
+"""
+
+
+CORES = ["ctrace", *(["sysmon"] if sys.version_info >= (3, 12) else [])]
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_coverage_sees_the_lines_of_eager_mode(core: str, tmp_path: Path) -> None:
+    pytest.importorskip("coverage")
+    (tmp_path / "script.py").write_text(MEASURED)
+    found = []
+    for mode in ("eager", "compiled"):
+        environment = {**os.environ, "COVERAGE_CORE": core, "PYTHONPATH": str(under.ROOT)}
+        for command in (["run", "--include=script.py", "script.py", mode], ["json"]):
+            subprocess.run(
+                [sys.executable, "-m", "coverage", *command], cwd=tmp_path, env=environment,
+                check=True, capture_output=True,
+            )
+        found.append(json.loads((tmp_path / "coverage.json").read_text())["files"]["script.py"])
+    eager, compiled = (each["executed_lines"] for each in found)
+    assert compiled == eager and len(eager) > 15
 
 
 def test_a_user_who_steps_through_every_line(capsys: pytest.CaptureFixture[str]) -> None:
