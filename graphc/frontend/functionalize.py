@@ -19,6 +19,7 @@ from graphc.ir.graph import Node
 from graphc.ir.op import get as get_op
 from graphc.ir.types import Shape, TensorType
 
+from .context import local
 from .errors import TraceError, located
 from .numbers import Size, SymInt
 from .storage import Storage, address, contiguous_strides, strides_of
@@ -37,12 +38,16 @@ class TracedStorage:
     (`parent`, and the path from its base to this one's).
     """
 
-    __slots__ = ("__weakref__", "_linked_version", "_version", "_writes", "layout", "node",
-                 "parent", "path", "source")  # fmt: skip
+    __slots__ = ("__weakref__", "_linked_version", "_version", "_writes", "inference", "layout",
+                 "node", "parent", "path", "source")  # fmt: skip
 
     def __init__(self, node: Node, source: TensorInput | None = None) -> None:
         self.node = node
         self.source = source
+        # made in inference mode
+        self.inference: bool = (
+            local.inference if source is None else source.owner._storage.inference
+        )
         self.layout: Shape | None = None  # strides of the base; None: row-major
         self.parent: TracedStorage | None = None
         self.path: Chain = ()

@@ -51,8 +51,8 @@ from .number_nodes import NumberNodes, plain_attrs
 from .numbers import LiftedNumber, SymInt, TracedNumber
 from .scoped import Scoped
 from .storage import strides_of
-from .tensor import Tensor, alias, edge, entry_edge, requires_grad
-from .trace_history import record
+from .tensor import Tensor, alias, edge, gradient_kind, requires_grad
+from .trace_history import entry_edge, record
 
 
 class Trace(Scoped):
@@ -210,7 +210,10 @@ class Trace(Scoped):
             strides = strides_of(tensor._array)
         shadow._traced = TracedState(node.tensor_type, node, root.writes, self, path, strides)
         if requires_grad(tensor):
-            if tensor._node is None:
+            if tensor._node is None and not tensor._requires_grad:
+                shadow._node = edge(tensor, node.tensor_type)[0]  # a view made in no_grad mode
+                self.outside.add(shadow._node)
+            elif tensor._node is None:
                 shadow._requires_grad = True
                 if tensor._hooks:
                     shadow._hooks = dict(tensor._hooks)
@@ -219,7 +222,8 @@ class Trace(Scoped):
             else:
                 shadow._node = OutsideHistory(tensor, node.tensor_type)
                 self.outside.add(shadow._node)
-            self.entries.append((tensor, entry_edge(shadow, tensor)))
+            if tensor._requires_grad or tensor._node is not None:
+                self.entries.append((tensor, entry_edge(shadow, tensor)))
         shadow._grad = UNREAD
         self.shadows[id(tensor)] = (tensor, shadow)
         return shadow
@@ -248,7 +252,7 @@ class Trace(Scoped):
         node = self.graph_input(type_, self.input_name(tensor, kind, index, owner))
         source = TensorInput(
             kind, tensor if owner is None else owner, node, strides, index, len(self.inputs),
-            requires_grad(tensor), tensor._node is None,
+            gradient_kind(tensor), tensor._node is None,
         )  # fmt: skip
         self.inputs.append(source)
         storage = TracedStorage(node, source)
