@@ -17,6 +17,7 @@ in their place, which means the same and is what later calls will find.
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 import threading
@@ -418,8 +419,10 @@ class CompiledFunction:
         return []
 
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
+        # a method's copy belongs to the copy of its object
         return CompiledFunction(
-            self.function, dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph
+            copy.deepcopy(self.function, memo),
+            dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph,
         )
 
 
@@ -462,8 +465,7 @@ def compile_module(
     """A Module of the same class, on the same state, whose calls are compiled."""
     base = type(module)
     compiled = CompiledFunction(
-        functools.partial(base.__call__, module), dynamic=dynamic, backend=backend,
-        name=base.__name__, fullgraph=fullgraph,
+        module, dynamic=dynamic, backend=backend, name=base.__name__, fullgraph=fullgraph
     )
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

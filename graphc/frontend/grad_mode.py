@@ -137,4 +137,6 @@ class inference_mode(_Mode):
 
     def _set(self) -> None:
         local.inference = self.mode
+        if local.trace is not None:
+            local.trace.inference = True
         local.grad = not self.mode

@@ -33,6 +33,8 @@ def tape_of(roots: Sequence[GradNode]) -> list[GradNode]:
 def spent_nodes(tape: Sequence[GradNode]) -> set[GradNode]:
     """The nodes from which a backward pass would meet what an earlier one has freed."""
     spent: set[GradNode] = set()
+    if not any([node.released for node in tape]):  # noqa: C419  (a generator costs more)
+        return spent
     for node in tape:
         if node.released or any(e is not None and e[0] in spent for e in node.edges):
             spent.add(node)
@@ -84,13 +86,15 @@ def light_key(
         leaf = leaves.get((entry, 0))
         if leaf is not None:
             parts.append(leaf)
-        elif isinstance(entry, OpNode) and not entry.packed and entry.saved_out:
+        elif isinstance(entry, OpNode) and not entry.packed and (
+            known := _result(entry)
+        ) is not None:
             if written:
-                saved = (*(entry.saved_in or ()), *entry.saved_out)
+                saved = (*(entry.saved_in or ()), *(entry.saved_out or ()))
                 if any(len(s) > 1 and s[1].writes != s[2] for s in saved):
                     return None
             # nodes with the same operator and inputs are one node: a result tells them all
-            parts.append(entry.saved_out[0][0])
+            parts.append(known)
             for place in entry.edges:
                 if place is None:
                     parts.append(None)
@@ -102,6 +106,13 @@ def light_key(
             parts.append(None)
     ends = tuple([(places[node], output) for node, output in roots])
     return tuple(inputs), tuple(outputs), ends, tuple(parts)
+
+
+def _result(entry: OpNode) -> Node | None:
+    """The first value that an operation made; None where nothing is saved."""
+    if entry.known is not None:
+        return entry.known.results[0]
+    return entry.saved_out[0][0] if entry.saved_out else None
 
 
 class Fingerprint:

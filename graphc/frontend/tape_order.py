@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 from .nodes import AccumulateGrad, Edge, Node
+
+_SEQUENCE = operator.attrgetter("sequence")
 
 
 def order_of(roots: Sequence[Node]) -> list[Node]:
@@ -21,7 +24,7 @@ def order_of(roots: Sequence[Node]) -> list[Node]:
                 stack.append(place[0])
     leaves = [node for node in inner if isinstance(node, AccumulateGrad)]
     inner = [node for node in inner if not isinstance(node, AccumulateGrad)]
-    inner.sort(key=lambda node: node.sequence, reverse=True)
+    inner.sort(key=_SEQUENCE, reverse=True)
     order: list[Node] = []
     remaining = dict.fromkeys(leaves, 0)
     for node in inner:

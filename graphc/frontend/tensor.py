@@ -77,15 +77,17 @@ class Tensor:
     @property
     def shape(self) -> Size:
         """The sizes, as torch.Size."""
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.torch_size()
-        return Size(self._array.shape)
+        trace = local.trace
+        if trace is None and self._trace is None:
+            return Size(self._array.shape)
+        return (self if self._trace is trace else current(self))._traced.torch_size()
 
     @property
     def dtype(self) -> DType:
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.type.dtype
-        return _DTYPE_OF[self._array.dtype]
+        trace = local.trace
+        if trace is None and self._trace is None:
+            return _DTYPE_OF[self._array.dtype]
+        return (self if self._trace is trace else current(self))._traced.type.dtype
 
     @property
     def device(self) -> device:
@@ -93,15 +95,17 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.type.rank
-        return self._array.ndim
+        trace = local.trace
+        if trace is None and self._trace is None:
+            return self._array.ndim
+        return len((self if self._trace is trace else current(self))._traced.type.shape)
 
     @property
     def _type(self) -> TensorType:
         """The IR's type: dtype and shape (sizes may be symbolic)."""
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.type
+        trace = local.trace
+        if trace is not None or self._trace is not None:
+            return (self if self._trace is trace else current(self))._traced.type
         return TensorType(_DTYPE_OF[self._array.dtype], self._array.shape)
 
     def stride(self, dim: int | None = None) -> Any:
@@ -462,11 +466,9 @@ def history(tensor: Tensor) -> Node | None:
 def _follow_base(view: Tensor, base: Tensor) -> None:
     """After a write to shared memory, a view's history is its base's, then the view."""
     view._seen = view._storage.version
+    view._node, view._output = None, 0
     if requires_grad(base):
         view._node = AsStridedBackward(view._chain, edge(base), base._type, view._type)
-        view._output = 0
-    else:
-        view._node = None
 
 
 def edge(tensor: Tensor, type_: TensorType | None = None) -> Edge:

@@ -69,6 +69,7 @@ class Trace(Scoped):
         self._backwards = 0
         self._undo: list[Callable[[], None]] = []
         self._outer: list[Trace | None] = []
+        self.inference = local.inference  # whether it has met inference mode, or a tensor made there
         self.site: Any = None  # the call that the user's rewritten code makes
         self.may_defer = False
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
@@ -256,6 +257,7 @@ class Trace(Scoped):
         )  # fmt: skip
         self.inputs.append(source)
         storage = TracedStorage(node, source)
+        self.inference |= storage.inference
         self.sources.append((source, storage))
         return storage
 
@@ -366,7 +368,10 @@ class Trace(Scoped):
         self, value: float | int, dtype: DType, make: Callable[[Any, DType], np.ndarray]
     ) -> Tensor:
         """A 0-d traced tensor of a Python number, which `make` gives as an array."""
-        key = "number", type(value), repr(value), dtype.name
+        kind = type(value)
+        # -0.0 and 0.0 are equal, and nan is not itself
+        told = value if value and value == value else repr(value)
+        key = "number", kind, told, dtype.name
         node = self.builder.find(key)
         if node is None:
             self.builder.loc = self.here()

@@ -16,8 +16,7 @@ import graphc
 from graphc.engine.built import CompileCounter
 from tests.graphc import tiers
 from tests.graphc.scenario import compare, flat, identity, mlp
-
-torch = pytest.importorskip("torch")
+from tests.reference import torch
 
 SCRIPTS: dict[str, Any] = {}
 
