@@ -189,7 +189,7 @@ class Tensor:
         """The accumulated gradient; None before backward()."""
         trace = local.trace
         if trace is not None:
-            return trace.get_grad(current(self))
+            return trace.get_grad(current(self), asked=True)
         state = current(self)
         found = state._grad
         if found is None and state._node is not None and not state.retains_grad:

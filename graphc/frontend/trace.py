@@ -69,7 +69,7 @@ class Trace(Scoped):
         self._backwards = 0
         self._undo: list[Callable[[], None]] = []
         self._outer: list[Trace | None] = []
-        self.inference = local.inference  # whether it has met inference mode, or a tensor made there
+        self.inference = local.inference  # whether it has met that mode, or a tensor made in it
         self.site: Any = None  # the call that the user's rewritten code makes
         self.may_defer = False
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
@@ -85,6 +85,7 @@ class Trace(Scoped):
         self.number_guards: dict[NumberExpr, NumberGuard] = {}
         # whether `.grad` of a concrete tensor was None when looked at
         self.grad_reads: dict[int, tuple[Tensor, bool]] = {}
+        self.found_none: set[int] = set()  # ids of those whose `.grad` Python saw to be None
         self.shadows: dict[int, tuple[Tensor, Tensor]] = {}  # by id: (concrete, shadow)
         self.rebound: dict[int, tuple[Tensor, Tensor]] = {}  # by id: (concrete, its new .data)
         self.overlaps: list[tuple[int, int]] = []
@@ -443,8 +444,9 @@ class Trace(Scoped):
 
     # --- state of concrete tensors ---------------------------------------------------------
 
-    def get_grad(self, state: Tensor) -> Any:
-        """`.grad` as the trace sees it; a first look at a concrete tensor's is a guard."""
+    def get_grad(self, state: Tensor, asked: bool = False) -> Any:
+        """`.grad` as the trace sees it; a first look at a concrete tensor's is a guard. `asked`:
+        by Python, to which None and zeros are two things."""
         if state._grad is UNREAD:
             tensor = self.face(state)
             found = tensor._grad
@@ -452,6 +454,8 @@ class Trace(Scoped):
             if found is not None:
                 self._grad_owners[id(found)] = tensor
             state._grad = found
+        if asked and state._grad is None:
+            self.found_none.add(id(self.face(state)))
         return state._grad
 
     def untracked(self, state: Tensor) -> Tensor:
