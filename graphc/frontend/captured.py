@@ -15,10 +15,12 @@ Inputs (in order; fetch their arrays at each call)
 Results (`result` is a structure from tree.py whose leaves are Output records)
     Output "value"     graph output `index`; if `order` is not None the array must be transposed
                        by it (logical strides were not row-major)
-    Output "view"      `chain` of views of graph output `index` (outputs that share memory)
+    Output "view"      `chain` of views of graph output `index` (outputs that share memory); `base`:
+                       the Output that it is a view of, and by which views, if that leaves, too
     Output "input"     the very tensor object `tensor` (argument `argument` if >= 0)
     Output "alias"     `chain` of views of the tensor of input number `index`, detached first if
-                       `detached`: replay it eagerly to get the autograd link (attrs may hold Dims)
+                       `detached`: replay it eagerly to get the autograd link (attrs may hold Dims),
+                       in no_grad mode if `unrecorded`
     Output "number"    a Python number: `number.evaluate(sources, dims)`
     Output "object"    anything else, as it is: `tensor` is that object
     One traced Tensor is one Output object: `a is b` in the result is `a is b` here.
@@ -80,7 +82,7 @@ class TensorInput:
     strides: Shape
     index: int = -1  # argument number
     number: int = -1  # which graph input
-    requires_grad: bool = False
+    requires_grad: bool | None = False  # gradient_kind()
     leaf: bool = True
 
     @property
@@ -127,6 +129,9 @@ class Output:
     chain: Chain = ()
     order: tuple[int, ...] | None = None
     detached: bool = False
+    unrecorded: bool = False
+    inference: bool = False  # its memory was made in inference mode
+    base: tuple[Output, Chain] | None = None
     requires_grad: bool = False
     number: NumberExpr | None = None
     item: bool = False  # its only element as a Python number

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .context import local
+from .errors import located
+
 
 def check_grad(tensor: Any, value: Any) -> None:
     """Raise TypeError or RuntimeError unless `value` can be the `.grad` of a tensor."""
@@ -20,3 +23,16 @@ def check_grad(tensor: Any, value: Any) -> None:
             f"assigned grad has data of a different size: {list(value.shape)}, "
             f"expected {list(tensor.shape)}"
         )
+
+
+def check_flag(value: Any, storage: Any) -> None:
+    """Raise TypeError or RuntimeError unless `requires_grad` of a tensor can be set to `value`."""
+    if not isinstance(value, bool):
+        raise TypeError(located(
+            "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not "
+            f"{type(value).__name__}"
+        ))  # fmt: skip
+    if value and storage.inference and not local.inference:
+        raise RuntimeError(located(
+            "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+        ))  # fmt: skip

@@ -40,7 +40,7 @@ from graphc.ir.types import TensorType, TupleType
 from . import views
 from .anomaly import Anomaly
 from .context import local
-from .errors import located, raise_op_error, user_location
+from .errors import INFERENCE_SAVED, INFERENCE_WRITE, located, raise_op_error, user_location
 from .nodes import CopyBackwards, CopySlices, OpNode, class_of
 from .programs import Plan
 from .saved_hooks import hooks, pack_node
@@ -234,6 +234,8 @@ def _save(
         for i in plan.inputs:
             saved[i] = arrays[i]
             storage = inputs[i]._storage
+            if storage.inference:
+                raise RuntimeError(located(INFERENCE_SAVED))
             stamps.append((storage, storage.version, i))
         node.saved_in = tuple(saved)
     if plan.outputs:
@@ -267,6 +269,8 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
     whose elements share memory.
     """
     state = current(target)
+    if state._storage.inference and not local.inference:
+        raise RuntimeError(located(INFERENCE_WRITE))
     tracks = local.grad and (requires_grad(state) or requires_grad(current(value)))
     if tracks and local.trace is not None and local.trace.writes_outside(state):
         with local.trace.eager("an in-place write to an earlier segment's tensor"):

@@ -22,6 +22,26 @@ _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = ("site-packages", "dist-packages")  # below Python's library, but not of it
 _inside: dict[str, bool] = {}  # by file
 
+NOT_A_LEAF = (
+    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+    "attribute won't be populated during autograd.backward(). If you want it populated, call "
+    ".retain_grad() on the non-leaf Tensor; if you access it by mistake, access the leaf instead."
+)
+INFERENCE_WRITE = (
+    "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone "
+    "to get a normal tensor before doing inplace update."
+)
+INFERENCE_SAVED = (
+    "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+    "inference mode in computation tracked by autograd. To work around this, you can make a clone "
+    "to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
+    "`torch.inference_mode()`."
+)
+STALE_VIEW = (
+    "A view was created in no_grad mode and its base or another view of its base has been modified "
+    "inplace with grad mode enabled. Cure: make the view, or write to its memory, in the same mode"
+)
+
 
 class TraceError(RuntimeError):
     """Something that a trace cannot record; the message names the user's line and the cure."""

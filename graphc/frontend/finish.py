@@ -35,6 +35,7 @@ from .tape_order import inner_roots
 from .tensor import Tensor, edge, requires_grad
 from .texts import is_traced_value, plain_value
 from .tree import Structure, flatten, unflatten
+from .views import base_of
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -53,6 +54,7 @@ class _Finish:
         self.nodes: dict[Node, int] = {}  # the first output of a value
         self.bases: dict[int, int] = {}  # by id of a storage on which views lie: its output
         self.outputs: dict[int, Output] = {}  # by id of the tensor
+        self.leaving: set[int] = set()  # ids of the traced tensors that leave
         self.sharing: dict[int, int] = {}  # id of a storage made in the trace -> tensors on it
 
     def run(self, result: Any, stored: dict[Any, Any], backward: bool) -> TracedGraph:
@@ -104,12 +106,11 @@ class _Finish:
     # --- outputs ---------------------------------------------------------------------------
 
     def _count(self, leaving: list[Any]) -> None:
-        counted: set[int] = set()
         for value in leaving:
             if not isinstance(value, Tensor) or value._trace is not self.trace:
                 continue
-            if id(value) not in counted:
-                counted.add(id(value))
+            if id(value) not in self.leaving:
+                self.leaving.add(id(value))
                 root = value._storage.root
                 self.sharing[id(root)] = self.sharing.get(id(root), 0) + 1
 
@@ -179,18 +180,23 @@ class _Finish:
         if root.source is not None:
             return Output(
                 "alias", index=root.source.number, type=state.type, chain=path,
-                detached=value._base is None or not requires, requires_grad=requires,
+                detached=value._base is None or not requires,
+                unrecorded=value._no_grad_view, requires_grad=requires,
             )  # fmt: skip
         if self.sharing.get(id(root), 1) > 1:
             index = self.bases.get(id(root), -1)
             if index < 0:
                 index = self.bases[id(root)] = self._own(root.node)
+            base = base_of(value)
             return Output(
-                "view", index=index, type=state.type, chain=path, requires_grad=requires
-            )
-        return self._value(trace.read(value), state, requires)
+                "view", index=index, type=state.type, chain=path, requires_grad=requires,
+                inference=root.inference,
+                unrecorded=value._no_grad_view,
+                base=(self.output(base), value._chain) if id(base) in self.leaving else None,
+            )  # fmt: skip
+        return self._value(trace.read(value), state, requires, root.inference)
 
-    def _value(self, node: Node, state: Any, requires: bool) -> Output:
+    def _value(self, node: Node, state: Any, requires: bool, inference: bool) -> Output:
         order = None
         if not state.is_contiguous():
             physical = dense_order(state.type.shape, state.strides, self.trace.env)
@@ -199,8 +205,9 @@ class _Finish:
                 node = self.trace.emit("permute", node, dims=physical)
                 order = tuple(physical.index(i) for i in range(len(physical)))
         return Output(
-            "value", index=self._own(node), type=state.type, order=order, requires_grad=requires
-        )
+            "value", index=self._own(node), type=state.type, order=order, requires_grad=requires,
+            inference=inference,
+        )  # fmt: skip
 
     # --- effects ---------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from graphc.ir.types import TensorType
 
 from .anomaly import Anomaly
 from .context import callout, local
-from .errors import located, user_location
+from .errors import INFERENCE_SAVED, located, user_location
 from .nodes import TWICE, Edge, Node, World, zeros
 from .saved_hooks import Packed, hooks, pack, unpack
 from .tensor import Tensor, alias, current, edge, requires_grad
@@ -275,6 +275,8 @@ def _attach(
                 _check_dirty(state)
             state._node, state._output = node, position
         position += 1
+    if any(t is not None and current(t)._storage.inference for t in ctx._to_save):
+        raise RuntimeError(located(INFERENCE_SAVED))
     inputs = {id(t) for t in ctx._to_save} - {id(t) for t in outputs}
     ctx._saved = tuple([
         None if t is None else _Saved(t, None if id(t) in inputs else places.get(id(t)))

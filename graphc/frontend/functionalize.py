@@ -20,6 +20,7 @@ from graphc.ir.graph import Node
 from graphc.ir.op import get as get_op
 from graphc.ir.types import Shape, TensorType
 
+from .context import local
 from .errors import TraceError, located
 from .numbers import Size, SymInt
 from .storage import Storage, address, contiguous_strides, strides_of
@@ -40,6 +41,7 @@ class TracedStorage:
     Most attributes are class-level defaults, as those of Tensors: these are made by the thousand.
     """
 
+    inference = False  # made in inference mode
     layout: Shape | None = None  # strides of the base; None: row-major
     source: TensorInput | None = None
     parent: TracedStorage | None = None
@@ -51,6 +53,8 @@ class TracedStorage:
         self.node = node
         if source is not None:
             self.source = source
+        if local.inference if source is None else source.owner._storage.inference:
+            self.inference = True
 
     def resolve(self, path: Chain) -> tuple[TracedStorage, Chain]:
         """The storage that holds the value, and the views from its base."""

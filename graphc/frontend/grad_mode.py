@@ -7,6 +7,7 @@ from typing import Any
 
 from .context import local
 from .decorated import F, generator_within, within
+from .errors import located
 
 
 def is_grad_enabled() -> bool:
@@ -87,7 +88,12 @@ class set_grad_enabled(_Mode):
 
     def __init__(self, mode: bool) -> None:
         super().__init__()
-        self.mode = bool(mode)
+        if not isinstance(mode, bool):
+            raise TypeError(located(
+                "set_grad_enabled(): argument 'enabled' (position 1) must be bool, not "
+                f"{type(mode).__name__}"
+            ))  # fmt: skip
+        self.mode = mode
         self._before: tuple[bool, bool] | None = (local.grad, local.inference)
         local.grad = self.mode
 
@@ -131,4 +137,6 @@ class inference_mode(_Mode):
 
     def _set(self) -> None:
         local.inference = self.mode
-        local.grad = local.grad and not self.mode
+        if local.trace is not None:
+            local.trace.inference = True
+        local.grad = not self.mode

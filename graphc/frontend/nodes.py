@@ -182,6 +182,13 @@ class AccumulateGrad(Node):
         return "torch::autograd::AccumulateGrad"
 
 
+class DroppedGrad(Node):
+    """Where the gradient of a view ends that was made in no_grad mode: nobody gets it."""
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        return ()
+
+
 _TORCH_NAMES = {
     "reshape": "ViewBackward0", "concat": "CatBackward0", "cast": "ToCopyBackward0",
     "square": "PowBackward0", "dot_general": "MmBackward0", "conv": "ConvolutionBackward0",

@@ -129,6 +129,7 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
             _constants.clear()
         constant = _constants[key] = from_array(_scalar(value, dtype))
         constant._array.flags.writeable = False
+        constant._storage.inference = False  # it outlives the mode
     return constant
 
 

@@ -27,6 +27,7 @@ from .nodes import (
     AsStridedBackward,
     CopyBackwards,
     CopySlices,
+    DroppedGrad,
     Edge,
     OpNode,
     Stamped,
@@ -84,7 +85,7 @@ def recorded_tape(
     ends = {node for node, _ in entries}
     steps: list[Operation | Write] = []
     for node in reversed(order_of([node for node, _ in roots])):
-        if node in ends or isinstance(node, AccumulateGrad):
+        if node in ends or isinstance(node, (AccumulateGrad, DroppedGrad)):
             continue
         step = _step(trace, node, tuple([None if e is None else places.get(e) for e in node.edges]))
         if step is None:

@@ -139,6 +139,8 @@ def _made(trace: SegmentTrace, place: Any) -> Tensor:
     result._trace = trace
     storage = result._storage = object.__new__(TracedStorage)
     storage.node = node
+    if trace.inference and local.inference:
+        storage.inference = True
     state = result._traced = object.__new__(TracedState)
     state.type, state.value, state.stamp, state.trace = type_, node, 0, trace
     if strides is not None:
@@ -188,7 +190,7 @@ def _record(
     ])  # fmt: skip
     if not any(edges):
         return
-    if hooks.stack:
+    if hooks.stack or trace.inference:
         record(trace, known.node, known.node.inputs, list(inputs), edges, results)
         return
     entry: OpNode = object.__new__(known.kind)

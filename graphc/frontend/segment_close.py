@@ -212,7 +212,9 @@ class _Fill:
             array, order = results[index], segment.orders[index]
             if order is not None:
                 array = array.transpose(order)
-            self.bases[root] = array, Storage(results[index])
+            storage = Storage(results[index])
+            storage.inference = root.inference
+            self.bases[root] = array, storage
 
     def place(self, traced: Tensor) -> tuple[np.ndarray, Storage]:
         """The array and the storage of a traced tensor."""

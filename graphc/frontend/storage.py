@@ -21,12 +21,14 @@ class Storage:
     `root` is the Storage that stands for the memory: `.data` makes a sibling with a version of
     its own, as torch does. `exposed`: NumPy code may have an array on it. `readers`: compiled
     backwards that will read the memory as it is now; they are told before it is written to.
+    `inference`: made in inference mode; views of it, and what shares it, are inference tensors.
     `meta`: made inside `with torch.device("meta")`, which its tensors say.
     `segment`: of a root, the memory shared between processes that it is in.
     """
 
     __slots__ = (
-        "__weakref__", "_root", "array", "exposed", "meta", "readers", "segment", "version",
+        "__weakref__", "_root", "array", "exposed", "inference", "meta", "readers", "segment",
+        "version",
     )  # fmt: skip
 
     def __init__(self, array: np.ndarray, root: Storage | None = None) -> None:
@@ -35,6 +37,7 @@ class Storage:
         self.exposed = False
         self.readers: list[weakref.ref[Any]] | None = None
         self._root = root
+        self.inference = local.inference
         self.meta = local.meta
         self.segment: Segment | None = None
 
@@ -46,7 +49,7 @@ class Storage:
     def sibling(self) -> Storage:
         """The same memory with a version counter of its own."""
         found = Storage(self.array, self.root)
-        found.meta = self.meta
+        found.inference, found.meta = self.inference, self.meta
         return found
 
     def before_write(self) -> None:

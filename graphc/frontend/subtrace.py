@@ -113,7 +113,7 @@ class SubTrace(Trace):
             found = self._recalled[key] = (value, tensor)
         return self.shadow(found[1])
 
-    def get_grad(self, state: Tensor) -> Any:
+    def get_grad(self, state: Tensor, asked: bool = False) -> Any:
         """`.grad` of an outside tensor is the outside's."""
         if state._grad is UNREAD:
             with self.enclosing():

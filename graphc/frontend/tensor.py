@@ -23,12 +23,12 @@ from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 from graphc.ir.types import TensorType
 
-from .checks import check_grad
+from .checks import check_flag, check_grad
 from .context import local
 from .device import CPU, META, device
-from .errors import kind_name, located, unsupported_in_trace
+from .errors import NOT_A_LEAF, STALE_VIEW, kind_name, located, unsupported_in_trace
 from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
-from .nodes import AccumulateGrad, AsStridedBackward, Edge, Node
+from .nodes import AccumulateGrad, AsStridedBackward, DroppedGrad, Edge, Node
 from .numbers import Size
 from .storage import Storage, address, offset_of, strides_of
 from .views import Chain, base_of, check_bounds, strided
@@ -38,13 +38,6 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 _DTYPE_OF = {d.numpy: d for d in (*dtypes.ALL, *dtypes.COMPLEX)}
-
-
-_NOT_A_LEAF = (
-    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
-    "attribute won't be populated during autograd.backward(). If you want it populated, call "
-    ".retain_grad() on the non-leaf Tensor; if you access it by mistake, access the leaf instead."
-)
 
 
 class Tensor:
@@ -137,7 +130,10 @@ class Tensor:
 
     @property
     def _version(self) -> int:
-        version: int = current(self)._storage.version
+        storage = current(self)._storage
+        if storage.inference:
+            raise RuntimeError(located("Inference tensors do not track version counter."))
+        version: int = storage.version
         return version
 
     def _is_view(self) -> bool:
@@ -156,6 +152,7 @@ class Tensor:
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Start or stop recording operations on this leaf. Raises RuntimeError for others."""
         state = current(self)
+        check_flag(requires_grad, state._storage)
         if requires_grad and not state._type.dtype.differentiable:
             raise RuntimeError(located(
                 f"only Tensors of floating point dtype can require gradients, got {self.dtype}"
@@ -174,16 +171,12 @@ class Tensor:
     @property
     def is_leaf(self) -> bool:
         """True if no recorded operation made it."""
-        state = current(self)
-        requires_grad(state)
-        return state._node is None
+        return history(current(self)) is None
 
     @property
     def grad_fn(self) -> Node | None:
         """The tape's node that made it; None for a leaf."""
-        state = current(self)
-        requires_grad(state)
-        return state._node
+        return history(current(self))
 
     @property
     def output_nr(self) -> int:
@@ -195,11 +188,11 @@ class Tensor:
         """The accumulated gradient; None before backward()."""
         trace = local.trace
         if trace is not None:
-            return trace.get_grad(current(self))
+            return trace.get_grad(current(self), asked=True)
         state = current(self)
         found = state._grad
         if found is None and state._node is not None and not state.retains_grad:
-            warnings.warn(_NOT_A_LEAF, UserWarning, stacklevel=2)
+            warnings.warn(NOT_A_LEAF, UserWarning, stacklevel=2)
         return found
 
     @grad.setter
@@ -428,19 +421,37 @@ def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
 
 def requires_grad(tensor: Tensor) -> bool:
     """Whether operations on it are recorded. For a view whose base was written to, looks again."""
-    if tensor._base is not None and tensor._seen != tensor._storage.version:
-        _follow_base(tensor, base_of(tensor))
-    return tensor._node is not None or tensor._requires_grad
+    if tensor._base is None:
+        return tensor._node is not None or tensor._requires_grad
+    base = base_of(tensor)
+    if tensor._seen != tensor._storage.version and not tensor._no_grad_view:
+        _follow_base(tensor, base)
+    return tensor._node is not None or tensor._requires_grad or requires_grad(base)
+
+
+def gradient_kind(tensor: Tensor) -> bool | None:
+    """Whether it requires a gradient; None: one that nobody gets (a view made in no_grad mode)."""
+    if not requires_grad(tensor):
+        return False
+    return True if tensor._node is not None or tensor._requires_grad else None
+
+
+def history(tensor: Tensor) -> Node | None:
+    """What made a tensor; None for a leaf. Raises RuntimeError for a view made in no_grad mode
+    whose memory was written to since: its history would be the base's."""
+    if requires_grad(tensor) and tensor._no_grad_view and tensor._base is not None and (
+        tensor._seen != tensor._storage.version
+    ):
+        raise RuntimeError(located(STALE_VIEW))
+    return tensor._node
 
 
 def _follow_base(view: Tensor, base: Tensor) -> None:
     """After a write to shared memory, a view's history is its base's, then the view."""
     view._seen = view._storage.version
+    view._node, view._output = None, 0
     if requires_grad(base):
         view._node = AsStridedBackward(view._chain, edge(base), base._type, view._type)
-        view._output = 0
-    else:
-        view._node = None
 
 
 def edge(tensor: Tensor, type_: TensorType | None = None) -> Edge:
@@ -451,6 +462,10 @@ def edge(tensor: Tensor, type_: TensorType | None = None) -> Edge:
     node = tensor._node
     if node is not None:
         return node, tensor._output
+    if tensor._base is not None:
+        history(tensor)
+        if not tensor._requires_grad:
+            return DroppedGrad((), (tensor._type if type_ is None else type_,)), 0
     reference = tensor._accumulator
     accumulator = None if reference is None else reference()
     if accumulator is None:
@@ -459,21 +474,7 @@ def edge(tensor: Tensor, type_: TensorType | None = None) -> Edge:
     return accumulator, 0
 
 
-def entry_edge(shadow: Tensor, tensor: Tensor) -> Edge:
-    """edge(shadow), with the hooks on the node where the tensor's own gradient arrives."""
-    place = edge(shadow)
-    known = None if tensor._accumulator is None else tensor._accumulator()
-    if known is not None and shadow._node is None:
-        place[0].pre_hooks, place[0].post_hooks = known.pre_hooks, known.post_hooks
-    return place
-
-
 # --- methods -----------------------------------------------------------------------------------
-
-
-def register_method(name: str, function: Any) -> None:
-    """Make `function(self, ...)` (or a property) an attribute of every Tensor."""
-    setattr(Tensor, name, function)
 
 
 def register_methods(table: Mapping[str, Any]) -> None:

@@ -51,8 +51,8 @@ from .number_nodes import NumberNodes, plain_attrs
 from .numbers import LiftedNumber, SymInt, TracedNumber
 from .scoped import Scoped
 from .storage import strides_of
-from .tensor import Tensor, alias, edge, entry_edge, requires_grad
-from .trace_history import record
+from .tensor import Tensor, alias, edge, gradient_kind, requires_grad
+from .trace_history import entry_edge, record
 
 
 class Trace(Scoped):
@@ -69,6 +69,7 @@ class Trace(Scoped):
         self._backwards = 0
         self._undo: list[Callable[[], None]] = []
         self._outer: list[Trace | None] = []
+        self.inference = local.inference  # whether it has met that mode, or a tensor made in it
         self.site: Any = None  # the call that the user's rewritten code makes
         self.may_defer = False
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
@@ -84,6 +85,7 @@ class Trace(Scoped):
         self.number_guards: dict[NumberExpr, NumberGuard] = {}
         # whether `.grad` of a concrete tensor was None when looked at
         self.grad_reads: dict[int, tuple[Tensor, bool]] = {}
+        self.found_none: set[int] = set()  # ids of those whose `.grad` Python saw to be None
         self.shadows: dict[int, tuple[Tensor, Tensor]] = {}  # by id: (concrete, shadow)
         self.rebound: dict[int, tuple[Tensor, Tensor]] = {}  # by id: (concrete, its new .data)
         self.overlaps: list[tuple[int, int]] = []
@@ -210,7 +212,10 @@ class Trace(Scoped):
             strides = strides_of(tensor._array)
         shadow._traced = TracedState(node.tensor_type, node, root.writes, self, path, strides)
         if requires_grad(tensor):
-            if tensor._node is None:
+            if tensor._node is None and not tensor._requires_grad:
+                shadow._node = edge(tensor, node.tensor_type)[0]  # a view made in no_grad mode
+                self.outside.add(shadow._node)
+            elif tensor._node is None:
                 shadow._requires_grad = True
                 if tensor._hooks:
                     shadow._hooks = dict(tensor._hooks)
@@ -219,7 +224,8 @@ class Trace(Scoped):
             else:
                 shadow._node = OutsideHistory(tensor, node.tensor_type)
                 self.outside.add(shadow._node)
-            self.entries.append((tensor, entry_edge(shadow, tensor)))
+            if tensor._requires_grad or tensor._node is not None:
+                self.entries.append((tensor, entry_edge(shadow, tensor)))
         shadow._grad = UNREAD
         self.shadows[id(tensor)] = (tensor, shadow)
         return shadow
@@ -248,10 +254,11 @@ class Trace(Scoped):
         node = self.graph_input(type_, self.input_name(tensor, kind, index, owner))
         source = TensorInput(
             kind, tensor if owner is None else owner, node, strides, index, len(self.inputs),
-            requires_grad(tensor), tensor._node is None,
+            gradient_kind(tensor), tensor._node is None,
         )  # fmt: skip
         self.inputs.append(source)
         storage = TracedStorage(node, source)
+        self.inference |= storage.inference
         self.sources.append((source, storage))
         return storage
 
@@ -442,8 +449,9 @@ class Trace(Scoped):
 
     # --- state of concrete tensors ---------------------------------------------------------
 
-    def get_grad(self, state: Tensor) -> Any:
-        """`.grad` as the trace sees it; a first look at a concrete tensor's is a guard."""
+    def get_grad(self, state: Tensor, asked: bool = False) -> Any:
+        """`.grad` as the trace sees it; a first look at a concrete tensor's is a guard. `asked`:
+        by Python, to which None and zeros are two things."""
         if state._grad is UNREAD:
             tensor = self.face(state)
             found = tensor._grad
@@ -451,6 +459,8 @@ class Trace(Scoped):
             if found is not None:
                 self._grad_owners[id(found)] = tensor
             state._grad = found
+        if asked and state._grad is None:
+            self.found_none.add(id(self.face(state)))
         return state._grad
 
     def untracked(self, state: Tensor) -> Tensor:

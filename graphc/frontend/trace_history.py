@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from graphc.ir.autodiff import saved_values
 from graphc.ir.graph import Node
 
+from .errors import INFERENCE_SAVED, located
 from .functionalize import saved_place
-from .nodes import Edge, class_of
+from .nodes import Edge, OpNode, class_of
 from .saved_hooks import hooks, pack_node
-from .tensor import Tensor
+from .tensor import Tensor, edge
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -33,6 +35,8 @@ def record(
     for i, tensor in enumerate(operands):
         storage = tensor._storage
         stamps.append((storage, storage.version, i))
+        if storage.inference and i in _read(entry, trace):
+            raise RuntimeError(located(INFERENCE_SAVED))
     for i, tensor in enumerate(results):
         storage = tensor._storage
         stamps.append((storage, storage.version, ~i))
@@ -44,3 +48,18 @@ def record(
             result._node = entry
             if i:
                 result._output = i
+
+
+def _read(entry: OpNode, trace: Trace) -> tuple[int, ...]:
+    """Which operands the gradient rule of an entry reads."""
+    needs = [e is not None for e in entry.edges]
+    return saved_values(entry.op, entry.in_types, entry.attrs, needs, trace.env)[0]
+
+
+def entry_edge(shadow: Tensor, tensor: Tensor) -> Edge:
+    """edge(shadow), with the hooks on the node where the tensor's own gradient arrives."""
+    place = edge(shadow)
+    known = None if tensor._accumulator is None else tensor._accumulator()
+    if known is not None and shadow._node is None:
+        place[0].pre_hooks, place[0].post_hooks = known.pre_hooks, known.post_hooks
+    return place

@@ -16,7 +16,10 @@ from graphc.frontend.tree import Structure
 from graphc.inspect.report import short_path
 
 _LETTERS = 60  # of a value that are shown
-_MODES = ("arguments", "grad mode", "autocast", "default dtype", "GRAPHC_RANDOM")
+_MODES = (
+    "arguments", "grad mode", "inference mode", "meta device", "autocast", "default dtype",
+    "GRAPHC_RANDOM",
+)  # fmt: skip
 
 
 def report(
@@ -88,7 +91,7 @@ def _argument(part: Any, shapes: Iterator[Any]) -> str:
         return part.__name__ if isinstance(part, type) else "an object"
     if len(part) == 2:
         return _shown(part[1])
-    dtype, _, grad, _ = part
+    dtype, _, grad, *_ = part
     return f"{dtype}{list(next(shapes))}" + (", requires_grad" if grad else "")
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend import state_version
+from ..frontend.clear_grad import clear_grad
 from ..frontend.context import local
 from ..frontend.grad_mode import enable_grad, no_grad
 from ..frontend.hooks import RemovableHandle, add_hook
@@ -248,12 +249,8 @@ class Optimizer:
             for param in group["params"]:
                 if set_to_none:
                     param.grad = None  # whatever it was: a recording need not look
-                elif param.grad is not None:
-                    if param.grad.grad_fn is not None:
-                        param.grad.detach_()
-                    else:
-                        param.grad.requires_grad_(False)
-                    param.grad.zero_()
+                else:
+                    clear_grad(param)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One update; subclasses define it."""

@@ -234,6 +234,7 @@ class Recording:
         self.missing = [
             read.tensor for read in traced.grad_reads
             if not read.present and id(read.tensor) in written
+            and id(read.tensor) not in self.trace.found_none
         ]
         self.traced = traced
 

@@ -11,6 +11,7 @@ from ...frontend.dispatch import apply
 from ...frontend.grad_mode import no_grad
 from ...frontend.nodes import SpentNode
 from ...frontend.tensor import Tensor, from_array
+from ...frontend.views import Chain
 from ...ir.dim import Dim, evaluate
 from ..capture.argument_writes import Given
 from .sources import owner_of, tensor_of
@@ -69,28 +70,46 @@ class Results:
             base = tensor_of(source, self.arguments, self.spec.moved)
             if output.detached:
                 base = base.detach()
-            return self._views(base, output)
+            if output.unrecorded:
+                with no_grad():
+                    return self._views(base, output.chain)
+            return self._views(base, output.chain)
         if output.kind == "view":
-            base_tensor = self.bases.get(output.index)
-            if base_tensor is None:
-                base_tensor = self.bases[output.index] = from_array(self.results[output.index])
-            with no_grad():
-                result = self._views(base_tensor, output)
-            if result is base_tensor:
-                result = base_tensor.detach()
+            result = self._view(output)
         else:
             array = self.results[output.index]
             if output.order is not None:
                 array = array.transpose(output.order)
             result = from_array(array)
+            result._storage.inference = output.inference
         if output.requires_grad:
             # history.attach() gives those that can still be differentiated their own node
             result._node = SpentNode((), (result._type,))
         return result
 
-    def _views(self, base: Tensor, output: Output) -> Tensor:
+    def _view(self, output: Output) -> Tensor:
+        """One of several results on the same memory."""
+        if output.base is not None:
+            base, chain = output.base
+            with no_grad():
+                result = self._views(self.tensor(base), chain)
+        else:
+            memory = self.bases.get(output.index)
+            if memory is None:
+                memory = self.bases[output.index] = from_array(self.results[output.index])
+                memory._storage.inference = output.inference
+            with no_grad():
+                result = self._views(memory, output.chain)
+            if result is memory:
+                result = memory.detach()
+            elif output.requires_grad:  # what it is a view of has no history
+                result._base, result._chain = None, ()
+        result._no_grad_view = output.unrecorded
+        return result
+
+    def _views(self, base: Tensor, chain: Chain) -> Tensor:
         result = base
-        for op, attrs in output.chain:
+        for op, attrs in chain:
             concrete = {key: _concrete(value, self.dims) for key, value in attrs.items()}
             result = apply(op, result, **concrete)
         return result

@@ -17,7 +17,7 @@ from ...frontend.context import local
 from ...frontend.functionalize import is_contiguous
 from ...frontend.grad_mode import no_grad
 from ...frontend.storage import address, strides_of
-from ...frontend.tensor import Tensor, edge, from_array, requires_grad
+from ...frontend.tensor import Tensor, edge, from_array, gradient_kind, requires_grad
 from ...frontend.tree import flatten
 from ...ir.dim import Dim, evaluate, is_variable
 from ...ir.graph import Graph
@@ -174,7 +174,7 @@ class Specialisation:
                 else:
                     raise Stale("a .grad is None now and was not, or the other way round")
         for tensor, flag, hooks in self.flags:
-            if requires_grad(tensor) != flag or _hooks(tensor) != hooks:
+            if gradient_kind(tensor) != flag or _hooks(tensor) != hooks:
                 raise Stale("requires_grad or hooks of a captured tensor changed")
         for tensor in fresh:
             tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
@@ -246,7 +246,7 @@ class Specialisation:
 
     def _check_history(self, source: TensorInput, tensor: Tensor) -> None:
         """The tensor in a place that the function renews is differentiated as it was."""
-        flag = requires_grad(tensor)
+        flag = gradient_kind(tensor)
         if flag != source.requires_grad or (flag and (tensor._node is None) != source.leaf):
             raise Stale(f"requires_grad of {self.places[source.number].path} changed")
         if _hooks(tensor):

@@ -17,7 +17,7 @@ from ...frontend import promote
 from ...frontend.context import local
 from ...frontend.errors import TraceError
 from ...frontend.number_expr import spelled
-from ...frontend.tensor import Tensor, requires_grad
+from ...frontend.tensor import Tensor, gradient_kind
 from ...frontend.tree import Structure
 from ...nn.modules.module import Module
 from ..capture.places import Length, Place
@@ -56,14 +56,17 @@ class Versions:
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
         parts: list[Any] = [
-            structure, local.grad, local.autocast, promote.Defaults.dtype,
-            configuration.current().random,
+            structure, local.grad, local.inference, local.meta, local.autocast,
+            promote.Defaults.dtype, configuration.current().random,
         ]
         shapes: list[Any] = []
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 array = leaf._array
-                parts.append((array.dtype, array.ndim, requires_grad(leaf), type(leaf)))
+                parts.append((
+                    array.dtype, array.ndim, gradient_kind(leaf), leaf._storage.inference,
+                    type(leaf),
+                ))  # fmt: skip
                 shapes.append(array.shape)
             elif isinstance(leaf, _PLAIN):
                 parts.append((type(leaf), leaf))

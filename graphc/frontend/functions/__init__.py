@@ -122,7 +122,7 @@ _BOTH = {
         outer trace vdot
     """,
     comparing: "allclose equal isclose",
-    conversion: "is_floating_point is_nonzero is_signed numel",
+    conversion: "is_floating_point is_inference is_nonzero is_signed numel",
     random: "bernoulli multinomial",
 }
 

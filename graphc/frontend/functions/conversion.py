@@ -420,6 +420,12 @@ PROPERTIES = {
 }
 
 
+def is_inference(input: Tensor) -> bool:
+    """Whether its memory was made in inference mode."""
+    found: bool = current(input)._storage.root.inference
+    return found
+
+
 METHODS = {
     "to": to, "to_dense": to_dense,
     "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda, "pin_memory": pin_memory,
@@ -428,7 +434,7 @@ METHODS = {
     "element_size": element_size, "is_floating_point": is_floating_point,
     "is_nonzero": is_nonzero, "is_signed": is_signed,
     "get_device": get_device, "is_set_to": is_set_to,
-    "is_inference": lambda self: False, "is_conj": lambda self: False, "is_neg": lambda self: False,
+    "is_inference": is_inference, "is_conj": lambda self: False, "is_neg": lambda self: False,
     "__array__": _array, "__bool__": _bool, "__float__": _float, "__int__": _int,
     "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
     "__format__": _format, "__array_priority__": 1000, "__array_wrap__": _array_wrap,

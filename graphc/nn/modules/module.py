@@ -10,6 +10,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend import state_version
+from ...frontend.clear_grad import clear_grad
 from ...frontend.context import local
 from ...frontend.grad_mode import no_grad
 from ...frontend.shared_memory import share_tensors
@@ -344,15 +345,8 @@ class Module(TraversalMixin, StateDictMixin):
         for parameter in self.parameters():
             if set_to_none:
                 parameter.grad = None
-                continue
-            grad = parameter.grad
-            if grad is None:
-                continue
-            if grad.grad_fn is not None:
-                grad.detach_()
             else:
-                grad.requires_grad_(False)
-            grad.zero_()
+                clear_grad(parameter)
 
     def apply(self, fn: Callable[[Module], Any]) -> Module:
         """Call fn on every submodule, children first, then self."""
