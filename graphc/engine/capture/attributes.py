@@ -40,6 +40,11 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
         if observer.is_known(obj):
             observer.know(found, f"{observer.path(obj)}.{name}")
         return found
+    if kind is Kind.ARRAY and observer.is_known(obj):
+        if name in _OF_ARRAYS:
+            return observer.result(getattr, (obj, name), f"{observer.path(obj)}.{name}")
+        observer.array(obj)  # a view on its memory, or what reads that
+        return getattr(obj, name)
     if kind is Kind.FIELDS and has_field(type(obj), name):
         value = observer.read(obj, name, f"{observer.path(obj)}.{name}")
         return getattr(obj, name) if value is MISSING else value
@@ -49,6 +54,10 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
     if type(obj) is super and bound.__self__ is not None:
         return super_attribute(observer, bound.__thisclass__, bound.__self__, name)
     return getattr(obj, name)
+
+
+# what an array is, whatever its values are
+_OF_ARRAYS = frozenset("shape dtype ndim size itemsize nbytes strides".split())
 
 
 def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
@@ -69,7 +78,7 @@ def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
         return getattr(super(kind, obj), name)
     if _overrides(found):
         return _by_descriptor(observer, obj, found, name)
-    return _bind(observer, obj, found, name, path)
+    return bind(observer, obj, found, name, path)
 
 
 def _name(obj: Any) -> str:
@@ -130,7 +139,7 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
         if value is not MISSING:
             return value
     if found is not MISSING:
-        return _bind(observer, obj, found, name, path)
+        return bind(observer, obj, found, name, path)
     return MISSING
 
 
@@ -182,7 +191,7 @@ def _by_descriptor(observer: Observer, obj: Any, member: Any, name: str) -> Any:
     return object.__getattribute__(obj, name)
 
 
-def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> Any:
+def bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> Any:
     """A class member that is no data descriptor, seen from an instance."""
     kind = type(member)
     if kind is types.FunctionType:
@@ -484,15 +493,3 @@ def delete_attribute(observer: Observer, obj: Any, name: str) -> None:
     elif kind is not Kind.TENSOR or name != "grad":
         observer.open(f"del {observer.path(obj)}.{name}")
     delattr(obj, name)
-
-
-def special(observer: Observer, obj: Any, name: str) -> Any:
-    """A special method of an object's class, bound: what `with` and its kin call."""
-    kind = kind_of(type(obj))
-    if kind is Kind.INSTANCE:
-        found = observer.lookup(type(obj), name)
-        if found is not MISSING:
-            return _bind(observer, obj, found, name, f"{observer.path(obj)}.{name}")
-    elif kind is Kind.OPEN:
-        observer.open(f"{name} of a {_name(obj)}")
-    return getattr(obj, name)

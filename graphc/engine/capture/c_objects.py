@@ -14,6 +14,7 @@ from ...frontend.tensor import Tensor
 from . import attributes, c_functions, items
 from .c_tables import NUMPY_WRITES
 from .kinds import Kind, full_name, is_plain, kind_of
+from .numpy_settings import TEXTS
 from .observer import Observer
 
 Call = tuple[Any, tuple[Any, ...], Any]
@@ -31,6 +32,7 @@ def call(
     )
     if numpy and (kind.__module__.split(".")[0] == "numpy" or kind in _CALLABLES):
         c_functions.touch(observer, args, kwargs)
+        observer.numpy_settings(function.__name__ in TEXTS)
         if function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
             observer.open(f"numpy.{function.__name__}(), which writes to an array")
         return function, args, kwargs

@@ -30,6 +30,7 @@ from ...frontend.trace import Trace
 from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result
 from ..version.guards import Kind as KindGuard
+from . import numpy_settings
 from .array_memory import is_captured
 from .class_members import ClassMembers
 from .copies import READERS, key_text
@@ -271,6 +272,13 @@ class Observer(ClassMembers, Writes):
         self._whole.add(id(value))
         self.save(value)
         self.guards.add(Array(value, path))
+        self.numpy_settings()
+
+    def numpy_settings(self, text: bool = True) -> None:
+        """NumPy computes, or makes a text of what it has."""
+        self.result(numpy_settings.arithmetic, (), "numpy.geterr()")
+        if text:
+            self.result(numpy_settings.texts, (), "numpy.get_printoptions()")
 
     def emptiness(self, value: Any, size: Callable[[Any], Any] = bool) -> None:
         """How many items a container has is read, or whether it has any."""
