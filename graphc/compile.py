@@ -43,7 +43,7 @@ from .engine.marks import Compilers
 from .engine.segments.segments import Segments
 from .engine.version.backward import BackwardPlan
 from .engine.version.finished import finished
-from .engine.version.joint import JointSpecialisation
+from .engine.version.joint import JointSpecialisation, build_joint
 from .engine.version.refused import ERRORS, is_refusal, run_python
 from .engine.version.shared_builds import SharedBuilds
 from .engine.version.sources import Stale
@@ -339,16 +339,15 @@ class CompiledFunction:
         if count is not None:
             assert traced.backward is not None
             inputs = len(graph.inputs) - len(traced.backward.tangents)
-            forward, reverse, split = self._built(
-                graph, lambda: pipeline.build_pair(graph, inputs, count, **options),
+            forward, split, parts = self._built(
+                graph, lambda: build_joint(graph, inputs, count, options),
                 (inputs, count, *_options(options)),
             )
             types = [n.tensor_type for n in split.forward.outputs]
             engine = Engine(forward, types, dims)
-            reverse_types = [n.tensor_type for n in split.backward.outputs]
             plan = BackwardPlan(
-                traced, split, Engine(reverse, reverse_types, dims), allocator.empty,
-                (pipeline.as_drawn(graph, settings), inputs, count),
+                traced, split, parts, allocator.empty, (graph, inputs, count),
+                lambda graph: pipeline.as_drawn(graph, settings),
             )
             kind = JointSpecialisation
         else:
@@ -422,7 +421,8 @@ class CompiledFunction:
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
         # a method's copy belongs to the copy of its object
         return CompiledFunction(
-            copy.deepcopy(self.function, memo), dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph
+            copy.deepcopy(self.function, memo),
+            dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph,
         )
 
 
