@@ -10,6 +10,8 @@ from tests.graphc import (
     scenarios_stale_code,
     scenarios_stale_effects,
     scenarios_stale_groups,
+    scenarios_stale_hooks,
+    scenarios_stale_layout,
     scenarios_stale_memory,
     scenarios_stale_numbers,
     scenarios_stale_opaque,
@@ -17,6 +19,7 @@ from tests.graphc import (
     scenarios_stale_repeated,
     scenarios_stale_results,
     scenarios_stale_state,
+    scenarios_stale_unseen,
 )
 from tests.graphc.scenario import compare, identity, run
 from tests.graphc.stale_scenario import STALE
@@ -24,9 +27,10 @@ from tests.reference import torch
 
 __all__ = [
     "scenarios_stale_classes", "scenarios_stale_code", "scenarios_stale_effects",
-    "scenarios_stale_groups", "scenarios_stale_memory", "scenarios_stale_numbers",
-    "scenarios_stale_opaque", "scenarios_stale_packages", "scenarios_stale_repeated",
-    "scenarios_stale_results", "scenarios_stale_state",
+    "scenarios_stale_groups", "scenarios_stale_hooks", "scenarios_stale_layout",
+    "scenarios_stale_memory", "scenarios_stale_numbers", "scenarios_stale_opaque",
+    "scenarios_stale_packages", "scenarios_stale_repeated", "scenarios_stale_results",
+    "scenarios_stale_state", "scenarios_stale_unseen",
 ]  # fmt: skip
 
 # What is known to be wrong; an entry that passes fails the suite, and goes.
