@@ -71,6 +71,7 @@ class Trace(Scoped):
         self._outer: list[Trace | None] = []
         self.inference = local.inference  # whether it has met that mode, or a tensor made in it
         self.site: Any = None  # the call that the user's rewritten code makes
+        self.existed: Callable[[Any], Any] | None = None  # told of a captured leaf's hooks
         self.may_defer = False
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
         self.late: set[int] = set()  # ids of what holds the numbers that these will change
@@ -218,17 +219,26 @@ class Trace(Scoped):
             elif tensor._node is None:
                 shadow._requires_grad = True
                 if tensor._hooks:
-                    shadow._hooks = dict(tensor._hooks)
+                    shadow._hooks = self._captured(tensor._hooks)
                 if tensor._post_hooks:
-                    shadow._post_hooks = dict(tensor._post_hooks)
+                    shadow._post_hooks = self._captured(tensor._post_hooks)
             else:
                 shadow._node = OutsideHistory(tensor, node.tensor_type)
                 self.outside.add(shadow._node)
             if tensor._requires_grad or tensor._node is not None:
-                self.entries.append((tensor, entry_edge(shadow, tensor)))
+                place = entry_edge(shadow, tensor)
+                self._captured(place[0].pre_hooks or {})
+                self._captured(place[0].post_hooks or {})
+                self.entries.append((tensor, place))
         shadow._grad = UNREAD
         self.shadows[id(tensor)] = (tensor, shadow)
         return shadow
+
+    def _captured(self, hooks: dict[int, Any]) -> dict[int, Any]:
+        if self.existed is not None:
+            for hook in hooks.values():
+                self.existed(hook)
+        return dict(hooks)
 
     def face(self, shadow: Tensor) -> Tensor:
         """The concrete tensor that a shadow stands for; the tensor itself if it is none."""

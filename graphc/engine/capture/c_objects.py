@@ -35,7 +35,9 @@ def call(
             settings.ask(observer, function.__name__, switches=True)
         elif function.__name__ in settings.NUMPY_TELLS:
             settings.ask(observer, settings.NUMPY_TELLS[function.__name__], switches=False)
-        elif function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
+        else:
+            observer.numpy_settings(function.__name__ in settings.NUMPY_TEXTS)
+        if function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
             observer.open(f"numpy.{function.__name__}(), which writes to an array")
         if function.__name__ in NUMPY_READS:
             observer.open(f"numpy.{function.__name__}(), which reads more than its arguments")

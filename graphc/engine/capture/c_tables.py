@@ -101,7 +101,7 @@ NUMPY_WRITES = frozenset("""
 """.split())
 # and functions of NumPy that read more than their arguments: files, memory, settings
 NUMPY_READS = frozenset("""
-    load loadtxt fromfile memmap frombuffer geterrcall array2string array_repr array_str
+    load loadtxt fromfile memmap frombuffer geterrcall
 """.split())
 # values by identity whose methods are pure
 METHODS_OF_VALUES = frozenset("re.Pattern re.Match types.GenericAlias".split())

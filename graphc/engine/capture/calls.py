@@ -116,6 +116,15 @@ def invoke(observer: Observer, function: Any, *args: Any, **kwargs: Any) -> Any:
     return found(*args, **(named or {}))
 
 
+def existed(observer: Observer, function: Any) -> None:
+    """A function that graphc's own code will call existed before the call."""
+    observer.know(function, getattr(function, "__name__", type(function).__name__))
+    if isinstance(function, types.MethodType):
+        owner = function.__self__
+        observer.know(function.__func__, function.__func__.__qualname__)
+        observer.know(owner, type(owner).__name__)
+
+
 def entry(observer: Observer, function: Any) -> Any:
     """What code that is not rewritten may call in place of a user's function."""
     kind = kind_of(type(function)) if marks.of(function) is None else Kind.FIXED
@@ -126,8 +135,8 @@ def entry(observer: Observer, function: Any) -> Any:
     if kind is Kind.METHOD and isinstance(function.__func__, types.FunctionType):
         if is_own(function.__func__):
             return function
-        if observer.is_known(function.__self__):
-            observer.know(function.__func__, observer.path(function.__self__))
+        if observer.is_known(function) or observer.is_known(function.__self__):
+            existed(observer, function)
         return types.MethodType(entry(observer, function.__func__), function.__self__)
     if kind in (Kind.METHOD, Kind.PARTIAL, Kind.INSTANCE, Kind.CLASS, Kind.BUILTIN, Kind.FIXED):
         def entered(*args: Any, **kwargs: Any) -> Any:

@@ -28,6 +28,7 @@ from ...frontend.texts import is_traced_value
 from ...frontend.trace import Trace
 from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result, Type
+from . import settings
 from .array_memory import is_captured
 from .class_members import ClassMembers
 from .copies import READERS, key_text
@@ -281,6 +282,13 @@ class Observer(ClassMembers, Counts, Writes):
         self._whole.add(id(value))
         self.save(value)
         self.guards.add(Array(value, path))
+        self.numpy_settings()
+
+    def numpy_settings(self, text: bool = True) -> None:
+        """NumPy computes, or makes a text of what it has."""
+        settings.ask(self, "seterr", switches=False)
+        if text:
+            settings.ask(self, "set_printoptions", switches=False)
 
     def identity(self, a: Any, b: Any, same: bool) -> None:
         """`a is b` was asked: of tensors that are arguments, each call answers anew."""

@@ -9,13 +9,11 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
-
 from ...frontend import texts
 from ...frontend.numbers import is_traced_number
-from . import c_attributes
+from . import attributes, c_attributes, settings
 from .items import contains, python_method, truth, unpack
-from .kinds import Kind, content_of, kind_of
+from .kinds import Kind, content_of, full_name, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -246,10 +244,25 @@ def show(observer: Observer, value: Any) -> None:
     elif kind is Kind.INSTANCE and content_of(type(value)) is None:
         c_attributes.printed(observer, value)
     elif kind is Kind.ARRAY:
-        observer.result(_print_options, (), "NumPy's print options")
+        settings.ask(observer, "set_printoptions", switches=False)
     observer.whole(value)
 
 
-def _print_options() -> tuple[Any, ...]:
-    """How NumPy prints arrays now."""
-    return tuple(sorted(map(repr, np.get_printoptions().items())))
+_FUNCTIONS = (Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL)
+
+
+def special(observer: Observer, obj: Any, name: str) -> Any:
+    """A special method of an object's class, bound: what `with` and its kin call."""
+    kind = kind_of(type(obj))
+    if kind is Kind.INSTANCE:
+        found = observer.lookup(type(obj), name)
+        if found is not MISSING:
+            return attributes.bind(observer, obj, found, name, f"{observer.path(obj)}.{name}")
+    elif kind is Kind.OWN and observer.is_known(obj):
+        held = getattr(obj, "__dict__", {})
+        for field in list(held):
+            if kind_of(type(held[field])) in _FUNCTIONS:  # saved_tensors_hooks calls what it holds
+                observer.read(held, field, f"{observer.path(obj)}.{field}")
+    elif kind is Kind.OPEN:
+        observer.open(f"{name} of a {full_name(type(obj))}")
+    return getattr(obj, name)

@@ -182,7 +182,7 @@ class Recording:
         trace, observer = self.trace, self.observer
         if isinstance(trace, SegmentTrace):
             trace.entry = _CALL
-        trace.may_defer = True
+        trace.may_defer, trace.existed = True, functools.partial(calls.existed, observer)
         outer, running.observer = running.observer, observer
         entered, local.enter = local.enter, observer.entry
         nested, local.nested = local.nested, None

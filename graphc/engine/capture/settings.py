@@ -7,15 +7,17 @@ change a setting give the former one, so they ask, too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...frontend.functions import settings
 from ...frontend.promote import Defaults
 from ..version.guards import Entry
-from .observer import Observer
 from .places import Place
+
+if TYPE_CHECKING:
+    from .observer import Observer
 
 # where graphc's own functions keep what they set, and what they tell
 _OWN: dict[str, tuple[type, str]] = {
@@ -78,7 +80,8 @@ NUMPY: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
 }  # fmt: skip
 
-
+# functions that make texts of arrays
+NUMPY_TEXTS = frozenset(("array2string", "array_repr", "array_str"))
 # functions that tell what one of those sets
 NUMPY_TELLS = {
     "geterr": "seterr", "getbufsize": "setbufsize", "get_printoptions": "set_printoptions",
