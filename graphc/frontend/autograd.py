@@ -4,7 +4,6 @@ A leaf is visited right after the last node that reads it: hooks act while other
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -441,9 +440,6 @@ def _conform(node: Node, i: int, given: Any, want: TensorType, world: World) -> 
     return world.from_expr(value)
 
 
-_SEQUENCE = operator.attrgetter("sequence")
-
-
 def _order(roots: Sequence[Node]) -> list[Node]:
     """Every reachable node, consumers first; each leaf right after its last consumer."""
     seen: set[Node] = set(roots)
@@ -458,7 +454,7 @@ def _order(roots: Sequence[Node]) -> list[Node]:
                 stack.append(place[0])
     leaves = [node for node in inner if isinstance(node, AccumulateGrad)]
     inner = [node for node in inner if not isinstance(node, AccumulateGrad)]
-    inner.sort(key=_SEQUENCE, reverse=True)
+    inner.sort(key=lambda node: node.sequence, reverse=True)
     order: list[Node] = []
     remaining = dict.fromkeys(leaves, 0)
     for node in inner:

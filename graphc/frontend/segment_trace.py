@@ -170,7 +170,8 @@ class SegmentTrace(Trace):
 
     def _view(self, op: Op, source: Tensor, node: Node) -> Tensor:
         result = Trace._view(self, op, source, node)
-        self.handles.append(weakref.ref(result))
+        if result._base is not None:  # no copy, which is noted already
+            self.handles.append(weakref.ref(result))
         return result
 
     def lift_number(self, value: float | int, source: Any) -> Any:

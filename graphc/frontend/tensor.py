@@ -32,6 +32,7 @@ from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
 from .nodes import AccumulateGrad, AsStridedBackward, Edge, Node
 from .numbers import Size
 from .storage import Storage, address, offset_of, strides_of
+from .tree import LEAVES
 from .views import Chain, base_of, check_bounds, strided
 
 if TYPE_CHECKING:
@@ -84,19 +85,15 @@ class Tensor:
     @property
     def shape(self) -> Size:
         """The sizes, as torch.Size."""
-        trace = local.trace
-        if trace is None and self._trace is None:
-            return Size(self._array.shape)
-        state = self if self._trace is trace else current(self)
-        return state._traced.torch_size()
+        if local.trace is not None or self._trace is not None:
+            return (self if self._trace is local.trace else current(self))._traced.torch_size()
+        return Size(self._array.shape)
 
     @property
     def dtype(self) -> DType:
-        trace = local.trace
-        if trace is None and self._trace is None:
-            return _DTYPE_OF[self._array.dtype]
-        state = self if self._trace is trace else current(self)
-        return state._traced.type.dtype
+        if local.trace is not None or self._trace is not None:
+            return (self if self._trace is local.trace else current(self))._traced.type.dtype
+        return _DTYPE_OF[self._array.dtype]
 
     @property
     def device(self) -> device:
@@ -104,19 +101,15 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        trace = local.trace
-        if trace is None and self._trace is None:
-            return self._array.ndim
-        state = self if self._trace is trace else current(self)
-        return len(state._traced.type.shape)
+        if local.trace is not None or self._trace is not None:
+            return (self if self._trace is local.trace else current(self))._traced.type.rank
+        return self._array.ndim
 
     @property
     def _type(self) -> TensorType:
         """The IR's type: dtype and shape (sizes may be symbolic)."""
-        trace = local.trace
-        if trace is not None or self._trace is not None:
-            state = self if self._trace is trace else current(self)
-            return state._traced.type
+        if local.trace is not None or self._trace is not None:
+            return (self if self._trace is local.trace else current(self))._traced.type
         return TensorType(_DTYPE_OF[self._array.dtype], self._array.shape)
 
     def stride(self, dim: int | None = None) -> Any:
@@ -371,6 +364,8 @@ class Parameter(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         return Tensor.__deepcopy__(self, memo)
 
+
+LEAVES.update((Tensor, Parameter))
 
 # --- making tensors --------------------------------------------------------------------------
 
