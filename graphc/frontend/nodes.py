@@ -23,7 +23,7 @@ from graphc.ir.types import TensorType
 
 from .context import local
 from .errors import located, raise_op_error
-from .hooks import Hooks, RemovableHandle, add_hook
+from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
 from .saved_hooks import unpacked, unpacking
 from .values import TypeValue
 from .views import Chain, replay, write_back
@@ -92,8 +92,7 @@ class Node:
     # retain_grad(): result number -> the tensor
     retained: dict[int, weakref.ref[Tensor]] | None = None
     metadata_: dict[Any, Any] | None = None
-    # results of a compiled node through which gradients of its other results flow, unseen
-    inner: frozenset[int] = frozenset()
+    folded: bool = False  # stands for many operations (folded.py)
 
     def __init__(
         self, edges: tuple[Edge | None, ...], out_types: tuple[TensorType, ...]
@@ -105,6 +104,22 @@ class Node:
     def name(self) -> str:
         """The name torch prints, e.g. AddBackward0."""
         return type(self).__name__
+
+    def place(self, output: int) -> Edge:
+        """Where the gradient of a result is complete."""
+        return self, output
+
+    def hooks_of(self, output: int) -> Hooks:
+        """The hooks of the tensor that is a result."""
+        node, output = self.place(output)
+        if node.tensor_hooks is None:
+            node.tensor_hooks = {}
+        return node.tensor_hooks.setdefault(output, new_hooks())
+
+    def retain(self, output: int, tensor: Tensor) -> None:
+        """Let a result keep its gradient."""
+        node, output = self.place(output)
+        node.retained = {**(node.retained or {}), output: weakref.ref(tensor)}
 
     def keep_former(self, storage: Any) -> None:
         """What the node made is about to be written to `storage`, which it may read itself."""

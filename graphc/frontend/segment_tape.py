@@ -17,9 +17,9 @@ from graphc.ir.graph import Graph, Node, attr_key, toposort
 from graphc.ir.text import print_graph
 from graphc.ir.types import TensorType
 
-from .autograd import _order
 from .nodes import AccumulateGrad, AsStridedBackward, CopyBackwards, CopySlices, Edge, OpNode
 from .nodes import Node as GradNode
+from .tape_order import order_of
 from .views import Chain
 
 _STEPS = (AsStridedBackward, CopySlices)
@@ -27,7 +27,7 @@ _STEPS = (AsStridedBackward, CopySlices)
 
 def tape_of(roots: Sequence[GradNode]) -> list[GradNode]:
     """Every node of the tape under these, after those that it has edges to."""
-    return list(reversed(_order(roots))) if roots else []
+    return list(reversed(order_of(roots))) if roots else []
 
 
 def spent_nodes(tape: Sequence[GradNode]) -> set[GradNode]:
@@ -58,18 +58,10 @@ def broken_nodes(tape: Sequence[GradNode]) -> dict[GradNode, str]:
     return found
 
 
-def inner_roots(roots: list[Edge]) -> frozenset[int]:
-    """Those of the roots that others of them were computed from."""
-    below: set[Edge] = set()
-    for node in _order([node for node, _ in roots]):
-        below.update(e for e in node.edges if e is not None)
-    return frozenset(i for i, root in enumerate(roots) if root in below)
-
-
 def nodes_read(roots: list[GradNode]) -> set[Node]:
     """The values that the gradient rules of a recorded tape read."""
     found: set[Node] = set()
-    for entry in _order(roots):
+    for entry in order_of(roots):
         if isinstance(entry, OpNode) and entry.saved_in is not None and not entry.packed:
             assert entry.saved_out is not None
             needs = [e is not None for e in entry.edges]
