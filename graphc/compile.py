@@ -54,7 +54,7 @@ from .frontend.names import Names
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
 from .frontend.trace import Trace
-from .frontend.tree import Structure, flatten, unflatten
+from .frontend.tree import Structure, flatten, flatten_call, unflatten
 from .inspect import recompiled
 from .inspect.example import example_inputs
 from .inspect.observer import AGAIN
@@ -117,7 +117,7 @@ class CompiledFunction:
             return self.function(*args, **kwargs)
         if self.segments is not None:
             return self.segments.call(self.function, args, kwargs)
-        leaves, structure = flatten((args, kwargs))
+        leaves, structure = flatten_call(args, kwargs)
         key, shapes = self._versions.key(leaves, structure)
         reasons: list[str] = []
         known = self.compile_count

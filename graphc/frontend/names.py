@@ -7,8 +7,11 @@ they begin with the name of the variable. State of an optimizer is named by its 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
+
+_WALKS = 4  # calls after which what is not named yet is looked for among the arguments alone
 
 
 def is_module(value: Any) -> bool:
@@ -85,6 +88,75 @@ class Names:
                 for name, tensor in _held(module, registry):
                     self.set(tensor, start + name)
             stack += [(start + name, child) for name, child in reversed(_held(module, "_modules"))]
+
+
+class KeptNames:
+    """Names that outlive a call, of what lives: most of what a function reaches is there again."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[str, weakref.ref[Any]]] = {}
+        self._walks = 0
+
+    def of_call(
+        self, find: Callable[[], dict[str, Any]], given: Callable[[], dict[str, Any]]
+    ) -> Names:
+        """The names for one call. `given`: what of `find` are arguments."""
+        return _CallNames(self, find if self._walks < _WALKS else given)
+
+    def find(self, value: Any) -> str | None:
+        """The name of something; None where it has none."""
+        found = self._known.get(id(value))
+        return found[0] if found is not None and found[1]() is value else None
+
+    def keep(self, value: Any, name: str) -> None:
+        """Take over what a call has found."""
+        if len(self._known) > _LIMIT:
+            self._known.clear()
+        if _may_die(value):
+            self._known[id(value)] = name, weakref.ref(value)
+
+    def walked(self) -> None:
+        """Count a look at all that a call reaches."""
+        self._walks += 1
+
+
+_LIMIT = 20_000
+
+
+def _may_die(value: Any) -> bool:
+    """Whether there are weak references to it."""
+    return hasattr(type(value), "__weakref__")
+
+
+class _CallNames(Names):
+    """The names of one call, most of them known from earlier ones."""
+
+    def __init__(self, kept: KeptNames, find: Callable[[], dict[str, Any]]) -> None:
+        super().__init__(find)
+        self._kept = kept
+
+    def module(self, module: Any, inside: str) -> str:
+        found = self._kept.find(module)
+        return super().module(module, inside) if found is None else found
+
+    def tensor(self, tensor: Any) -> str:
+        found = self._kept.find(tensor)
+        return super().tensor(tensor) if found is None else found
+
+    def state(self, parameter: Any, state: dict[Any, Any]) -> None:
+        if isinstance(state, dict) and any(
+            _may_die(value) and self._kept.find(value) is None for value in state.values()
+        ):
+            super().state(parameter, state)
+
+    def set(self, tensor: Any, name: str) -> None:
+        super().set(tensor, name)
+        self._kept.keep(tensor, self._known[id(tensor)][0])
+
+    def _start(self) -> None:
+        if self._find is not None:
+            self._kept.walked()
+        super()._start()
 
 
 def _held(module: Any, registry: str) -> list[tuple[str, Any]]:

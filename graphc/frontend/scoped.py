@@ -77,8 +77,12 @@ class Scoped(Uncut):
 
     def graph_input(self, type_: TensorType, name: str) -> Node:
         """A graph input; it has no line, the nodes that read it have."""
-        with self.builder.at(None, self.builder.backward):
-            return self.builder.input(type_, name)
+        builder = self.builder
+        loc, builder.loc = builder.loc, None
+        try:
+            return builder.input(type_, name)
+        finally:
+            builder.loc = loc
 
     def input_name(self, tensor: Tensor, kind: str, index: int, owner: Tensor | None) -> str:
         """What a graph input for a tensor is called. `index`: of an argument; `owner`: whose

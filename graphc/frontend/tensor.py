@@ -31,6 +31,7 @@ from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
 from .nodes import AccumulateGrad, AsStridedBackward, DroppedGrad, Edge, Node
 from .numbers import Size
 from .storage import Storage, address, offset_of, strides_of
+from .tree import LEAVES
 from .views import Chain, base_of, check_bounds, strided
 
 if TYPE_CHECKING:
@@ -94,17 +95,15 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        trace = local.trace
-        if trace is None and self._trace is None:
-            return self._array.ndim
-        return len((self if self._trace is trace else current(self))._traced.type.shape)
+        if local.trace is not None or self._trace is not None:
+            return (self if self._trace is local.trace else current(self))._traced.type.rank
+        return self._array.ndim
 
     @property
     def _type(self) -> TensorType:
         """The IR's type: dtype and shape (sizes may be symbolic)."""
-        trace = local.trace
-        if trace is not None or self._trace is not None:
-            return (self if self._trace is trace else current(self))._traced.type
+        if local.trace is not None or self._trace is not None:
+            return (self if self._trace is local.trace else current(self))._traced.type
         return TensorType(_DTYPE_OF[self._array.dtype], self._array.shape)
 
     def stride(self, dim: int | None = None) -> Any:
@@ -341,6 +340,8 @@ class Parameter(Tensor):
             memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
         return memo[id(self)]
 
+
+LEAVES.update((Tensor, Parameter))
 
 # --- making tensors --------------------------------------------------------------------------
 

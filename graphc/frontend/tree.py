@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .numbers import Size
@@ -25,6 +25,16 @@ class Structure:
     keys: tuple[Any, ...] = ()
     children: tuple[Structure, ...] = ()
     extra: Any = None  # a defaultdict's factory
+    _hash: int = field(default=0, init=False, repr=False, compare=False)  # asked at each call
+
+    def __hash__(self) -> int:
+        if not self._hash:
+            found = hash((self.kind, self.keys, self.children, self.extra))
+            object.__setattr__(self, "_hash", found or 1)
+        return self._hash
+
+    def __reduce__(self) -> Any:  # a class has another hash in another process
+        return Structure, (self.kind, self.keys, self.children, self.extra)
 
     @property
     def leaves(self) -> int:
@@ -33,6 +43,22 @@ class Structure:
 
 
 LEAF = Structure(None)
+# kinds that are never taken apart; tensor.py adds its own
+LEAVES: set[type] = {int, float, bool, complex, str, bytes, type(None)}
+_positional: dict[int, Structure] = {}  # of calls with so many leaves, and nothing else
+
+
+def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Structure]:
+    """flatten((args, kwargs)), quickly where the arguments are leaves."""
+    if kwargs:
+        return flatten((args, kwargs))
+    for value in args:
+        if type(value) not in LEAVES:
+            return flatten((args, kwargs))
+    structure = _positional.get(len(args))
+    if structure is None:
+        structure = _positional[len(args)] = flatten((args, kwargs))[1]
+    return list(args), structure
 
 
 def flatten(value: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[
@@ -54,6 +80,8 @@ def _flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | Non
 
 
 def _parts(value: Any, kind: type) -> tuple[tuple[Any, ...], list[Any], Any] | None:
+    if kind in LEAVES:
+        return None
     if kind is list or kind is tuple or kind is Size:
         return (), list(value), None
     if kind is dict or kind is OrderedDict:

@@ -62,6 +62,11 @@ def _lines(segments: Segments, versions: list[Any]) -> Iterator[str]:
     )
     if tiers.plain:
         yield f"{tiers.plain_calls} later calls were plain eager code: {tiers.plain}"
+    elif tiers.waits:
+        yield (
+            f"{tiers.waits} more calls are plain eager code: so much is to be run before it is "
+            "compiled"
+        )
     yield (
         "its Python runs at each call and is recorded anew: "
         f"{1e3 * segments.seconds / calls:.2f} ms a call besides the compiled code"

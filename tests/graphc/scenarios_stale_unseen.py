@@ -10,7 +10,8 @@ from tests.graphc.stale_scenario import Box, stale, whole
 
 # views on an array's memory, got in every way
 VIEWS: tuple[Any, ...] = (
-    lambda a: a.T[0], lambda a: a.real[0], lambda a: a.view()[1], lambda a: a.flat, lambda a: a[:, 1],
+    lambda a: a.T[0], lambda a: a.real[0], lambda a: a.view()[1], lambda a: a.flat,
+    lambda a: a[:, 1],
     lambda a: np.swapaxes(a, 0, 1)[0], lambda a: np.asarray(a)[0], lambda a: a.reshape(-1),
 )  # fmt: skip
 

@@ -180,3 +180,19 @@ def test_a_number_that_is_only_returned_ends_no_segment() -> None:
         return x.mean().item() / 2, [x.sum().item()]
 
     assert flat(graphc.compile(half)(x)) == pytest.approx(flat(half(x)), rel=1e-6)
+
+
+def test_a_reshape_that_copies_is_made_concrete_once() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        y.sum().item()
+        z = y.t() * 2
+        flat = z.reshape(-1)
+        flat.add_(1)
+        z.sum().item()
+        return z, flat
+
+    run, x = graphc.compile(f), graphc.arange(6.0).reshape(2, 3)
+    for _ in range(4):
+        for found, expected in zip(run(x), f(x), strict=True):
+            assert found.tolist() == expected.tolist() and found.stride() == expected.stride()

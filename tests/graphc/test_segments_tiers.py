@@ -14,7 +14,7 @@ import graphc
 import graphc.nn as nn
 from graphc.engine.built import CompileCounter
 from graphc.engine.segments import segments as driver
-from graphc.engine.segments.tiers import CALLS, WAIT
+from graphc.engine.segments.tiers import CALLS, WAIT, price
 from tests.graphc import tiers
 
 LARGE = 1 << 20  # numbers: an operator on so many outweighs compiling it
@@ -25,6 +25,14 @@ def branching(x: Any) -> Any:
     return y.exp() if y.sum() > 0 else y.tanh()
 
 
+def in_segments(function: Callable[..., Any]) -> Any:
+    """A function that runs in segments from its first call on, whose budget never waits."""
+    run = graphc.compile(function)
+    run.segments = driver.Segments(function.__name__, "llvm", run._of_module)
+    run.segments.tiers.work = 1 << 40
+    return run
+
+
 def performance_warnings(call: Callable[[], Any]) -> list[str]:
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
@@ -33,7 +41,7 @@ def performance_warnings(call: Callable[[], Any]) -> list[str]:
 
 
 def test_the_second_meeting_is_compiled_the_first_is_not() -> None:
-    run, x = graphc.compile(branching), graphc.ones(8 * LARGE)
+    run, x = in_segments(branching), graphc.ones(LARGE)
     expected = branching(x)
     counts = []
     for _ in range(4):
@@ -46,21 +54,36 @@ def test_the_second_meeting_is_compiled_the_first_is_not() -> None:
     assert "6 of them ran compiled, 2 operator by operator" in report, report
 
 
+def test_while_the_budget_waits_the_function_runs_as_plain_eager_code() -> None:
+    run, x = graphc.compile(branching), graphc.ones(LARGE)
+    expected = branching(x)
+    for i in range(600):
+        graphc.testing.assert_close(run(x), expected)
+        if i == 1:
+            waits = run.segments.tiers.waits
+            report = str(graphc.explain(run))
+            assert f"{waits} more calls are plain eager code" in report, report
+        if run.segments.compile_count:
+            break
+    segments = run.segments
+    assert segments.compile_count == 2 and segments.calls == 3  # it turned, was counted, compiled
+    assert segments.tiers.plain_calls == waits == i - 2 > 10 and not segments.tiers.plain
+    assert price(segments.tiers.compiled) <= segments.tiers.work
+
+
 def test_the_budget_is_what_was_run() -> None:
     run = graphc.compile(branching)
     for _ in range(3):
         run(graphc.ones(16))
     assert run.segments.compile_count == 0  # nothing of this size repays compiling
-    for _ in range(2):  # the same operators on more numbers
-        run(graphc.ones(8 * LARGE))
-    assert run.segments.compile_count == 2
+    assert run.segments.calls == 2 and run.segments.tiers.plain_calls == 1
 
 
 def test_other_sizes_at_the_second_meeting_are_one_graph_for_all() -> None:
     def f(x: Any) -> Any:
         return (x * 2).sum().item() + float((x[1:] - x[:-1]).abs().sum().item())
 
-    run = graphc.compile(f)
+    run = in_segments(f)
     for i in range(5):
         x = graphc.rand(LARGE + 64 * i)
         assert run(x) == pytest.approx(f(x), rel=1e-4)
@@ -70,8 +93,8 @@ def test_other_sizes_at_the_second_meeting_are_one_graph_for_all() -> None:
 def test_small_tensors_end_as_plain_eager_code_with_one_warning() -> None:
     run, x = graphc.compile(branching), graphc.ones(3)
     found = [performance_warnings(lambda: run(x)) for _ in range(2 * CALLS)]
-    assert [len(f) for f in found] == [0] * (CALLS - 1) + [1] + [0] * CALLS
-    text = found[CALLS - 1][0]
+    assert [len(f) for f in found] == [0, 1] + [0] * (2 * CALLS - 2)
+    text = found[1][0]
     assert "branching() runs as plain eager code" in text and "too small" in text
     assert "bool(tensor) at" in text and "test_segments_tiers.py:" in text and "Cure" in text
     before = CompileCounter.count
@@ -92,9 +115,12 @@ def test_new_segments_at_each_call_end_as_plain_eager_code() -> None:
         return x
 
     run, x = graphc.compile(growing), graphc.ones(LARGE)
-    found = [performance_warnings(lambda: run(x)) for _ in range(CALLS + 2)]
-    assert sum(map(len, found)) == 1 and "met for the first time" in found[CALLS - 1][0]
-    assert next(counter) == CALLS + 3  # each call ran once
+    found = []
+    while not found:
+        found = performance_warnings(lambda: run(x))
+    segments = run.segments
+    assert "met for the first time" in found[0] and segments.calls == CALLS + 1
+    assert next(counter) == segments.calls + segments.tiers.plain_calls + 1  # each call ran once
 
 
 def test_a_function_whose_segments_become_steady_is_compiled_again() -> None:
@@ -106,7 +132,7 @@ def test_a_function_whose_segments_become_steady_is_compiled_again() -> None:
                 x = x * 1.01
         return x
 
-    run, x = graphc.compile(settling), graphc.ones(LARGE)
+    run, x = in_segments(settling), graphc.ones(LARGE)
     found = performance_warnings(lambda: [run(x) for _ in range(CALLS + WAIT)])
     assert len(found) == 1 and run.segments.tiers.plain_calls == WAIT
     before = run.segments.compile_count
@@ -121,8 +147,8 @@ def test_a_function_that_does_not_change_is_judged_ever_less_often() -> None:
     found = performance_warnings(lambda: [run(x) for _ in range(3 * CALLS + 3 * WAIT)])
     assert len(found) == 1 and run.segments.tiers.plain
     recorded = run.segments.calls
-    assert recorded == 3 * CALLS  # the first, after WAIT, after 2 * WAIT
-    for _ in range(4 * WAIT):
+    assert recorded == 1 + 3  # it turned; the second call, after WAIT, after 2 * WAIT
+    for _ in range(3 * WAIT):
         run(x)
     assert run.segments.calls == recorded and run.segments.compile_count == 0
 
@@ -181,7 +207,7 @@ def test_gradients_cross_tiers() -> None:
         b.max().item()
         return (b * b).mean(), b
 
-    run = graphc.compile(f)
+    run = in_segments(f)
     for i in range(4):
         x = graphc.linspace(-1, 1, LARGE) * (i + 1)
         grads = []

@@ -30,6 +30,8 @@ class Place:
     def get(self) -> Any:
         """What is there now; a marker if nothing is."""
         container = self.container
+        if type(container) is dict:  # most places are
+            return container.get(self.key, MISSING)
         if type(container) is types.CellType:
             try:
                 return container.cell_contents

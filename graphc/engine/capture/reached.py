@@ -30,6 +30,13 @@ def reached(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
     return found
 
 
+def given(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The tensors that are arguments themselves, by the names of these."""
+    inner, values = unwrapped(function, args)
+    named = (*zip(_names(inner, len(values)), values, strict=True), *kwargs.items())
+    return {name: value for name, value in named if isinstance(value, Tensor)}
+
+
 def argument_names(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], structure: Structure
 ) -> list[str]:

@@ -27,7 +27,7 @@ from ...frontend.tensor import Tensor
 from ...frontend.tree import flatten
 from ...ir.graph import Node
 from ..version.shared_builds import SharedBuilds
-from .tiers import NUMBERS, PRICE, work
+from .tiers import NUMBERS, PRICE, VERSION, work
 
 LEAST = 16  # operators that cost about as much to record as ending a segment does
 _TWIN = 4  # what the second of equal Modules costs to compile, as a part of the first
@@ -84,6 +84,10 @@ class NestedModules:
         """The Modules that run as versions of their own."""
         return (known for known in self.found.values() if known.calls and not known.open)
 
+    def closed(self) -> Iterator[NestedModule]:
+        """The Modules that do, or will once the budget allows it."""
+        return (known for known in self.found.values() if known.nodes and not known.open)
+
     # --- what a Module comes to ----------------------------------------------------------------
 
     def _new(self, function: Callable[..., Any], module: Any) -> NestedModule:
@@ -118,7 +122,8 @@ class NestedModules:
         factor = _BACKWARD if local.grad else 1
         self.work += known.work * factor
         twins = [k for k in self.found.values() if k.compiled and k.likeness == known.likeness]
-        cost = known.nodes * factor // (_TWIN if twins else 1)
+        cost = known.nodes * factor // _TWIN if twins else known.nodes * factor + VERSION
+        # without a SHARE: a version saves nearly all that its operators cost
         if (self.compiled + cost) * PRICE > self.work:
             return False
         self.compiled += cost

@@ -23,7 +23,7 @@ from ...backends.llvm import allocator
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.errors import TraceError
-from ...frontend.names import Names
+from ...frontend.names import KeptNames
 from ...frontend.nodes import Edge, Node
 from ...frontend.segment_close import Segment
 from ...frontend.segment_nodes import KnownNodes
@@ -39,7 +39,7 @@ from ...ir.op import OpError
 from ...ir.passes.partition import Split, split_uncut
 from .. import pipeline
 from ..built import CompileCounter, Engine
-from ..capture.reached import reached
+from ..capture.reached import given, reached
 from ..version.parts import behind
 from ..version.replay import replay_of
 from ..version.version import concrete_shape
@@ -47,7 +47,7 @@ from .backward import BackwardPlan, Recorded, SegmentBackward
 from .nested import NestedModules
 from .stepwise import Stepwise
 from .template import NoTemplate, Template
-from .tiers import Tiers, warn_plain, warn_values_only, warn_versions, work
+from .tiers import VERSION, Tiers, warn_plain, warn_values_only, warn_versions, work
 
 _LIMIT = 10_000
 # what a Template is made of: its name, the fingerprints, inputs, cotangents, outputs
@@ -103,6 +103,7 @@ class Segments:
         self.calls = 0
         self.tiers = Tiers(always)
         self.nodes = KnownNodes()
+        self.names = KeptNames()
         self.seconds = 0.0  # recording and finding, without the native code
         self._native = _Native()
         self.modules = NestedModules(compile, self._native)
@@ -113,10 +114,12 @@ class Segments:
         calls as versions of their own where that gains."""
         outer, local.nested = local.nested, self.modules.call
         try:
-            if self.tiers.plain and self.tiers.stays_plain():
+            if self.tiers.is_plain():
                 return function(*args, **kwargs)
             trace = self.trace(whole=False)
-            trace.names = Names(lambda: reached(function, args, kwargs))
+            trace.names = self.names.of_call(
+                lambda: reached(function, args, kwargs), lambda: given(function, args, kwargs)
+            )
             return self.go_on(trace, lambda: function(*args, **kwargs))
         finally:
             local.nested = outer
@@ -138,7 +141,7 @@ class Segments:
             trace.flush()
         finally:
             local.trace = outer
-            self.note(trace)
+            self.note(trace, turned=False)
             self.seconds += time.perf_counter() - started - (self._native.seconds - native)
         return result
 
@@ -155,18 +158,19 @@ class Segments:
         self.ends[SegmentEnd(f"each call needed another version{why}, which", None)] = 1
         warn_versions(self.name, reasons[0] if reasons else "its guards break")
 
-    def note(self, trace: Trace) -> None:
-        """Remember where a call's segments ended."""
+    def note(self, trace: Trace, turned: bool = True) -> None:
+        """Remember where a call's segments ended. `turned`: it began as one graph."""
         assert isinstance(trace, SegmentTrace)
         with self._lock:
             self.calls += 1
             for end in trace.ends:
                 self.ends[end] = self.ends.get(end, 0) + 1
-            leaves = not self.tiers.plain and self.tiers.end_call()
-            told, self.tiers.told = self.tiers.told, self.tiers.told or leaves
+            leaves = not self.tiers.plain and self.tiers.end_call(turned)
+            warns = leaves and not self.tiers.told and not any(self.modules.closed())
+            self.tiers.told |= warns
         if self.calls == 1 and configuration.current().check >= AGAIN:
             warn_values_only(self.name, self.ends)
-        if leaves and not told and not any(self.modules.used()):
+        if warns:
             warn_plain(self.name, self.tiers.plain, self.ends)
 
     # --- one segment -------------------------------------------------------------------------
@@ -260,7 +264,7 @@ class Segments:
         if version is None:
             version = self._compiled(Template(*parts, None), segment, entries, mutated, nodes)
         known.insert(0, version)
-        self.tiers.compiled += version.nodes
+        self.tiers.compiled += version.nodes + VERSION
         self._native.seconds += time.perf_counter() - started
         self.compile_count += 1
         CompileCounter.count += 1

@@ -2,11 +2,13 @@
 
 A recording that is met for the first time runs operator by operator. From the second time on it
 is compiled, within a budget: compiling a node takes as long as running PRICE operators on small
-tensors, and no more is spent on it than on what was run so far. A function is not recorded any
-longer if most of its segments are new at each call, or if its tensors are so small that recording
-costs more than compiled code saves. As a function may change its ways (shapes become steady, a
-warm-up ends), it is recorded again for a few calls after WAIT plain ones, after twice as many the
-next time, and so on. Nothing here looks at a clock: the same script makes the same decisions.
+tensors, and no more than a SHARE of what was run so far is spent on it. While the budget waits,
+the function runs as plain eager code, which is counted as its last recorded call was. A function
+is not recorded any longer if most of its segments are new at each call, or if its tensors are so
+small that recording costs more than compiled code saves. As a function may change its ways
+(shapes become steady, a warm-up ends), it is recorded again after WAIT plain calls, after twice
+as many the next time, and so on. Nothing here looks at a clock: the same script makes the same
+decisions.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from ...frontend.segment_trace import SegmentEnd
 
 PRICE = 128  # operators on small tensors that run while one node is compiled
-CALLS = 4  # after so many a function's recordings are judged, and again after as many
+VERSION = 64  # nodes that take as long to compile as what every version takes, whatever is in it
+SHARE = 4  # the part of what was run that compiling may take: a quarter
+CALLS = 4  # after so many it is judged whether a function's recordings are new each time
 # what compiling saves is memory traffic between operators: from so much on, counted as `PRICE` is,
 # an operator repays its recording
 GAIN = 3.0
@@ -49,11 +53,21 @@ class Tiers:
         self.work = 0  # that was run, in operators on small tensors
         self.compiled = 0  # nodes
         self.first: dict[Hashable, Any] = {}  # recordings that were met and not compiled
+        self._waits = 0  # plain calls until the budget allows what the last one wanted
+        self._pace = 0  # the work of such a call
+        self._work = self._wanted = 0  # of this call: work, and the cost of what was not compiled
         self._calls = self._nodes = self._moved = self._fresh = 0  # since the last judgement
         self._wait = self._left = WAIT  # plain calls until the next one, in all and from now
 
-    def stays_plain(self) -> bool:
-        """Count a call of a function that is not recorded; whether this one is not, either."""
+    def is_plain(self) -> bool:
+        """Count a call; whether it runs as plain eager code."""
+        if self._waits:
+            self._waits -= 1
+            self.work += self._pace
+            self.plain_calls += 1
+            return True
+        if not self.plain:
+            return False
         self._left -= 1
         if self._left >= 0:
             self.plain_calls += 1
@@ -74,34 +88,54 @@ class Tiers:
 
     def affords(self, nodes: int) -> bool:
         """Whether the budget allows to compile so many nodes."""
-        return self.always or (self.compiled + nodes) * PRICE <= self.work
+        return self.always or price(self.compiled + nodes + VERSION) <= self.work
+
+    @property
+    def waits(self) -> int:
+        """Calls that will be plain eager code before the budget allows more to be compiled."""
+        return self._waits
 
     def ran(self, nodes: int, work: int, moved: int, stepwise: bool) -> None:
         """Count a segment that is about to run."""
         self.work += work
+        self._work += work
+        if stepwise:
+            self._wanted += nodes + VERSION
         self.stepwise_runs += stepwise
         self._nodes += nodes
         self._moved += moved
 
-    def end_call(self) -> bool:
-        """Count a call; whether the function is found to be better off as plain eager code."""
-        self._calls += 1
-        if self._calls < CALLS or self.always:
+    def end_call(self, turned: bool) -> bool:
+        """Count a recorded call; whether the function is found to be better off as plain eager
+        code. `turned`: it began as one graph; the next one stands for what is to come."""
+        if turned or self.always:
+            self._work = self._wanted = 0
             return False
-        if 2 * self._fresh > self._nodes:
-            self.plain = (
-                f"of the {self._nodes} operators of its last {CALLS} calls {self._fresh} were in "
-                "segments met for the first time"
-            )
-        elif self._moved < GAIN * self._nodes:
+        self._calls += 1
+        if self._moved < GAIN * self._nodes:
             self.plain = (
                 "its tensors are too small: recording their operators takes longer than compiled "
                 "code saves"
             )
-        self._calls = self._nodes = self._moved = self._fresh = 0
+        elif self._calls >= CALLS and 2 * self._fresh > self._nodes:
+            self.plain = (
+                f"of the {self._nodes} operators of its last {CALLS} recorded calls {self._fresh} "
+                "were in segments met for the first time"
+            )
+        elif self._wanted and self._work:
+            missing = price(self.compiled + self._wanted) - self.work
+            self._waits, self._pace = max(0, math.ceil(missing / self._work)), self._work
+        self._work = self._wanted = 0
+        if self.plain or self._calls >= CALLS:
+            self._calls = self._nodes = self._moved = self._fresh = 0
         if self.plain:
             self.first.clear()
         return bool(self.plain)
+
+
+def price(nodes: int) -> int:
+    """The work after which so many nodes may be compiled."""
+    return nodes * PRICE * SHARE
 
 
 def warn_plain(name: str, reason: str, ends: dict[SegmentEnd, int]) -> None:

@@ -344,14 +344,8 @@ class Specialisation:
             assert isinstance(source, TensorInput)
             tensor = tensor_of(source, arguments, self.moved)
             tensor._storage.version += max(mutation.versions, 1)
-        with no_grad():
-            for rebind in traced.rebinds:
-                written_to(rebind, arguments, self.moved).data = builder.tensor(rebind.value)
-            for write in traced.grads:
-                value = None if write.value is None else builder.tensor(write.value)
-                written_to(write, arguments, self.moved)._grad = value
-            for flag in traced.flags:
-                written_to(flag, arguments, self.moved)._requires_grad = flag.requires_grad
+        if traced.rebinds or traced.grads or traced.flags:
+            self._write_back(arguments, builder)
         if history is not None:
             history.attach(builder)
         if self.writes:
@@ -372,9 +366,24 @@ class Specialisation:
             action()
         return result
 
+    def _write_back(self, arguments: list[Any], builder: Results) -> None:
+        """What the call did to tensors besides writing to their memory."""
+        traced = self.traced
+        with no_grad():
+            for rebind in traced.rebinds:
+                written_to(rebind, arguments, self.moved).data = builder.tensor(rebind.value)
+            for write in traced.grads:
+                value = None if write.value is None else builder.tensor(write.value)
+                written_to(write, arguments, self.moved)._grad = value
+            for flag in traced.flags:
+                written_to(flag, arguments, self.moved)._requires_grad = flag.requires_grad
+
 
 def concrete_shape(type_: TensorType, dims: dict[str, int]) -> tuple[int, ...]:
     """A type's shape for these dims."""
+    if not dims:
+        shape: Any = type_.shape  # ints
+        return shape
     return tuple([s if isinstance(s, int) else evaluate(s, dims) for s in type_.shape])
 
 
