@@ -35,20 +35,21 @@ class TracedStorage:
 
     Two captured regions that turn out to overlap are both forwarded to one flat storage
     (`parent`, and the path from its base to this one's).
+
+    Most attributes are class-level defaults, as those of Tensors: these are made by the thousand.
     """
 
-    __slots__ = ("__weakref__", "_linked_version", "_version", "_writes", "layout", "node",
-                 "parent", "path", "source")  # fmt: skip
+    layout: Shape | None = None  # strides of the base; None: row-major
+    source: TensorInput | None = None
+    parent: TracedStorage | None = None
+    path: Chain = ()
+    _version = 0
+    _writes = 0
 
     def __init__(self, node: Node, source: TensorInput | None = None) -> None:
         self.node = node
-        self.source = source
-        self.layout: Shape | None = None  # strides of the base; None: row-major
-        self.parent: TracedStorage | None = None
-        self.path: Chain = ()
-        self._version = 0
-        self._writes = 0
-        self._linked_version = 0
+        if source is not None:
+            self.source = source
 
     def resolve(self, path: Chain) -> tuple[TracedStorage, Chain]:
         """The storage that holds the value, and the views from its base."""
@@ -93,8 +94,12 @@ class TracedState:
     `strides` and `offset` are torch's logical ones, in elements of the storage.
     """
 
-    __slots__ = ("_rows", "_size", "_strides", "offset", "path", "stamp", "trace", "tracked",
-                 "type", "value")  # fmt: skip
+    path: Chain = ()
+    _rows = True  # known to be row-major without gaps
+    _strides: Shape | None = None
+    offset: DimSize = 0
+    tracked = True  # False for .data: autograd does not see its writes
+    _size: Size | None = None
 
     def __init__(
         self,
@@ -110,12 +115,10 @@ class TracedState:
         self.value = value
         self.stamp = stamp  # storage.writes when `value` was right
         self.trace = trace
-        self.path = path
-        self._rows = strides is None  # known to be row-major without gaps
-        self._strides = strides
-        self.offset = offset
-        self.tracked = True  # False for .data: autograd does not see its writes
-        self._size: Size | None = None
+        if path:
+            self.path = path
+        if strides is not None:
+            self._rows, self._strides, self.offset = False, strides, offset
 
     def copy(self) -> TracedState:
         """The same place, with a cache of its own."""

@@ -83,15 +83,17 @@ class Tensor:
     @property
     def shape(self) -> Size:
         """The sizes, as torch.Size."""
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.torch_size()
-        return Size(self._array.shape)
+        trace = local.trace
+        if trace is None and self._trace is None:
+            return Size(self._array.shape)
+        return (self if self._trace is trace else current(self))._traced.torch_size()
 
     @property
     def dtype(self) -> DType:
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.type.dtype
-        return _DTYPE_OF[self._array.dtype]
+        trace = local.trace
+        if trace is None and self._trace is None:
+            return _DTYPE_OF[self._array.dtype]
+        return (self if self._trace is trace else current(self))._traced.type.dtype
 
     @property
     def device(self) -> device:
@@ -99,15 +101,17 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.type.rank
-        return self._array.ndim
+        trace = local.trace
+        if trace is None and self._trace is None:
+            return self._array.ndim
+        return len((self if self._trace is trace else current(self))._traced.type.shape)
 
     @property
     def _type(self) -> TensorType:
         """The IR's type: dtype and shape (sizes may be symbolic)."""
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.type
+        trace = local.trace
+        if trace is not None or self._trace is not None:
+            return (self if self._trace is trace else current(self))._traced.type
         return TensorType(_DTYPE_OF[self._array.dtype], self._array.shape)
 
     def stride(self, dim: int | None = None) -> Any:
@@ -254,15 +258,15 @@ class Tensor:
             with trace.eager("retain_grad()"):
                 self.retain_grad()
             return
-        if node.retained is None:
-            node.retained = {}
-        node.retained[state._output] = weakref.ref(state)
+        node.retain(state._output, state)
 
     @property
     def retains_grad(self) -> bool:
         state = current(self)
-        node = state._node
-        return node is not None and node.retained is not None and state._output in node.retained
+        if state._node is None:
+            return False
+        node, output = state._node.place(state._output)
+        return output in (node.retained or ())
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Call hook(grad) when this tensor's gradient is known; a result replaces it."""
@@ -280,9 +284,7 @@ class Tensor:
         if trace is not None and trace.leaves("a hook"):
             with trace.eager("a hook on a tensor"):
                 return self.register_hook(hook)
-        if node.tensor_hooks is None:
-            node.tensor_hooks = {}
-        return add_hook(node.tensor_hooks.setdefault(state._output, new_hooks()), hook)
+        return add_hook(node.hooks_of(state._output), hook)
 
     def register_post_accumulate_grad_hook(
         self, hook: Callable[[Tensor], None]

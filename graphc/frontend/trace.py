@@ -362,7 +362,10 @@ class Trace(Scoped):
         self, value: float | int, dtype: DType, make: Callable[[Any, DType], np.ndarray]
     ) -> Tensor:
         """A 0-d traced tensor of a Python number, which `make` gives as an array."""
-        key = "number", type(value), repr(value), dtype.name
+        kind = type(value)
+        # -0.0 and 0.0 are equal, and nan is not itself
+        told = value if value and value == value else repr(value)
+        key = "number", kind, told, dtype.name
         node = self.builder.find(key)
         if node is None:
             self.builder.loc = self.here()

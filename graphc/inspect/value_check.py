@@ -87,7 +87,7 @@ class ValueCheck:
             floor = SLACK * _lost(want, exact) if tolerance else 0.0
             fault = difference(have, want, tolerance, max(floor, rounding(self.inputs)))
             if fault:
-                _fail("lower or plan_memory changed", i, graph, fault)
+                _fail("lower or plan changed", i, graph, fault)
 
 
 def _fail(what: str, output: int, graph: Graph, fault: str) -> None:

@@ -15,6 +15,7 @@ import graphc
 import graphc.nn as nn
 import graphc.nn.functional as F
 from graphc.frontend.errors import TraceError
+from tests.reference import torch
 
 HERE = __file__
 
@@ -246,7 +247,6 @@ def names_this_file(error: Exception) -> bool:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_error_is_torchs_and_names_the_line(name: str) -> None:
-    torch = pytest.importorskip("torch")
     expected = error_of(torch, CASES[name])
     eager = error_of(graphc, CASES[name])
     compiled = error_of(graphc, CASES[name], compiled=True)

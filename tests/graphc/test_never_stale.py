@@ -22,6 +22,7 @@ from tests.graphc import (
 )
 from tests.graphc.scenario import compare, identity, run
 from tests.graphc.stale_scenario import STALE
+from tests.reference import torch
 
 __all__ = [
     "scenarios_stale_classes", "scenarios_stale_code", "scenarios_stale_copies",
@@ -39,7 +40,6 @@ OPEN = pytest.mark.xfail(reason="not guarded or not seen yet", strict=True)
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=OPEN) if n in KNOWN else n for n in STALE])
 def test_same_as_torch(name: str) -> None:
-    torch = pytest.importorskip("torch")
     function, tolerance = STALE[name]
     expected = run(function, torch, identity)
     compare(expected, run(function, graphc, identity), tolerance)

@@ -13,6 +13,7 @@ import pytest
 
 import graphc
 import graphc.nn as nn
+from graphc.backends.llvm.machine import CPU
 from graphc.config import Config
 from graphc.engine import pipeline
 from graphc.inspect import observer
@@ -145,14 +146,15 @@ def test_value_check_names_the_pass_and_shows_the_graph(monkeypatch: pytest.Monk
 
 
 def test_value_check_sees_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pipeline.plan_memory
-    monkeypatch.setattr(pipeline, "plan_memory", lambda graph, **kw: real(scaled_fused(), **kw))
-    with pytest.raises(ValueChangedError, match="lower or plan_memory changed output 0"):
+    lower, plan, wrong = pipeline.lower, pipeline.plan, scaled_fused()
+    monkeypatch.setattr(pipeline, "lower", lambda graph, machine: lower(wrong, machine))
+    monkeypatch.setattr(pipeline, "plan", lambda graph, *rest, **kw: plan(wrong, *rest, **kw))
+    with pytest.raises(ValueChangedError, match="lower or plan changed output 0"):
         pipeline.build(mlp(), config=QUIET._replace(check=2), backend="numpy")
 
 
 def scaled_fused() -> Graph:
-    return pipeline.fuse(pipeline.simplify(pipeline.decompose(scaled(mlp()))))
+    return pipeline.fuse(pipeline.simplify(pipeline.decompose(scaled(mlp()))), CPU)
 
 
 def test_value_check_sees_wrong_native_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,9 +266,10 @@ def test_dump_writes_numbered_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert folder.name.endswith("_mlp")
     names = sorted(path.name for path in folder.iterdir())
     assert names[0] == "000_traced.graph.txt"
-    assert names[: 1 + len(pipeline.PIPELINE)][-1].endswith("fuse.graph.txt")
+    stages = [name.split("_", 1)[1].split(".")[0] for name in names]
+    assert stages[1 : len(pipeline.PIPELINE)] == [step.name for step in pipeline.PIPELINE[:-1]]
     kinds = {name.split(".")[1] for name in names}
-    assert kinds == {"graph", "kernel", "ll", "s"}
+    assert kinds == {"graph", "kernels", "kernel", "ll", "s"}
 
 
 def test_dumps_of_several_processes_do_not_mix(

@@ -16,6 +16,7 @@ from ..version.guards import OfArgument
 from .kinds import Kind, has_field, is_own_name, is_plain, kind_of
 from .module_fields import OWN_FIELDS
 from .observer import Observer
+from .outside import unbound
 from .places import MISSING
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
@@ -194,16 +195,16 @@ def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> An
         return member.__func__
     if kind is functools.cached_property:
         return _cached(observer, obj, member, name)
-    getter = getattr(kind, "__get__", None)
+    getter = None if kind is functools.partial else getattr(kind, "__get__", None)
     if getter is None:
-        return member  # lookup() knows it, or it is new
+        return unbound(observer, member)  # lookup() knows it, or it is new
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, member, obj, type(obj))
     if kind in _C_DESCRIPTORS:
         return object.__getattribute__(obj, name)
-    found = object.__getattribute__(obj, name)
     if not _understood(kind):
         observer.open(f"reading {name} of {observer.path(obj)}, by a {_name(member)}")
+    found = object.__getattribute__(obj, name)
     return observer.know(found, path) if observer.is_known(obj) else found
 
 
@@ -213,7 +214,7 @@ _OF_SCHEDULES = frozenset(
 )
 _C_DESCRIPTORS = frozenset((
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-    types.ClassMethodDescriptorType, functools.partial, type,
+    types.ClassMethodDescriptorType, type,
 ))  # fmt: skip
 
 

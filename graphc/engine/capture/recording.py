@@ -24,6 +24,7 @@ from ...frontend.pending import PendingItem
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
+from ...nn.modules.module import Module
 from ..version.guards import Result
 from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from . import calls
@@ -95,9 +96,8 @@ class Recording:
 
     def know(self, function: Any) -> None:
         """The function and the objects among its arguments existed before."""
-        self.observer.know(function, getattr(function, "__name__", "function"))
-        if isinstance(function, functools.partial) and function.args:  # the call of a Module
-            self.observer.know(function.args[0], "self")
+        name = "self" if isinstance(function, Module) else getattr(function, "__name__", "function")
+        self.observer.know(function, name)
         for i, leaf in enumerate(self.leaves):
             if not isinstance(leaf, Tensor) and not is_plain(leaf):
                 self.observer.know(leaf, f"argument {i}")
