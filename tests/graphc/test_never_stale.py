@@ -10,6 +10,7 @@ from tests.graphc import (
     scenarios_stale_code,
     scenarios_stale_copies,
     scenarios_stale_effects,
+    scenarios_stale_fields,
     scenarios_stale_groups,
     scenarios_stale_memory,
     scenarios_stale_numbers,
@@ -26,10 +27,10 @@ from tests.reference import torch
 
 __all__ = [
     "scenarios_stale_classes", "scenarios_stale_code", "scenarios_stale_copies",
-    "scenarios_stale_effects",
-    "scenarios_stale_groups", "scenarios_stale_memory", "scenarios_stale_numbers",
-    "scenarios_stale_opaque", "scenarios_stale_packages", "scenarios_stale_repeated",
-    "scenarios_stale_results", "scenarios_stale_state", "scenarios_strides",
+    "scenarios_stale_effects", "scenarios_stale_fields", "scenarios_stale_groups",
+    "scenarios_stale_memory", "scenarios_stale_numbers", "scenarios_stale_opaque",
+    "scenarios_stale_packages", "scenarios_stale_repeated", "scenarios_stale_results",
+    "scenarios_stale_state", "scenarios_strides",
 ]  # fmt: skip
 
 # What is known to be wrong; an entry that passes fails the suite, and goes.
