@@ -18,7 +18,6 @@ from . import utils as utils
 from .eval_frame import OptimizedModule as OptimizedModule
 
 
-
 def is_compiling() -> bool:
     """Whether the code runs in a trace."""
     return utils.is_compiling()
