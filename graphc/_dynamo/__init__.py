@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import unsupported
 from ..compiler import allow_in_graph as allow_in_graph
 from ..compiler import assume_constant_result as assume_constant_result
 from ..compiler import disable as disable
@@ -14,10 +13,9 @@ from ..compiler import reset as reset
 from ..compiler import set_stance as set_stance
 from ..compiler import substitute_in_graph as substitute_in_graph
 from . import config as config
+from . import eval_frame as eval_frame
 from . import utils as utils
-
-# a compiled Module is an instance of its own class
-OptimizedModule = unsupported.kind("torch._dynamo.OptimizedModule", "torch.compile(model)")
+from .eval_frame import OptimizedModule as OptimizedModule
 
 
 def is_compiling() -> bool:

@@ -209,6 +209,17 @@ def test_compiler_knows_when_it_compiles():
     assert seen[0] is False and True in seen
 
 
+def test_a_compiled_module_is_known_by_its_class():
+    """accelerate and Lightning ask so before they take the wrapper off."""
+    model = graphc.nn.Linear(2, 2)
+    compiled = graphc.compile(model)
+    kind = graphc._dynamo.eval_frame.OptimizedModule
+    assert isinstance(compiled, kind) and not isinstance(model, kind)
+    assert compiled._orig_mod is model and kind is graphc._dynamo.OptimizedModule
+    with pytest.raises(NotImplementedError, match=r"torch\.compile"):
+        kind(model)
+
+
 def test_custom_operators():
     library = graphc.library
 

@@ -7,7 +7,7 @@ import json
 import math
 from typing import Any
 
-from tests.graphc.stale_scenario import attempt, stale
+from tests.graphc.stale_scenario import Box, attempt, stale, whole
 
 INTEGERS = (1, 2, 3, 7, 2, 300, -5)
 MIXED = (1, 2, 2.5, 3.5, True, 2, 0.5)
@@ -253,3 +253,26 @@ def size_summed_up(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         return x * total[0], total[0], total[1]
 
     return sizes(torch, compile, f)
+
+
+@stale
+def tensors_of_constants_as_numbers(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """Their values are known while the graph is recorded: sizes, slice bounds, conditions."""
+    box = Box(span=3)
+
+    def f(x):
+        span = torch.tensor(min(x.size(0), box.span))
+        half = torch.div(x.size(1), 2, rounding_mode="trunc")
+        table = torch.full((2,), 2.0)
+        before = table.tolist()
+        table[0] = 5.0
+        table.mul_(span)
+        cut = x[span - 2 : span].reshape(2, half, 2) * before[0] * table[0].item()
+        return cut + 1 if (table > 5).all() else cut
+
+    c = compile(f)
+    found = [c(torch.arange(24.0).reshape(6, 4) + i) for i in range(2)]
+    whole(c, 1)
+    box.span = 5  # a run-time number now, and so is what is made of it
+    found.append(c(torch.arange(24.0).reshape(6, 4)))
+    return [*found, c(torch.arange(48.0).reshape(8, 6)), c(torch.arange(8.0).reshape(2, 4))]

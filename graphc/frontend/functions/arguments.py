@@ -19,10 +19,11 @@ from graphc.ir.ops import broadcast_shapes
 from ..context import local
 from ..dispatch import inplace
 from ..errors import kind_name, located, raise_op_error
+from ..known import values
 from ..nodes import OpNode, named_class
 from ..numbers import is_traced_number, plain_size
 from ..promote import check_inplace
-from ..tensor import Tensor, concrete
+from ..tensor import Tensor
 from ..views import OVERLAP, may_overlap
 from .dtype_names import CPP_NAMES, LARGEST, PYTHON
 
@@ -71,7 +72,7 @@ def as_size(size: Any, name: str = "") -> Any:
     if is_traced_number(size):
         return plain_size(size)
     if isinstance(size, Tensor):
-        return int(concrete(size, "using a tensor as a size", "use an int").item())
+        return int(values(size, "using a tensor as a size", "use an int").item())
     if isinstance(size, (bool, float)) or not hasattr(size, "__index__"):
         raise TypeError(located(
             f"{name}(): argument 'size' (position 1) must be tuple of ints, not "

@@ -14,6 +14,7 @@ from ..context import local
 from ..device import check_device
 from ..device import device as device_type
 from ..errors import kind_name, located, user_location
+from ..known import known, values
 from ..numbers import is_traced_number
 from ..tensor import Tensor, concrete, current, from_array
 from . import dtype_names
@@ -162,12 +163,14 @@ _CURE = "use tensor operations (torch.where, ...), or compute it outside the com
 
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises RuntimeError for other sizes."""
+    array = known(self)
     trace = local.trace
-    if trace is not None and self._type.elements == 1:
+    if array is None and trace is not None and self._type.elements == 1:
         pending = trace.pending_item(self)
         if pending is not None:
             return pending
-    array = concrete(self, "item()", _CURE)
+    if array is None:
+        array = concrete(self, "item()", _CURE)
     if array.size != 1:
         raise RuntimeError(located(
             f"a Tensor with {array.size} elements cannot be converted to Scalar"
@@ -178,7 +181,7 @@ def item(self: Tensor) -> Any:
 
 def tolist(self: Tensor) -> Any:
     """Nested lists of Python numbers; a number for a 0-d tensor."""
-    array = concrete(self, "tolist()", _CURE)
+    array = values(self, "tolist()", _CURE)
     if self.dtype is dtypes.bf16:
         array = array.astype(np.float32)
     return array.tolist()
@@ -229,7 +232,7 @@ def _bool(self: Tensor) -> bool:
         raise RuntimeError(located(
             "Boolean value of Tensor with more than one value is ambiguous"
         ))  # fmt: skip
-    return bool(concrete(self, "bool(tensor)", _CURE).reshape(()))
+    return bool(values(self, "bool(tensor)", _CURE).reshape(()))
 
 
 def _float(self: Tensor) -> float:

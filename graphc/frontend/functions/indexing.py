@@ -16,6 +16,7 @@ from .. import promote
 from ..context import local
 from ..dispatch import apply, constant, inplace
 from ..errors import located
+from ..known import values
 from ..numbers import is_traced_number, plain_size
 from ..tensor import Tensor, concrete
 from .arguments import environment, fitting, shape
@@ -149,7 +150,7 @@ def _clip(place: Any, size: Any, env: Any) -> Any:
 
 def _bound(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return int(concrete(value, "a tensor as a slice bound", "use an int").item())
+        return int(values(value, "a tensor as a slice bound", "use an int").item())
     if is_traced_number(value):
         return plain_size(value)
     if not hasattr(value, "__index__"):

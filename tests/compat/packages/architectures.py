@@ -59,6 +59,17 @@ def _decoder(name: str, **options: Any) -> Callable[[], Built]:
     return _transformers(name, "ForCausalLM", True, **{"num_key_value_heads": 1, **options})
 
 
+def _pair(name: str, **options: Any) -> Callable[[], Built]:
+    """An encoder and a decoder; their configurations are copied inside the forward."""
+    sizes = {
+        f"{part}_{key}": value for part in ("encoder", "decoder") for key, value in {
+            "layers": 1, "attention_heads": 2, "ffn_dim": 32, "layerdrop": 0.0,
+        }.items()
+    }  # fmt: skip
+    given = {"d_model": 16, "decoder_start_token_id": 1, **sizes, **options}
+    return _transformers(name, "ForConditionalGeneration", True, **given)
+
+
 def _vision(name: str, **options: Any) -> Callable[[], Built]:
     given = {
         "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -129,6 +140,9 @@ MODELS: dict[str, dict[str, Callable[[], Built]]] = {
         "electra": _encoder("Electra", embedding_size=16),
         "deberta_v2": _encoder("DebertaV2", relative_attention=True, pos_att_type=["c2p", "p2c"]),
         "modernbert": _encoder("ModernBert", global_attn_every_n_layers=2, local_attention=4),
+        "deberta": _encoder("Deberta", relative_attention=True, pos_att_type=["c2p", "p2c"]),
+        "t5": _pair("T5", d_kv=8, d_ff=32, num_layers=1, num_heads=2),
+        "m2m_100": _pair("M2M100"), "bart": _pair("Bart"),
         "fnet": _encoder("FNet"), "squeezebert": _encoder("SqueezeBert", embedding_size=16),
         "gpt2": _transformers("GPT2", "LMHeadModel", True, n_embd=16, n_layer=2, n_head=2),
         "gpt_neox": _decoder("GPTNeoX"), "opt": _decoder("OPT", word_embed_proj_dim=16),
