@@ -8,6 +8,7 @@ import enum
 import functools
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -217,15 +218,20 @@ def what_arrays_say(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     record = np.zeros(2, [("a", "f4")])
     space = Box(record=record[0])
 
+    def put(array: np.ndarray, name: str, value: Any) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # NumPy 2.5's
+            setattr(array, name, value)
+
     def shape(i: int) -> None:
-        array.shape = (2, 4) if i % 2 == 0 else (8, 1)
+        put(array, "shape", (2, 4) if i % 2 == 0 else (8, 1))
 
     def values(i: int) -> None:
         array[:] += 1
         owner[1, 0] += 1
 
     def kind(i: int) -> None:
-        array.dtype = ("i8", "f8")[i % 2]
+        put(array, "dtype", ("i8", "f8")[i % 2])
 
     out = [
         read(torch, compile, lambda: array.shape[0] * 10 + array.ndim, shape),
