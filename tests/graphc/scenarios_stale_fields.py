@@ -218,17 +218,20 @@ def what_arrays_say(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     record = np.zeros(2, [("a", "f4")])
     space = Box(record=record[0])
 
-    def shape(i: int) -> None:
+    def put(array: np.ndarray, name: str, value: Any) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # NumPy 2.5's
-            array.shape = (2, 4) if i % 2 == 0 else (8, 1)
+            setattr(array, name, value)
+
+    def shape(i: int) -> None:
+        put(array, "shape", (2, 4) if i % 2 == 0 else (8, 1))
 
     def values(i: int) -> None:
         array[:] += 1
         owner[1, 0] += 1
 
     def kind(i: int) -> None:
-        array.dtype = ("i8", "f8")[i % 2]
+        put(array, "dtype", ("i8", "f8")[i % 2])
 
     out = [
         read(torch, compile, lambda: array.shape[0] * 10 + array.ndim, shape),
