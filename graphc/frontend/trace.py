@@ -43,6 +43,7 @@ from .functionalize import (
     result_strides,
     symbolic_strides,
 )
+from .hooks import captured
 from .names import Names
 from .nodes import Edge, OutsideHistory, records
 from .nodes import Node as GradNode
@@ -214,25 +215,19 @@ class Trace(Scoped):
             if tensor._node is None:
                 shadow._requires_grad = True
                 if tensor._hooks:
-                    shadow._hooks = self._captured(tensor._hooks)
+                    shadow._hooks = captured(tensor._hooks, self.existed)
                 if tensor._post_hooks:
-                    shadow._post_hooks = self._captured(tensor._post_hooks)
+                    shadow._post_hooks = captured(tensor._post_hooks, self.existed)
             else:
                 shadow._node = OutsideHistory(tensor, node.tensor_type)
                 self.outside.add(shadow._node)
             place = entry_edge(shadow, tensor)
-            self._captured(place[0].pre_hooks or {})
-            self._captured(place[0].post_hooks or {})
+            captured(place[0].pre_hooks or {}, self.existed)
+            captured(place[0].post_hooks or {}, self.existed)
             self.entries.append((tensor, place))
         shadow._grad = UNREAD
         self.shadows[id(tensor)] = (tensor, shadow)
         return shadow
-
-    def _captured(self, hooks: dict[int, Any]) -> dict[int, Any]:
-        if self.existed is not None:
-            for hook in hooks.values():
-                self.existed(hook)
-        return dict(hooks)
 
     def face(self, shadow: Tensor) -> Tensor:
         """The concrete tensor that a shadow stands for; the tensor itself if it is none."""
@@ -438,6 +433,7 @@ class Trace(Scoped):
         )
         result._traced.tracked = state.tracked
         join_view(result, source, op, attrs)
+        self.adopt(result)
         return result
 
     def saved_node(self, saved: tuple[Any, ...]) -> Node:

@@ -227,6 +227,22 @@ def mod(a: Size, b: Size) -> Size:
     return _atom("mod", a, b)
 
 
+def recombined(value: Size) -> Size:
+    """The same with a number's digits put together: c * (x % k) + c * k * (x // k) is c * x."""
+    if not isinstance(value, Dim):
+        return value
+    for monomial, scale in value.terms:
+        if len(monomial) != 1 or monomial[0][0].kind != "mod" or monomial[0][1] != 1:
+            continue
+        x, divisor = monomial[0][0].args
+        by, upper = _constant(divisor), floordiv(x, divisor)
+        if by is None or not isinstance(upper, Dim) or len(upper.terms) != 1:
+            continue
+        if (upper.terms[0][0], scale * by) in value.terms:
+            return recombined(value - scale * mod(x, divisor) - scale * by * upper + scale * x)
+    return value
+
+
 def minimum(a: Size, b: Size) -> Size:
     """The smaller of two sizes."""
     a, b = unwrap(a), unwrap(b)

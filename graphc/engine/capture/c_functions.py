@@ -19,6 +19,7 @@ from . import (
     c_iterating,
     c_objects,
     context_variables,
+    copying,
     items,
     library,
     operators,
@@ -69,6 +70,9 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if type(function) is types.MethodWrapperType:
         args = function.__self__, *args
         function = getattr(function.__objclass__, function.__name__)
+    if type(function) is types.BuiltinFunctionType and function.__name__ in copying.METHODS:
+        args = function.__self__, *args
+        function = getattr(object, function.__name__)
     name = name_of(function)
     if kind_of(type(function)) is Kind.FIXED:
         return c_objects.call(observer, function, name, args, kwargs)
@@ -260,7 +264,11 @@ def _array_method(observer: Observer, owner: Any, name: str) -> None:
 def _of_class(
     observer: Observer, function: Any, owner: type, args: tuple[Any, ...], kwargs: Any
 ) -> Call:
-    """A class method in C: dict.fromkeys, int.from_bytes, object.__new__."""
+    """A class method in C: dict.fromkeys, int.from_bytes, object.__new__; or one of `type`."""
+    rule = RULES.get(f"type.{function.__name__}")
+    if rule is not None:
+        found = rule(observer, function, (owner, *args), kwargs)
+        return (function, args, kwargs) if found is None else (give, (found[0],), None)
     if kind_of(owner) in (Kind.OPEN, Kind.CLASS) and function.__name__ != "__new__":
         observer.open(f"{owner.__name__}.{function.__name__}()")
     touch(observer, args, kwargs)
@@ -336,6 +344,33 @@ def _plain_setattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: An
         return _setattr(observer, _, args, kwargs)
     attributes.plain_store(observer, *args)
     return (None,)
+
+
+def _class_setattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+    """type.__setattr__, type.__delattr__: past a metaclass's own."""
+    if observer.trace.whole:
+        observer.write(args[0], args[1], args[0].__qualname__)
+
+
+def _callable(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if kind_of(type(args[0])) is not Kind.INSTANCE:
+        return None
+    return (observer.lookup(type(args[0]), "__call__") is not MISSING,)
+
+
+def _subclasses(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    kind = args[0]
+    path = f"{kind.__qualname__}.__subclasses__()"
+    return (list(observer.result(_subclasses_of, (kind,), path)),)
+
+
+def _subclasses_of(kind: type) -> tuple[type, ...]:
+    return tuple(type.__subclasses__(kind))
+
+
+def _setting(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """What the interpreter is set to."""
+    return (observer.result(function, args, f"{name_of(function)}()"),)
 
 
 def _len(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -420,8 +455,11 @@ def _hash(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
 def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     value = args[0]
     argument = kind_of(type(value)) is Kind.TENSOR and observer.trace.argument_index(value) >= 0
-    if not observer.is_known(value) or argument:
-        observer.open("id() of an object that each call makes anew")
+    if observer.is_known(value) and not argument:
+        return None
+    if copying.is_key():
+        return (copying.Identity(id(value)),)
+    observer.open("id() of an object that each call makes anew")
     return None
 
 
@@ -441,12 +479,17 @@ RULES: dict[str, Rule] = {
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
     "object.__getattribute__": _plain_getattr, "object.__delattr__": _delattr,
+    "type.__setattr__": _class_setattr, "type.__delattr__": _class_setattr,
+    "type.__subclasses__": _subclasses, "builtins.callable": _callable,
+    "sys.getrecursionlimit": _setting,
     "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
     "builtins.reversed": c_iterating.reversed_of, **type_rules.RULES, "builtins.vars": _vars,
     "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
     "builtins.id": _identifier, "builtins.super": _super, "collections.OrderedDict": _dict,
-    **context_variables.RULES, **library.RULES, **outside.RULES,
+    **context_variables.RULES, **copying.RULES, **library.RULES, **outside.RULES,
 }
-PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json, **outside.PYTHON}
+PYTHON: dict[str, Rule] = {
+    "json.dumps": _json, "json.loads": _json, **copying.PYTHON, **outside.PYTHON,
+}

@@ -12,9 +12,8 @@ import numpy as np
 
 from ...frontend.tensor import Tensor
 from . import attributes, c_functions, items
-from .c_tables import NUMPY_WRITES
+from .c_tables import NUMPY_READS, NUMPY_WRITES
 from .kinds import Kind, full_name, is_plain, kind_of
-from .numpy_settings import TEXTS
 from .observer import Observer
 
 Call = tuple[Any, tuple[Any, ...], Any]
@@ -32,9 +31,11 @@ def call(
     )
     if numpy and (kind.__module__.split(".")[0] == "numpy" or kind in _CALLABLES):
         c_functions.touch(observer, args, kwargs)
-        observer.numpy_settings(function.__name__ in TEXTS)
+        observer.numpy_settings(text=False)
         if function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
             observer.open(f"numpy.{function.__name__}(), which writes to an array")
+        if function.__name__ in NUMPY_READS:
+            observer.open(f"numpy.{function.__name__}(), which reads more than its arguments")
         return function, args, kwargs
     if kind is functools._lru_cache_wrapper:
         return _cached(observer, function, args, kwargs)

@@ -15,7 +15,7 @@ from enum import Enum, EnumMeta
 from typing import Any
 
 from ..marks import Mark, marks
-from . import c_functions, exits
+from . import c_attributes, c_functions, exits
 from .c_tables import SETTINGS, SWITCHES
 from .instrument import Uninstrumentable, Where, instrumented, is_rewritten
 from .kinds import Kind, content_of, is_own_name, is_standard, kind_of
@@ -61,10 +61,10 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if kind is Kind.PARTIAL:
         if observer.is_known(function):
             path = observer.path(function)
-            for i, value in enumerate((*function.args, *function.keywords.values(),
-                                       function.func)):
+            for name in ("func", "args", "keywords"):
+                c_attributes.ask(observer, function, name)
+            for i, value in enumerate((*function.args, *function.keywords.values())):
                 observer.know(value, f"argument {i} of {path}")
-            observer.know(function.keywords, f"{path}.keywords")
             observer.whole(function.keywords, deep=False)
         named = {**function.keywords, **(kwargs or {})}
         return call(observer, function.func, (*function.args, *args), named or None)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import decimal
 import operator
 import types
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from ...frontend.numbers import is_traced_number
-from . import attributes
+from . import c_attributes
 from .items import contains, python_method, truth, unpack
-from .kinds import Kind, content_of, full_name, kind_of
+from .kinds import Kind, content_of, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -46,6 +48,7 @@ def binary(observer: Observer, a: Any, b: Any, sign: str) -> Any:
     in_place = plain != sign
     function, name = _BINARY[plain]
     kinds = kind_of(type(a)), kind_of(type(b))
+    _rounding(observer, a, b)
     if not (kinds[0] in _EASY and kinds[1] in _EASY):
         found = _by_python(observer, a, b, name, in_place)
         if found is not NotImplemented:
@@ -83,6 +86,8 @@ def _operand(observer: Observer, value: Any, kind: Kind, what: str) -> None:
         if kind is Kind.OPEN:
             observer.open(f"{what} of a {type(value).__module__}.{type(value).__qualname__}")
         return
+    if kind is Kind.INSTANCE:
+        c_attributes.namespace(observer, value)
     observer.whole(value)
 
 
@@ -157,7 +162,20 @@ def unary(observer: Observer, value: Any, sign: str) -> Any:
     if method is not None:
         return observer.run(method, value)
     _operand(observer, value, kind_of(type(value)), sign)
+    _rounding(observer, value)
     return function(value)
+
+
+def _rounding(observer: Observer, *operands: Any) -> None:
+    """Decimals are rounded as the thread's context says."""
+    if any(type(value) is Decimal for value in operands):
+        observer.result(_context, (), "decimal.getcontext()")
+
+
+def _context() -> tuple[Any, ...]:
+    found = decimal.getcontext()
+    traps = tuple([name.__name__ for name, is_set in found.traps.items() if is_set])
+    return found.prec, found.rounding, found.Emin, found.Emax, found.clamp, traps
 
 
 def membership(observer: Observer, item: Any, container: Any, sign: str) -> bool:
@@ -203,29 +221,10 @@ def show(observer: Observer, value: Any) -> None:
     kind = kind_of(type(value))
     if kind is Kind.OPEN:
         observer.open(f"printing a {type(value).__module__}.{type(value).__qualname__}")
-    elif kind is Kind.INSTANCE and content_of(type(value)) is None and (
-        not isinstance(value, BaseException)
-    ):
-        # the address is another at each run, not at each call
-        return
+    elif kind is Kind.CLASS:
+        c_attributes.named(observer, value)
+    elif kind is Kind.INSTANCE and content_of(type(value)) is None:
+        c_attributes.printed(observer, value)
+    elif kind is Kind.ARRAY:
+        observer.numpy_settings()
     observer.whole(value)
-
-
-_FUNCTIONS = (Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL)
-
-
-def special(observer: Observer, obj: Any, name: str) -> Any:
-    """A special method of an object's class, bound: what `with` and its kin call."""
-    kind = kind_of(type(obj))
-    if kind is Kind.INSTANCE:
-        found = observer.lookup(type(obj), name)
-        if found is not MISSING:
-            return attributes.bind(observer, obj, found, name, f"{observer.path(obj)}.{name}")
-    elif kind is Kind.OWN and observer.is_known(obj):
-        held = getattr(obj, "__dict__", {})
-        for field in list(held):
-            if kind_of(type(held[field])) in _FUNCTIONS:  # saved_tensors_hooks calls what it holds
-                observer.read(held, field, f"{observer.path(obj)}.{field}")
-    elif kind is Kind.OPEN:
-        observer.open(f"{name} of a {full_name(type(obj))}")
-    return getattr(obj, name)
