@@ -179,7 +179,8 @@ def symbolic_strides(array: np.ndarray, shape: Shape, gap: Callable[[int], DimSi
     if array.flags.c_contiguous:
         return contiguous_strides(shape)
     found: list[DimSize] = list(strides)
-    dense, step = 1, 1
+    dense = 1
+    step: DimSize = 1
     for i in sorted(range(array.ndim), key=lambda i: (strides[i], -i)):
         if strides[i] == dense:
             found[i] = step

@@ -56,6 +56,14 @@ def new_hooks() -> Hooks:
     return _HookDict()
 
 
+def captured(hooks: Hooks, existed: Callable[[Any], Any] | None) -> Hooks:
+    """A trace's copy of a table; `existed` is told of the hooks, which were there before."""
+    if existed is not None:
+        for hook in hooks.values():
+            existed(hook)
+    return dict(hooks)
+
+
 def add_hook(hooks: Hooks, hook: Callable[..., Any], first: bool = False) -> RemovableHandle:
     """Add a hook, last or first, and give its handle. Raises TypeError for a non-callable."""
     if not callable(hook):

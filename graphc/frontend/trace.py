@@ -43,6 +43,7 @@ from .functionalize import (
     result_strides,
     symbolic_strides,
 )
+from .hooks import captured
 from .names import Names
 from .nodes import Edge, OutsideHistory, records
 from .nodes import Node as GradNode
@@ -219,26 +220,20 @@ class Trace(Scoped):
             elif tensor._node is None:
                 shadow._requires_grad = True
                 if tensor._hooks:
-                    shadow._hooks = self._captured(tensor._hooks)
+                    shadow._hooks = captured(tensor._hooks, self.existed)
                 if tensor._post_hooks:
-                    shadow._post_hooks = self._captured(tensor._post_hooks)
+                    shadow._post_hooks = captured(tensor._post_hooks, self.existed)
             else:
                 shadow._node = OutsideHistory(tensor, node.tensor_type)
                 self.outside.add(shadow._node)
             if tensor._requires_grad or tensor._node is not None:
                 place = entry_edge(shadow, tensor)
-                self._captured(place[0].pre_hooks or {})
-                self._captured(place[0].post_hooks or {})
+                captured(place[0].pre_hooks or {}, self.existed)
+                captured(place[0].post_hooks or {}, self.existed)
                 self.entries.append((tensor, place))
         shadow._grad = UNREAD
         self.shadows[id(tensor)] = (tensor, shadow)
         return shadow
-
-    def _captured(self, hooks: dict[int, Any]) -> dict[int, Any]:
-        if self.existed is not None:
-            for hook in hooks.values():
-                self.existed(hook)
-        return dict(hooks)
 
     def face(self, shadow: Tensor) -> Tensor:
         """The concrete tensor that a shadow stands for; the tensor itself if it is none."""

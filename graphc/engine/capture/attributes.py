@@ -75,7 +75,7 @@ def _member(observer: Observer, member: Any, name: str) -> Any:
     if isinstance(found, property) and found.fget is not None:
         return observer.run(found.fget, member)
     if type(found) in (types.FunctionType, classmethod, staticmethod):
-        return bind(observer, member, found, name, f"{observer.path(member)}.{name}")
+        return _bind(observer, member, found, name, f"{observer.path(member)}.{name}")
     return c_attributes.ask(observer, member, name)
 
 
@@ -97,7 +97,7 @@ def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
         return getattr(super(kind, obj), name)
     if _overrides(found):
         return _by_descriptor(observer, obj, found, name)
-    return bind(observer, obj, found, name, path)
+    return _bind(observer, obj, found, name, path)
 
 
 def is_counted(obj: Any) -> bool:
@@ -154,7 +154,7 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
         if value is not MISSING:
             return value
     if found is not MISSING:
-        return bind(observer, obj, found, name, path)
+        return _bind(observer, obj, found, name, path)
     return MISSING
 
 
@@ -207,7 +207,7 @@ def _by_descriptor(observer: Observer, obj: Any, member: Any, name: str) -> Any:
     return object.__getattribute__(obj, name)
 
 
-def bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> Any:
+def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> Any:
     """A class member that is no data descriptor, seen from an instance."""
     kind = type(member)
     if kind is types.FunctionType:
@@ -453,3 +453,23 @@ def delete_attribute(observer: Observer, obj: Any, name: str) -> None:
     elif kind is not Kind.TENSOR or name != "grad":
         observer.open(f"del {observer.path(obj)}.{name}")
     delattr(obj, name)
+
+
+_FUNCTIONS = (Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL)
+
+
+def special(observer: Observer, obj: Any, name: str) -> Any:
+    """A special method of an object's class, bound: what `with` and its kin call."""
+    kind = kind_of(type(obj))
+    if kind is Kind.INSTANCE:
+        found = observer.lookup(type(obj), name)
+        if found is not MISSING:
+            return _bind(observer, obj, found, name, f"{observer.path(obj)}.{name}")
+    elif kind is Kind.OWN and observer.is_known(obj):
+        held = getattr(obj, "__dict__", {})
+        for field in list(held):
+            if kind_of(type(held[field])) in _FUNCTIONS:  # saved_tensors_hooks calls what it holds
+                observer.read(held, field, f"{observer.path(obj)}.{field}")
+    elif kind is Kind.OPEN:
+        observer.open(f"{name} of a {full_name(type(obj))}")
+    return getattr(obj, name)

@@ -11,9 +11,9 @@ from typing import Any
 
 from ...frontend import texts
 from ...frontend.numbers import is_traced_number
-from . import attributes, c_attributes, settings
+from . import c_attributes
 from .items import contains, python_method, truth, unpack
-from .kinds import Kind, content_of, full_name, kind_of
+from .kinds import Kind, content_of, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -244,25 +244,5 @@ def show(observer: Observer, value: Any) -> None:
     elif kind is Kind.INSTANCE and content_of(type(value)) is None:
         c_attributes.printed(observer, value)
     elif kind is Kind.ARRAY:
-        settings.ask(observer, "set_printoptions", switches=False)
+        observer.numpy_settings()
     observer.whole(value)
-
-
-_FUNCTIONS = (Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL)
-
-
-def special(observer: Observer, obj: Any, name: str) -> Any:
-    """A special method of an object's class, bound: what `with` and its kin call."""
-    kind = kind_of(type(obj))
-    if kind is Kind.INSTANCE:
-        found = observer.lookup(type(obj), name)
-        if found is not MISSING:
-            return attributes.bind(observer, obj, found, name, f"{observer.path(obj)}.{name}")
-    elif kind is Kind.OWN and observer.is_known(obj):
-        held = getattr(obj, "__dict__", {})
-        for field in list(held):
-            if kind_of(type(held[field])) in _FUNCTIONS:  # saved_tensors_hooks calls what it holds
-                observer.read(held, field, f"{observer.path(obj)}.{field}")
-    elif kind is Kind.OPEN:
-        observer.open(f"{name} of a {full_name(type(obj))}")
-    return getattr(obj, name)

@@ -282,8 +282,8 @@ class With(Site):
     kind = "with"
 
     def see(self, observer: Observer, operand: Any) -> Any:
-        exit_method = operators.special(observer, operand, "__exit__")
-        enter = operators.special(observer, operand, "__enter__")
+        exit_method = attributes.special(observer, operand, "__exit__")
+        enter = attributes.special(observer, operand, "__enter__")
         return observer.entry(exit_method), observer.invoke(enter)
 
 

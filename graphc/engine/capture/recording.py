@@ -135,7 +135,8 @@ class Recording:
         try:
             held = [self.call(function, args, kwargs)]
         except BaseException as error:
-            if not trace.tainted and self._carries(error):  # they become concrete
+            if isinstance(trace, SegmentTrace) and not trace.tainted and self._carries(error):
+                # what it holds becomes concrete
                 trace.note_end(f"{type(error).__name__}, which holds tensors,")
                 trace.whole = False
             if not trace.whole:
