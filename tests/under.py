@@ -1,5 +1,7 @@
 """`python -m tests.under debugger`: tests of capture beside a debugger, profiler or coverage.
 
+`all` is one process for each tool.
+
 The tool runs from before the import of graphc. What follows its name goes to pytest; paths
 replace CORE.
 """
@@ -11,6 +13,7 @@ import bdb
 import contextlib
 import cProfile
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -50,14 +53,15 @@ def debugger() -> Iterator[None]:
     """A debugger that steps through the user's code."""
     tool = Stepping()
     tool.reset()
+    before, elsewhere = sys.gettrace(), threading.gettrace()
     threading.settrace(tool.trace_dispatch)
     sys.settrace(tool.trace_dispatch)
     try:
         yield
         assert sys.gettrace() == tool.trace_dispatch, "a test took the debugger away"
     finally:
-        sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        sys.settrace(before)
+        threading.settrace(elsewhere)  # type: ignore[arg-type]
     print(f"{tool.lines} lines stepped through")
 
 
@@ -96,10 +100,13 @@ if sys.version_info >= (3, 12):
 
 
 def main() -> int:
-    """Run the command line; returns pytest's exit status."""
+    """Run the command line; returns pytest's exit status, of `all` the highest."""
     parser = argparse.ArgumentParser(prog="python -m tests.under", description=__doc__)
-    parser.add_argument("tool", choices=TOOLS)
+    parser.add_argument("tool", choices=["all", *TOOLS])
     options, arguments = parser.parse_known_args()
+    if options.tool == "all":
+        command = [sys.executable, "-m", "tests.under"]
+        return max(subprocess.call([*command, tool, *arguments], cwd=ROOT) for tool in TOOLS)
     if not any((ROOT / argument).exists() for argument in arguments):
         arguments += [f"tests/graphc/test_{name}.py" for name in CORE]
     with TOOLS[options.tool]():

@@ -166,30 +166,6 @@ def build_pair(
     return built[0], None if late else built[1], parts
 
 
-def build_forward(
-    graph: Graph,
-    forward_inputs: int,
-    forward_outputs: int,
-    *,
-    config: Config,
-    mutated: Mapping[int, int] | None = None,
-    name: str | None = None,
-    backend: str = "llvm",
-) -> tuple[Built, Split]:
-    """Like build_pair, but the backward graph (in the Split) is left to be built later."""
-    observer = Observer(config, name or graph.name, TABLE, None)
-    times: dict[str, float] = {}
-    with _blamed(observer, graph, {}):
-        observer.begin(graph)
-        optimised = _run(_optimise(config), graph, observer, times)
-    parts = split(optimised, forward_inputs, forward_outputs)
-    watch = Observer(config, name or graph.name, TABLE, None)
-    with _blamed(watch, parts.forward, mutated or {}):
-        watch.begin(parts.forward)
-        built = _finish(parts.forward, parts.forward, watch, times, mutated or {}, backend)
-    return built, parts
-
-
 @contextmanager
 def _blamed(observer: Observer, graph: Graph, mutated: Mapping[int, int]) -> Iterator[None]:
     """Say for which graph and inputs a value changed."""

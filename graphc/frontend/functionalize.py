@@ -9,6 +9,7 @@ never change. `Memory` decides which concrete tensors share a storage, by addres
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -165,16 +166,23 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
     )
 
 
-def symbolic_strides(array: np.ndarray, shape: Shape) -> Shape:
-    """The strides of an array some of whose sizes are symbolic in `shape`."""
+def symbolic_strides(array: np.ndarray, shape: Shape, gap: Callable[[int], DimSize]) -> Shape:
+    """The strides of an array some of whose sizes are symbolic in `shape`; `gap` makes the step of
+    a dimension that does not follow from the sizes inside it."""
+    strides = strides_of(array)
     if shape == array.shape:
-        return strides_of(array)
-    order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
-    if not array.flags.c_contiguous and order != list(range(array.ndim)):
-        # a permuted layout: row-major strides of the permuted shape
-        rows = contiguous_strides(tuple([shape[i] for i in order]))
-        return tuple([rows[order.index(i)] for i in range(array.ndim)])
-    return contiguous_strides(shape)
+        return strides
+    if array.flags.c_contiguous:
+        return contiguous_strides(shape)
+    found: list[DimSize] = list(strides)
+    dense, step = 1, 1
+    for i in sorted(range(array.ndim), key=lambda i: (strides[i], -i)):
+        if strides[i] == dense:
+            found[i] = step
+        elif strides[i] > 1:
+            found[i] = gap(strides[i])
+        dense, step = strides[i] * array.shape[i], found[i] * shape[i]
+    return tuple(found)
 
 
 def dense_order(shape: Shape, strides: Shape, env: DimEnv) -> tuple[int, ...] | None:

@@ -170,11 +170,6 @@ class SegmentTrace(Trace):
         self.handles.append(weakref.ref(result))
         return result
 
-    def _view(self, op: Op, source: Tensor, node: Node) -> Tensor:
-        result = Trace._view(self, op, source, node)
-        self.handles.append(weakref.ref(result))
-        return result
-
     def lift_number(self, value: float | int, source: Any) -> Any:
         if self.stepping == 0:
             if not self.whole:

@@ -262,13 +262,14 @@ class Optimizer:
     def new_state(
         self, param: Tensor, store: Any = None, **makers: Callable[[], Any]
     ) -> dict[str, Any]:
-        """The parameter's state, with what is missing made for real (also under a trace)."""
+        """The parameter's state, with what is missing made for real (also under a trace, unless
+        the parameter itself is made there)."""
         state: dict[str, Any] = (self.state if store is None else store)[param]
         missing = {key: make for key, make in makers.items() if key not in state}
         if not missing:
             return state
         trace = local.trace
-        if trace is None:
+        if trace is None or param._trace is trace:
             for key, make in missing.items():
                 state[key] = make()
             return state

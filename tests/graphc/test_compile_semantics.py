@@ -6,7 +6,9 @@ import pytest
 
 import graphc
 from tests.graphc import (
+    scenarios_backward,
     scenarios_guards,
+    scenarios_models,
     scenarios_state,
     scenarios_training,
     scenarios_values,
@@ -14,7 +16,10 @@ from tests.graphc import (
 from tests.graphc.scenario import SCENARIOS, compare, identity, run
 from tests.reference import torch
 
-__all__ = ["scenarios_guards", "scenarios_state", "scenarios_training", "scenarios_values"]
+__all__ = [
+    "scenarios_backward", "scenarios_guards", "scenarios_models", "scenarios_state",
+    "scenarios_training", "scenarios_values",
+]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

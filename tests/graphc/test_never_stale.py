@@ -8,8 +8,10 @@ import graphc
 from tests.graphc import (
     scenarios_stale_classes,
     scenarios_stale_code,
+    scenarios_stale_copies,
     scenarios_stale_counted,
     scenarios_stale_effects,
+    scenarios_stale_fields,
     scenarios_stale_given,
     scenarios_stale_groups,
     scenarios_stale_memory,
@@ -19,17 +21,19 @@ from tests.graphc import (
     scenarios_stale_repeated,
     scenarios_stale_results,
     scenarios_stale_state,
+    scenarios_strides,
 )
 from tests.graphc.scenario import compare, identity, run
 from tests.graphc.stale_scenario import STALE
 from tests.reference import torch
 
 __all__ = [
-    "scenarios_stale_classes", "scenarios_stale_code", "scenarios_stale_counted",
-    "scenarios_stale_effects", "scenarios_stale_given", "scenarios_stale_groups",
-    "scenarios_stale_memory", "scenarios_stale_numbers", "scenarios_stale_opaque",
-    "scenarios_stale_packages", "scenarios_stale_repeated", "scenarios_stale_results",
-    "scenarios_stale_state",
+    "scenarios_stale_classes", "scenarios_stale_code", "scenarios_stale_copies",
+    "scenarios_stale_counted", "scenarios_stale_effects", "scenarios_stale_fields",
+    "scenarios_stale_given", "scenarios_stale_groups", "scenarios_stale_memory",
+    "scenarios_stale_numbers", "scenarios_stale_opaque", "scenarios_stale_packages",
+    "scenarios_stale_repeated", "scenarios_stale_results", "scenarios_stale_state",
+    "scenarios_strides",
 ]  # fmt: skip
 
 # What is known to be wrong; an entry that passes fails the suite, and goes.

@@ -126,6 +126,25 @@ def test_a_pair_saves_what_the_backward_needs() -> None:
     assert "partition" in forward.times
 
 
+def test_a_forward_whose_backward_comes_late_has_the_sizes_that_guards_fix() -> None:
+    """Adding [3] to [m] decides m == 3: both shapes are spelled alike before kernels are made."""
+    b = Builder()
+    m = b.env.new("m", 3)
+    x = Expr(b, b.input(TensorType(dtypes.f64, (3,)), "x"))
+    y = Expr(b, b.input(TensorType(dtypes.f64, (m,)), "y"))
+    t = Expr(b, b.input(TensorType(dtypes.f64, (3,)), "t"))
+    joint = b.build([ops.exp(x + y).node, (t * ops.exp(x + y)).node], "joint")
+    forward, backward, split = pipeline.build_pair(
+        joint, 2, 1, config=QUIET._replace(check=2), late=True
+    )
+    assert backward is None
+    for graph in (forward.graph, split.backward):
+        assert {size for node in graph.nodes for size in node.tensor_type.shape} == {3}
+    outs = [np.empty(n.tensor_type.static_shape) for n in split.forward.outputs]
+    forward.run([np.arange(3.0), np.ones(3)], outs, [3])
+    np.testing.assert_allclose(outs[0], np.exp(np.arange(3.0) + 1), rtol=1e-14)
+
+
 # --- checks between passes ---------------------------------------------------------------------
 
 

@@ -12,12 +12,14 @@ import pstats
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
 import graphc
+from tests import under
 from tests.graphc import test_never_stale
 from tests.graphc.scenario import compare, identity, run
 from tests.graphc.stale_scenario import STALE
@@ -208,6 +210,17 @@ def test_a_breakpoint_stops_in_the_users_function() -> None:
         result = float(compiled(Settings(), graphc.ones(3)))
     assert result == 7 and places == [("scaled", SCALED, 2.0)]
     assert compiled.segments is None
+
+
+def test_a_user_who_steps_through_every_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with under.debugger():
+        right()
+    assert int(capsys.readouterr().out.split()[0]) > 20
+
+
+def test_the_files_of_under_exist() -> None:
+    here = {path.name for path in Path(__file__).parent.iterdir()}
+    assert {f"test_{name}.py" for name in under.CORE} <= here
 
 
 @pytest.mark.parametrize("set_tool, get_tool", [

@@ -6,7 +6,7 @@ import pytest
 
 from graphc.backends.llvm.machine import CPU
 from graphc.ir import dtypes, ops
-from graphc.ir.dim import Dim
+from graphc.ir.dim import Dim, recombined
 from graphc.ir.kernel import Check, Kernel, Launch, Local, Loop, Stmt
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.machine import Machine
@@ -206,3 +206,22 @@ def test_one_kernel_for_all_symbolic_sizes() -> None:
     program = check(graph)
     assert program.dims == ("s0",)
     assert all(k.dims in (("n",), ("d0",)) for k in cases.kernels(program))
+
+
+def test_a_relative_shift_of_a_product() -> None:
+    """The product's batch dims are swapped, and its rows cut at another width."""
+
+    def shifted(a, b):
+        heads = ops.dot_general(
+            a, b, batch_a=(1,), batch_b=(1,), contract_a=(3,), contract_b=(2,)
+        )
+        rows = ops.reshape(ops.permute(heads, dims=(1, 0, 2, 3)), shape=(2, 2, 9, 5))
+        return ops.slice(rows, starts=(0, 0, 1, 0), stops=(2, 2, 9, 5), steps=(1, 1, 1, 1)) * 2.0
+
+    check(build(shifted, (2, 2, 5, 8), (9, 2, 8)))
+
+
+def test_digits_of_a_number_are_put_together() -> None:
+    m, n = Dim.var("m"), Dim.var("n")
+    assert recombined(9 * (m % 5) + 45 * (m // 5) + n) == 9 * m + n
+    assert recombined(9 * (m % 5) + 44 * (m // 5)) != 9 * m

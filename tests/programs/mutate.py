@@ -1,84 +1,54 @@
 """`python -m tests.programs.mutate`: what a recording understands and guards, one less at a time.
 
-Each row of the tables of graphc/engine/capture (kinds.py, c_tables.py) is removed, and each kind
-of guard made to hold always, each in a process of its own; then the programs and scenarios that
-use it run until one notices: a program that was one graph is none any more, or a result is wrong.
-A mutant that nobody notices is a row that nothing tests. Exit status 1 if there are such.
+Each mutant (mutants.py) gets a process of its own, in which the programs and scenarios that use
+what is gone run until one notices: a result is wrong, a program that was one graph is none any
+more, or one is compiled more often. A mutant that nobody notices is something that nothing tests.
+Exit status 1 if there are such.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
+import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import graphc
-from graphc.engine.capture import c_tables, kinds, net
-from graphc.engine.version import guards
-from graphc.engine.version.version import Specialisation
+from graphc.engine.capture import kinds
 from tests.fuzz import isolate
 from tests.graphc import scenario, test_never_stale
 from tests.graphc.stale_scenario import STALE
 from tests.programs.generate import CONSTRUCTS, alone
+from tests.programs.mutants import (
+    TABLES,
+    Mutant,
+    apply,
+    at_each_step,
+    mutants,
+    own,
+    put,
+    sites,
+    text,
+)
 from tests.programs.run import check
-
-TABLES: dict[str, Any] = {
-    **{name: getattr(kinds, name) for name in
-       ("VALUES", "FIXEDS", "_EXACT", "_ITERATORS", "_BASES")},
-    **{name: getattr(c_tables, name) for name in
-       ("PURE", "HIGHER_ORDER", "OPERATORS", "READS", "WRITES", "NUMPY_WRITES",
-        "METHODS_OF_VALUES", "CLASSES", "SETTINGS", "SWITCHES", "SAYING", "STORING")},
-}  # fmt: skip
-GUARDS = tuple(
-    name for name, kind in vars(guards).items()
-    if isinstance(kind, type) and issubclass(kind, guards.Guard) and kind is not guards.Guard
-)  # fmt: skip
-# what a version checks beside its list of guards: attributes that hold the records
-CHECKS = ("flags", "pairs", "identities", "guards")
-CHECKS_OF_TRACES = ("grad_reads", "lodgers", "numbers")
-CHECKS_DONE = ("_check_overlap",)
-_MOST = 8  # programs that are asked about a row
-
-
-class Mutant(NamedTuple):
-    """What is taken away: a row of a table, or the check of a guard."""
-
-    table: str
-    row: str
-
-    def __str__(self) -> str:
-        return f"{self.table}[{self.row}]" if self.table in TABLES else f"{self.table} {self.row}"
 
 
 class Outcome(NamedTuple):
-    """What a program or scenario showed."""
+    """What a program or scenario showed; `versions`: how often it was compiled."""
 
     wrong: str
     whole: bool
+    versions: int = 0
 
     def noticed(self, before: Outcome) -> str:
         """In what it is worse than before the mutation; "" if it is not."""
         if self.wrong and not before.wrong:
             return "wrong"
-        return "in segments" if before.whole and not self.whole else ""
-
-
-def rows() -> list[Mutant]:
-    """Every row of every table."""
-    return [Mutant(name, row) for name, table in TABLES.items() for row in sorted(map(text, table))]
-
-
-def text(row: Any) -> str:
-    """A row's name; that of a type is its full one."""
-    return kinds.full_name(row) if isinstance(row, type) else str(row)
-
-
-def guard_kinds() -> list[Mutant]:
-    """Every kind of guard, and every other check of a version."""
-    names = (*GUARDS, *CHECKS, *CHECKS_OF_TRACES, *CHECKS_DONE)
-    return [Mutant("guard", name) for name in names]
+        if before.whole and not self.whole:
+            return "in segments"
+        return "compiled again" if self.versions > before.versions else ""
 
 
 # --- what should notice ------------------------------------------------------------------------
@@ -87,17 +57,17 @@ def guard_kinds() -> list[Mutant]:
 def programs() -> dict[str, Callable[[], Outcome]]:
     """Every construct as a program by itself, and every scenario that is right today."""
     found: dict[str, Callable[[], Outcome]] = {}
+    for name in CONSTRUCTS:
+        found[name] = lambda name=name: _construct(name)  # type: ignore[misc]
     for name in STALE:
         if name not in test_never_stale.KNOWN:
             found[f"scenario {name}"] = lambda name=name: _scenario(name)  # type: ignore[misc]
-    for name in CONSTRUCTS:
-        found[name] = lambda name=name: _construct(name)  # type: ignore[misc]
     return found
 
 
 def _construct(name: str) -> Outcome:
     failure, seen = check(alone(name))
-    return Outcome("" if failure is None else failure.detail, seen.whole)
+    return Outcome("" if failure is None else failure.detail, seen.whole, seen.count)
 
 
 def _scenario(name: str) -> Outcome:
@@ -111,79 +81,28 @@ def _scenario(name: str) -> Outcome:
     return Outcome("", True)
 
 
-# --- mutation ----------------------------------------------------------------------------------
-
-
-def apply(mutant: Mutant) -> None:
-    """Mutate this process."""
-    if mutant.table in TABLES:
-        table = TABLES[mutant.table]
-        _without(table, next(row for row in table if text(row) == mutant.row))
-    elif mutant.row in GUARDS:
-        for check in ("holds", "holds_for"):
-            setattr(getattr(guards, mutant.row), check, lambda self, *given: True)
-    elif mutant.row in CHECKS_DONE:
-        setattr(Specialisation, mutant.row, lambda self, *given: None)
-    else:
-        _emptied(mutant.row)
-
-
-def _emptied(attribute: str) -> None:
-    start = Specialisation.__init__
-
-    def mutated(self: Any, traced: Any, *given: Any, **named: Any) -> None:
-        start(self, traced, *given, **named)
-        setattr(traced if attribute in CHECKS_OF_TRACES else self, attribute, [])
-
-    Specialisation.__init__ = mutated  # type: ignore[method-assign]
-
-
-def _without(table: Any, row: Any) -> None:
-    if isinstance(table, dict):
-        table.pop(row)
-        kinds._found.pop(row, None)
-        return
-    _put(table, table - {row})
-    for kind in [kind for kind in kinds._found if kind not in kinds._EXACT]:
-        del kinds._found[kind]
-
-
-def _put(table: Any, other: Any) -> None:
-    """Another table in every module of the capture that has this one."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("graphc.engine.capture"):
-            for attribute, value in list(vars(module).items()):
-                if value is table:
-                    setattr(module, attribute, other)
-
-
 # --- who uses what -----------------------------------------------------------------------------
 
 
-class _NotedSet(frozenset):  # type: ignore[type-arg]
+class _Noting:
     """A table that notes which rows are asked for."""
 
     used: set[Any]
 
     def __contains__(self, row: Any) -> bool:
-        found = super().__contains__(row)
+        found: bool = super().__contains__(row)  # type: ignore[misc]
         if found:
             self.used.add(row)
         return found
 
 
-class _NotedDict(dict):  # type: ignore[type-arg]
-    used: set[Any]
+class _NotedSet(_Noting, frozenset):  # type: ignore[type-arg]
+    pass
 
-    def __contains__(self, row: Any) -> bool:
-        found = super().__contains__(row)
-        if found:
-            self.used.add(row)
-        return found
 
+class _NotedDict(_Noting, dict):  # type: ignore[type-arg]
     def get(self, row: Any, default: Any = None) -> Any:
-        if row in self:
-            self.used.add(row)
+        self.__contains__(row)
         return super().get(row, default)
 
 
@@ -194,44 +113,62 @@ class _Forgetful(_NotedDict):
         pass
 
 
-def _noting() -> dict[str, Any]:
+def _noting() -> Callable[[], set[Mutant]]:
+    """Note all that is used from now on; gives what was, since it was asked last."""
     noted: dict[str, Any] = {}
-    for method in (_NotedSet.__contains__, _NotedDict.__contains__, _NotedDict.get,
-                   _Forgetful.__setitem__):
-        net._seen[id(method.__code__)] = "own", method.__code__  # graphc's own, to a recording
+    steps: set[Any] = set()
+    for method in (_Noting.__contains__, _NotedDict.get, _Forgetful.__setitem__):
+        own((method.__code__,))
     for name, table in TABLES.items():
         if name == "_EXACT":
-            noted[name] = _Forgetful(table)
-            kinds._found = noted[name]
+            noted[name] = kinds._found = _Forgetful(table)
         else:
             noted[name] = (_NotedDict if isinstance(table, dict) else _NotedSet)(table)
-            _put(table, noted[name])
-    return noted
+            put(table, noted[name])
+        noted[name].used = set()
+
+    def note(site: Any) -> bool:
+        steps.add(site)
+        return False
+
+    at_each_step(note)
+    names = {site: name for name, site in sites().items()}
+
+    def taken() -> set[Mutant]:
+        found = {Mutant("step", names[site]) for site in steps if site in names}
+        steps.clear()
+        for name, table in noted.items():
+            found.update(Mutant(name, text(row)) for row in table.used)
+            table.used = set()
+        return found
+
+    return taken
 
 
-def measured(names: Iterable[str]) -> dict[str, tuple[Outcome, set[Mutant]]]:
-    """Of each program: how it is without a mutation, and the rows that it uses."""
+Before = dict[str, tuple[Outcome, set[Mutant]]]
+
+
+def measured(names: Iterable[str]) -> Before:
+    """Of each program: how it is without a mutation, and the rows and steps that it uses."""
     known = programs()
-    noted: dict[str, Any] = {}
+    names = list(names)
+    notes: list[Callable[[], set[Mutant]]] = []
 
     def work(name: str) -> tuple[Outcome, set[Mutant]]:
         warnings.simplefilter("ignore")
-        if not noted:
-            noted.update(_noting())
-        for table in noted.values():
-            table.used = set()
+        if not notes:
+            notes.append(_noting())
+        notes[0]()
         outcome = known[name]()
-        return outcome, {
-            Mutant(name, text(row)) for name, table in noted.items() for row in table.used
-        }
+        return outcome, notes[0]()
 
-    found: dict[str, tuple[Outcome, set[Mutant]]] = {}
+    found: Before = {}
 
     def take(name: str, answer: Any) -> None:
         if not isinstance(answer, isolate.Ended) and not answer[0].wrong:
             found[name] = answer
 
-    isolate.run(list(names), work, take)  # type: ignore[arg-type]
+    isolate.run(names, work, take)  # type: ignore[arg-type]
     return found
 
 
@@ -244,37 +181,45 @@ class Verdict(NamedTuple):
     users: int
 
 
-def judge(
-    mutants: Iterable[Mutant], before: dict[str, tuple[Outcome, set[Mutant]]]
-) -> Iterator[Verdict]:
+def judge(searched: Iterable[Mutant], before: Before) -> Iterator[Verdict]:
     """Run the programs that use each mutant, until one notices."""
     known = programs()
-    for mutant in mutants:
-        users = [
-            name for name, (_, used) in before.items()
-            if mutant in used or mutant.table not in TABLES
-        ]  # fmt: skip
+    for mutant in searched:
+        noted = mutant.table in TABLES or mutant.table == "step"
+        users = [name for name, (_, used) in before.items() if mutant in used or not noted]
         # those that use little else are small and quick
         users.sort(key=lambda name: len(before[name][1]))
-        users = users[:_MOST] if mutant.table in TABLES else users
-        found: list[Verdict] = []
+        yield _asked(mutant, users, known, before)
 
-        def work(_: int, mutant: Mutant = mutant, users: list[str] = users) -> Verdict:
+
+def _asked(
+    mutant: Mutant, users: list[str], known: dict[str, Callable[[], Outcome]], before: Before
+) -> Verdict:
+    """Run programs in a mutated process, until one notices."""
+    said: list[str] = []
+    found: list[Verdict] = []
+
+    def work(name: str) -> str:
+        if not said:
             warnings.simplefilter("ignore")
             apply(mutant)
-            for name in users:
-                how = known[name]().noticed(before[name][0])
-                if how:
-                    return Verdict(mutant, name, how, len(users))
-            return Verdict(mutant, "", "", len(users))
+        how = "" if any(said) else known[name]().noticed(before[name][0])
+        said.append(how)
+        return how
 
-        def take(_: int, answer: Any, mutant: Mutant = mutant) -> None:
-            if isinstance(answer, isolate.Ended):
-                answer = Verdict(mutant, "a program", answer.kind, 1)
-            found.append(answer)  # noqa: B023
+    def take(name: str, answer: Any) -> None:
+        how = answer.kind if isinstance(answer, isolate.Ended) else answer
+        if how and not found:
+            found.append(Verdict(mutant, name, how, len(users)))
 
-        isolate.run([0], work, take)
-        yield found[0]
+    isolate.run(users, work, take)  # type: ignore[arg-type]
+    return found[0] if found else Verdict(mutant, "", "", len(users))
+
+
+def warmed() -> None:
+    """Run every program in this process: its children find the native code made."""
+    for program in programs().values():
+        program()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -283,17 +228,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="mutants whose name has this text")
     parser.add_argument("--verbose", action="store_true", help="print who notices each mutant")
     options = parser.parse_args(arguments)
-    mutants = [m for m in (*guard_kinds(), *rows()) if options.only in str(m)]
-    before = measured(programs())
-    counts = {"noticed": 0, "unnoticed": 0}
-    for verdict in judge(mutants, before):
-        counts["noticed" if verdict.name else "unnoticed"] += 1
+    os.nice(15)
+    warnings.simplefilter("ignore")
+    warmed()
+    counts: Counter[str] = Counter()
+    searched = [mutant for mutant in mutants() if options.only in str(mutant)]
+    for verdict in judge(searched, measured(programs())):
+        counts[verdict.how or "not noticed"] += 1
         if not verdict.name:
             print(f"{verdict.mutant}: nobody notices ({verdict.users} programs use it)", flush=True)
         elif options.verbose:
             print(f"{verdict.mutant}: {verdict.how}, {verdict.name}", flush=True)
-    print(f"{len(mutants)} mutants, {counts['noticed']} noticed, {counts['unnoticed']} not")
-    return 1 if counts["unnoticed"] else 0
+    print(f"{len(searched)} mutants: {', '.join(f'{n} {how}' for how, n in counts.items())}")
+    return 1 if counts["not noticed"] else 0
 
 
 if __name__ == "__main__":

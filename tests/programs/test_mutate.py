@@ -7,7 +7,8 @@ import pytest
 from tests.programs import constructs_tables
 from tests.programs.construct import parse
 from tests.programs.generate import alone
-from tests.programs.mutate import Mutant, guard_kinds, judge, measured, rows
+from tests.programs.mutants import Mutant, guard_kinds, rows
+from tests.programs.mutate import judge, measured
 from tests.programs.run import check
 
 pytestmark = pytest.mark.filterwarnings("ignore")

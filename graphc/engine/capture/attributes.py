@@ -8,12 +8,11 @@ from enum import EnumMeta
 from typing import Any
 
 from ...frontend import state_version
-from ...frontend.tensor import Tensor
 from ...nn.modules.module import Module
 from ...optim.lr_scheduler import LRScheduler
 from ...optim.optimizer import Optimizer
-from ..version.guards import OfArgument
-from .kinds import Kind, full_name, has_field, is_own_name, is_plain, kind_of
+from . import c_attributes, tensor_attributes
+from .kinds import Kind, full_name, has_field, is_plain, kind_of
 from .module_fields import OWN_FIELDS
 from .observer import Observer
 from .outside import unbound
@@ -32,16 +31,13 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
     if kind is Kind.MODULE:
         return _module(observer, obj, name)
     if kind is Kind.TENSOR:
-        return _tensor(observer, obj, name)
+        return tensor_attributes.read(observer, obj, name)
     if kind is Kind.CLASS:
         return _class(observer, obj, name)
     if kind is Kind.FUNCTION:
         return _function(observer, obj, name)
-    if kind in (Kind.METHOD, Kind.PARTIAL):
-        found = getattr(obj, name)
-        if observer.is_known(obj):
-            observer.know(found, f"{observer.path(obj)}.{name}")
-        return found
+    if kind is Kind.METHOD:
+        return _method(observer, obj, name)
     if kind is Kind.FIELDS and has_field(type(obj), name):
         value = observer.read(obj, name, f"{observer.path(obj)}.{name}")
         return getattr(obj, name) if value is MISSING else value
@@ -52,7 +48,35 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
     bound: Any = obj
     if type(obj) is super and bound.__self__ is not None:
         return super_attribute(observer, bound.__thisclass__, bound.__self__, name)
-    return getattr(obj, name)
+    if isinstance(type(obj), EnumMeta):
+        return _member(observer, obj, name)
+    return getattr(obj, name) if kind in _IMMUTABLE else c_attributes.ask(observer, obj, name)
+
+
+_IMMUTABLE = frozenset((Kind.VALUE, Kind.NUMBER, Kind.BUILTIN, Kind.OWN))
+
+
+def _method(observer: Observer, method: Any, name: str) -> Any:
+    """A bound method has the attributes of its function."""
+    if observer.is_known(method):
+        for part in ("__self__", "__func__"):
+            observer.know(getattr(method, part), f"{observer.path(method)}.{part}")
+    if name in _OF_METHODS:
+        return getattr(method, name)
+    return attribute(observer, method.__func__, name)
+
+
+_OF_METHODS = frozenset(dir(types.MethodType)) - {"__doc__"}
+
+
+def _member(observer: Observer, member: Any, name: str) -> Any:
+    """An attribute of a member of an enumeration."""
+    found = observer.lookup(type(member), name)
+    if isinstance(found, property) and found.fget is not None:
+        return observer.run(found.fget, member)
+    if type(found) in (types.FunctionType, classmethod, staticmethod):
+        return _bind(observer, member, found, name, f"{observer.path(member)}.{name}")
+    return c_attributes.ask(observer, member, name)
 
 
 def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
@@ -122,7 +146,7 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
             return _slot(observer, obj, found, path, known)
         if _overrides(found):
             return _by_descriptor(observer, obj, found, name)
-    fields = _fields(obj)
+    fields = fields_of(obj)
     if fields is not None:
         value = fields.get(name, MISSING)
         if known:
@@ -134,7 +158,8 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
     return MISSING
 
 
-def _fields(obj: Any) -> dict[str, Any] | None:
+def fields_of(obj: Any) -> dict[str, Any] | None:
+    """An instance's own attributes; None where its class has slots alone."""
     try:
         fields = object.__getattribute__(obj, "__dict__")
     except AttributeError:
@@ -177,7 +202,7 @@ def _by_descriptor(observer: Observer, obj: Any, member: Any, name: str) -> Any:
         ) else found
     if name in ("__class__", "__weakref__", "__doc__", "__cause__", "__context__", "args",
                 "__traceback__", "__suppress_context__", "__notes__"):  # fmt: skip
-        return object.__getattribute__(obj, name)
+        return c_attributes.ask(observer, obj, name, object.__getattribute__)
     observer.open(f"reading {name} of {observer.path(obj)}")
     return object.__getattribute__(obj, name)
 
@@ -268,54 +293,11 @@ def _module(observer: Observer, module: Any, name: str) -> Any:
     return getattr(module, name)  # raises what Python raises
 
 
-def _tensor(observer: Observer, tensor: Any, name: str) -> Any:
-    found = _static(type(tensor), name)
-    if found is not MISSING:
-        if type(found) is types.FunctionType and not is_own_name(found.__module__):
-            return types.MethodType(observer.lookup(type(tensor), name), tensor)
-        if isinstance(found, property) and not is_own_name(
-            getattr(found.fget, "__module__", None)
-        ):
-            return observer.run(observer.lookup(type(tensor), name).fget, tensor)
-        if hasattr(type(found), "__set__") or name not in tensor.__dict__:
-            return getattr(tensor, name)
-    if tensor._trace is None and name not in _TENSOR_FIELDS:
-        index = observer.trace.argument_index(tensor)
-        if index >= 0:  # another tensor at each call
-            _of_argument(observer, tensor, index, name)
-            return getattr(tensor, name)
-        value = observer.read(tensor.__dict__, name, f"{observer.path(tensor)}.{name}")
-        if value is not MISSING:
-            return value
-    return getattr(tensor, name)
-
-
-def _of_argument(observer: Observer, tensor: Tensor, index: int, name: str) -> None:
-    """An attribute that the user gave to a tensor among the arguments is read."""
-    value = vars(tensor).get(name, MISSING)
-    if value is MISSING or is_plain(value):
-        observer.guards.of_arguments[index, name] = OfArgument(index, name, value)
-    else:
-        observer.open(f"reading {name} of a tensor among the arguments")
-
-
-_TENSOR_FIELDS = frozenset("""
-    _array _storage _node _output _grad _requires_grad _base _chain _seen _hooks _post_hooks
-    _trace _traced _face _type
-""".split())
-
-
-def _static(kind: type, name: str) -> Any:
-    for base in kind.__mro__:
-        found = vars(base).get(name, MISSING)
-        if found is not MISSING:
-            return found
-    return MISSING
-
-
 def _class(observer: Observer, kind: Any, name: str) -> Any:
-    if isinstance(kind, EnumMeta) or name in _OF_TYPES:
-        return getattr(kind, name)
+    if name in _OF_TYPES:
+        return c_attributes.of_class(observer, kind, name)
+    if isinstance(kind, EnumMeta):
+        return c_attributes.ask(observer, kind, name)
     meta = observer.lookup(type(kind), name) if type(kind) is not type else MISSING
     if isinstance(meta, property) and meta.fget is not None:
         return observer.run(meta.fget, kind)
@@ -378,7 +360,7 @@ def store_attribute(observer: Observer, obj: Any, name: str, value: Any) -> None
         _store(observer, obj, name, value)
         return
     if kind is Kind.TENSOR:
-        _store_tensor(observer, obj, name, value)
+        tensor_attributes.store(observer, obj, name, value)
         return
     if kind is Kind.MODULE:
         observer.write(obj.__dict__, name, observer.path(obj))
@@ -450,22 +432,9 @@ def write_field(observer: Observer, obj: Any, name: str, value: Any) -> None:
 
 
 def _save_fields(observer: Observer, obj: Any, name: str) -> None:
-    fields = _fields(obj)
+    fields = fields_of(obj)
     if fields is not None and observer.is_known(obj):
         observer.write(fields, name, observer.path(obj))
-
-
-def _store_tensor(observer: Observer, tensor: Tensor, name: str, value: Any) -> None:
-    found = _static(type(tensor), name)
-    if isinstance(found, property) and not is_own_name(getattr(found.fset, "__module__", None)):
-        if found.fset is not None:
-            observer.run(found.fset, tensor, value)
-            return
-    elif found is MISSING and tensor._trace is None:
-        if observer.trace.argument_index(tensor) >= 0:  # another tensor at each call
-            observer.open(f"setting {name} of a tensor among the arguments")
-        observer.save_field(tensor.__dict__, name, f"{observer.path(tensor)}.{name}")
-    setattr(tensor, name, value)
 
 
 def delete_attribute(observer: Observer, obj: Any, name: str) -> None:

@@ -14,12 +14,13 @@ import numpy as np
 
 from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
-from ...frontend.texts import is_text, plain_text, plain_value
+from ...frontend.texts import is_text, plain_text
 from . import (
     attributes,
     c_iterating,
     c_objects,
     context_variables,
+    copying,
     draws,
     items,
     library,
@@ -75,6 +76,9 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if type(function) is types.MethodWrapperType:
         args = function.__self__, *args
         function = getattr(function.__objclass__, function.__name__)
+    if type(function) is types.BuiltinFunctionType and function.__name__ in copying.METHODS:
+        args = function.__self__, *args
+        function = getattr(object, function.__name__)
     name = name_of(function)
     if name not in SAYING and getattr(function, "__name__", "") not in STORING:
         args, kwargs = _decided(args, kwargs)
@@ -270,7 +274,11 @@ def _array_method(observer: Observer, owner: Any, name: str) -> None:
 def _of_class(
     observer: Observer, function: Any, owner: type, args: tuple[Any, ...], kwargs: Any
 ) -> Call:
-    """A class method in C: dict.fromkeys, int.from_bytes, object.__new__."""
+    """A class method in C: dict.fromkeys, int.from_bytes, object.__new__; or one of `type`."""
+    rule = RULES.get(f"type.{function.__name__}")
+    if rule is not None:
+        found = rule(observer, function, (owner, *args), kwargs)
+        return (function, args, kwargs) if found is None else (give, (found[0],), None)
     if kind_of(owner) in (Kind.OPEN, Kind.CLASS) and function.__name__ != "__new__":
         observer.open(f"{owner.__name__}.{function.__name__}()")
     touch(observer, args, kwargs)
@@ -348,6 +356,33 @@ def _plain_setattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: An
         return _setattr(observer, _, args, kwargs)
     attributes.plain_store(observer, *args)
     return (None,)
+
+
+def _class_setattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+    """type.__setattr__, type.__delattr__: past a metaclass's own."""
+    if observer.trace.whole:
+        observer.write(args[0], args[1], args[0].__qualname__)
+
+
+def _callable(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if kind_of(type(args[0])) is not Kind.INSTANCE:
+        return None
+    return (observer.lookup(type(args[0]), "__call__") is not MISSING,)
+
+
+def _subclasses(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    kind = args[0]
+    path = f"{kind.__qualname__}.__subclasses__()"
+    return (list(observer.result(_subclasses_of, (kind,), path)),)
+
+
+def _subclasses_of(kind: type) -> tuple[type, ...]:
+    return tuple(type.__subclasses__(kind))
+
+
+def _setting(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """What the interpreter is set to."""
+    return (observer.result(function, args, f"{name_of(function)}()"),)
 
 
 def _len(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -432,8 +467,11 @@ def _hash(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
 def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     value = args[0]
     argument = kind_of(type(value)) is Kind.TENSOR and observer.trace.argument_index(value) >= 0
-    if not observer.is_known(value) or argument:
-        observer.open("id() of an object that each call makes anew")
+    if observer.is_known(value) and not argument:
+        return None
+    if copying.is_key():
+        return (copying.Identity(id(value)),)
+    observer.open("id() of an object that each call makes anew")
     return None
 
 
@@ -441,34 +479,21 @@ def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
     return None
 
 
-def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    """Python's own, of plain data: it reads that alone."""
-    if any(callable(value) for value in kwargs.values()):
-        return None
-    touch(observer, args, kwargs)
-    given = tuple(map(_data, args))
-    return (observer.plainly(function, given, kwargs),) if observer.running else None
-
-
-def _data(value: Any) -> Any:
-    """Data for Python's json, with run-time numbers and texts as they are now."""
-    if isinstance(value, dict):
-        return {_data(key): _data(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_data(item) for item in value]
-    return plain_value(value)
-
-
 RULES: dict[str, Rule] = {
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
     "object.__getattribute__": _plain_getattr, "object.__delattr__": _delattr,
+    "type.__setattr__": _class_setattr, "type.__delattr__": _class_setattr,
+    "type.__subclasses__": _subclasses, "builtins.callable": _callable,
+    "sys.getrecursionlimit": _setting,
     "builtins.len": _len, "builtins.iter": _iter, "builtins.next": _next,
     "builtins.reversed": c_iterating.reversed_of, **type_rules.RULES, "builtins.vars": _vars,
     "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
     "builtins.id": _identifier, "builtins.super": _super, "collections.OrderedDict": _dict,
-    **context_variables.RULES, **library.RULES, **outside.RULES,
+    **context_variables.RULES, **copying.RULES, **library.RULES, **outside.RULES,
 }
-PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json, **outside.PYTHON}
+PYTHON: dict[str, Rule] = {
+    **library.PYTHON, **copying.PYTHON, **outside.PYTHON,
+}

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...frontend.tensor import Tensor
 from . import attributes, c_functions, items, settings
-from .c_tables import NUMPY_WRITES
+from .c_tables import NUMPY_READS, NUMPY_WRITES
 from .kinds import Kind, full_name, is_plain, kind_of
 from .observer import Observer
 
@@ -37,6 +37,8 @@ def call(
             settings.ask(observer, settings.NUMPY_TELLS[function.__name__], switches=False)
         elif function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
             observer.open(f"numpy.{function.__name__}(), which writes to an array")
+        if function.__name__ in NUMPY_READS:
+            observer.open(f"numpy.{function.__name__}(), which reads more than its arguments")
         return function, args, kwargs
     if kind is functools._lru_cache_wrapper:
         return _cached(observer, function, args, kwargs)

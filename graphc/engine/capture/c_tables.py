@@ -12,7 +12,7 @@ def _of(module: str, names: str) -> set[str]:
 # what follows from the arguments alone
 PURE = frozenset(
     _of("builtins", """
-        abs ascii bin callable chr divmod hex oct ord pow round sum any all
+        abs ascii bin chr divmod hex oct ord pow round sum any all
         globals locals
     """)
     | {f"math.{name}" for name in dir(math) if callable(getattr(math, name))}
@@ -23,15 +23,15 @@ PURE = frozenset(
     | _of("_struct", "pack unpack calcsize unpack_from")
     | _of("binascii", "crc32 hexlify unhexlify")
     | _of("zlib", "crc32 adler32")
-    | _of("sys", "intern getrecursionlimit getsizeof")
+    | _of("sys", "intern getsizeof")
     | _of("_abc", "_abc_instancecheck _abc_subclasscheck")
     | _of("_stat", "S_ISDIR S_ISREG") | _of("posix", "fspath")
     | _of("_json", "encode_basestring encode_basestring_ascii scanstring")
     | _of("_typing", "_idfunc") | _of("_string", "formatter_parser formatter_field_name_split")
     | {"function.__get__", "object.__init__", "object.__new__", "object.__init_subclass__",
        "object.__eq__", "object.__ne__", "object.__repr__", "object.__str__", "object.__format__",
-       "object.__hash__", "object.__sizeof__", "object.__reduce_ex__", "type.__instancecheck__",
-       "type.__subclasscheck__", "type.mro", "type.__subclasses__"}
+       "object.__hash__", "object.__sizeof__", "type.__instancecheck__",
+       "type.__subclasscheck__", "type.mro"}
 )  # fmt: skip
 # those that call functions among their arguments, or iterate over the others
 HIGHER_ORDER = frozenset(
@@ -97,8 +97,11 @@ KEYED = frozenset("""
 """.split())
 STORING = frozenset(("append",))
 NUMPY_WRITES = frozenset("""
-    copyto put place putmask fill_diagonal put_along_axis save savez savetxt load loadtxt fromfile
-    memmap at shuffle frombuffer
+    copyto put place putmask fill_diagonal put_along_axis save savez savetxt at shuffle
+""".split())
+# and functions of NumPy that read more than their arguments: files, memory, settings
+NUMPY_READS = frozenset("""
+    load loadtxt fromfile memmap frombuffer geterrcall array2string array_repr array_str
 """.split())
 # values by identity whose methods are pure
 METHODS_OF_VALUES = frozenset("re.Pattern re.Match types.GenericAlias".split())
@@ -115,6 +118,7 @@ SETTINGS = {
     **dict.fromkeys(
         "are_deterministic_algorithms_enabled get_float32_matmul_precision is_warn_always_enabled"
         .split(), "graphc.frontend.functions.settings"),
+    "initial_seed": "graphc.frontend.random_state",
 }  # fmt: skip
 SWITCHES = {
     "set_default": "graphc.config", "set_default_dtype": "graphc.frontend.promote",

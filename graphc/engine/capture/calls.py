@@ -16,7 +16,7 @@ from typing import Any
 
 from ...frontend.texts import is_text
 from ..marks import Mark, marks
-from . import c_functions, draws, exits, settings
+from . import c_attributes, c_functions, draws, exits, settings
 from .c_tables import SETTINGS, SWITCHES
 from .instrument import Uninstrumentable, Where, instrumented, is_rewritten
 from .kinds import Kind, content_of, is_own_name, is_standard, kind_of
@@ -69,10 +69,10 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if kind is Kind.PARTIAL:
         if observer.is_known(function):
             path = observer.path(function)
-            for i, value in enumerate((*function.args, *function.keywords.values(),
-                                       function.func)):
+            for name in ("func", "args", "keywords"):
+                c_attributes.ask(observer, function, name)
+            for i, value in enumerate((*function.args, *function.keywords.values())):
                 observer.know(value, f"argument {i} of {path}")
-            observer.know(function.keywords, f"{path}.keywords")
             observer.whole(function.keywords, deep=False)
         named = {**function.keywords, **(kwargs or {})}
         return call(observer, function.func, (*function.args, *args), named or None)
@@ -278,6 +278,8 @@ def _of_library(kind: type) -> bool:
 
 def _made(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A new instance of a class written in Python."""
+    if observer.lookup(kind, "__del__") is not MISSING:  # no recording sees it run
+        observer.open(f"making a {kind.__qualname__}, whose __del__() runs when it dies,")
     maker = observer.lookup(kind, "__new__")
     start = observer.lookup(kind, "__init__")
     maker = _unwrapped(maker)

@@ -30,13 +30,13 @@ class ClassMembers:
         """What a class or its bases have under a name; MISSING if nothing. Guarded."""
         found = self._lookups.get((id(kind), name))
         if found is None:
-            self._order(kind)
+            self.order(kind)
             found = self._lookups[id(kind), name] = (self.look(kind.__mro__, name),)
             self._kept.append(kind)
         value = found[0]
         return value
 
-    def _order(self, kind: type) -> None:
+    def order(self, kind: type) -> None:
         """The bases of a class are relied on."""
         token = (id(kind), "order")
         name = kind.__module__

@@ -186,7 +186,7 @@ def kind_of(kind: Any) -> Kind:
 
 def _kind_of(kind: Any) -> Kind:
     name = full_name(kind)
-    if name in VALUES or issubclass(kind, np.generic):
+    if name in VALUES or (issubclass(kind, np.generic) and not issubclass(kind, np.void)):
         return Kind.VALUE
     if name in FIXEDS or issubclass(kind, np.dtype):
         return Kind.FIXED

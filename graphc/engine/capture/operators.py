@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import decimal
 import operator
 import types
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
+
+import numpy as np
 
 from ...frontend import texts
 from ...frontend.numbers import is_traced_number
+from . import c_attributes
 from .items import contains, python_method, truth, unpack
 from .kinds import Kind, content_of, kind_of
 from .observer import Observer
@@ -50,6 +55,7 @@ def binary(observer: Observer, a: Any, b: Any, sign: str) -> Any:
         text = _text(a, b, plain)
         if text is not None:
             return text
+    _rounding(observer, a, b)
     if not (kinds[0] in _EASY and kinds[1] in _EASY):
         found = _by_python(observer, a, b, name, in_place)
         if found is not NotImplemented:
@@ -94,6 +100,8 @@ def _operand(observer: Observer, value: Any, kind: Kind, what: str) -> None:
         if kind is Kind.OPEN:
             observer.open(f"{what} of a {type(value).__module__}.{type(value).__qualname__}")
         return
+    if kind is Kind.INSTANCE:
+        c_attributes.namespace(observer, value)
     observer.whole(value)
 
 
@@ -168,7 +176,20 @@ def unary(observer: Observer, value: Any, sign: str) -> Any:
     if method is not None:
         return observer.run(method, value)
     _operand(observer, value, kind_of(type(value)), sign)
+    _rounding(observer, value)
     return function(value)
+
+
+def _rounding(observer: Observer, *operands: Any) -> None:
+    """Decimals are rounded as the thread's context says."""
+    if any(type(value) is Decimal for value in operands):
+        observer.result(_context, (), "decimal.getcontext()")
+
+
+def _context() -> tuple[Any, ...]:
+    found = decimal.getcontext()
+    traps = tuple([name.__name__ for name, is_set in found.traps.items() if is_set])
+    return found.prec, found.rounding, found.Emin, found.Emax, found.clamp, traps
 
 
 def membership(observer: Observer, item: Any, container: Any, sign: str) -> bool:
@@ -220,9 +241,15 @@ def show(observer: Observer, value: Any) -> None:
     kind = kind_of(type(value))
     if kind is Kind.OPEN:
         observer.open(f"printing a {type(value).__module__}.{type(value).__qualname__}")
-    elif kind is Kind.INSTANCE and content_of(type(value)) is None and (
-        not isinstance(value, BaseException)
-    ):
-        # the address is another at each run, not at each call
-        return
+    elif kind is Kind.CLASS:
+        c_attributes.named(observer, value)
+    elif kind is Kind.INSTANCE and content_of(type(value)) is None:
+        c_attributes.printed(observer, value)
+    elif kind is Kind.ARRAY:
+        observer.result(_print_options, (), "NumPy's print options")
     observer.whole(value)
+
+
+def _print_options() -> tuple[Any, ...]:
+    """How NumPy prints arrays now."""
+    return tuple(sorted(map(repr, np.get_printoptions().items())))

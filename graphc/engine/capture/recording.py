@@ -33,7 +33,7 @@ from .argument_writes import ArgumentWrites, apart, may_be_given
 from .array_memory import is_captured
 from .copies import memory_of
 from .exits import Constants
-from .failed import keep_python, settle_error
+from .failed import carries, keep_python, settle_error
 from .kinds import is_plain
 from .net import Net
 from .observer import Observer, running
@@ -134,7 +134,11 @@ class Recording:
         trace = self.trace
         try:
             held = [self.call(function, args, kwargs)]
-        except BaseException:
+        except BaseException as error:
+            if isinstance(trace, SegmentTrace) and not trace.tainted and self._carries(error):
+                # they become concrete
+                trace.note_end(f"{type(error).__name__}, which holds tensors,")
+                trace.whole = False
             if not trace.whole:
                 trace.flush()  # what eager mode would have done by now is done
                 self.writes.copy_back(self._given)
@@ -155,6 +159,14 @@ class Recording:
         result = resolved(held[0], self._given, self.observer.is_known)
         self.observer.settle()  # nobody's objects are kept alive by an attempt that is over
         raise Turned(result, trace, trace.passing)
+
+    def _carries(self, error: BaseException) -> bool:
+        """Whether an error of the user's brings values of the trace to whoever catches it."""
+        trace = self.trace
+        own = trace.refused is not None or isinstance(error, TraceError)
+        return trace.whole and not own and isinstance(trace, SegmentTrace) and not isinstance(
+            trace, Survey
+        ) and carries(self.observer, error)
 
     def _problem(self, held: list[Any]) -> TraceError | None:
         """Why one graph cannot do what the Python did."""
@@ -339,6 +351,12 @@ class Recording:
             self.restore()
             set_grad_mode(*self.mode)
             return
+        if self._carries(error):
+            self.restore()
+            set_grad_mode(*self.mode)
+            raise TraceError(located(
+                f"compiled {self.name}() raises {type(error).__name__}, which holds tensors"
+            )) from None  # fmt: skip
         keep_python(self.observer, self.writes)
         for action in self.trace.deferred:
             action()

@@ -288,7 +288,7 @@ class Segments:
         plan = None
         inputs = len(graph.inputs) - len(segment.roots)
         if entries:
-            forward, split = pipeline.build_forward(graph, inputs, count, **options)
+            forward, _, split = pipeline.build_pair(graph, inputs, count, late=True, **options)
             engine = Engine(forward, [n.tensor_type for n in split.forward.outputs], dims)
             plan = _plan(segment, graph, split, entries, self._late)
         else:

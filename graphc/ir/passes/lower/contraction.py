@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ... import dtypes
-from ...dim import Dim, Size, floordiv, product, unwrap
+from ...dim import Dim, Size, floordiv, product, recombined, unwrap
 from ...graph import Node
 from ...kernel import Check, Contraction, ConvGeometry, Kernel, Operand, Store, Var
 from ...types import Shape
@@ -184,7 +184,7 @@ def _write(body: Body, node: Node, swap: bool) -> Contraction:
     result = values.rounded(Var("acc", acc), node.dtype)
 
     def accumulator(at: At) -> Var:
-        if values.flat(node, at) != flat:
+        if recombined(values.flat(node, at)) != flat:
             raise ValueError(f"{node} is read at another place than its own in {body.graph.name}")
         return result  # type: ignore[return-value]
 
