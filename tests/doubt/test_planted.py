@@ -241,8 +241,8 @@ def test_a_guard_that_always_holds(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_effect_that_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Specialisation.makes
 
-    def makes(self: Any, rebuild: Any, stored: Any, order: Any) -> None:
-        right(self, rebuild, stored, [p for p in order if "count" not in p.path])
+    def makes(self: Any, rebuild: Any, stored: Any, order: Any, apart: Any) -> None:
+        right(self, rebuild, stored, [p for p in order if "count" not in p.path], apart)
 
     monkeypatch.setattr(Specialisation, "makes", makes)
     state = {"count": 0}

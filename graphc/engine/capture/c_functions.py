@@ -14,7 +14,7 @@ import numpy as np
 
 from ...frontend.number_expr import PYTHON as NUMBERS
 from ...frontend.numbers import is_traced_number, number_function
-from ...frontend.texts import is_text, plain_text, plain_value
+from ...frontend.texts import is_text, plain_text
 from . import (
     attributes,
     c_iterating,
@@ -479,24 +479,6 @@ def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
     return None
 
 
-def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    """Python's own, of plain data: it reads that alone."""
-    if any(callable(value) for value in kwargs.values()):
-        return None
-    touch(observer, args, kwargs)
-    given = tuple(map(_data, args))
-    return (observer.plainly(function, given, kwargs),) if observer.running else None
-
-
-def _data(value: Any) -> Any:
-    """Data for Python's json, with run-time numbers and texts as they are now."""
-    if isinstance(value, dict):
-        return {_data(key): _data(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_data(item) for item in value]
-    return plain_value(value)
-
-
 RULES: dict[str, Rule] = {
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
@@ -513,5 +495,5 @@ RULES: dict[str, Rule] = {
     **context_variables.RULES, **copying.RULES, **library.RULES, **outside.RULES,
 }
 PYTHON: dict[str, Rule] = {
-    "json.dumps": _json, "json.loads": _json, **copying.PYTHON, **outside.PYTHON,
+    **library.PYTHON, **copying.PYTHON, **outside.PYTHON,
 }

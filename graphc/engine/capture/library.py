@@ -106,6 +106,25 @@ def constructed(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: An
     return (observer.plainly(kind, given, {}),)
 
 
+def _json(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """Python's own, of plain data: it reads that alone."""
+    if any(callable(value) for value in kwargs.values()):
+        return None
+    for value in (*args, *kwargs.values()):
+        observer.whole(value)
+    given = tuple(map(_data, args))
+    return (observer.plainly(function, given, kwargs),) if observer.running else None
+
+
+def _data(value: Any) -> Any:
+    """Data for Python's json, with run-time numbers and texts as they are now."""
+    if isinstance(value, dict):
+        return {_data(key): _data(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_data(item) for item in value]
+    return texts.plain_value(value)
+
+
 RULES: dict[str, Rule] = {
     "builtins.dir": _dir, "str.format": _text_format, "str.join": _join,
     **{f"_heapq.{name}": _heap for name in (
@@ -113,3 +132,4 @@ RULES: dict[str, Rule] = {
     )},
     "_collections._count_elements": _count, "sys.exc_info": _handled,
 }  # fmt: skip
+PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json}
