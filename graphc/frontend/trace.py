@@ -43,9 +43,8 @@ from .functionalize import (
     result_strides,
     symbolic_strides,
 )
-from .hooks import captured
 from .names import Names
-from .nodes import Edge, OutsideHistory, records
+from .nodes import Edge, records
 from .nodes import Node as GradNode
 from .number_expr import NumberExpr, NumberGuard, NumberTable
 from .number_nodes import NumberNodes, plain_attrs
@@ -53,7 +52,7 @@ from .numbers import LiftedNumber, SymInt, TracedNumber
 from .scoped import Scoped
 from .storage import strides_of
 from .tensor import Tensor, alias, edge, gradient_kind, requires_grad
-from .trace_history import entry_edge, record
+from .trace_history import enter, record
 
 
 class Trace(Scoped):
@@ -214,23 +213,7 @@ class Trace(Scoped):
             strides = strides_of(tensor._array)
         shadow._traced = TracedState(node.tensor_type, node, root.writes, self, path, strides)
         if requires_grad(tensor):
-            if tensor._node is None and not tensor._requires_grad:
-                shadow._node = edge(tensor, node.tensor_type)[0]  # a view made in no_grad mode
-                self.outside.add(shadow._node)
-            elif tensor._node is None:
-                shadow._requires_grad = True
-                if tensor._hooks:
-                    shadow._hooks = captured(tensor._hooks, self.existed)
-                if tensor._post_hooks:
-                    shadow._post_hooks = captured(tensor._post_hooks, self.existed)
-            else:
-                shadow._node = OutsideHistory(tensor, node.tensor_type)
-                self.outside.add(shadow._node)
-            if tensor._requires_grad or tensor._node is not None:
-                place = entry_edge(shadow, tensor)
-                captured(place[0].pre_hooks or {}, self.existed)
-                captured(place[0].post_hooks or {}, self.existed)
-                self.entries.append((tensor, place))
+            enter(self, tensor, shadow)
         shadow._grad = UNREAD
         self.shadows[id(tensor)] = (tensor, shadow)
         return shadow

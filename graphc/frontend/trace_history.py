@@ -9,7 +9,8 @@ from graphc.ir.graph import Node
 
 from .errors import INFERENCE_SAVED, located
 from .functionalize import saved_place
-from .nodes import Edge, OpNode, class_of
+from .hooks import captured
+from .nodes import Edge, OpNode, OutsideHistory, class_of
 from .saved_hooks import hooks, pack_node
 from .tensor import Tensor, edge
 
@@ -54,6 +55,28 @@ def _read(entry: OpNode, trace: Trace) -> tuple[int, ...]:
     """Which operands the gradient rule of an entry reads."""
     needs = [e is not None for e in entry.edges]
     return saved_values(entry.op, entry.in_types, entry.attrs, needs, trace.env)[0]
+
+
+def enter(trace: Trace, tensor: Tensor, shadow: Tensor) -> None:
+    """Note where the gradient of a captured tensor goes, which `shadow` stands for."""
+    type_ = shadow._traced.type
+    if tensor._node is not None:
+        shadow._node = OutsideHistory(tensor, type_)
+        trace.outside.add(shadow._node)
+    elif tensor._requires_grad:
+        shadow._requires_grad = True
+        if tensor._hooks:
+            shadow._hooks = captured(tensor._hooks, trace.existed)
+        if tensor._post_hooks:
+            shadow._post_hooks = captured(tensor._post_hooks, trace.existed)
+    else:  # a view made in no_grad mode: nobody gets it
+        shadow._node = edge(tensor, type_)[0]
+        trace.outside.add(shadow._node)
+        return
+    place = entry_edge(shadow, tensor)
+    captured(place[0].pre_hooks or {}, trace.existed)
+    captured(place[0].post_hooks or {}, trace.existed)
+    trace.entries.append((tensor, place))
 
 
 def entry_edge(shadow: Tensor, tensor: Tensor) -> Edge:
