@@ -20,13 +20,7 @@ from .instrument import Uninstrumentable, Where, instrumented, is_rewritten
 from .kinds import Kind, content_of, is_own_name, is_standard, kind_of
 from .observer import Observer
 from .places import MISSING
-
-Call = tuple[Any, tuple[Any, ...], Any]  # function, arguments, keyword arguments or None
-
-
-def give(value: Any) -> Any:
-    """The result of a call that a rule has done already."""
-    return value
+from .rule import Call, answer
 
 
 def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
@@ -135,7 +129,7 @@ def _python(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
     rule = c_functions.PYTHON.get(f"{function.__module__}.{function.__qualname__}")
     if rule is not None:
         found = rule(observer, function, args, kwargs or {})
-        return (give, (found[0],), None) if found is not None else (function, args, kwargs)
+        return answer(found[0]) if found is not None else (function, args, kwargs)
     if is_own(function):
         return _own(observer, function, args, kwargs)
     if (function.__module__ or "").split(".")[0] == "numpy":
@@ -147,7 +141,7 @@ def _own(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     """Something of graphc's own reads all that it gets, and may call what it gets."""
     name = getattr(function, "__name__", "")
     if name in SETTINGS and function.__module__ == SETTINGS[name]:
-        return give, (observer.result(function, args, f"{name}()"),), None
+        return answer(observer.result(function, args, f"{name}()"))
     if name in SWITCHES and function.__module__ == SWITCHES[name]:
         observer.open(f"{name}(), which changes a setting for what follows,")
     wrapped = getattr(function, "__wrapped__", None)
@@ -244,10 +238,11 @@ def _construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any
     if isinstance(kind, EnumMeta):
         c_functions.touch(observer, args, kwargs)
         if observer.lookup(kind, "_missing_") is _NO_MEMBER:  # none of the user's code runs
-            return give, (observer.plainly(kind, args, kwargs or {}),), None
+            member = observer.plainly(kind, args, kwargs or {})
+            return answer(observer.know(member, f"{kind.__qualname__}({args[0]!r})"))
         return kind, args, kwargs
     if made is Kind.INSTANCE:
-        return give, (_made(observer, kind, args, kwargs or {}),), None
+        return answer(_made(observer, kind, args, kwargs or {}))
     if made in (Kind.TENSOR, Kind.OWN):
         return _own(observer, kind, args, kwargs)
     return c_functions.construct(observer, kind, args, kwargs)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -20,8 +19,7 @@ from . import operators
 from .kinds import Kind, content_of, is_machinery, is_plain, kind_of
 from .observer import Observer
 from .places import MISSING
-
-Rule = Callable[[Observer, Any, tuple[Any, ...], dict[str, Any]], Any]
+from .rule import Rule
 
 
 def _says(observer: Observer, value: Any) -> Any:
