@@ -13,11 +13,12 @@ comma  := ,
 EXTRAS := dev,demo$(if $(filter 1,$(PARITY)),$(comma)parity)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow lint types clean
+.PHONY: help venv demo test test-slow test-tools lint types clean
 
 help:
 	@echo "make demo        train on real digits, compiled (2 minutes on 2 cores)"
 	@echo "make test        the test suite; make test-slow for the slow part"
+	@echo "make test-tools  the tests of capture under a debugger, a profiler and coverage"
 	@echo "make lint types  ruff, mypy"
 	@echo "make venv        only install"
 
@@ -44,6 +45,10 @@ test: venv
 
 test-slow: venv
 	$(PY) -m pytest -m slow
+
+test-tools: venv
+	$(PIP) 'coverage>=7.7'
+	$(PY) -m tests.under all --quiet
 
 lint: venv
 	$(PY) -m ruff check

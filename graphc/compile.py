@@ -17,6 +17,7 @@ in their place, which means the same and is what later calls will find.
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 import threading
@@ -42,7 +43,7 @@ from .engine.marks import Compilers
 from .engine.segments.segments import Segments
 from .engine.version.backward import BackwardPlan
 from .engine.version.finished import finished
-from .engine.version.joint import JointSpecialisation
+from .engine.version.joint import JointSpecialisation, build_joint
 from .engine.version.refused import ERRORS, is_refusal, run_python
 from .engine.version.shared_builds import SharedBuilds
 from .engine.version.sources import Stale
@@ -338,16 +339,15 @@ class CompiledFunction:
         if count is not None:
             assert traced.backward is not None
             inputs = len(graph.inputs) - len(traced.backward.tangents)
-            forward, reverse, split = self._built(
-                graph, lambda: pipeline.build_pair(graph, inputs, count, **options),
+            forward, split, parts = self._built(
+                graph, lambda: build_joint(graph, inputs, count, options),
                 (inputs, count, *_options(options)),
             )
             types = [n.tensor_type for n in split.forward.outputs]
             engine = Engine(forward, types, dims)
-            reverse_types = [n.tensor_type for n in split.backward.outputs]
             plan = BackwardPlan(
-                traced, split, Engine(reverse, reverse_types, dims), allocator.empty,
-                (pipeline.as_drawn(graph, settings), inputs, count),
+                traced, split, parts, allocator.empty, (graph, inputs, count),
+                lambda graph: pipeline.as_drawn(graph, settings),
             )
             kind = JointSpecialisation
         else:
@@ -419,8 +419,10 @@ class CompiledFunction:
         return []
 
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
+        # a method's copy belongs to the copy of its object
         return CompiledFunction(
-            self.function, dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph
+            copy.deepcopy(self.function, memo),
+            dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph,
         )
 
 
@@ -463,8 +465,7 @@ def compile_module(
     """A Module of the same class, on the same state, whose calls are compiled."""
     base = type(module)
     compiled = CompiledFunction(
-        functools.partial(base.__call__, module), dynamic=dynamic, backend=backend,
-        name=base.__name__, fullgraph=fullgraph,
+        module, dynamic=dynamic, backend=backend, name=base.__name__, fullgraph=fullgraph
     )
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
+from graphc.backends.llvm import cache
+
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "graphc").rglob("*.py"))
 
@@ -195,6 +197,25 @@ def test_configuration_is_passed_down(imports: list[Import]) -> None:
         for each in imports
         if each.module.startswith("graphc.config")
         and house(module_of(ROOT / each.file)) != "graphc"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_code_cache_digests_what_shapes_code(imports: list[Import]) -> None:
+    """Code that is kept between processes is found by a digest of these files, too."""
+    files = {name_of(path) for path in cache.sources()}
+    parts = ("graphc/ir/", "graphc/backends/llvm/")
+    assert files == {name for name in map(name_of, SOURCES) if name.startswith(parts)}
+
+    def is_digested(module: str) -> bool:
+        path = module.replace(".", "/")
+        return bool(files & {f"{path}.py", f"{path}/__init__.py"})
+
+    wrong = [
+        f"{each}, which graphc/backends/llvm/cache.py does not digest"
+        for each in imports
+        if each.file in files and each.top == "graphc" and each.runs
+        and not is_digested(each.module)
     ]
     assert not wrong, "\n".join(wrong)
 

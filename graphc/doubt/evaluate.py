@@ -17,14 +17,14 @@ from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 from graphc.ir.graph import Graph, Node
 from graphc.ir.interpret import resolve_attrs
+from graphc.ir.op import REGISTRY
 from graphc.ir.types import TensorType, TupleType
 
 Array = np.ndarray[Any, Any]
 EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 
 # Results that are exact whatever computes them: chosen among the operands, or rounded correctly.
-_EXACT = frozenset(
-    "neg abs sign relu floor ceil round trunc maximum minimum fmax fmin copysign where clamp "
+_EXACT = {name for name, op in REGISTRY.items() if op.lane is not None and op.lane.exact} | set(
     "reshape permute expand slice as_strided flip pad concat slice_update as_strided_update "
     "gather index amax amin max_pool sort topk cummax cummin full iota const get input "
     "rng_uniform rng_normal rng_bernoulli rng_randint rng_permutation rng_exponential".split()

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..engine.capture.kinds import PACKAGE, Kind, content_of, is_own_name, is_standard, kind_of
 from ..engine.capture.places import Place
-from ..engine.version.kinds import attributes, set_attribute
+from ..engine.version.recipes import attributes, set_attribute
 from ..frontend.nodes import Node
 from ..frontend.random_state import Generator
 from ..frontend.storage import Storage

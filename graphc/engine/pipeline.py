@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,24 +18,26 @@ import numpy as np
 
 from graphc.backends.llvm import executable as llvm_executable
 from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.machine import CPU
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.numpy.ops import TABLE
 from graphc.config import Config
 from graphc.doubt.checked import Checked, case_of
 from graphc.inspect.observer import AGAIN, Observer
 from graphc.inspect.value_check import ValueChangedError
-from graphc.ir import kernel_interpret, passes
+from graphc.ir import passes
 from graphc.ir.graph import Graph
 from graphc.ir.kernel import Program
-from graphc.ir.passes import Pass
+from graphc.ir.kernel.interpret import run_program
 from graphc.ir.passes.counter_random import counter_random
 from graphc.ir.passes.cse import cse
 from graphc.ir.passes.dce import dce
 from graphc.ir.passes.decompose import decompose
 from graphc.ir.passes.fold import fold
 from graphc.ir.passes.fuse import fuse
+from graphc.ir.passes.lower import lower
 from graphc.ir.passes.partition import Split, split
-from graphc.ir.passes.plan_memory import plan as plan_memory
+from graphc.ir.passes.plan import plan
 from graphc.ir.passes.simplify import simplify
 from graphc.ir.passes.specialise import specialise
 
@@ -43,10 +45,10 @@ Array = np.ndarray[Any, Any]
 
 
 class Step(NamedTuple):
-    """One pass of the pipeline, and why it is where it is."""
+    """One stage of the pipeline, and why it is where it is."""
 
     name: str
-    function: Pass
+    function: Callable[..., Any]  # to and including `fuse` a pass: Graph -> Graph
     reason: str
 
 
@@ -60,8 +62,11 @@ OPTIMISE: tuple[Step, ...] = (
     Step("cse", cse, "after rewriting, which makes unequal spellings equal"),
     Step("dce", dce, "drops what rewriting and merging left unused, before fusion counts uses"),
 )
-FUSE = Step("fuse", fuse, "last: what a kernel computes is decided on the final operators")
-PIPELINE: tuple[Step, ...] = (*OPTIMISE, FUSE)
+# For one Machine.
+FUSE = Step("fuse", fuse, "what a kernel computes is decided on the final operators")
+LOWER = Step("lower", lower, "before planning: kernels say what scratch they need, what can fail")
+PLAN = Step("plan", plan, "last: lifetimes are known once the kernels are")
+PIPELINE: tuple[Step, ...] = (*OPTIMISE, FUSE, LOWER, PLAN)
 
 
 class Runnable(Protocol):
@@ -131,8 +136,9 @@ def build_pair(
     name: str | None = None,
     backend: str = "llvm",
     example: Sequence[Array] | None = None,
-) -> tuple[Built, Built, Split]:
-    """Compile a joint graph as a forward and a backward one.
+    late: bool = False,
+) -> tuple[Built, Built | None, Split]:
+    """Compile a joint graph as a forward and a backward one (None if it is to be built `late`).
 
     Its first `forward_inputs` inputs and `forward_outputs` outputs are the forward's. `mutated`
     names forward outputs. The Split says what the forward saves for the backward.
@@ -149,39 +155,15 @@ def build_pair(
     times["partition"] = time.perf_counter() - start
     forward_example, backward_example = observer.split_example(parts, forward_inputs)
     built: list[Built] = []
-    for part, inputs, stage_times, writes in (
-        (parts.forward, forward_example, times, mutated or {}),
-        (parts.backward, backward_example, {}, {}),
-    ):
+    stages: list[Any] = [(parts.forward, forward_example, times, mutated or {})]
+    if not late:
+        stages.append((parts.backward, backward_example, {}, {}))
+    for part, inputs, stage_times, writes in stages:
         watch = Observer(config, part.name, TABLE, inputs)
         with _blamed(watch, part, writes):
             watch.begin(part)
             built.append(_finish(part, part, watch, stage_times, writes, backend))
-    return built[0], built[1], parts
-
-
-def build_forward(
-    graph: Graph,
-    forward_inputs: int,
-    forward_outputs: int,
-    *,
-    config: Config,
-    mutated: Mapping[int, int] | None = None,
-    name: str | None = None,
-    backend: str = "llvm",
-) -> tuple[Built, Split]:
-    """Like build_pair, but the backward graph (in the Split) is left to be built later."""
-    observer = Observer(config, name or graph.name, TABLE, None)
-    times: dict[str, float] = {}
-    with _blamed(observer, graph, {}):
-        observer.begin(graph)
-        optimised = _run(_optimise(config), graph, observer, times)
-    parts = split(optimised, forward_inputs, forward_outputs)
-    watch = Observer(config, name or graph.name, TABLE, None)
-    with _blamed(watch, parts.forward, mutated or {}):
-        watch.begin(parts.forward)
-        built = _finish(parts.forward, parts.forward, watch, times, mutated or {}, backend)
-    return built, parts
+    return built[0], None if late else built[1], parts
 
 
 @contextmanager
@@ -214,6 +196,13 @@ def _run(
     return passes.run([(step.name, step.function) for step in steps], graph, after)
 
 
+@contextmanager
+def _timed(step: Step, times: dict[str, float]) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    times[step.name] = time.perf_counter() - start
+
+
 def _finish(
     graph: Graph,
     optimised: Graph,
@@ -223,12 +212,15 @@ def _finish(
     backend: str,
 ) -> Built:
     """From the optimised graph to native code."""
-    step = FUSE._replace(function=lambda graph: fuse(graph, mutated=tuple(mutated)))
+    machine = CPU
+    step = FUSE._replace(function=lambda graph: fuse(graph, machine, mutated=tuple(mutated)))
     fused = _run((step,), optimised, observer, times)
-    start = time.perf_counter()
-    program = plan_memory(fused, mutated=dict(mutated))
-    program = replace(program, name=observer.name, dims=tuple(fused.env.hints))
-    times["plan"] = time.perf_counter() - start
+    with _timed(LOWER, times):
+        kernels = lower(fused, machine)
+    observer.lowered(kernels)
+    with _timed(PLAN, times):
+        program = plan(fused, kernels, machine, mutated=mutated)
+        program = replace(program, name=observer.name, dims=tuple(fused.env.hints))
     observer.program(program, optimised, fused)
     if backend == "numpy":
         executable: Any = Interpreted(program)
@@ -261,9 +253,9 @@ class Interpreted:
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
     ) -> None:
-        """See Runnable. Raises kernel_interpret.CheckFailed."""
+        """See Runnable. Raises kernel.interpret.CheckFailed."""
         named = dict(zip(self.program.dims, dims, strict=True))
-        results = kernel_interpret.run_program(self.program, inputs, TABLE, named)
+        results = run_program(self.program, inputs, TABLE, named)
         for output, result in zip(outputs, results, strict=True):
             if output is not result:
                 output[...] = result

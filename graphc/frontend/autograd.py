@@ -18,9 +18,11 @@ from .anomaly import Anomaly, check
 from .context import callout, local
 from .dispatch import apply, constant, inplace
 from .errors import kind_name, located
+from .folded import unfold
 from .hooks import Hooks
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
 from .saved_hooks import unpacking
+from .tape_order import order_of, reaching
 from .tensor import Tensor, current, edge, from_array, register_methods, requires_grad
 from .worlds import ArrayWorld, NodeWorld, TensorWorld
 
@@ -46,6 +48,9 @@ def backward(
         wanted = _tuple(inputs)
         if not wanted:
             raise RuntimeError(located("'inputs' argument to backward() cannot be empty."))
+        for tensor in wanted:
+            if isinstance(tensor, Tensor) and requires_grad(current(tensor)):
+                tensor.retain_grad()
     keep = create_graph if retain_graph is None else retain_graph
     trace = local.trace
     if not getattr(trace, "accumulates", True):
@@ -200,12 +205,13 @@ class Pass:
     def execute(self, inputs: list[Edge] | None, accumulate: bool) -> list[Any]:
         """Run the pass. `inputs` limits it; without `accumulate` their gradients are returned."""
         self.accumulate = accumulate
-        order = _order([node for node, _, _ in self.seeds])
+        order = self._order(inputs or ())
         if inputs is not None:
             self.found = [None] * len(inputs)
-            for i, place in enumerate(inputs):
+            places = [node.place(output) for node, output in inputs]
+            for i, place in enumerate(places):
                 self.captures.setdefault(place, []).append(i)
-            self.needed = _reaching(order, {node for node, _ in inputs})
+            self.needed = reaching(order, {node for node, _ in places})
         saved_mode = local.grad
         local.grad = self.create_graph
         limited, unpacking.limited = unpacking.limited, inputs is not None
@@ -221,12 +227,18 @@ class Pass:
                 trace.leave_backward(outer)
         return self.found
 
+    def _order(self, inputs: Sequence[Edge]) -> list[Node]:
+        roots = [node for node, _, _ in self.seeds]
+        order = order_of(roots)
+        always = self.create_graph or self.trace is not None
+        if any(node.folded for node in order) and unfold(order, inputs, always):
+            order = order_of(roots)
+        return order
+
     def _visit(self, node: Node, slots: list[Any]) -> list[tuple[Node, int, Any]]:
         trace = self.trace
         if trace is not None:
             trace.builder.loc = node.loc
-        if node.inner:
-            _check_inner(node, self.captures)
         if (node.tensor_hooks or node.retained or node.pre_hooks) and (
             not isinstance(node, AccumulateGrad)
         ):
@@ -286,7 +298,11 @@ class Pass:
         for output, reference in (node.retained or {}).items():
             kept = reference()
             if kept is not None and output < len(slots) and slots[output] is not None:
-                kept._grad = _private(world.to_tensor(slots[output]), self.create_graph)
+                old = kept._grad if self.trace is None else self.trace.get_grad(kept)
+                new = world.to_tensor(slots[output])
+                kept._grad = (
+                    _private(new, self.create_graph) if old is None else apply(ops.add, old, new)
+                )
         self._prehooks(node, slots)
 
     def _prehooks(self, node: Node, slots: list[Any]) -> None:
@@ -309,16 +325,11 @@ class Pass:
                 found[:] = [None if t is None else world.from_tensor(t) for t in changed]
 
     def _capture(self, node: Node, output: int, value: Any, places: list[int]) -> None:
-        if isinstance(node, AccumulateGrad):
-            if self.accumulate:
-                return
-            if node.variable._hooks:
-                value = self._leaf_hooks(node.variable, value)
-        tensor = self.world.to_tensor(value)
-        if self.accumulate:  # backward(inputs=[non-leaf])
-            for variable in _retainers(node, output):
-                variable._grad = _private(tensor, self.create_graph)
+        if self.accumulate:  # a leaf's comes with the walk, another's is retained
             return
+        if isinstance(node, AccumulateGrad) and node.variable._hooks:
+            value = self._leaf_hooks(node.variable, value)
+        tensor = self.world.to_tensor(value)
         for place in places:
             self.found[place] = _private(tensor, self.create_graph)
 
@@ -387,12 +398,6 @@ def _private(tensor: Tensor, create_graph: bool) -> Tensor:
     return from_array(np.array(tensor._array, order="C"))
 
 
-def _retainers(node: Node, output: int) -> list[Tensor]:
-    reference = (node.retained or {}).get(output)
-    tensor = None if reference is None else reference()
-    return [] if tensor is None else [tensor]
-
-
 def _run_hooks(hooks: Hooks, tensor: Tensor) -> Tensor:
     for hook in list(hooks.values()):
         changed = callout(hook)(tensor)
@@ -406,19 +411,6 @@ def _run_hooks(hooks: Hooks, tensor: Tensor) -> Tensor:
                 ))  # fmt: skip
             tensor = changed
     return tensor
-
-
-def _check_inner(node: Node, captures: dict[Edge, list[int]]) -> None:
-    """Raise RuntimeError if somebody asks for a gradient that passes inside a compiled node."""
-    for output in node.inner:
-        if (node, output) in captures or output in (node.tensor_hooks or ()) or (
-            output in (node.retained or ())
-        ):
-            raise RuntimeError(located(
-                "the gradient of an inner value of a compiled segment is asked for, after other "
-                "values were computed from it there. Cure: retain_grad() or register_hook() right "
-                "where it is computed, or call the function uncompiled"
-            ))  # fmt: skip
 
 
 def _conform(node: Node, i: int, given: Any, want: TensorType, world: World) -> Any:
@@ -438,48 +430,6 @@ def _conform(node: Node, i: int, given: Any, want: TensorType, world: World) -> 
                 f"{list(have.shape)} but expected shape compatible with {list(want.shape)}"
             )) from None  # fmt: skip
     return world.from_expr(value)
-
-
-def _order(roots: Sequence[Node]) -> list[Node]:
-    """Every reachable node, consumers first; each leaf right after its last consumer."""
-    seen: set[Node] = set(roots)
-    stack = list(seen)
-    inner: list[Node] = []
-    while stack:
-        node = stack.pop()
-        inner.append(node)
-        for place in node.edges:
-            if place is not None and place[0] not in seen:
-                seen.add(place[0])
-                stack.append(place[0])
-    leaves = [node for node in inner if isinstance(node, AccumulateGrad)]
-    inner = [node for node in inner if not isinstance(node, AccumulateGrad)]
-    inner.sort(key=lambda node: node.sequence, reverse=True)
-    order: list[Node] = []
-    remaining = dict.fromkeys(leaves, 0)
-    for node in inner:
-        for place in node.edges:
-            if place is not None and place[0] in remaining:
-                remaining[place[0]] += 1
-    order.extend(leaf for leaf, uses in remaining.items() if uses == 0)
-    for node in inner:
-        order.append(node)
-        for place in node.edges:
-            if place is not None and place[0] in remaining:
-                remaining[place[0]] -= 1
-                if remaining[place[0]] == 0:
-                    order.append(place[0])
-    return order
-
-
-def _reaching(order: list[Node], targets: set[Node]) -> dict[Node, bool]:
-    """Which nodes lead to one of `targets` (`order` has consumers first)."""
-    reaching: dict[Node, bool] = {}
-    for node in reversed(order):
-        reaching[node] = node in targets or any(
-            place is not None and reaching.get(place[0], False) for place in node.edges
-        )
-    return reaching
 
 
 def _method(

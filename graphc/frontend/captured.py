@@ -59,6 +59,7 @@ from .views import Chain
 
 if TYPE_CHECKING:
     from .number_expr import NumberExpr, NumberGuard
+    from .recorded_tape import RecordedTape
     from .tensor import Tensor
 
 
@@ -199,13 +200,16 @@ class Backward:
     `outputs`: the Outputs that carry history (an "input" among them: a captured tensor that was
     written to, whose history must become this one); `tangents`: the graph input number of the
     gradient of each. `tensors`: concrete tensors that require a gradient, `gradients`: the graph
-    output number of the gradient of each (None: nothing flows).
+    output number of the gradient of each (None: nothing flows). `tape`: what was differentiated,
+    where that can be done again; `inner`: outputs that others were computed from.
     """
 
     outputs: list[Output]
     tangents: list[int]
     tensors: list[Tensor]
     gradients: list[int | None]
+    tape: RecordedTape | None = None
+    inner: frozenset[int] = frozenset()
 
 
 @dataclass(eq=False, slots=True)

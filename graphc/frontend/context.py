@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from graphc.ir.dtypes import DType
 
     from .trace import Trace
@@ -30,6 +32,8 @@ class _Local(threading.local):
     nested: Callable[[Callable[..., Any], Any, Any, Any], Any] | None = None
     # what a recording makes of a user's function that graphc's own code calls
     enter: Callable[[Any], Any] | None = None
+    # where the user's line is looked for, and in what called it; None: in what runs
+    innermost: FrameType | None = None
 
 
 local = _Local()

@@ -370,12 +370,26 @@ def _rebase(target: Tensor, value: Tensor, overwrite: bool) -> None:
     base = views.base_of(target)
     if base is not None:
         base_edge = edge(base) if requires_grad(base) else None
+        retained = _lets_go(base)
         base._node = CopySlices(target._chain, (base_edge, value_edge), base._type, type_)
         base._output = 0
+        if retained:
+            base.retain_grad()
         return
+    retained = _lets_go(target)
     if value_edge is None or overwrite or value._node is None:
         target_edge = edge(target) if requires_grad(target) else None
         target._node = CopyBackwards((target_edge, value_edge), (type_,))
         target._output = 0
     else:
         target._node, target._output = value_edge
+    if retained:
+        target.retain_grad()
+
+
+def _lets_go(tensor: Tensor) -> bool:
+    """Whether a tensor retains its gradient, which from now on is that of what is written."""
+    if tensor._node is None:
+        return False
+    node, output = tensor._node.place(tensor._output)
+    return node.retained is not None and node.retained.pop(output, None) is not None

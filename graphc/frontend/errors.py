@@ -36,7 +36,7 @@ def user_location(module: str = "", optimizer: bool = False, beyond: str = "") -
 
     `beyond`: and outside the files whose paths contain this.
     """
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = local.innermost or sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         file = code.co_filename

@@ -30,8 +30,10 @@ from .nodes import Edge
 from .nodes import Node as GradNode
 from .numbers import TracedNumber, plain_number
 from .pending import PendingItem
+from .recorded_tape import recorded_tape
 from .storage import address, strides_of
-from .tensor import Tensor, requires_grad
+from .tape_order import inner_roots
+from .tensor import Tensor, edge, requires_grad
 from .tree import Structure, flatten, unflatten
 
 if TYPE_CHECKING:
@@ -249,19 +251,20 @@ class _Finish:
             seeds.append(trace.wrap(source.node))
         for _, shadow in trace.shadows.values():
             shadow._hooks = None
-        found: list[Any] = []
-        if roots:
-            run = Pass([t for t, _ in roots.values()], seeds, True, False)
-            edges: list[Edge] = [e for _, e in trace.entries]
-            found = run.execute(edges, accumulate=False)
-        else:
-            found = [None] * len(trace.entries)
+        if not roots:
+            return Backward([], [], [t for t, _ in trace.entries], [None] * len(trace.entries))
+        tensors = [t for t, _ in roots.values()]
+        edges: list[Edge] = [e for _, e in trace.entries]
+        ends = [edge(t) for t in tensors]
+        tape = recorded_tape(trace, ends, edges)
+        found = Pass(tensors, seeds, True, False).execute(edges, accumulate=False)
         return Backward(
             [output for _, output in roots.values()],
             tangents,
             [tensor for tensor, _ in trace.entries],
             [None if g is None else self.number(trace.read(g)) for g in found],
-        )
+            tape, inner_roots(ends),
+        )  # fmt: skip
 
     def _tangent(self, type_: TensorType) -> TensorInput:
         trace = self.trace

@@ -9,6 +9,7 @@ never change. `Memory` decides which concrete tensors share a storage, by addres
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,20 +36,21 @@ class TracedStorage:
 
     Two captured regions that turn out to overlap are both forwarded to one flat storage
     (`parent`, and the path from its base to this one's).
+
+    Most attributes are class-level defaults, as those of Tensors: these are made by the thousand.
     """
 
-    __slots__ = ("__weakref__", "_linked_version", "_version", "_writes", "layout", "node",
-                 "parent", "path", "source")  # fmt: skip
+    layout: Shape | None = None  # strides of the base; None: row-major
+    source: TensorInput | None = None
+    parent: TracedStorage | None = None
+    path: Chain = ()
+    _version = 0
+    _writes = 0
 
     def __init__(self, node: Node, source: TensorInput | None = None) -> None:
         self.node = node
-        self.source = source
-        self.layout: Shape | None = None  # strides of the base; None: row-major
-        self.parent: TracedStorage | None = None
-        self.path: Chain = ()
-        self._version = 0
-        self._writes = 0
-        self._linked_version = 0
+        if source is not None:
+            self.source = source
 
     def resolve(self, path: Chain) -> tuple[TracedStorage, Chain]:
         """The storage that holds the value, and the views from its base."""
@@ -93,8 +95,12 @@ class TracedState:
     `strides` and `offset` are torch's logical ones, in elements of the storage.
     """
 
-    __slots__ = ("_rows", "_size", "_strides", "offset", "path", "stamp", "trace", "tracked",
-                 "type", "value")  # fmt: skip
+    path: Chain = ()
+    _rows = True  # known to be row-major without gaps
+    _strides: Shape | None = None
+    offset: DimSize = 0
+    tracked = True  # False for .data: autograd does not see its writes
+    _size: Size | None = None
 
     def __init__(
         self,
@@ -110,12 +116,10 @@ class TracedState:
         self.value = value
         self.stamp = stamp  # storage.writes when `value` was right
         self.trace = trace
-        self.path = path
-        self._rows = strides is None  # known to be row-major without gaps
-        self._strides = strides
-        self.offset = offset
-        self.tracked = True  # False for .data: autograd does not see its writes
-        self._size: Size | None = None
+        if path:
+            self.path = path
+        if strides is not None:
+            self._rows, self._strides, self.offset = False, strides, offset
 
     def copy(self) -> TracedState:
         """The same place, with a cache of its own."""
@@ -162,16 +166,23 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
     )
 
 
-def symbolic_strides(array: np.ndarray, shape: Shape) -> Shape:
-    """The strides of an array some of whose sizes are symbolic in `shape`."""
+def symbolic_strides(array: np.ndarray, shape: Shape, gap: Callable[[int], DimSize]) -> Shape:
+    """The strides of an array some of whose sizes are symbolic in `shape`; `gap` makes the step of
+    a dimension that does not follow from the sizes inside it."""
+    strides = strides_of(array)
     if shape == array.shape:
-        return strides_of(array)
-    order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
-    if not array.flags.c_contiguous and order != list(range(array.ndim)):
-        # a permuted layout: row-major strides of the permuted shape
-        rows = contiguous_strides(tuple([shape[i] for i in order]))
-        return tuple([rows[order.index(i)] for i in range(array.ndim)])
-    return contiguous_strides(shape)
+        return strides
+    if array.flags.c_contiguous:
+        return contiguous_strides(shape)
+    found: list[DimSize] = list(strides)
+    dense, step = 1, 1
+    for i in sorted(range(array.ndim), key=lambda i: (strides[i], -i)):
+        if strides[i] == dense:
+            found[i] = step
+        elif strides[i] > 1:
+            found[i] = gap(strides[i])
+        dense, step = strides[i] * array.shape[i], found[i] * shape[i]
+    return tuple(found)
 
 
 def dense_order(shape: Shape, strides: Shape, env: DimEnv) -> tuple[int, ...] | None:

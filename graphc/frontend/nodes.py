@@ -23,13 +23,14 @@ from graphc.ir.types import TensorType
 
 from .context import local
 from .errors import located, raise_op_error
-from .hooks import Hooks, RemovableHandle, add_hook
+from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
 from .saved_hooks import unpacked, unpacking
 from .values import TypeValue
 from .views import Chain, replay, write_back
 
 if TYPE_CHECKING:
     from .programs import Plan
+    from .segment_again import Operation
     from .tensor import Tensor
     from .trace import Trace
 
@@ -43,7 +44,7 @@ TWICE = (
     "backward."
 )
 
-_sequence = itertools.count(1)
+next_sequence: Callable[[], int] = itertools.count(1).__next__
 
 
 class Stamped(Protocol):
@@ -91,19 +92,34 @@ class Node:
     # retain_grad(): result number -> the tensor
     retained: dict[int, weakref.ref[Tensor]] | None = None
     metadata_: dict[Any, Any] | None = None
-    # results of a compiled node through which gradients of its other results flow, unseen
-    inner: frozenset[int] = frozenset()
+    folded: bool = False  # stands for many operations (folded.py)
 
     def __init__(
         self, edges: tuple[Edge | None, ...], out_types: tuple[TensorType, ...]
     ) -> None:
         self.edges = edges
         self.out_types = out_types
-        self.sequence: float = next(_sequence)
+        self.sequence: float = next_sequence()
 
     def name(self) -> str:
         """The name torch prints, e.g. AddBackward0."""
         return type(self).__name__
+
+    def place(self, output: int) -> Edge:
+        """Where the gradient of a result is complete."""
+        return self, output
+
+    def hooks_of(self, output: int) -> Hooks:
+        """The hooks of the tensor that is a result."""
+        node, output = self.place(output)
+        if node.tensor_hooks is None:
+            node.tensor_hooks = {}
+        return node.tensor_hooks.setdefault(output, new_hooks())
+
+    def retain(self, output: int, tensor: Tensor) -> None:
+        """Let a result keep its gradient."""
+        node, output = self.place(output)
+        node.retained = {**(node.retained or {}), output: weakref.ref(tensor)}
 
     def keep_former(self, storage: Any) -> None:
         """What the node made is about to be written to `storage`, which it may read itself."""
@@ -176,6 +192,9 @@ _TORCH_NAMES = {
 }  # fmt: skip
 
 
+_SAVED = frozenset({"saved_in", "saved_out", "stamps"})
+
+
 class OpNode(Node):
     """An operator with its attributes, and those inputs and results that its rule reads."""
 
@@ -186,7 +205,11 @@ class OpNode(Node):
     trace: Trace | None = None  # that recorded it
     packed: bool = False  # saved values went through saved_tensors_hooks
     # (storage, version when saved, input number or ~result number)
-    stamps: tuple[tuple[Stamped, int, int], ...] = ()
+    stamps: tuple[tuple[Stamped, int, int], ...]
+    # of an operation that was recorded again: what is known of it, and (storage, views, writes,
+    # version) of each operand and result; the three above are worked out when they are asked for
+    known: Operation | None = None
+    held: tuple[tuple[Any, ...], ...]
 
     def __init__(
         self,
@@ -198,15 +221,22 @@ class OpNode(Node):
     ) -> None:
         self.edges = edges
         self.out_types = out_types
-        self.sequence = next(_sequence)
+        self.sequence = next_sequence()
         self.op = op
         self.attrs = attrs
         self.in_types = in_types
+        self.stamps = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _SAVED or self.known is None:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        self.known.fill(self)
+        return self.__dict__[name]
 
     def release(self) -> None:
         self.released = True
         self.saved_in = self.saved_out = None
-        self.stamps = ()
+        self.stamps = self.held = ()
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         if self.saved_in is None or self.saved_out is None:

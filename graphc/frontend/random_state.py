@@ -69,8 +69,10 @@ class Generator:
             else:
                 inplace(self._state, from_array(seed_words(seed)))
         else:
-            before = self._seed
-            local.trace.on_rollback(lambda: setattr(self, "_seed", before))
+            before, trace = self._seed, local.trace
+            trace.on_rollback(lambda: setattr(self, "_seed", before))
+            if trace.whole:
+                trace.deferred.append(lambda: setattr(self, "_seed", seed))
             inplace(self.state, constant(seed_words(seed)), overwrite=True)
         self._seed = seed
         return self

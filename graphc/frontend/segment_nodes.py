@@ -6,12 +6,16 @@ outputs are the same graph, so that none of it need be looked at.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Builder, Node, attrs_key, const
 from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from .segment_again import Operation
 
 _LIMIT = 20_000
 _RECORDINGS = 1000
@@ -23,11 +27,12 @@ class KnownNodes:
     def __init__(self) -> None:
         self.table: dict[Any, Node] = {}
         self.found: dict[Any, Any] = {}  # what was made of a recording, by its `light_key`
+        self.operations: dict[Any, Operation] = {}  # segment_again.py says by what
 
     def builder(self, env: DimEnv) -> SegmentBuilder:
         """A Builder for one recording."""
         if len(self.table) > _LIMIT:
-            self.table, self.found = {}, {}
+            self.table, self.found, self.operations = {}, {}, {}
         return SegmentBuilder(env, self.table)
 
     def keep(self, builder: Builder, key: Any, value: Any) -> None:
@@ -37,6 +42,14 @@ class KnownNodes:
         if len(self.found) > _RECORDINGS:
             self.found.clear()
         self.found[key] = value
+
+    def keep_operation(
+        self, builder: Builder, key: Any, node: Node, make: Callable[[], Operation]
+    ) -> None:
+        """Remember an operation whose node is known, and is the same one each time."""
+        known = isinstance(builder, SegmentBuilder) and node not in builder.own
+        if known and not (node.op.impure or node.graphs):
+            self.operations[key] = make()
 
 
 class SegmentBuilder(Builder):

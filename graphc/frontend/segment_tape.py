@@ -17,9 +17,9 @@ from graphc.ir.graph import Graph, Node, attr_key, toposort
 from graphc.ir.text import print_graph
 from graphc.ir.types import TensorType
 
-from .autograd import _order
 from .nodes import AccumulateGrad, AsStridedBackward, CopyBackwards, CopySlices, Edge, OpNode
 from .nodes import Node as GradNode
+from .tape_order import order_of
 from .views import Chain
 
 _STEPS = (AsStridedBackward, CopySlices)
@@ -27,12 +27,14 @@ _STEPS = (AsStridedBackward, CopySlices)
 
 def tape_of(roots: Sequence[GradNode]) -> list[GradNode]:
     """Every node of the tape under these, after those that it has edges to."""
-    return list(reversed(_order(roots))) if roots else []
+    return list(reversed(order_of(roots))) if roots else []
 
 
 def spent_nodes(tape: Sequence[GradNode]) -> set[GradNode]:
     """The nodes from which a backward pass would meet what an earlier one has freed."""
     spent: set[GradNode] = set()
+    if not any([node.released for node in tape]):  # noqa: C419  (a generator costs more)
+        return spent
     for node in tape:
         if node.released or any(e is not None and e[0] in spent for e in node.edges):
             spent.add(node)
@@ -56,18 +58,10 @@ def broken_nodes(tape: Sequence[GradNode]) -> dict[GradNode, str]:
     return found
 
 
-def inner_roots(roots: list[Edge]) -> frozenset[int]:
-    """Those of the roots that others of them were computed from."""
-    below: set[Edge] = set()
-    for node in _order([node for node, _ in roots]):
-        below.update(e for e in node.edges if e is not None)
-    return frozenset(i for i, root in enumerate(roots) if root in below)
-
-
 def nodes_read(roots: list[GradNode]) -> set[Node]:
     """The values that the gradient rules of a recorded tape read."""
     found: set[Node] = set()
-    for entry in _order(roots):
+    for entry in order_of(roots):
         if isinstance(entry, OpNode) and entry.saved_in is not None and not entry.packed:
             assert entry.saved_out is not None
             needs = [e is not None for e in entry.edges]
@@ -92,13 +86,15 @@ def light_key(
         leaf = leaves.get((entry, 0))
         if leaf is not None:
             parts.append(leaf)
-        elif isinstance(entry, OpNode) and not entry.packed and entry.saved_out:
+        elif isinstance(entry, OpNode) and not entry.packed and (
+            known := _result(entry)
+        ) is not None:
             if written:
-                saved = (*(entry.saved_in or ()), *entry.saved_out)
+                saved = (*(entry.saved_in or ()), *(entry.saved_out or ()))
                 if any(len(s) > 1 and s[1].writes != s[2] for s in saved):
                     return None
             # nodes with the same operator and inputs are one node: a result tells them all
-            parts.append(entry.saved_out[0][0])
+            parts.append(known)
             for place in entry.edges:
                 if place is None:
                     parts.append(None)
@@ -110,6 +106,13 @@ def light_key(
             parts.append(None)
     ends = tuple([(places[node], output) for node, output in roots])
     return tuple(inputs), tuple(outputs), ends, tuple(parts)
+
+
+def _result(entry: OpNode) -> Node | None:
+    """The first value that an operation made; None where nothing is saved."""
+    if entry.known is not None:
+        return entry.known.results[0]
+    return entry.saved_out[0][0] if entry.saved_out else None
 
 
 class Fingerprint:

@@ -24,12 +24,14 @@ import numpy as np
 from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.op import Attrs, Op
 
+from .dispatch import explain_inputs
 from .errors import user_location
 from .functionalize import TracedStorage
 from .nodes import AccumulateGrad
 from .nodes import Node as GradNode
 from .outside_history import goes_on, reachable
 from .pending import PendingItem, only_returned
+from .segment_again import operation_again
 from .segment_nodes import KnownNodes
 from .tensor import Tensor
 from .trace import Trace
@@ -161,12 +163,8 @@ class SegmentTrace(Trace):
 
     def wrap(self, node: Node, strides: Any = None) -> Tensor:
         result = Trace.wrap(self, node, strides)
-        result._storage.layout = strides
-        self.handles.append(weakref.ref(result))
-        return result
-
-    def _view(self, op: Op, source: Tensor, node: Node) -> Tensor:
-        result = Trace._view(self, op, source, node)
+        if strides is not None:
+            result._storage.layout = strides
         self.handles.append(weakref.ref(result))
         return result
 
@@ -184,10 +182,21 @@ class SegmentTrace(Trace):
     def apply(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
         if self.snapshots and not self._flushing and any(self._is_stale(t) for t in inputs):
             self.end_segment("a write by NumPy to a tensor's memory")
-        found = Trace.apply(self, op, inputs, attrs)
+        if self.whole:
+            found = Trace.apply(self, op, inputs, attrs)
+        else:
+            try:
+                found = operation_again(self, op, inputs, attrs)
+            except AttributeError:
+                explain_inputs(op, inputs)
+                raise
         if self.noted is not None:
             self.noted.append((found[0] if type(found) is tuple else found)._traced.value)
         return found
+
+    def apply_new(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
+        """Record an operation that is not known."""
+        return Trace.apply(self, op, inputs, attrs)
 
     def _is_stale(self, tensor: Tensor) -> bool:
         """Whether NumPy code has written to a captured tensor's memory since."""

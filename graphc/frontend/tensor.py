@@ -15,7 +15,6 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,15 +83,17 @@ class Tensor:
     @property
     def shape(self) -> Size:
         """The sizes, as torch.Size."""
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.torch_size()
-        return Size(self._array.shape)
+        trace = local.trace
+        if trace is None and self._trace is None:
+            return Size(self._array.shape)
+        return (self if self._trace is trace else current(self))._traced.torch_size()
 
     @property
     def dtype(self) -> DType:
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.type.dtype
-        return _DTYPE_OF[self._array.dtype]
+        trace = local.trace
+        if trace is None and self._trace is None:
+            return _DTYPE_OF[self._array.dtype]
+        return (self if self._trace is trace else current(self))._traced.type.dtype
 
     @property
     def device(self) -> device:
@@ -100,15 +101,17 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.type.rank
-        return self._array.ndim
+        trace = local.trace
+        if trace is None and self._trace is None:
+            return self._array.ndim
+        return len((self if self._trace is trace else current(self))._traced.type.shape)
 
     @property
     def _type(self) -> TensorType:
         """The IR's type: dtype and shape (sizes may be symbolic)."""
-        if local.trace is not None or self._trace is not None:
-            return current(self)._traced.type
+        trace = local.trace
+        if trace is not None or self._trace is not None:
+            return (self if self._trace is trace else current(self))._traced.type
         return TensorType(_DTYPE_OF[self._array.dtype], self._array.shape)
 
     def stride(self, dim: int | None = None) -> Any:
@@ -255,15 +258,15 @@ class Tensor:
             with trace.eager("retain_grad()"):
                 self.retain_grad()
             return
-        if node.retained is None:
-            node.retained = {}
-        node.retained[state._output] = weakref.ref(state)
+        node.retain(state._output, state)
 
     @property
     def retains_grad(self) -> bool:
         state = current(self)
-        node = state._node
-        return node is not None and node.retained is not None and state._output in node.retained
+        if state._node is None:
+            return False
+        node, output = state._node.place(state._output)
+        return output in (node.retained or ())
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Call hook(grad) when this tensor's gradient is known; a result replaces it."""
@@ -281,9 +284,7 @@ class Tensor:
         if trace is not None and trace.leaves("a hook"):
             with trace.eager("a hook on a tensor"):
                 return self.register_hook(hook)
-        if node.tensor_hooks is None:
-            node.tensor_hooks = {}
-        return add_hook(node.tensor_hooks.setdefault(state._output, new_hooks()), hook)
+        return add_hook(node.hooks_of(state._output), hook)
 
     def register_post_accumulate_grad_hook(
         self, hook: Callable[[Tensor], None]
@@ -304,36 +305,17 @@ class Tensor:
     def __hash__(self) -> int:
         return id(self)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        found = memo.get(id(self))
-        if found is not None:
-            return found  # type: ignore[no-any-return]
-        array = concrete(self, "copy.deepcopy()", "clone() it instead")
-        if self._node is not None:
-            raise RuntimeError(located(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
-                "protocol at the moment. Cure: detach() it first"
-            ))  # fmt: skip
-        storage = memo.get(id(self._storage)) or deepcopy(self._storage, memo)
-        parts = (offset_of(array, self._storage), array.shape, strides_of(array))
-        result = rebuild(type(self), storage, *parts, self._requires_grad, array.dtype)
-        memo[id(self)] = result
-        result._grad = deepcopy(self._grad, memo)
-        for name, value in self.__dict__.items():
-            if name not in _INTERNAL:
-                result.__dict__[name] = deepcopy(value, memo)
-        return result
-
     def __reduce_ex__(self, protocol: Any) -> Any:
         array = concrete(self, "pickling", "pickle it outside the compiled function")
         parts = (offset_of(array, self._storage), array.shape, strides_of(array))
-        own = {k: v for k, v in self.__dict__.items() if k not in _INTERNAL}
+        own = {k: v for k, v in self.__dict__.items() if k not in INTERNAL}
         place = (type(self), self._storage, *parts, requires_grad(self), array.dtype)
         return (rebuild, place, own or None)
 
     if TYPE_CHECKING:  # attached by functions/
 
         def __getattr__(self, name: str) -> Any: ...
+        def __deepcopy__(self, memo: dict[Any, Any]) -> Any: ...
         def __add__(self, other: Any) -> Tensor: ...
         __sub__ = __mul__ = __truediv__ = __matmul__ = __pow__ = __and__ = __or__ = __add__
         __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __add__
@@ -344,7 +326,7 @@ class Tensor:
         def __setitem__(self, index: Any, value: Any) -> None: ...
 
 
-_INTERNAL = frozenset(Tensor.__annotations__)
+INTERNAL = frozenset(Tensor.__annotations__)  # what a user has set is everything else
 
 
 class Parameter(Tensor):
@@ -360,8 +342,11 @@ class Parameter(Tensor):
         result = alias(data, cls)
         return result.requires_grad_(requires_grad) if requires_grad else result
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        return Tensor.__deepcopy__(self, memo)
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
+        """Its values alone: torch copies neither its gradient nor what a user has set on it."""
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
+        return memo[id(self)]
 
 
 # --- making tensors --------------------------------------------------------------------------

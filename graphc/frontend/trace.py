@@ -239,7 +239,7 @@ class Trace(Scoped):
                 if known is not None and known != shape[dim]:
                     raise TraceError(f"dim {name} is both {known} and {shape[dim]}")
                 shape[dim] = Dim.var(name) if known else self.env.new(name, array.shape[dim])
-        strides = symbolic_strides(array, tuple(shape))
+        strides = symbolic_strides(array, tuple(shape), self._gap)
         owner = self._grad_owners.get(id(tensor))
         kind = "argument" if index >= 0 else "tensor" if owner is None else "grad"
         if kind == "grad" and owner is not None:
@@ -254,6 +254,10 @@ class Trace(Scoped):
         storage = TracedStorage(node, source)
         self.sources.append((source, storage))
         return storage
+
+    def _gap(self, step: int) -> DimSize:
+        """The step of a dimension of an input with gaps, read from its memory at each call."""
+        return step if local.exporting else self.env.new(f"step{len(self.env.hints)}", step)
 
     def new_flat_input(self, tensor: Tensor, flat: np.ndarray) -> TracedStorage:
         """A graph input for a whole storage, under tensors that overlap."""
@@ -362,7 +366,10 @@ class Trace(Scoped):
         self, value: float | int, dtype: DType, make: Callable[[Any, DType], np.ndarray]
     ) -> Tensor:
         """A 0-d traced tensor of a Python number, which `make` gives as an array."""
-        key = "number", type(value), repr(value), dtype.name
+        kind = type(value)
+        # -0.0 and 0.0 are equal, and nan is not itself
+        told = value if value and value == value else repr(value)
+        key = "number", kind, told, dtype.name
         node = self.builder.find(key)
         if node is None:
             self.builder.loc = self.here()
@@ -421,6 +428,7 @@ class Trace(Scoped):
         )
         result._traced.tracked = state.tracked
         join_view(result, source, op, attrs)
+        self.adopt(result)
         return result
 
     def saved_node(self, saved: tuple[Any, ...]) -> Node:

@@ -16,17 +16,16 @@ from graphc.ir.kernel import (
     Kernel,
     Launch,
     Let,
-    Load,
     Loop,
     Scalar,
     Stmt,
     Store,
+    walk,
 )
 from graphc.ir.types import TensorType
 
-# operators that move or select numbers rather than compute with them
-_FREE = frozenset({"cast", "where", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
-                   "logical_not", "logical_xor", "isnan", "bitwise_and", "bitwise_or"})  # fmt: skip
+# operators that give floats but only move or select them
+_FREE = frozenset({"cast", "where"})
 _UNKNOWN = 16  # assumed value of a size that only the data knows
 _EXACT = 256  # iterations of a loop with ragged loops inside that are counted one by one
 
@@ -131,26 +130,15 @@ def _loop(loop: Loop, env: Mapping[str, int]) -> int:
 
 def _mentions(body: Iterable[Stmt], var: str) -> bool:
     """Whether the extent of a loop inside depends on an outer loop's variable."""
-    stack = list(body)
-    while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, Loop):
-            if isinstance(stmt.extent, Dim) and var in stmt.extent.variables():
-                return True
-            stack.extend(stmt.body)
-    return False
+    return any(
+        isinstance(stmt, Loop) and isinstance(stmt.extent, Dim) and var in stmt.extent.variables()
+        for stmt in walk.statements(body)
+    )
 
 
 def _scalar(root: Scalar) -> int:
     """Floating-point operations of a scalar expression."""
-    total = 0
-    stack: list[Scalar | None] = [root]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Apply):
-            if value.dtype.is_float and value.op not in _FREE:
-                total += 2 if value.op == "fma" else 1
-            stack.extend(value.args)
-        elif isinstance(value, Load):
-            stack += (value.mask, value.other)
-    return total
+    return sum(
+        2 if part.op == "fma" else 1 for part in walk.parts((root,))
+        if isinstance(part, Apply) and part.dtype.is_float and part.op not in _FREE
+    )  # fmt: skip

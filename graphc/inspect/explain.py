@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import graphc
 from graphc.frontend.captured import NumberInput, TensorInput
 from graphc.frontend.errors import TraceError
+from graphc.inspect.assumptions import folded
 from graphc.inspect.explain_segments import (
     SegmentsExplanation,
     explain_segments,
@@ -21,11 +22,12 @@ from graphc.inspect.explain_segments import (
 from graphc.inspect.observer import kernels_of
 from graphc.inspect.picture import graph_svg
 from graphc.inspect.report import Memory, Step, kernel_uses, memory_of, short_path, steps_of
-from graphc.ir.kernel_text import print_kernel
+from graphc.ir.kernel.text import print_kernel
 
 if TYPE_CHECKING:
     # compile.py imports the pipeline, which is watched by this package
     from graphc.engine.pipeline import Built
+    from graphc.engine.version.guards import Guard
     from graphc.engine.version.version import Specialisation
 
 
@@ -45,14 +47,16 @@ class Explanation:
     """What `explain` found. str() is the report; figures are those of the example's sizes."""
 
     def __init__(
-        self, name: str, builts: Iterable[Built], guards: Iterable[str] = (),
-        seconds: float | None = None, versions: int = 1,
+        self, name: str, builts: Iterable[Built], assumed: Iterable[str] = (),
+        guards: Iterable[Guard] = (), seconds: float | None = None, versions: int = 1,
     ) -> None:
         self.name = name
         self.parts = [
             Part(b, steps_of(b), memory_of(b.program, b.graph.env.hints)) for b in builts
         ]
-        self.guards = list(guards)
+        assumed, guards = list(assumed), list(guards)
+        self.guards = [*assumed, *(guard.text() for guard in guards)]
+        self._folded = [*assumed, *folded(guards)]
         self.versions = versions
         self.times = _times(self.parts, seconds)
 
@@ -101,8 +105,8 @@ class Explanation:
         for part in self.parts:
             sections.append(f"<h2>{escape(part.built.fused.name)}</h2>")
             sections.append(f'<div style="overflow:auto">{_picture(part)}</div>')
-        for title, text in (("Traced graph", self.graph_text), ("Fused graph", self.fused_text),
-                            ("Kernels", self.kernels_text)):  # fmt: skip
+        for title, text in (("Guards", "\n".join(self.guards)), ("Traced graph", self.graph_text),
+                            ("Fused graph", self.fused_text), ("Kernels", self.kernels_text)):
             sections.append(
                 f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>"
             )
@@ -130,7 +134,8 @@ class Explanation:
             yield f"kernels from the cache: {hits} of {len(kernels)}"
         if self.guards:
             yield "compiled again when one of these no longer holds:"
-            yield from (f"  {guard}" for guard in self.guards)
+            yield from (f"  {line}" for line in self._folded)
+            yield f"  (each of the {len(self.guards)} by itself: the explanation's .guards)"
 
 
 def _picture(part: Part) -> str:
@@ -237,8 +242,8 @@ def explain(
         lines = open_lines(places) if places else [f"runs in segments: {error}"]
         return SegmentsExplanation(compiled.name, [], list(lines), places)
     return Explanation(
-        compiled.name, _builts(version), guards_of(version), version.compile_seconds,
-        compiled.compile_count,
+        compiled.name, _builts(version), _assumed(version), version.roots.all(),
+        version.compile_seconds, compiled.compile_count,
     )
 
 
@@ -260,11 +265,14 @@ def _binds(function: Any) -> bool:
 
 def _builts(version: Specialisation) -> list[Built]:
     plan = getattr(version, "plan", None)  # a forward with a compiled backward
-    return [version.engine.built, *([] if plan is None else [plan.engine.built])]
+    if plan is None:
+        return [version.engine.built]
+    parts = list(plan.parts.made.values()) or [plan.parts.whole()]
+    return [version.engine.built, *(p.engine.built for p in parts if p.engine is not None)]
 
 
-def guards_of(version: Specialisation) -> Iterator[str]:
-    """What a version assumes, a line each."""
+def _assumed(version: Specialisation) -> Iterator[str]:
+    """What a version assumes of its inputs, a line each."""
     for source in version.inputs:
         if isinstance(source, TensorInput) and source.kind == "argument":
             grad = ", requires_grad" if source.requires_grad else ""
@@ -284,7 +292,6 @@ def guards_of(version: Specialisation) -> Iterator[str]:
     for read in version.traced.grad_reads:
         state = "is a tensor" if read.present else "is None"
         yield f".grad of a {tuple(read.tensor._array.shape)} tensor {state}"
-    yield from version.roots.texts()
 
 
 def _source_text(source: NumberInput) -> str:

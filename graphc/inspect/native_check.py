@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from graphc.inspect.value_check import TOLERANCE, ValueChangedError, difference, rounding
-from graphc.ir import kernel_interpret
 from graphc.ir.dim import evaluate
 from graphc.ir.dtypes import DType
 from graphc.ir.interpret import Table
 from graphc.ir.kernel import BufferRef, Callback, Launch, Program
-from graphc.ir.kernel_text import print_kernel
+from graphc.ir.kernel.interpret import run_kernel
+from graphc.ir.kernel.text import print_kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -75,7 +75,7 @@ class _NativeCheck:
             array.copy() for array, param in zip(self.expected, step.kernel.params, strict=True)
             if param.access in ("in", "inout")
         ]  # fmt: skip
-        kernel_interpret.run_kernel(step.kernel, self.expected, values, self.table)
+        run_kernel(step.kernel, self.expected, values, self.table)
 
     def visit(self, number: int, step: Launch | Callback, fetch: Any) -> None:
         """Called after each native step: compare it, and interpret the next one."""

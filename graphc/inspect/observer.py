@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,13 @@ from graphc.config import Config
 from graphc.inspect.native_check import check_native
 from graphc.inspect.report import kernel_uses
 from graphc.inspect.value_check import ValueCheck
-from graphc.ir import kernel_interpret
-from graphc.ir.graph import Graph
+from graphc.ir.graph import Graph, Node
 from graphc.ir.interpret import Table
 from graphc.ir.kernel import Kernel, Launch, Program
-from graphc.ir.kernel_text import print_kernel
-from graphc.ir.kernel_verify import verify_kernel
+from graphc.ir.kernel.interpret import run_program
+from graphc.ir.kernel.text import print_kernel
+from graphc.ir.kernel.verify import verify_kernel
+from graphc.ir.passes.lower import Lowered
 from graphc.ir.passes.partition import Split
 from graphc.ir.verify import verify
 
@@ -99,6 +100,16 @@ class Observer:
         saved = [sources[space][i] for space, i in parts.saved]
         return forward, [*saved, *cotangents]
 
+    def lowered(self, kernels: Mapping[Node, Lowered]) -> None:
+        """The kernels of the fused graph, before any of them is made to write in place."""
+        distinct = {id(lowered.kernel): lowered.kernel for lowered in kernels.values()}
+        if self.config.check >= VERIFY:
+            for kernel in distinct.values():
+                verify_kernel(kernel)
+        if self.config.debug >= KERNELS or self._folder is not None:
+            text = "\n".join(map(print_kernel, distinct.values()))
+            self._show(KERNELS, "lower.kernels", text)
+
     def program(self, program: Program, graph: Graph, fused: Graph) -> None:
         """The planned program: verify its kernels, and interpret it against the graph."""
         if self.config.check >= VERIFY:
@@ -106,7 +117,7 @@ class Observer:
                 verify_kernel(kernel)
         if self.values is not None and self.values.expected is not None:
             inputs = [np.array(a) for a in self.values.inputs]
-            found = kernel_interpret.run_program(program, inputs, self.table, self.values.dims)
+            found = run_program(program, inputs, self.table, self.values.dims)
             self.values.program(found, graph)
         if self.config.debug < KERNELS and self._folder is None:
             return

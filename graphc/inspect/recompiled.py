@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Iterable, Iterator
 from types import FunctionType
@@ -33,8 +32,6 @@ def report(
         alike = [each for each in before if each[0][0] == now[0][0]] or before
         why = min((list(_differences(each, now, names)) for each in reversed(alike)), key=len)
     text = "; ".join(dict.fromkeys(why)) or "no version fits"
-    if isinstance(function, functools.partial):  # a Module's call
-        text = text.replace("function[0]", "self")
     print(
         f"graphc: {name}{_where(function)} is compiled again (version {len(before) + 1}): {text}",
         file=sys.stderr,

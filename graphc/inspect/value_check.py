@@ -49,7 +49,7 @@ class ValueCheck:
         self.inputs = [np.array(a) for a in example] if example is not None else draw_inputs(graph)
         self.dims = dict(graph.env.hints)
         if example is not None:
-            self.dims = interpret.bind_dims(graph, self.inputs)
+            self.dims |= interpret.bind_dims(graph, self.inputs)
         self.wide_inputs = [widen_array(array) for array in self.inputs]
         self.wide = self._evaluate(widen(graph), self.wide_inputs)
         # in the graph's own types; None where these inputs raise and there is nothing to compare
@@ -87,7 +87,7 @@ class ValueCheck:
             floor = SLACK * _lost(want, exact) if tolerance else 0.0
             fault = difference(have, want, tolerance, max(floor, rounding(self.inputs)))
             if fault:
-                _fail("lower or plan_memory changed", i, graph, fault)
+                _fail("lower or plan changed", i, graph, fault)
 
 
 def _fail(what: str, output: int, graph: Graph, fault: str) -> None:

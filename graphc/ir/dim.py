@@ -227,6 +227,22 @@ def mod(a: Size, b: Size) -> Size:
     return _atom("mod", a, b)
 
 
+def recombined(value: Size) -> Size:
+    """The same with a number's digits put together: c * (x % k) + c * k * (x // k) is c * x."""
+    if not isinstance(value, Dim):
+        return value
+    for monomial, scale in value.terms:
+        if len(monomial) != 1 or monomial[0][0].kind != "mod" or monomial[0][1] != 1:
+            continue
+        x, divisor = monomial[0][0].args
+        by, upper = _constant(divisor), floordiv(x, divisor)
+        if by is None or not isinstance(upper, Dim) or len(upper.terms) != 1:
+            continue
+        if (upper.terms[0][0], scale * by) in value.terms:
+            return recombined(value - scale * mod(x, divisor) - scale * by * upper + scale * x)
+    return value
+
+
 def minimum(a: Size, b: Size) -> Size:
     """The smaller of two sizes."""
     a, b = unwrap(a), unwrap(b)
@@ -396,15 +412,15 @@ class DimEnv:
             return False
         for one, other in ((left, right), (right, left)):
             # a named dim is never 0 or 1
-            if one in (0, 1) and isinstance(other, Dim) and _is_variable(other):
+            if one in (0, 1) and isinstance(other, Dim) and is_variable(other):
                 return False
         return self._decide("eq", left, right)
 
     def at_most(self, left: Size, right: Size) -> bool:
         """Decide left <= right."""
-        if isinstance(left, int) and isinstance(right, Dim) and left <= 2 and _is_variable(right):
+        if isinstance(left, int) and isinstance(right, Dim) and left <= 2 and is_variable(right):
             return True
-        if isinstance(right, int) and right < 2 and isinstance(left, Dim) and _is_variable(left):
+        if isinstance(right, int) and right < 2 and isinstance(left, Dim) and is_variable(left):
             return False
         return self._decide("le", left, right)
 
@@ -452,7 +468,7 @@ def _least_atom(atom: Atom) -> int:
     return 0 if right > 0 and (atom.kind == "mod" or left >= 0) else -1
 
 
-def _is_variable(value: Dim) -> bool:
+def is_variable(value: Dim) -> bool:
     return (
         len(value.terms) == 1
         and value.terms[0][1] == 1

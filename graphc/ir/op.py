@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from .dim import DimEnv
 from .types import TensorType, Type
@@ -67,6 +67,18 @@ VjpRule: TypeAlias = Callable[..., Sequence[Any]]
 Decomposition: TypeAlias = Callable[..., Any]
 
 
+class Lane(NamedTuple):
+    """What one element of an elementwise operator takes."""
+
+    cost: int  # in additions
+    exact: bool = False  # of numbers of a 16-bit type, the result is one: it needs no rounding
+
+    @property
+    def heavy(self) -> bool:
+        """Whether it takes tens of instructions, such as an exp."""
+        return self.cost >= 12
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Op:
     """One operator.
@@ -90,6 +102,7 @@ class Op:
     nondifferentiable: str = ""  # why there is no vjp (e.g. "integer result")
     adjoint: bool = False  # on complex numbers the vjp conjugates by itself: not holomorphic
     domain: tuple[float, float] = (-10.0, 10.0)  # where samples of a float input are drawn
+    lane: Lane | None = None  # of every elementwise operator, and of no other
     doc: str = ""
 
     @property
@@ -130,9 +143,11 @@ REGISTRY: dict[str, Op] = {}
 
 
 def register(op: Op) -> Op:
-    """Add a record. Raises ValueError where the name is taken."""
+    """Add a record. Raises ValueError where the name is taken, or a fact is missing."""
     if op.name in REGISTRY:
         raise ValueError(f"operator {op.name!r} is registered twice")
+    if op.elementwise != (op.lane is not None):
+        raise ValueError(f"operator {op.name!r}: elementwise ones have a lane, and no others")
     REGISTRY[op.name] = op
     return op
 

@@ -19,10 +19,10 @@ from ..frontend import functions as T
 from ..frontend import state_version
 from ..frontend.context import local
 from ..frontend.grad_mode import enable_grad, no_grad
-from ..frontend.hooks import RemovableHandle, add_hook, new_hooks
+from ..frontend.hooks import RemovableHandle, add_hook
 from ..frontend.stepped import stepped
 from ..frontend.tensor import Tensor
-from ..frontend.watched import Watched, WatchedDefault
+from ..frontend.watched import Watched, WatchedDefault, WatchedOrdered
 
 
 class GroupSource:
@@ -137,7 +137,7 @@ _HOOKS = tuple(f"_optimizer_{name}_hooks" for name in (
     "load_state_dict_post",
 ))
 # hooks of every optimizer
-global_pre_hooks, global_post_hooks = new_hooks(), new_hooks()
+global_pre_hooks, global_post_hooks = WatchedOrdered(), WatchedOrdered()
 
 
 class _Required:
@@ -163,7 +163,7 @@ class Optimizer:
         self.state = WatchedDefault()
         self.param_groups: list[ParamGroup] = []
         for hooks in _HOOKS:
-            setattr(self, hooks, new_hooks())
+            setattr(self, hooks, WatchedOrdered())
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or "
@@ -262,13 +262,14 @@ class Optimizer:
     def new_state(
         self, param: Tensor, store: Any = None, **makers: Callable[[], Any]
     ) -> dict[str, Any]:
-        """The parameter's state, with what is missing made for real (also under a trace)."""
+        """The parameter's state, with what is missing made for real (also under a trace, unless
+        the parameter itself is made there)."""
         state: dict[str, Any] = (self.state if store is None else store)[param]
         missing = {key: make for key, make in makers.items() if key not in state}
         if not missing:
             return state
         trace = local.trace
-        if trace is None:
+        if trace is None or param._trace is trace:
             for key, make in missing.items():
                 state[key] = make()
             return state
@@ -355,7 +356,7 @@ class Optimizer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         for hooks in _HOOKS:
-            self.__dict__.setdefault(hooks, new_hooks())
+            self.__dict__.setdefault(hooks, WatchedOrdered())
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """hook(optimizer, args, kwargs) before each step."""

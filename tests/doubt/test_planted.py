@@ -20,7 +20,7 @@ from graphc.engine.version.version import Specialisation
 from graphc.inspect.value_check import ValueChangedError
 from graphc.ir import ops
 from graphc.ir.passes import lower
-from graphc.ir.passes.rules_algebra import RULES
+from graphc.ir.passes.simplify.algebra import RULES
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ NUMBERS = (*INTEGERS, *FLOATS)
 OPTED_OUT = {
     "input": "every graph has inputs; the maker adds them",
     "get": "taken from every operator with several results",
-    "fusion": "made by passes/fuse.py alone, in every graph compiled here",
+    "fusion": "made by passes/fuse/ alone, in every graph compiled here",
 }
 
 

@@ -14,11 +14,12 @@ from graphc.doubt.shrink import shrink
 from graphc.engine import pipeline
 from graphc.ir import ops
 from graphc.ir.graph import Graph, Node
+from graphc.ir.machine import Machine
 from graphc.ir.op import REGISTRY
-from graphc.ir.passes import lower, plan_memory
+from graphc.ir.passes import lower, plan
 from graphc.ir.passes.fuse import fuse
-from graphc.ir.passes.rules_algebra import RULES
 from graphc.ir.passes.simplify import RULES as SIMPLIFY
+from graphc.ir.passes.simplify.algebra import RULES
 from graphc.ir.rewrite import everywhere, rebuilt
 from tests.fuzz.__main__ import config
 from tests.fuzz.check import check
@@ -113,8 +114,8 @@ def test_a_wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
             new[node] = node if inputs == node.inputs else replace(node, inputs=inputs)
         return rebuilt(graph, new)
 
-    def wrong(graph: Graph, **options: Any) -> Graph:
-        fused = fuse(graph, **options)
+    def wrong(graph: Graph, machine: Machine, **options: Any) -> Graph:
+        fused = fuse(graph, machine, **options)
         return everywhere(fused, lambda g: g if g.name == fused.name else one(g))
 
     monkeypatch.setattr(pipeline, "fuse", wrong)
@@ -129,7 +130,7 @@ def test_a_wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_wrong_plan_of_what_is_written_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel may write over what it reads."""
-    monkeypatch.setattr(plan_memory, "safe_in_place", lambda kernel, source, result: True)
+    monkeypatch.setattr(plan, "safe_in_place", lambda kernel, source, result: True)
 
     def suits(case: Case) -> bool:
         return any(
@@ -145,7 +146,7 @@ def test_a_wrong_plan_of_what_is_written_in_place(monkeypatch: pytest.MonkeyPatc
 
 def test_a_wrong_plan_of_the_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values that live at the same time share a place."""
-    right = plan_memory.assign_offsets
+    right = plan.assign_offsets
 
     def wrong(order: Any, env: Any) -> Any:
         size = right(order, env)
@@ -155,7 +156,7 @@ def test_a_wrong_plan_of_the_arena(monkeypatch: pytest.MonkeyPatch) -> None:
                     storage.offset = 0
         return size
 
-    monkeypatch.setattr(plan_memory, "assign_offsets", wrong)
+    monkeypatch.setattr(plan, "assign_offsets", wrong)
     small, text = find(lambda c: c.forward is None and not c.graph.env.hints)
     assert len(names(small.graph)) <= 7
     assert "graph fuzz(" in text

@@ -204,6 +204,12 @@ def collections_of_every_sort(torch: Any, x: Any) -> Any:
 
 
 @whole
+def values(torch: Any, x: Any) -> Any:
+    """Nobody can tell one of these from another."""
+    return x * 2, np.dtype("f4"), np.float32(3), range(2), list[int], Ellipsis, np, len
+
+
+@whole
 def sets(torch: Any, x: Any) -> Any:
     return {1, "a"}, frozenset([2, 3]), {x * 2}, frozenset([x * 3])
 

@@ -8,12 +8,13 @@ import functools
 import itertools
 import operator
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tests.graphc.stale_scenario import Box, attempt, stale
+from tests.graphc.stale_scenario import Box, attempt, stale, whole
 
 
 def series(torch: Any, c: Any, change: Callable[[int], None], count: int = 4) -> list[Any]:
@@ -420,4 +421,31 @@ def memory_of_an_array_shared_and_written(torch: Any, nn: Any, F: Any, compile: 
     c = compile(f)
     for i in range(4):
         out += [c(torch.arange(3.0) + i), array.tolist()]
+    return out
+
+
+@stale
+def partials_that_a_class_holds(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """They get no self; Python 3.13 says at each use that a later one will pass it."""
+
+    class Net(nn.Module):
+        act = functools.partial(torch.mul, torch.tensor(2.0))
+        __call__ = functools.partial(max, 3)
+
+    net, out = Net(), []
+
+    def f(x):
+        return net.act(x) + net(1)
+
+    c = compile(f)
+    for i in range(4):
+        if i == 2:
+            Net.act = functools.partial(torch.mul, torch.tensor(5.0))
+        if i == 3:
+            Net.__call__ = functools.partial(max, 7)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            out += [c(torch.arange(3.0) + i), len(said)]
+        out += [found for each in said for found in (str(each.message), each.lineno)]
+    whole(c, 3)
     return out

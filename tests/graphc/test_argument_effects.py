@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import graphc
-
-torch = pytest.importorskip("torch")
+from tests.reference import torch
 
 
 def _both(first: Any, then: Any) -> Any:

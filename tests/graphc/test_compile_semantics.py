@@ -6,19 +6,24 @@ import pytest
 
 import graphc
 from tests.graphc import (
+    scenarios_backward,
     scenarios_guards,
+    scenarios_models,
     scenarios_state,
     scenarios_training,
     scenarios_values,
 )
 from tests.graphc.scenario import SCENARIOS, compare, identity, run
+from tests.reference import torch
 
-__all__ = ["scenarios_guards", "scenarios_state", "scenarios_training", "scenarios_values"]
+__all__ = [
+    "scenarios_backward", "scenarios_guards", "scenarios_models", "scenarios_state",
+    "scenarios_training", "scenarios_values",
+]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_same_as_torch(name: str) -> None:
-    torch = pytest.importorskip("torch")
     function, tolerance = SCENARIOS[name]
     expected = run(function, torch, identity)
     compare(expected, run(function, graphc, identity), tolerance)

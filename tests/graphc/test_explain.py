@@ -1,6 +1,7 @@
 """explain(): figures that can be counted by hand, and nothing of the user's changes."""
 
 import importlib
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,41 @@ def test_guards_are_listed() -> None:
     assert "argument 0 is f32[6], requires_grad" in text
     assert "argument 1 is a float: any value" in text
     assert "a number keeps the value" in text and "test_explain.py:" in text
+
+
+def test_the_guards_of_a_module_are_one_line() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
+            self.scale = 2.0
+
+        def forward(self, x: Any) -> Any:
+            return self.body(x) * self.scale
+
+    net = Scaled()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = net(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    found = explain(step, torch.ones(2, 4))
+    assert isinstance(found, Explanation)
+    report = str(found).partition("no longer holds:\n")[2].splitlines()
+    lines = [line.strip() for line in report]
+    named = [line.split()[1] for line in lines if line.startswith("module ")]
+    assert named == ["net", "net.body", *(f"net.body.{i}" for i in range(4))]
+    (dropout,) = lines_with(found, "module net.body.2")
+    assert dropout.strip().startswith("module net.body.2 (Dropout): hooks, training flag unchanged")
+    assert [line.split(" == ")[0] for line in lines if line.endswith(("== 2.0", "== 0.5"))] == [
+        "net.body.2.p", "net.scale",
+    ]
+    counts = [re.search(r"\((\d+)(?: times)?\)$", line) for line in lines[:-1]]
+    assert sum(int(c[1]) if c else 1 for c in counts) == len(found.guards) > 5 * len(lines)
 
 
 def test_texts_and_pictures(tmp_path: Path) -> None:

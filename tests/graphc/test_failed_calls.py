@@ -14,6 +14,7 @@ import pytest
 import graphc
 import graphc.nn as nn
 import graphc.nn.functional as F
+from tests.reference import torch
 
 RNG = np.random.default_rng(9)
 HERE = __file__
@@ -239,7 +240,6 @@ TARGETS = [
 @pytest.mark.parametrize("name, shape", TARGETS)
 def test_targets_that_are_no_class(name: str, shape: tuple[int, ...]) -> None:
     """torch's error in torch's words, eager and compiled; -100 is the ignored one."""
-    torch = pytest.importorskip("torch")
     function = LOSSES[name]
     classes = 5
     compiled = graphc.compile(function)

@@ -11,6 +11,7 @@ import pytest
 import graphc
 from graphc.frontend.errors import TraceError
 from tests.graphc.scenario import compare, identity, run
+from tests.reference import torch
 
 CASES: dict[str, Callable[[Any, Any], Any]] = {}
 
@@ -102,7 +103,6 @@ def out_of_another_shape(torch: Any, compile: Any) -> Any:
 
 @pytest.mark.parametrize("name", CASES)
 def test_as_in_torch(name: str) -> None:
-    torch = pytest.importorskip("torch")
     function = CASES[name]
     expected = run(lambda torch, nn, F, compile: function(torch, compile), torch, identity)
     for compile in (identity, graphc.compile):

@@ -9,6 +9,7 @@ import pytest
 
 import graphc
 from tests.graphc.scenario import compare, identity, run
+from tests.reference import torch
 
 CHANGES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
     "an attribute of the class is shadowed": (
@@ -59,7 +60,6 @@ CHANGES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_as_in_torch(name: str) -> None:
-    torch = pytest.importorskip("torch")
     change, back = CHANGES[name]
 
     def script(torch: Any, nn: Any, F: Any, compile: Any) -> Any:

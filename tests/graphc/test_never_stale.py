@@ -8,6 +8,7 @@ import graphc
 from tests.graphc import (
     scenarios_stale_classes,
     scenarios_stale_code,
+    scenarios_stale_copies,
     scenarios_stale_effects,
     scenarios_stale_fields,
     scenarios_stale_groups,
@@ -18,15 +19,18 @@ from tests.graphc import (
     scenarios_stale_repeated,
     scenarios_stale_results,
     scenarios_stale_state,
+    scenarios_strides,
 )
 from tests.graphc.scenario import compare, identity, run
 from tests.graphc.stale_scenario import STALE
+from tests.reference import torch
 
 __all__ = [
-    "scenarios_stale_classes", "scenarios_stale_code", "scenarios_stale_effects",
-    "scenarios_stale_fields", "scenarios_stale_groups", "scenarios_stale_memory",
-    "scenarios_stale_numbers", "scenarios_stale_opaque", "scenarios_stale_packages",
-    "scenarios_stale_repeated", "scenarios_stale_results", "scenarios_stale_state",
+    "scenarios_stale_classes", "scenarios_stale_code", "scenarios_stale_copies",
+    "scenarios_stale_effects", "scenarios_stale_fields", "scenarios_stale_groups",
+    "scenarios_stale_memory", "scenarios_stale_numbers", "scenarios_stale_opaque",
+    "scenarios_stale_packages", "scenarios_stale_repeated", "scenarios_stale_results",
+    "scenarios_stale_state", "scenarios_strides",
 ]  # fmt: skip
 
 # What is known to be wrong; an entry that passes fails the suite, and goes.
@@ -37,7 +41,6 @@ OPEN = pytest.mark.xfail(reason="not guarded or not seen yet", strict=True)
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=OPEN) if n in KNOWN else n for n in STALE])
 def test_same_as_torch(name: str) -> None:
-    torch = pytest.importorskip("torch")
     function, tolerance = STALE[name]
     expected = run(function, torch, identity)
     compare(expected, run(function, graphc, identity), tolerance)

@@ -27,8 +27,7 @@ import graphc
 from graphc.engine.built import CompileCounter
 from tests.graphc.number_calls_python import PYTHON
 from tests.graphc.number_calls_tensor import TENSOR
-
-torch = pytest.importorskip("torch")
+from tests.reference import torch
 
 _NAMES = {
     "collections": collections, "copy": copy, "decimal": decimal, "fractions": fractions,

@@ -12,6 +12,7 @@ import pytest
 import graphc
 import graphc.nn as nn
 import graphc.nn.functional as F
+from tests.reference import torch
 
 RNG = np.random.default_rng(6)
 
@@ -252,7 +253,6 @@ def _write_input(package: Any, net: Any, x: Any) -> None:
 @pytest.mark.parametrize("change", [_write, _write_data, _step, _write_input])
 def test_writes_between_forward_and_backward_raise_as_in_torch(change: Any) -> None:
     """The first layer's weight is read for the gradient of its input, if that is wanted."""
-    torch = pytest.importorskip("torch")
     raised = []
     for package, compiled in ((torch, False), (graphc, False), (graphc, True)):
         net = package.nn.Sequential(

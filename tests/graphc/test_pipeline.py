@@ -13,6 +13,7 @@ import pytest
 
 import graphc
 import graphc.nn as nn
+from graphc.backends.llvm.machine import CPU
 from graphc.config import Config
 from graphc.engine import pipeline
 from graphc.inspect import observer
@@ -125,6 +126,25 @@ def test_a_pair_saves_what_the_backward_needs() -> None:
     assert "partition" in forward.times
 
 
+def test_a_forward_whose_backward_comes_late_has_the_sizes_that_guards_fix() -> None:
+    """Adding [3] to [m] decides m == 3: both shapes are spelled alike before kernels are made."""
+    b = Builder()
+    m = b.env.new("m", 3)
+    x = Expr(b, b.input(TensorType(dtypes.f64, (3,)), "x"))
+    y = Expr(b, b.input(TensorType(dtypes.f64, (m,)), "y"))
+    t = Expr(b, b.input(TensorType(dtypes.f64, (3,)), "t"))
+    joint = b.build([ops.exp(x + y).node, (t * ops.exp(x + y)).node], "joint")
+    forward, backward, split = pipeline.build_pair(
+        joint, 2, 1, config=QUIET._replace(check=2), late=True
+    )
+    assert backward is None
+    for graph in (forward.graph, split.backward):
+        assert {size for node in graph.nodes for size in node.tensor_type.shape} == {3}
+    outs = [np.empty(n.tensor_type.static_shape) for n in split.forward.outputs]
+    forward.run([np.arange(3.0), np.ones(3)], outs, [3])
+    np.testing.assert_allclose(outs[0], np.exp(np.arange(3.0) + 1), rtol=1e-14)
+
+
 # --- checks between passes ---------------------------------------------------------------------
 
 
@@ -145,14 +165,15 @@ def test_value_check_names_the_pass_and_shows_the_graph(monkeypatch: pytest.Monk
 
 
 def test_value_check_sees_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pipeline.plan_memory
-    monkeypatch.setattr(pipeline, "plan_memory", lambda graph, **kw: real(scaled_fused(), **kw))
-    with pytest.raises(ValueChangedError, match="lower or plan_memory changed output 0"):
+    lower, plan, wrong = pipeline.lower, pipeline.plan, scaled_fused()
+    monkeypatch.setattr(pipeline, "lower", lambda graph, machine: lower(wrong, machine))
+    monkeypatch.setattr(pipeline, "plan", lambda graph, *rest, **kw: plan(wrong, *rest, **kw))
+    with pytest.raises(ValueChangedError, match="lower or plan changed output 0"):
         pipeline.build(mlp(), config=QUIET._replace(check=2), backend="numpy")
 
 
 def scaled_fused() -> Graph:
-    return pipeline.fuse(pipeline.simplify(pipeline.decompose(scaled(mlp()))))
+    return pipeline.fuse(pipeline.simplify(pipeline.decompose(scaled(mlp()))), CPU)
 
 
 def test_value_check_sees_wrong_native_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,9 +285,10 @@ def test_dump_writes_numbered_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert folder.name.endswith("_mlp")
     names = sorted(path.name for path in folder.iterdir())
     assert names[0] == "000_traced.graph.txt"
-    assert names[: 1 + len(pipeline.PIPELINE)][-1].endswith("fuse.graph.txt")
+    stages = [name.split("_", 1)[1].split(".")[0] for name in names]
+    assert stages[1 : len(pipeline.PIPELINE)] == [step.name for step in pipeline.PIPELINE[:-1]]
     kinds = {name.split(".")[1] for name in names}
-    assert kinds == {"graph", "kernel", "ll", "s"}
+    assert kinds == {"graph", "kernels", "kernel", "ll", "s"}
 
 
 def test_dumps_of_several_processes_do_not_mix(

@@ -13,6 +13,7 @@ import pytest
 
 import graphc
 from tests.graphc.scenario import compare, identity, run
+from tests.reference import torch
 
 CASES: dict[str, Callable[[Any, Any], Any]] = {}
 TURNS = (True, False, True, False, True, False)
@@ -216,7 +217,6 @@ def an_index_and_what_is_done_in_finally(torch: Any, compile: Any) -> Any:
 @pytest.mark.parametrize("fullgraph", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_as_in_torch(name: str, fullgraph: bool) -> None:
-    torch = pytest.importorskip("torch")
     if fullgraph and name.startswith("containers"):
         pytest.skip("segments: the lengths of containers change")
     function = CASES[name]

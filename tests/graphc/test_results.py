@@ -18,6 +18,7 @@ import pytest
 import graphc
 from graphc.frontend.errors import TraceError
 from tests.graphc.result_kinds import KEPT, LIMITS, SEGMENTS, WHOLE, Thing
+from tests.reference import torch
 
 CALLS = 3
 
@@ -73,7 +74,6 @@ def results(torch: Any, function: Callable[..., Any], compile: Any) -> list[Any]
 
 @pytest.mark.parametrize("name", [*WHOLE, *SEGMENTS])
 def test_as_in_torch(name: str) -> None:
-    torch = pytest.importorskip("torch")
     function = {**WHOLE, **SEGMENTS}[name]
     expected = results(torch, function, lambda f: f)
     assert results(graphc, function, lambda f: f) == expected

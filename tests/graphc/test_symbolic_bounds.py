@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import graphc
-
-torch = pytest.importorskip("torch")
+from tests.reference import torch
 
 # the first two make the size symbolic; then sizes at which the cases below turn
 SIZES = (10, 20, 15, 12, 3, 5, 6, 7, 8, 2, 40)

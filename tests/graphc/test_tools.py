@@ -12,12 +12,14 @@ import pstats
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
 import graphc
+from tests import under
 from tests.graphc import test_never_stale
 from tests.graphc.scenario import compare, identity, run
 from tests.graphc.stale_scenario import STALE
@@ -79,31 +81,49 @@ class Tracer:
 
 
 @contextlib.contextmanager
-def tracing(function: Any) -> Iterator[None]:
-    before = sys.gettrace()
-    sys.settrace(function)
+def restored() -> Iterator[None]:
+    """Afterwards the tools run again that run now (`python -m tests.under`)."""
+    tracer, profiler = sys.gettrace(), sys.getprofile()
     try:
         yield
-        assert sys.gettrace() is function, "the recording took the tracer away"
     finally:
-        sys.settrace(before)
+        sys.settrace(tracer)
+        if isinstance(profiler, cProfile.Profile):  # C code: no function to set
+            sys.setprofile(None)
+            profiler.enable()
+        else:
+            sys.setprofile(profiler)
+
+
+@contextlib.contextmanager
+def tracing(function: Any) -> Iterator[None]:
+    with restored():
+        sys.settrace(function)
+        yield
+        assert sys.gettrace() is function, "the recording took the tracer away"
 
 
 @contextlib.contextmanager
 def profiling(function: Any) -> Iterator[None]:
-    before = sys.getprofile()
-    sys.setprofile(function)
-    try:
+    with restored():
+        sys.setprofile(function)
         yield
         assert sys.getprofile() is function, "the recording took the profiler away"
-    finally:
-        sys.setprofile(before)
 
 
 @contextlib.contextmanager
-def profiled() -> Iterator[None]:
-    with cProfile.Profile():
+def profiled(profile: cProfile.Profile | None = None) -> Iterator[None]:
+    leave_room(2)
+    with restored(), profile or cProfile.Profile():
         yield
+
+
+def leave_room(*tools: int) -> None:
+    """Skip where one of sys.monitoring's tools is taken already."""
+    if sys.version_info >= (3, 12):
+        taken = [name for tool in tools if (name := sys.monitoring.get_tool(tool))]
+        if taken:
+            pytest.skip(f"runs under {', '.join(taken)}")
 
 
 @contextlib.contextmanager
@@ -114,12 +134,9 @@ def debugged() -> Iterator[None]:
     debugger.user_line = lambda frame: debugger.set_continue()  # type: ignore[method-assign]
     debugger.break_anywhere = lambda frame: True  # type: ignore[method-assign]
     debugger.set_break(__file__, SCALED)
-    before = sys.gettrace()
-    sys.settrace(debugger.trace_dispatch)
-    try:
+    with restored():
+        sys.settrace(debugger.trace_dispatch)
         yield
-    finally:
-        sys.settrace(before)
 
 
 TOOLS: dict[str, Callable[[], Any]] = {
@@ -167,9 +184,11 @@ def test_the_profiler_sees_the_recorded_calls() -> None:
 def test_cprofile_counts_the_recorded_call() -> None:
     profile = cProfile.Profile()
     compiled, x = graphc.compile(step), graphc.ones(3)
-    with profile:
+    with profiled(profile):
         compiled(Settings(), x)
-    counts = {key[2]: value[0] for key, value in pstats.Stats(profile).stats.items()}  # type: ignore[attr-defined]
+    with restored():  # reading a profile ends all of them
+        stats: Any = pstats.Stats(profile)
+    counts = {key[2]: value[0] for key, value in stats.stats.items()}
     assert counts["scaled"] == counts["step"] == 1
 
 
@@ -186,19 +205,27 @@ def test_a_breakpoint_stops_in_the_users_function() -> None:
     debugger.user_line = stopped  # type: ignore[method-assign]
     debugger.set_break(__file__, SCALED)
     compiled = graphc.compile(step)
-    before = sys.gettrace()
-    sys.settrace(debugger.trace_dispatch)
-    try:
+    with restored():
+        sys.settrace(debugger.trace_dispatch)
         result = float(compiled(Settings(), graphc.ones(3)))
-    finally:
-        sys.settrace(before)
     assert result == 7 and places == [("scaled", SCALED, 2.0)]
     assert compiled.segments is None
 
 
+def test_a_user_who_steps_through_every_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with under.debugger():
+        right()
+    assert int(capsys.readouterr().out.split()[0]) > 20
+
+
+def test_the_files_of_under_exist() -> None:
+    here = {path.name for path in Path(__file__).parent.iterdir()}
+    assert {f"test_{name}.py" for name in under.CORE} <= here
+
+
 @pytest.mark.parametrize("set_tool, get_tool", [
     (sys.settrace, sys.gettrace), (sys.setprofile, sys.getprofile)
-])  # fmt: skip
+])
 def test_a_tool_that_the_function_starts_stays(set_tool: Any, get_tool: Any) -> None:
     tool = Tracer()
 
@@ -206,12 +233,10 @@ def test_a_tool_that_the_function_starts_stays(set_tool: Any, get_tool: Any) -> 
         set_tool(tool)
         return x * 2
 
-    compiled, before = graphc.compile(start), get_tool()
+    compiled = graphc.compile(start)
     for _ in range(3):
-        try:
+        with restored():
             assert float(compiled(graphc.ones(1))) == 2 and get_tool() is tool
-        finally:
-            set_tool(before)
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring has room for both")
@@ -226,6 +251,7 @@ def test_two_tools_leave_no_room() -> None:
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in Python 3.12")
 @pytest.mark.parametrize("taken", [(1,), (4,), (3,), (2, 3, 4)])
 def test_tools_of_monitoring(taken: tuple[int, ...]) -> None:
+    leave_room(*taken)
     monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
     started: list[str] = []
     for tool in taken:
@@ -250,6 +276,7 @@ def test_tools_of_monitoring(taken: tuple[int, ...]) -> None:
 def test_recordings_of_many_threads_leave_nothing_behind() -> None:
     """Each thread compiles a function of its own; the last recording takes the watch away."""
     results: list[list[float]] = []
+    profiler = sys.getprofile()
 
     def work() -> None:
         for _ in range(3):
@@ -261,6 +288,6 @@ def test_recordings_of_many_threads_leave_nothing_behind() -> None:
     for thread in threads:
         thread.join()
     assert results == [calls(step)] * 12
-    assert sys.getprofile() is None
+    assert sys.getprofile() is profiler
     if sys.version_info >= (3, 12):
         assert sys.monitoring.get_tool(4) is None

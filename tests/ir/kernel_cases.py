@@ -7,15 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from graphc.backends.llvm.machine import CPU
 from graphc.backends.numpy import TABLE
-from graphc.ir import dtypes, interpret, kernel_interpret, ops
+from graphc.ir import dtypes, interpret, ops
 from graphc.ir.dim import Size
 from graphc.ir.graph import Builder, Expr, Graph
 from graphc.ir.kernel import Kernel, Launch, Program
-from graphc.ir.kernel_text import parse_kernel, print_kernel
-from graphc.ir.kernel_verify import verify_kernel
+from graphc.ir.kernel.interpret import run_program
+from graphc.ir.kernel.text import parse_kernel, print_kernel
+from graphc.ir.kernel.verify import verify_kernel
+from graphc.ir.machine import Machine
 from graphc.ir.passes.fuse import fuse
-from graphc.ir.passes.plan_memory import plan
+from graphc.ir.passes.lower import lower
+from graphc.ir.passes.plan import plan
 from graphc.ir.types import TensorType
 
 f32, i64 = dtypes.f32, dtypes.i64
@@ -55,22 +59,31 @@ def assert_close(got: Any, want: Any, dtype: dtypes.DType) -> None:
     )
 
 
-def check(
-    graph: Graph, mutated: Mapping[int, int] | None = None, inputs: list[np.ndarray] | None = None
+def compiled(
+    graph: Graph, mutated: Mapping[int, int] | None = None, machine: Machine = CPU
 ) -> Program:
-    """Fuse, plan, verify and run; results agree with the graph's at every stage."""
+    """The program of a graph, for a machine."""
+    fused = fuse(graph, machine, mutated=tuple(mutated or ()))
+    return plan(fused, lower(fused, machine), machine, mutated=mutated)
+
+
+def check(
+    graph: Graph, mutated: Mapping[int, int] | None = None,
+    inputs: list[np.ndarray] | None = None, machine: Machine = CPU,
+) -> Program:
+    """Fuse, lower, plan, verify and run; results agree with the graph's at every stage."""
     inputs = arrays(graph) if inputs is None else inputs
     want = interpret.evaluate(graph, [x.copy() for x in inputs], TABLE)
-    fused = fuse(graph, mutated=tuple(mutated or ()))
+    fused = fuse(graph, machine, mutated=tuple(mutated or ()))
     got = interpret.evaluate(fused, [x.copy() for x in inputs], TABLE)
     for g, w, node in zip(got, want, graph.outputs, strict=True):
         assert_close(g, w, node.dtype)
-    program = plan(fused, mutated=mutated)
+    program = plan(fused, lower(fused, machine), machine, mutated=mutated)
     for kernel in kernels(program):
         verify_kernel(kernel)
         text = print_kernel(kernel)
         assert print_kernel(parse_kernel(text)) == text
-    got = kernel_interpret.run_program(program, [x.copy() for x in inputs], TABLE)
+    got = run_program(program, [x.copy() for x in inputs], TABLE)
     for g, w, node in zip(got, want, graph.outputs, strict=True):
         assert_close(g, w, node.dtype)
     return program
@@ -85,9 +98,9 @@ def kernels(program: Program) -> list[Kernel]:
     return list(found.values())
 
 
-def only_kernel(function: Callable[..., Any], *inputs: Any) -> Kernel:
+def only_kernel(function: Callable[..., Any], *inputs: Any, machine: Machine = CPU) -> Kernel:
     """The one kernel that a function is compiled to; its results are checked."""
-    program = check(build(function, *inputs))
+    program = check(build(function, *inputs), machine=machine)
     assert len(program.steps) == 1, [getattr(s, "ops", s) for s in program.steps]
     (kernel,) = kernels(program)
     return kernel

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from graphc.backends.llvm.machine import CPU
 from graphc.ir import ops
 from graphc.ir.graph import Builder, Graph, Node
 from graphc.ir.passes.fuse import fuse
@@ -38,7 +39,7 @@ def test_an_adam_step_is_one_kernel_for_all_parameters() -> None:
 
     graph = build(adam, *[(30, 40)] * 4, *[(7,)] * 4)
     mutated = dict(enumerate((0, 2, 3, 4, 6, 7)))
-    assert kinds(fuse(graph, mutated=mutated)) == {"loop": 2}
+    assert kinds(fuse(graph, CPU, mutated=mutated)) == {"loop": 2}
     program = check(graph, mutated)
     assert len(cases.kernels(program)) == 1
     assert program.outputs_in_place == mutated
@@ -52,7 +53,7 @@ def test_a_training_step_of_a_linear_layer() -> None:
         return w - gw * 0.1, b - total(gy, (0,)) * 0.1, y
 
     graph = build(step, (8, 6), (5, 6), (5,), (8, 5))
-    fused = fuse(graph, mutated=(0, 1))
+    fused = fuse(graph, CPU, mutated=(0, 1))
     contractions = [n for n in fusions(fused) if n.attrs["kind"] == "contraction"]
     assert names(contractions[0])[:3] == ["dot_general", "add", "relu"]
     assert kinds(fused)["contraction"] == 2
@@ -66,7 +67,7 @@ def test_residuals_and_permutes_go_into_epilogues() -> None:
         return ops.tanh(y + r) * 2.0
 
     graph = build(heads, (3, 4, 6), (3, 6, 5), (4, 3, 5))
-    assert kinds(fuse(graph)) == {"contraction": 1}
+    assert kinds(fuse(graph, CPU)) == {"contraction": 1}
     check(graph)
 
 
@@ -83,7 +84,7 @@ def test_views_of_one_buffer_are_absorbed_into_operands() -> None:
         return ops.reshape(ops.permute(y, dims=(0, 2, 1, 3)), shape=(2, 6, 8))
 
     graph = build(attention, (2, 6, 24))
-    assert kinds(fuse(graph)) == {"contraction": 2, "rows": 1}
+    assert kinds(fuse(graph, CPU)) == {"contraction": 2, "rows": 1}
     check(graph)
 
 
@@ -94,14 +95,14 @@ def test_a_product_read_in_two_layouts_is_stored_once() -> None:
         return dot(rows, w), total(y * g, (2,))
 
     graph = build(function, (2, 4, 3), (2, 3, 5), (6, 10), (2, 4, 5))
-    assert kinds(fuse(graph)) == {"contraction": 2, "rows": 1}
+    assert kinds(fuse(graph, CPU)) == {"contraction": 2, "rows": 1}
     check(graph)
 
 
 @pytest.mark.parametrize("shape", [(4, 6, 8), (64, 33)])
 def test_layer_norm_is_one_kernel(shape: tuple[int, ...]) -> None:
     graph = build(cases.layer_norm, shape, shape[-1:], shape[-1:])
-    assert kinds(fuse(graph)) == {"rows": 1}
+    assert kinds(fuse(graph, CPU)) == {"rows": 1}
     check(graph)
 
 
@@ -113,7 +114,7 @@ def test_batch_norm_backward_shares_its_loads() -> None:
         return gy - bias - x * slope, ops.reshape(bias, shape=(3,)), ops.reshape(slope, shape=(3,))
 
     graph = build(backward, *[(2, 3, 4, 5)] * 3)
-    assert kinds(fuse(graph)) == {"rows": 1}
+    assert kinds(fuse(graph, CPU)) == {"rows": 1}
     check(graph)
 
 
@@ -127,7 +128,7 @@ def test_batch_norm_gradients_are_one_kernel_beside_their_updates() -> None:
         return gx, w - flat[0] * 0.1, b - flat[1] * 0.1
 
     graph = build(step, (2, 3, 4, 5), (2, 3, 4, 5), (3,), (3,))
-    assert kinds(fuse(graph, mutated=(1, 2))) == {"rows": 1, "loop": 2}
+    assert kinds(fuse(graph, CPU, mutated=(1, 2))) == {"rows": 1, "loop": 2}
     check(graph, {1: 2, 2: 3})
 
 
@@ -138,7 +139,7 @@ def test_an_early_reduction_does_not_wait_for_a_later_kernel() -> None:
         y = dot(x, w)
         return total(total(y, (1,)) * valid, (0,)) / count, cases.softmax(y, 1) / count
 
-    fused = fuse(build(function, (8, 6), (5, 6), (8,)))
+    fused = fuse(build(function, (8, 6), (5, 6), (8,)), CPU)
     assert ["sum"] in [names(n) for n in fusions(fused)]
     check(build(function, (8, 6), (5, 6), (8,)))
 
@@ -149,14 +150,14 @@ def test_sgd_updates_go_with_their_gradients() -> None:
         return w - gw * 0.1
 
     graph = build(step, (8, 6), (8, 5), (5, 6))
-    assert kinds(fuse(graph, mutated=(0,))) == {"contraction": 1}
+    assert kinds(fuse(graph, CPU, mutated=(0,))) == {"contraction": 1}
     program = check(graph, {0: 2})
     assert program.arena_bytes == 0 and len(program.steps) == 1
 
 
 def test_sums_over_the_same_axes_become_one_kernel() -> None:
     graph = build(lambda g, x: (total(g, (0, 1)), total(g * x, (0, 1))), (4, 6, 8), (4, 6, 8))
-    assert kinds(fuse(graph)) == {"rows": 1}
+    assert kinds(fuse(graph, CPU)) == {"rows": 1}
     check(graph)
 
 
@@ -165,16 +166,16 @@ def test_softmax_rows_are_not_torn_apart_by_a_column_sum() -> None:
         y = cases.softmax(x, 1)
         return y, total(y, (0,))
 
-    assert [names(n) for n in fusions(fuse(build(function, (64, 10))))] == [
+    assert [names(n) for n in fusions(fuse(build(function, (64, 10)), CPU))] == [
         ["amax", "sub", "exp", "sum", "div"], ["sum"],
     ]  # fmt: skip
 
 
 def test_costly_values_are_not_computed_again_per_row() -> None:
     graph = build(lambda x, w: x * ops.exp(w), (300, 40), (40,))
-    assert sorted(map(names, fusions(fuse(graph)))) == [["exp"], ["mul"]]
+    assert sorted(map(names, fusions(fuse(graph, CPU)))) == [["exp"], ["mul"]]
     per_row = build(lambda x, w: x * ops.exp(w), (300, 40), (300, 1))
-    assert len(fusions(fuse(per_row))) == 1
+    assert len(fusions(fuse(per_row, CPU))) == 1
 
 
 def test_checks_of_an_embedding_gradient_are_not_repeated() -> None:
@@ -184,7 +185,7 @@ def test_checks_of_an_embedding_gradient_are_not_repeated() -> None:
         return y * 2.0, weight - ops.index_put(zeros, g, ids, dim=0, accumulate=True)
 
     graph = build(step, (7, 4), (i64, (5,)), (5, 4))
-    assert kinds(fuse(graph))["scatter_unchecked"] == 1
+    assert kinds(fuse(graph, CPU))["scatter_unchecked"] == 1
     program = check(graph, {1: 0})
     # the update need not wait for anything but the look-up
     assert program.first_visible_write >= 1
@@ -201,10 +202,10 @@ def test_no_two_kernels_wait_for_each_other() -> None:
 
 def test_routines_stay_steps_of_their_own() -> None:
     graph = build(lambda x: ops.relu(ops.tanh(x) * 2.0), (8, 4))
-    fused = fuse(graph, routines={"tanh"})
+    fused = fuse(graph, CPU, routines={"tanh"})
     assert [n.op.name for n in fused.nodes] == ["input", "tanh", "fusion"]
     sorted_ = build(lambda x: ops.sort(x * 2.0, dim=0, descending=False, stable=True)[0], (8, 4))
-    assert [n.op.name for n in fuse(sorted_).nodes] == ["input", "fusion", "sort", "get"]
+    assert [n.op.name for n in fuse(sorted_, CPU).nodes] == ["input", "fusion", "sort", "get"]
     check(sorted_)
 
 
@@ -220,12 +221,12 @@ def test_a_long_chain_is_cut_without_recursion() -> None:
     node = builder.input(TensorType(f32, (4,)))
     for i in range(10_000):
         node = builder.emit(ops.sin if i % 2 else ops.cos, node)
-    fused = fuse(builder.build([node]))
+    fused = fuse(builder.build([node]), CPU)
     assert len(fusions(fused)) < 200
 
 
 def test_fused_graphs_print_and_parse() -> None:
-    fused = fuse(build(cases.layer_norm, (4, 8), (8,), (8,)))
+    fused = fuse(build(cases.layer_norm, (4, 8), (8,), (8,)), CPU)
     assert print_graph(parse_graph(print_graph(fused))) == print_graph(fused)
 
 

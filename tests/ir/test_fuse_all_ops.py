@@ -7,20 +7,21 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from graphc.backends.llvm.machine import CPU
 from graphc.backends.numpy import TABLE
 from graphc.ir import dtypes, interpret
 from graphc.ir.graph import Builder, Graph
-from graphc.ir.kernel_interpret import run_program
-from graphc.ir.kernel_verify import verify_kernel
+from graphc.ir.kernel.interpret import run_program
+from graphc.ir.kernel.verify import verify_kernel
+from graphc.ir.machine import Machine
 from graphc.ir.op import get
 from graphc.ir.passes.decompose import decompose
-from graphc.ir.passes.fuse import fuse
-from graphc.ir.passes.plan_memory import plan
 from graphc.ir.types import TensorType, TupleType
 from tests import opinfo
 from tests.opinfo import OPINFOS, Sample
 
 from . import kernel_cases as cases
+from .machines import TINY, WIDE
 
 TOLERANCE = {"bf16": 0.06, "f16": 0.01, "f32": 3e-4, "f64": 1e-9}
 
@@ -48,9 +49,9 @@ def graphs(name: str, sample: Sample) -> Iterator[Graph]:
         yield builder.build(results, name)
 
 
-def run(graph: Graph, inputs: list[np.ndarray]) -> None:
+def run(graph: Graph, inputs: list[np.ndarray], machine: Machine) -> None:
     want = interpret.evaluate(graph, [x.copy() for x in inputs], TABLE)
-    program = plan(fuse(decompose(graph)))
+    program = cases.compiled(decompose(graph), machine=machine)
     for kernel in cases.kernels(program):
         verify_kernel(kernel)
     got = run_program(program, [x.copy() for x in inputs], TABLE)
@@ -65,13 +66,15 @@ def run(graph: Graph, inputs: list[np.ndarray]) -> None:
             np.testing.assert_array_equal(g, w)
 
 
-def check_operator(name: str, wanted: tuple[dtypes.DType, ...], count: int) -> None:
+def check_operator(
+    name: str, wanted: tuple[dtypes.DType, ...], count: int, machine: Machine = CPU
+) -> None:
     info = OPINFOS[name]
     for dtype in [d for d in info.dtypes if d in wanted] or info.dtypes[:1]:
         for sample in opinfo.samples(info, dtype)[:count]:
             for graph in graphs(name, sample):
                 try:
-                    run(graph, list(sample.arrays))
+                    run(graph, list(sample.arrays), machine)
                 except AssertionError as error:
                     raise AssertionError(f"{name} {dtype.name} {sample.attrs}: {error}") from None
 
@@ -79,6 +82,12 @@ def check_operator(name: str, wanted: tuple[dtypes.DType, ...], count: int) -> N
 @pytest.mark.parametrize("name", sorted(OPINFOS))
 def test_operator(name: str) -> None:
     check_operator(name, (dtypes.f32, dtypes.bf16, dtypes.i64), 3)
+
+
+@pytest.mark.parametrize("machine", [TINY, WIDE], ids=["tiny", "wide"])
+@pytest.mark.parametrize("name", sorted(OPINFOS))
+def test_operator_on_another_machine(name: str, machine: Machine) -> None:
+    check_operator(name, (dtypes.f32,), 2, machine)
 
 
 @pytest.mark.slow

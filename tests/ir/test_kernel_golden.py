@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from graphc.ir import ops
-from graphc.ir.kernel_text import print_kernel
+from graphc.ir.kernel.text import print_kernel
 
 from . import kernel_cases as cases
-from .kernel_cases import i64, only_kernel
+from .kernel_cases import build, check, i64, only_kernel
+from .machines import WIDE
 
 CASES = {
     "chain": (lambda x, y: ops.tanh(x * 2.0 + y) - x, [(300, 40), (300, 40)]),
@@ -32,3 +33,10 @@ CASES = {
 def test_kernel_text(name: str, golden: Callable[[str, str], None]) -> None:
     function, inputs = CASES[name]
     golden(f"kernels/{name}.txt", print_kernel(only_kernel(function, *inputs)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernel_text_for_a_wide_machine(name: str, golden: Callable[[str, str], None]) -> None:
+    function, inputs = CASES[name]
+    program = check(build(function, *inputs), machine=WIDE)
+    golden(f"kernels/wide/{name}.txt", "\n".join(map(print_kernel, cases.kernels(program))))

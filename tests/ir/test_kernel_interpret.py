@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from graphc.backends.numpy import TABLE
-from graphc.ir.kernel_interpret import CheckFailed, run_kernel
-from graphc.ir.kernel_text import parse_kernel
+from graphc.ir.kernel.interpret import CheckFailed, run_kernel
+from graphc.ir.kernel.text import parse_kernel
 
 
 def run(text: str, *buffers: np.ndarray, dims: tuple[int, ...] = ()) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from graphc.ir import dtypes, kernel
 from graphc.ir.dim import Dim
-from graphc.ir.kernel_text import parse_kernel, print_kernel, scalar_text
+from graphc.ir.kernel.text import parse_kernel, print_kernel, scalar_text
 
 TEXT = """\
 kernel sample(a0: f32[n] in, a1: i64[8] in, o0: f32[8] out, s0: f32[4] scratch) dims (n) {

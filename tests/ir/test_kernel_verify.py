@@ -3,8 +3,8 @@
 import pytest
 
 from graphc.ir import ops  # noqa: F401  (registers the operators)
-from graphc.ir.kernel_text import parse_kernel
-from graphc.ir.kernel_verify import KernelError, verify_kernel
+from graphc.ir.kernel.text import parse_kernel
+from graphc.ir.kernel.verify import KernelError, verify_kernel
 
 GOOD = """\
 kernel good(a0: f32[n] in, a1: i64[8] in, a2: f32[32] in, o0: f32[n] out, o1: f32[8] out) \
@@ -50,6 +50,7 @@ BROKEN = {
     "'set' in a vector loop": ("next c0 add", "next c0 set"),
     "come in pairs": ("next c0 add", "next c0 argmax"),
     "chunk 0": ("chunk [2]", "chunk [0]"),
+    "stands beside a parallel one": ("  }\n  stage {\n    parallel", "    parallel"),
 }
 
 

@@ -4,15 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from graphc.backends.llvm.machine import CPU
 from graphc.ir import dtypes, ops
-from graphc.ir.dim import Dim
-from graphc.ir.kernel import Check, Kernel, Local, Loop, Stmt
-from graphc.ir.kernel_text import print_kernel
-from graphc.ir.passes import lower as lowering
-from graphc.ir.passes import lower_loops, lower_nest, lower_rows, lower_scatter, lower_split
+from graphc.ir.dim import Dim, recombined
+from graphc.ir.kernel import Check, Kernel, Launch, Local, Loop, Stmt
+from graphc.ir.kernel.text import print_kernel
+from graphc.ir.machine import Machine
+from graphc.ir.passes.lower.nest import cost
 
 from . import kernel_cases as cases
-from .kernel_cases import build, check, i64, only_kernel, total
+from .kernel_cases import build, check, compiled, i64, only_kernel, total
+from .machines import TINY, WIDE
 from .random_graphs import random_graph
 
 
@@ -27,21 +29,6 @@ def statements(kernel: Kernel) -> Iterator[Stmt]:
 
 def loops(kernel: Kernel) -> list[str]:
     return [s.kind for s in statements(kernel) if isinstance(s, Loop)]
-
-
-@pytest.fixture
-def tiny_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Limits so small that little shapes take the paths of big ones."""
-    for module, name, value in (
-        (lower_nest, "SMALL", 4), (lower_nest, "_CHUNK_LEAST", 4), (lower_nest, "_CHUNK_MOST", 8),
-        (lower_loops, "_BLOCK", 4), (lower_split, "_LEAST", 8), (lower_split, "_PIECE", 4),
-        (lower_rows, "_COLUMNS", 4), (lower_rows, "_OUTSIDE", 3), (lower_scatter, "_BLOCK", 4),
-        (lower_scatter, "_COLUMNS", 4),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, value)
-    lowering._MEMO.clear()
-    yield
-    lowering._MEMO.clear()
 
 
 def test_pointwise_kernels_do_not_depend_on_the_length() -> None:
@@ -166,18 +153,40 @@ def test_collective_operators(name: str) -> None:
     only_kernel(function, *inputs)
 
 
+@pytest.mark.parametrize("machine", [TINY, WIDE], ids=["tiny", "wide"])
 @pytest.mark.parametrize("name", COLLECTIVE)
-@pytest.mark.usefixtures("tiny_chunks")
-def test_collective_operators_in_chunks(name: str) -> None:
+def test_collective_operators_on_another_machine(name: str, machine: Machine) -> None:
     function, inputs = COLLECTIVE[name]
-    only_kernel(function, *inputs)
+    only_kernel(function, *inputs, machine=machine)
 
 
+@pytest.mark.parametrize("machine", [TINY, WIDE], ids=["tiny", "wide"])
 @pytest.mark.parametrize("seed", range(200, 225))
-@pytest.mark.usefixtures("tiny_chunks")
-def test_random_graphs_in_chunks(seed: int) -> None:
+def test_random_graphs_on_another_machine(seed: int, machine: Machine) -> None:
     maker = random_graph(seed, 18, symbolic=seed % 3 == 0)
-    check(maker.graph(), maker.mutated, maker.arrays(seed))
+    check(maker.graph(), maker.mutated, maker.arrays(seed), machine)
+
+
+def test_a_machine_without_serial_work_shares_everything() -> None:
+    def function(x, b):
+        return x + b
+
+    assert "parallel" not in loops(only_kernel(function, (8, 40), (40,)))
+    assert "parallel" in loops(only_kernel(function, (8, 40), (40,), machine=WIDE))
+    cpu, wide = (
+        print_kernel(only_kernel(lambda x: total(x, (0,)), (64, 256), machine=m))
+        for m in (CPU, WIDE)
+    )
+    assert "in [64] {" in cpu and "in [256] {" in wide
+
+
+def test_kernels_of_two_machines_are_kept_apart() -> None:
+    graph = build(lambda x: ops.exp(x) * 2.0, (300, 40))
+    for machine in (CPU, WIDE, CPU):
+        (step,) = compiled(graph, machine=machine).steps
+        assert isinstance(step, Launch)
+        chunk = machine.chunk(1 << 20, cost(graph.nodes[1]) + 1)
+        assert f"{1 << (chunk.bit_length() - 1)}" in print_kernel(step.kernel)
 
 
 def test_a_size_as_a_value() -> None:
@@ -197,3 +206,22 @@ def test_one_kernel_for_all_symbolic_sizes() -> None:
     program = check(graph)
     assert program.dims == ("s0",)
     assert all(k.dims in (("n",), ("d0",)) for k in cases.kernels(program))
+
+
+def test_a_relative_shift_of_a_product() -> None:
+    """The product's batch dims are swapped, and its rows cut at another width."""
+
+    def shifted(a, b):
+        heads = ops.dot_general(
+            a, b, batch_a=(1,), batch_b=(1,), contract_a=(3,), contract_b=(2,)
+        )
+        rows = ops.reshape(ops.permute(heads, dims=(1, 0, 2, 3)), shape=(2, 2, 9, 5))
+        return ops.slice(rows, starts=(0, 0, 1, 0), stops=(2, 2, 9, 5), steps=(1, 1, 1, 1)) * 2.0
+
+    check(build(shifted, (2, 2, 5, 8), (9, 2, 8)))
+
+
+def test_digits_of_a_number_are_put_together() -> None:
+    m, n = Dim.var("m"), Dim.var("n")
+    assert recombined(9 * (m % 5) + 45 * (m // 5) + n) == 9 * m + n
+    assert recombined(9 * (m % 5) + 44 * (m // 5)) != 9 * m

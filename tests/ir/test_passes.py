@@ -11,13 +11,13 @@ from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Builder, Expr, Graph, Node
 from graphc.ir.op import REGISTRY, get
 from graphc.ir.passes import run
-from graphc.ir.passes.canonicalize import canonicalize
 from graphc.ir.passes.cse import cse
 from graphc.ir.passes.dce import dce
 from graphc.ir.passes.decompose import decompose
 from graphc.ir.passes.fold import fold
 from graphc.ir.passes.partition import split
 from graphc.ir.passes.simplify import simplify
+from graphc.ir.passes.simplify.canonicalize import canonicalize
 from graphc.ir.passes.specialise import specialise
 from graphc.ir.types import TensorType
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 NOTICES = {
     "Entry": "scenario function_replaced",
     "Items": "list_delete",
-    "Kind": "replaced_class",
+    "Type": "replaced_class",
     "Code": "scenario defaults_replaced",
     "Result": "scenario cache_filled_by_the_first_call",
     "Referent": "weakly_alive",

@@ -33,7 +33,9 @@ from graphc.ir.kernel import (
     Store,
     Var,
 )
-from graphc.ir.kernel_text import print_kernel
+from graphc.ir.kernel.combine import ARGUMENTS, identity
+from graphc.ir.kernel.text import print_kernel
+from graphc.ir.kernel.walk import children
 
 BLOCK = 256  # threads; a power of two
 
@@ -191,8 +193,11 @@ class _Stage:
         for carry in loop.carries:
             kind = c_type(carry.dtype)
             self.emit(f"const {kind} {inits[carry.name]} = {carry.name};")
-            if carry.combine not in ("argmax", "argmin", "index"):
-                self.emit(f"{carry.name} = {literal(_identity(carry), carry.dtype)};")
+            if carry.combine == "set":
+                raise ValueError(f"carry {carry.name}: a vector loop cannot carry by 'set'")
+            if carry.combine not in (*ARGUMENTS, "index"):
+                start = literal(identity(carry.combine, carry.dtype), carry.dtype)
+                self.emit(f"{carry.name} = {start};")
         self.lanes = True
         self.open(self._for(loop, "threadIdx.x", "blockDim.x"))
         self.statements(loop.body)
@@ -201,7 +206,7 @@ class _Stage:
         self.lanes = False
         self.emit("__syncthreads();")
         for position, carry in enumerate(loop.carries):
-            if carry.combine in ("argmax", "argmin"):
+            if carry.combine in ARGUMENTS:
                 index = loop.carries[position + 1]
                 function = self.arg_reduction(carry, index)
                 self.emit(f"{function}(&{carry.name}, &{index.name});")
@@ -219,7 +224,7 @@ class _Stage:
         taken = ""
         for carry in carries:
             name, value = carry.name, new[carry.name]
-            if carry.combine in ("argmax", "argmin"):
+            if carry.combine in ARGUMENTS:
                 taken = self.fresh("taken")
                 self.emit(f"const bool {taken} = better_{carry.combine[3:]}({value}, {name});")
                 self.emit(f"if ({taken}) {name} = {value};")
@@ -284,9 +289,9 @@ __device__ inline void {name}({t}* x, {i}* index) {{
         stack = [root]
         while stack:
             scalar = stack[-1]
-            children = [c for c in _children(scalar) if id(c) not in texts]
-            if children:
-                stack += children
+            pending = [part for part in children(scalar) if id(part) not in texts]
+            if pending:
+                stack += pending
                 continue
             stack.pop()
             if id(scalar) not in texts:
@@ -313,34 +318,6 @@ __device__ inline void {name}({t}* x, {i}* index) {{
             return f"({texts[id(scalar.mask)]} ? {load} : {other})"
         args = [texts[id(arg)] for arg in scalar.args]
         return apply(scalar.op, scalar.dtype, [arg.dtype for arg in scalar.args], args)
-
-
-def _children(scalar: Scalar) -> tuple[Scalar, ...]:
-    if isinstance(scalar, Apply):
-        return scalar.args
-    if isinstance(scalar, Load):
-        return tuple(child for child in (scalar.mask, scalar.other) if child is not None)
-    return ()
-
-
-def _identity(carry: Carry) -> float | int | bool:
-    """What a combine leaves the other operand unchanged by."""
-    dtype, combining = carry.dtype, carry.combine
-    if combining in ("add", "or"):
-        return 0
-    if combining == "mul":
-        return 1
-    if combining == "and":
-        return -1
-    if combining not in ("max", "min"):
-        raise ValueError(f"carry {carry.name}: a vector loop cannot carry by {combining!r}")
-    lowest = combining == "max"
-    if dtype.is_float:
-        return float("-inf") if lowest else float("inf")
-    signed = dtype.kind == "int"
-    if lowest:
-        return -(1 << (dtype.bits - 1)) if signed else 0
-    return (1 << (dtype.bits - signed)) - 1
 
 
 def index_text(size: Size) -> str:

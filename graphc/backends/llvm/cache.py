@@ -19,14 +19,22 @@ MAGIC = b"graphc object 1\n"
 _HEADER = len(MAGIC) + 8 + 32
 
 
+def sources() -> list[Path]:
+    """The code that decides what a kernel's text compiles to: this folder's, and the IR's, of
+    which it is made (sizes, types, Kernels, what passes find out of them)."""
+    folder = Path(__file__).parent
+    parts = folder.parents[1] / "ir", folder
+    return [path for part in parts for path in sorted(part.rglob("*.py"))]
+
+
 @functools.cache
 def source_digest() -> bytes:
-    """A digest of the code that decides what a kernel's text compiles to: this folder's."""
+    """A digest of `sources`."""
     digest = hashlib.sha256()
-    folder = Path(__file__).parent
-    kernel_ir = sorted((folder.parent.parent / "ir").glob("kernel*.py"))
-    for path in [*sorted(folder.glob("*.py")), *kernel_ir]:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    package = Path(__file__).parents[2]
+    for path in sources():
+        name = path.relative_to(package).as_posix()
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.digest()
 
 

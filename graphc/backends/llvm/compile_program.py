@@ -14,7 +14,7 @@ from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target
 from graphc.ir.kernel import Callback, Kernel, Launch, Program
-from graphc.ir.kernel_text import print_kernel
+from graphc.ir.kernel.text import print_kernel
 
 
 @dataclass(slots=True)

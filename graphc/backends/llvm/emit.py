@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from graphc.backends.llvm.contraction import emit_contraction
 from graphc.backends.llvm.emit_context import Buffer
@@ -24,7 +24,6 @@ from graphc.ir import dim as dims
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import (
-    Apply,
     Check,
     IndexValue,
     Kernel,
@@ -32,11 +31,11 @@ from graphc.ir.kernel import (
     Load,
     Local,
     Loop,
-    Scalar,
     Stmt,
     Store,
+    walk,
 )
-from graphc.ir.kernel_text import print_kernel
+from graphc.ir.kernel.text import print_kernel
 
 PARALLEL = "@graphc_par"
 
@@ -60,52 +59,16 @@ def emit(kernel: Kernel, target: Target, symbol: str = "") -> str:
 
 def kernel_checks(kernel: Kernel) -> list[Check]:
     """The Checks of a kernel by number, as status words report them."""
-    bodies: list[Sequence[Stmt]] = list(kernel.stages)
-    if kernel.contraction is not None:
-        bodies.append(kernel.contraction.epilogue)
-    return [stmt for body in bodies for stmt in _walk(body) if isinstance(stmt, Check)]
-
-
-def _walk(body: Sequence[Stmt]) -> Iterator[Stmt]:
-    stack = list(reversed(body))
-    while stack:
-        stmt = stack.pop()
-        yield stmt
-        if isinstance(stmt, Loop):
-            stack += reversed(stmt.body)
-
-
-def _scalars(stmt: Stmt) -> list[Scalar | None]:
-    if isinstance(stmt, Let):
-        return [stmt.value]
-    if isinstance(stmt, Store):
-        return [stmt.value, stmt.mask]
-    if isinstance(stmt, Check):
-        return [stmt.ok, stmt.value]
-    if isinstance(stmt, Loop):
-        return [scalar for c in stmt.carries for scalar in (c.init, c.next)]
-    return []
+    return [
+        stmt for body in walk.bodies(kernel) for stmt in walk.statements(body)
+        if isinstance(stmt, Check)
+    ]  # fmt: skip
 
 
 def mutable_buffers(body: Sequence[Stmt]) -> frozenset[str]:
     """Buffers that statements both load and store: their loads may not move."""
-    loaded: set[str] = set()
-    stored: set[str] = set()
-    seen: set[int] = set()
-    for stmt in _walk(body):
-        if isinstance(stmt, Store):
-            stored.add(stmt.buffer)
-        stack = [scalar for scalar in _scalars(stmt) if scalar is not None]
-        while stack:
-            scalar = stack.pop()
-            if id(scalar) in seen:
-                continue
-            seen.add(id(scalar))
-            if isinstance(scalar, Load):
-                loaded.add(scalar.buffer)
-                stack += [s for s in (scalar.mask, scalar.other) if s is not None]
-            elif isinstance(scalar, Apply):
-                stack += scalar.args
+    stored = {stmt.buffer for stmt in walk.statements(body) if isinstance(stmt, Store)}
+    loaded = {scalar.buffer for _, scalar in walk.evaluated(body) if isinstance(scalar, Load)}
     return frozenset(loaded & stored)
 
 
@@ -169,23 +132,20 @@ class _KernelEmitter:
         last = len(self.kernel.stages) - 1
         for number, stage in enumerate(self.kernel.stages):
             self._stage(main, number, stage)
-            if number < last and any(isinstance(stmt, Check) for stmt in _walk(stage)):
+            if number < last and any(isinstance(stmt, Check) for stmt in walk.statements(stage)):
                 _return_if_failed(main)
         main.ret()
 
     def _stage(self, main: Function, number: int, stage: Sequence[Stmt]) -> None:
-        """A stage's statements; its parallel loops become functions that start with its Lets."""
+        """A stage's statements; a parallel loop becomes a function that starts with its Lets."""
         context = self._context(main, stage)
-        loops = [stmt for stmt in stage if isinstance(stmt, Loop) and stmt.kind == "parallel"]
 
         def parallel(loop: Loop) -> bool:
-            if _single_chunk(loop) or not any(loop is other for other in loops):
+            if _single_chunk(loop):
                 return False
-            piece = next(n for n, other in enumerate(loops) if other is loop)
             place = next(n for n, other in enumerate(stage) if other is loop)
             lets = [stmt for stmt in stage[:place] if isinstance(stmt, Let | Local)]
-            name = f"@{self.symbol}.stage{number}" + (f".{piece}" if piece else "")
-            self._parallel(context, name, stage, lets, loop)
+            self._parallel(context, f"@{self.symbol}.stage{number}", stage, lets, loop)
             return True
 
         context.parallel = parallel

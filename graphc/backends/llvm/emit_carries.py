@@ -10,14 +10,11 @@ from collections.abc import Callable, Sequence
 
 from graphc.backends.llvm.emit_context import Context
 from graphc.backends.llvm.scalar import Operations
-from graphc.backends.llvm.values import Value, constant, identity, register_type, shuffle_mask
+from graphc.backends.llvm.values import Value, constant, register_type, shuffle_mask
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Carry
-
-# Combines that may be done in any grouping (the grouping is then fixed by the shape).
-REDUCTIONS = ("add", "mul", "max", "min", "or", "and")
-_OPERATOR = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
+from graphc.ir.kernel.combine import ARGUMENTS, COMBINES, identity
 
 
 def combine(o: Operations, kind: str, dtype: DType, old: str, new: str) -> str:
@@ -28,7 +25,7 @@ def combine(o: Operations, kind: str, dtype: DType, old: str, new: str) -> str:
         return o.binary(kind, dtype, old, new)
     # max and min are cheapest where the value that carries on is their second operand
     first, second = (new, old) if kind in ("max", "min") else (old, new)
-    return o.apply(_OPERATOR[kind], dtype, [dtype, dtype], [first, second])
+    return o.apply(COMBINES[kind].operator, dtype, [dtype, dtype], [first, second])
 
 
 def _takes_over(o: Operations, kind: str, dtype: DType, old: str, new: str) -> str:
@@ -55,7 +52,7 @@ def combine_carries(
     result: list[str] = []
     taken = ""
     for carry, before, after in zip(carries, old, new, strict=True):
-        if carry.combine in ("argmax", "argmin"):
+        if carry.combine in ARGUMENTS:
             taken = _takes_over(o, carry.combine, carry.dtype, before, after)
             if mask is not None:
                 taken = o.binary("and", dtypes.bool_, taken, mask)
@@ -77,7 +74,7 @@ def lane_inits(
     initial value itself."""
     result: list[str] = []
     for carry, init in zip(carries, inits, strict=True):
-        if carry.combine in ("argmax", "argmin", "index"):
+        if carry.combine in (*ARGUMENTS, "index"):
             result.append(context.splat(init, lanes))
         elif carry.combine == "set":
             raise ValueError(f"carry {carry.name}: a vector loop cannot carry by 'set'")
@@ -107,7 +104,7 @@ def finish_lanes(
     o = operations(1)
     return [
         v
-        if c.combine in ("argmax", "argmin", "index")
+        if c.combine in (*ARGUMENTS, "index")
         else combine(o, c.combine, c.dtype, i.text, v)
         for c, i, v in zip(carries, inits, values, strict=True)
     ]
@@ -129,7 +126,7 @@ def _meet(
     taken = ""
     for position, carry in enumerate(carries):
         a, b = low[position], high[position]
-        if carry.combine in ("argmax", "argmin"):
+        if carry.combine in ARGUMENTS:
             taken = _takes_over(o, carry.combine, carry.dtype, a, b)
             back = _takes_over(o, carry.combine, carry.dtype, b, a)
             # neither is better: equal values, or both NaN

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from graphc.backends.llvm.emit_carries import (
-    REDUCTIONS,
     combine_carries,
     finish_lanes,
     lane_inits,
@@ -15,11 +14,12 @@ from graphc.backends.llvm.emit_context import Buffer, Hoisted, Index
 from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_scalar import Scalars
 from graphc.backends.llvm.text import Module
-from graphc.backends.llvm.values import Value, identity, memory_type, register_type
+from graphc.backends.llvm.values import Value, memory_type, register_type
 from graphc.backends.llvm.vector_plan import Plan, plan_vector
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.kernel import Carry, Check, Let, Literal, Local, Loop, Stmt, Store, Var
+from graphc.ir.kernel.combine import COMBINES, identity
 
 FAIL = "@graphc.fail"
 Finish = Callable[[], list[str]]
@@ -414,7 +414,7 @@ def _reduction_chain(loop: Loop) -> list[Loop] | None:
 
 
 def _passes_on(outer: Carry, inner: Carry) -> bool:
-    if outer.combine != inner.combine or outer.combine not in REDUCTIONS:
+    if outer.combine != inner.combine or outer.combine not in COMBINES:
         return False
     next_, init = outer.next, inner.init
     if not isinstance(next_, Var) or next_.name != inner.name or not isinstance(init, Literal):

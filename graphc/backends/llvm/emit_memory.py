@@ -22,8 +22,8 @@ from graphc.backends.llvm.values import (
 from graphc.ir import dtypes
 from graphc.ir.dim import Size
 from graphc.ir.dtypes import DType
+from graphc.ir.kernel.combine import COMBINES
 
-COMBINE_OPERATOR = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
 _DUMMY = "@graphc.dummy = internal global [64 x i8] zeroinitializer, align 64"
 
 
@@ -269,7 +269,7 @@ class Memory(Indices):
         operations = self.operations(lanes)
         if combine in ("or", "and"):
             return operations.binary(combine, dtype, old, new)
-        return operations.apply(COMBINE_OPERATOR[combine], dtype, [dtype, dtype], [new, old])
+        return operations.apply(COMBINES[combine].operator, dtype, [dtype, dtype], [new, old])
 
     def _store_lanes(self, access: Access, text: str, combine: str) -> None:
         dtype, lanes, where = access.dtype, self.lanes, access.where

@@ -7,6 +7,7 @@ from graphc.backends.llvm.values import Value, constant
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.kernel import Apply, IndexValue, Literal, Load, Scalar, Var
+from graphc.ir.kernel.walk import children
 
 
 class Scalars(Memory):
@@ -23,7 +24,7 @@ class Scalars(Memory):
             if self._known(scalar) is not None:
                 stack.pop()
                 continue
-            missing = [child for child in _children(scalar) if self._known(child) is None]
+            missing = [child for child in children(scalar) if self._known(child) is None]
             if missing:
                 stack += missing
                 continue
@@ -78,11 +79,3 @@ class Scalars(Memory):
 
     def _in_lanes(self, value: Value, lanes: int) -> str:
         return value.text if value.lanes == lanes else self.splat(value, lanes)
-
-
-def _children(scalar: Scalar) -> tuple[Scalar, ...]:
-    if isinstance(scalar, Apply):
-        return scalar.args
-    if isinstance(scalar, Load):
-        return tuple(child for child in (scalar.mask, scalar.other) if child is not None)
-    return ()

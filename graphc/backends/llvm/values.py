@@ -98,30 +98,3 @@ def shuffle_mask(first: int, count: int, step: int = 1) -> str:
     """A shufflevector mask that takes `count` lanes from `first` on."""
     lanes = ", ".join(f"i32 {first + step * lane}" for lane in range(count))
     return f"<{count} x i32> <{lanes}>"
-
-
-def lowest(dtype: DType) -> float | int | bool:
-    """What every value is at least: the identity of max."""
-    if dtype.is_float:
-        return -math.inf
-    return -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
-
-
-def highest(dtype: DType) -> float | int | bool:
-    """What every value is at most: the identity of min."""
-    if dtype.is_float:
-        return math.inf
-    if dtype is dtypes.bool_:
-        return True
-    return (1 << (dtype.bits - (dtype.kind == "int"))) - 1
-
-
-def identity(combine: str, dtype: DType) -> float | int | bool:
-    """The value that a combine ("add", "max", ...) leaves the other operand unchanged by."""
-    if combine in ("max", "argmax"):
-        return lowest(dtype)
-    if combine in ("min", "argmin"):
-        return highest(dtype)
-    if combine == "and":
-        return True if dtype is dtypes.bool_ else -1
-    return {"add": 0, "mul": 1, "or": 0}[combine]

@@ -8,15 +8,22 @@ from graphc.backends.llvm.target import Target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.dtypes import DType
-from graphc.ir.kernel import Apply, Carry, Check, Let, Load, Local, Loop, Scalar, Stmt, Store
-
-# Operators that cost tens of instructions a lane vector.
-_HEAVY = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh erf erfc erfinv lgamma digamma sigmoid pow atan2 hypot fmod remainder floor_divide "
-    "trunc_divide".split()
+from graphc.ir.kernel import (
+    Apply,
+    Carry,
+    Check,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Scalar,
+    Stmt,
+    Store,
+    walk,
 )
-_HEAVY_COST = 30
+from graphc.ir.op import REGISTRY
+
+_HEAVY_COST = 30  # of an operator that takes tens of instructions a lane vector
 _MOST_LANES = 128
 
 
@@ -93,22 +100,26 @@ def _survey_scalar(root: Scalar, var: str, found: Survey, seen: set[int]) -> Non
         if id(scalar) in seen:
             continue
         seen.add(id(scalar))
+        stack += walk.children(scalar)
         if isinstance(scalar, Apply):
             found.dtypes.add(scalar.dtype)
-            found.cost += _HEAVY_COST if scalar.op in _HEAVY else 1
+            found.cost += _HEAVY_COST if _heavy(scalar.op) else 1
             if scalar.dtype is dtypes.bool_ and scalar.args[0].dtype is dtypes.bool_:
                 found.masks = True
             if scalar.op == "div":
                 found.cost += 3
             elif scalar.op == "cast" and dtypes.bf16 in (scalar.dtype, scalar.args[0].dtype):
                 found.cost += 4
-            stack += scalar.args
         elif isinstance(scalar, Load):
             found.dtypes.add(scalar.dtype)
             found.cost += 1
             found.masks |= scalar.mask is not None or scalar.dtype is dtypes.bool_
             _survey_index(scalar.index, var, found)
-            stack += [child for child in (scalar.mask, scalar.other) if child is not None]
+
+
+def _heavy(name: str) -> bool:
+    lane = REGISTRY[name].lane if name in REGISTRY else None  # None: fma, which only kernels have
+    return lane is not None and lane.heavy
 
 
 def _survey_index(size: Size, var: str, found: Survey) -> None:

@@ -15,6 +15,7 @@ from . import c_attributes, tensor_attributes
 from .kinds import Kind, has_field, is_plain, kind_of
 from .module_fields import OWN_FIELDS
 from .observer import Observer
+from .outside import unbound
 from .places import MISSING
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
@@ -146,7 +147,7 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
             return _slot(observer, obj, found, path, known)
         if _overrides(found):
             return _by_descriptor(observer, obj, found, name)
-    fields = _fields(obj)
+    fields = fields_of(obj)
     if fields is not None:
         value = fields.get(name, MISSING)
         if known:
@@ -158,7 +159,8 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
     return MISSING
 
 
-def _fields(obj: Any) -> dict[str, Any] | None:
+def fields_of(obj: Any) -> dict[str, Any] | None:
+    """An instance's own attributes; None where its class has slots alone."""
     try:
         fields = object.__getattribute__(obj, "__dict__")
     except AttributeError:
@@ -217,16 +219,16 @@ def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> An
         return member.__func__
     if kind is functools.cached_property:
         return _cached(observer, obj, member, name)
-    getter = getattr(kind, "__get__", None)
+    getter = None if kind is functools.partial else getattr(kind, "__get__", None)
     if getter is None:
-        return member  # lookup() knows it, or it is new
+        return unbound(observer, member)  # lookup() knows it, or it is new
     if isinstance(getter, types.FunctionType):
         return observer.run(getter, member, obj, type(obj))
     if kind in _C_DESCRIPTORS:
         return object.__getattribute__(obj, name)
-    found = object.__getattribute__(obj, name)
     if not _understood(kind):
         observer.open(f"reading {name} of {observer.path(obj)}, by a {_name(member)}")
+    found = object.__getattribute__(obj, name)
     return observer.know(found, path) if observer.is_known(obj) else found
 
 
@@ -236,7 +238,7 @@ _OF_SCHEDULES = frozenset(
 )
 _C_DESCRIPTORS = frozenset((
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-    types.ClassMethodDescriptorType, functools.partial, type,
+    types.ClassMethodDescriptorType, type,
 ))  # fmt: skip
 
 
@@ -431,7 +433,7 @@ def write_field(observer: Observer, obj: Any, name: str, value: Any) -> None:
 
 
 def _save_fields(observer: Observer, obj: Any, name: str) -> None:
-    fields = _fields(obj)
+    fields = fields_of(obj)
     if fields is not None and observer.is_known(obj):
         observer.write(fields, name, observer.path(obj))
 

@@ -18,6 +18,7 @@ from . import (
     c_iterating,
     c_objects,
     context_variables,
+    copying,
     items,
     library,
     operators,
@@ -61,6 +62,9 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if type(function) is types.MethodWrapperType:
         args = function.__self__, *args
         function = getattr(function.__objclass__, function.__name__)
+    if type(function) is types.BuiltinFunctionType and function.__name__ in copying.METHODS:
+        args = function.__self__, *args
+        function = getattr(object, function.__name__)
     name = name_of(function)
     if kind_of(type(function)) is Kind.FIXED:
         return c_objects.call(observer, function, name, args, kwargs)
@@ -443,8 +447,11 @@ def _hash(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
 def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     value = args[0]
     argument = kind_of(type(value)) is Kind.TENSOR and observer.trace.argument_index(value) >= 0
-    if not observer.is_known(value) or argument:
-        observer.open("id() of an object that each call makes anew")
+    if observer.is_known(value) and not argument:
+        return None
+    if copying.is_key():
+        return (copying.Identity(id(value)),)
+    observer.open("id() of an object that each call makes anew")
     return None
 
 
@@ -473,6 +480,8 @@ RULES: dict[str, Rule] = {
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
     "builtins.id": _identifier, "builtins.super": _super, "collections.OrderedDict": _dict,
-    **context_variables.RULES, **library.RULES, **outside.RULES,
+    **context_variables.RULES, **copying.RULES, **library.RULES, **outside.RULES,
 }
-PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json, **outside.PYTHON}
+PYTHON: dict[str, Rule] = {
+    "json.dumps": _json, "json.loads": _json, **copying.PYTHON, **outside.PYTHON,
+}

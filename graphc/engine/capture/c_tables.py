@@ -30,8 +30,7 @@ PURE = frozenset(
     | _of("_typing", "_idfunc") | _of("_string", "formatter_parser formatter_field_name_split")
     | {"function.__get__", "object.__init__", "object.__eq__", "object.__ne__", "object.__repr__",
        "object.__str__", "object.__format__", "object.__hash__", "object.__sizeof__",
-       "type.__call__", "type.__instancecheck__", "type.__subclasscheck__",
-       "type.mro"}
+       "type.__call__", "type.__instancecheck__", "type.__subclasscheck__", "type.mro"}
 )  # fmt: skip
 # those that call functions among their arguments, or iterate over the others
 HIGHER_ORDER = frozenset(
@@ -105,6 +104,7 @@ SETTINGS = {
     **dict.fromkeys(
         "are_deterministic_algorithms_enabled get_float32_matmul_precision is_warn_always_enabled"
         .split(), "graphc.frontend.functions.settings"),
+    "initial_seed": "graphc.frontend.random_state",
 }  # fmt: skip
 SWITCHES = {
     "set_default": "graphc.config", "set_default_dtype": "graphc.frontend.promote",

@@ -6,6 +6,7 @@ by its row in c_functions.py. `call` gives what is to be called, natively, in th
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 import types
@@ -19,6 +20,7 @@ from .c_tables import SETTINGS, SWITCHES
 from .instrument import Uninstrumentable, Where, instrumented, is_rewritten
 from .kinds import Kind, content_of, is_own_name, is_standard, kind_of
 from .observer import Observer
+from .outside import unbound
 from .places import MISSING
 from .rule import Call, answer
 
@@ -63,7 +65,7 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     if kind is Kind.INSTANCE:
         method = observer.lookup(type(function), "__call__")
         if method is not MISSING:
-            return call(observer, *_bound(method, function, args), kwargs)
+            return call(observer, *_bound(observer, method, function, args), kwargs)
         return function, args, kwargs
     if hasattr(function, "__compiled_function__"):
         inner = function.__compiled_function__
@@ -75,13 +77,17 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     return c_functions.call(observer, function, args, kwargs)
 
 
-def _bound(member: Any, obj: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+def _bound(
+    observer: Observer, member: Any, obj: Any, args: tuple[Any, ...]
+) -> tuple[Any, tuple[Any, ...]]:
     """A special method as Python calls it: not all that a class holds gets the object."""
     if isinstance(member, classmethod):
         return member.__func__, (type(obj), *args)
     if isinstance(member, staticmethod):
         return member.__func__, args
-    return member, (obj, *args) if hasattr(type(member), "__get__") else args
+    if isinstance(member, functools.partial) or not hasattr(type(member), "__get__"):
+        return unbound(observer, member), args
+    return member, (obj, *args)
 
 
 def _unwrapped(member: Any) -> Any:
@@ -257,6 +263,8 @@ def _of_library(kind: type) -> bool:
 
 def _made(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A new instance of a class written in Python."""
+    if observer.lookup(kind, "__del__") is not MISSING:  # no recording sees it run
+        observer.open(f"making a {kind.__qualname__}, whose __del__() runs when it dies,")
     maker = observer.lookup(kind, "__new__")
     start = observer.lookup(kind, "__init__")
     maker = _unwrapped(maker)

@@ -43,6 +43,16 @@ def keep_python(observer: Observer, writes: ArgumentWrites) -> None:
     writes.copy_back(_number, holds)
 
 
+def carries(observer: Observer, error: BaseException) -> bool:
+    """Whether an error, or one that it came from, holds values of the trace."""
+    found: BaseException | None = error
+    while found is not None:
+        if _holds(observer, [found.args, vars(found)]):
+            return True
+        found = found.__cause__ or found.__context__
+    return False
+
+
 def _holds(observer: Observer, value: Any) -> bool:
     """Whether something that the function made holds values of the trace."""
     stack, seen = [value], set()

@@ -117,7 +117,7 @@ OWN_CODE = (
     "graphc.compile", "graphc.inspect", "graphc.doubt", "graphc.nn.functional",
     "graphc.linalg", "graphc.fft", "graphc.special", "graphc.signal", "graphc.autograd",
     "graphc.compiler", "graphc._C", "graphc.late_names", "graphc.compat", "graphc.export",
-    "graphc.unsupported", "graphc.library", "graphc.profiler", "graphc.amp",
+    "graphc.unsupported", "graphc.library", "graphc.profiler", "graphc.amp.autocast_mode",
     "graphc.nn.modules.module_notes",
 )  # fmt: skip
 # modules among them that do nothing but call the user's functions: these are rewritten, too

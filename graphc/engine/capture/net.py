@@ -23,6 +23,7 @@ from typing import Any
 import ml_dtypes
 import numpy
 
+from ...frontend.context import local
 from .instrument import is_rewritten
 from .kinds import PACKAGE, is_machinery, is_own_name
 from .observer import Observer, running
@@ -131,7 +132,11 @@ def starts(code: CodeType, namespace: dict[str, Any], caller: FrameType | None) 
             observer is not None and observer.running and is_stranger(code, namespace, caller)
             and observer.trace.starts_unseen(code, caller)
         ):
-            observer.open(f"{code.co_qualname}(), which C code calls,")
+            local.innermost = caller  # sys.monitoring tells of a frame that is there already
+            try:
+                observer.open(f"{code.co_qualname}(), which C code calls,")
+            finally:
+                local.innermost = None
         return True
     finally:
         _asked.busy = False

@@ -28,8 +28,7 @@ from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
 from ...frontend.watched import Watched, WatchedOrdered
-from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result
-from ..version.guards import Kind as KindGuard
+from ..version.guards import Array, Code, Entry, Guard, Guards, Items, Referent, Result, Type
 from .array_memory import is_captured
 from .class_members import ClassMembers
 from .copies import READERS, key_text
@@ -391,7 +390,7 @@ class Observer(ClassMembers, Writes):
             # classes nobody changes __class__
             name = type(value).__module__
             if not name.startswith("graphc.") and not is_standard(name):
-                self.guards.add(KindGuard(value, self.path(value)))
+                self.guards.add(Type(value, self.path(value)))
 
     def code(self, function: FunctionType) -> None:
         """The code and the defaults of a function are relied on."""

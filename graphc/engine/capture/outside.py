@@ -8,6 +8,7 @@ error) is a guarded read.
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import warnings
@@ -113,6 +114,20 @@ def _is_error(text: str, kind: type[Warning], module: str, line: int) -> bool:
         ):
             return action == "error"
     return getattr(warnings, "defaultaction", "default") == "error"
+
+
+# what Python 3.13 says, where partials have a __get__ that gives themselves
+_PARTIAL = (
+    "functools.partial will be a method descriptor in future Python versions; "
+    "wrap it in staticmethod() if you want to preserve the old behavior"
+)
+
+
+def unbound(observer: Observer, member: Any) -> Any:
+    """A class's member as its instances see it, where nothing binds it to them."""
+    if isinstance(member, functools.partial) and hasattr(functools.partial, "__get__"):
+        _warn(observer, warnings.warn, (_PARTIAL, FutureWarning), {})
+    return member
 
 
 def _caller(observer: Observer, level: Any, skipped: tuple[str, ...] = ()) -> FrameType | None:

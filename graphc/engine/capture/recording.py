@@ -24,6 +24,7 @@ from ...frontend.pending import PendingItem
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
+from ...nn.modules.module import Module
 from ..version.guards import Result
 from ..version.rebuild import NotRebuilt, Rebuild, resolved
 from . import calls
@@ -32,7 +33,7 @@ from .argument_writes import ArgumentWrites
 from .array_memory import is_captured
 from .copies import memory_of
 from .exits import Constants
-from .failed import keep_python
+from .failed import carries, keep_python
 from .kinds import is_plain
 from .net import Net
 from .observer import Observer, running
@@ -95,9 +96,8 @@ class Recording:
 
     def know(self, function: Any) -> None:
         """The function and the objects among its arguments existed before."""
-        self.observer.know(function, getattr(function, "__name__", "function"))
-        if isinstance(function, functools.partial) and function.args:  # the call of a Module
-            self.observer.know(function.args[0], "self")
+        name = "self" if isinstance(function, Module) else getattr(function, "__name__", "function")
+        self.observer.know(function, name)
         for i, leaf in enumerate(self.leaves):
             if not isinstance(leaf, Tensor) and not is_plain(leaf):
                 self.observer.know(leaf, f"argument {i}")
@@ -125,7 +125,10 @@ class Recording:
         trace = self.trace
         try:
             held = [self.call(function, args, kwargs)]
-        except BaseException:
+        except BaseException as error:
+            if not trace.tainted and self._carries(error):  # they become concrete
+                trace.note_end(f"{type(error).__name__}, which holds tensors,")
+                trace.whole = False
             if not trace.whole:
                 trace.flush()  # what eager mode would have done by now is done
                 self.writes.copy_back(self._given)
@@ -146,6 +149,14 @@ class Recording:
         result = resolved(held[0], self._given, self.observer.is_known)
         self.observer.settle()  # nobody's objects are kept alive by an attempt that is over
         raise Turned(result, trace, trace.passing)
+
+    def _carries(self, error: BaseException) -> bool:
+        """Whether an error of the user's brings values of the trace to whoever catches it."""
+        trace = self.trace
+        own = trace.refused is not None or isinstance(error, TraceError)
+        return trace.whole and not own and isinstance(trace, SegmentTrace) and not isinstance(
+            trace, Survey
+        ) and carries(self.observer, error)
 
     def _problem(self, held: list[Any]) -> TraceError | None:
         """Why one graph cannot do what the Python did."""
@@ -315,6 +326,12 @@ class Recording:
             self.restore()
             set_grad_mode(*self.mode)
             return
+        if self._carries(error):
+            self.restore()
+            set_grad_mode(*self.mode)
+            raise TraceError(located(
+                f"compiled {self.name}() raises {type(error).__name__}, which holds tensors"
+            )) from None  # fmt: skip
         keep_python(self.observer, self.writes)
         for action in self.trace.deferred:
             action()

@@ -26,8 +26,9 @@ from ...frontend.names import Names
 from ...frontend.nodes import Edge, Node
 from ...frontend.segment_close import Segment
 from ...frontend.segment_nodes import KnownNodes
-from ...frontend.segment_tape import Fingerprint, inner_roots, light_key, nodes_read
+from ...frontend.segment_tape import Fingerprint, light_key, nodes_read
 from ...frontend.segment_trace import SegmentEnd, SegmentTrace
+from ...frontend.tape_order import inner_roots
 from ...frontend.tensor import Tensor, edge
 from ...frontend.trace import Trace
 from ...inspect.observer import AGAIN
@@ -38,9 +39,10 @@ from ...ir.passes.partition import Split, split_uncut
 from .. import pipeline
 from ..built import CompileCounter, Engine
 from ..capture.reached import reached
+from ..version.parts import behind
 from ..version.replay import replay_of
 from ..version.version import concrete_shape
-from .backward import BackwardPlan, SegmentBackward
+from .backward import BackwardPlan, Recorded, SegmentBackward
 from .nested import NestedModules
 from .stepwise import Stepwise
 from .template import NoTemplate, Template
@@ -278,7 +280,7 @@ class Segments:
         plan = None
         inputs = len(graph.inputs) - len(segment.roots)
         if entries:
-            forward, split = pipeline.build_forward(graph, inputs, count, **options)
+            forward, _, split = pipeline.build_pair(graph, inputs, count, late=True, **options)
             engine = Engine(forward, [n.tensor_type for n in split.forward.outputs], dims)
             plan = _plan(segment, graph, split, entries, self._late)
         else:
@@ -361,7 +363,12 @@ class Segments:
         ]
         node = SegmentBackward(plan, edges, types, saved, dims)
         written = set(version.mutated.values())
+        recorded = Recorded(
+            segment.trace, tuple([i.node for i in segment.inputs]),
+            [edge(t) for t in segment.roots], [place for _, place in segment.entries],
+        )  # fmt: skip
         node.remember(
+            recorded,
             [before.get(i, array) for i, array in enumerate(given)],
             {i: segment.owner(i)._storage for i in plan.replay.read if i not in written
              and i < len(segment.inputs) and isinstance(segment.inputs[i], TensorInput)},
@@ -389,10 +396,14 @@ def _plan(
         if (kind == "input" and i < len(segment.inputs) and segment.inputs[i].node in read)
         or (kind == "output" and i < count and segment.outputs[i] in read)
     }
-    plan = BackwardPlan(split.backward, split.saved, entries, strict, allocator.empty, build)
+    inputs = len(graph.inputs) - len(segment.roots)
+    plan = BackwardPlan(
+        split.backward, split.saved, entries, strict, allocator.empty, build,
+        behind(graph, inputs, count),
+        lambda graph: pipeline.as_drawn(graph, configuration.current()),
+    )  # fmt: skip
     plan.inner = inner_roots(roots)
     sources = [_source(segment, segment.entries[i][0]) for i in entries]
-    inputs = len(graph.inputs) - len(segment.roots)
     plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)
     return plan
 

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...backends.numpy.ops import TABLE
 from ...frontend.captured import Output, TensorInput, TracedGraph
 from ...frontend.context import local
 from ...frontend.errors import located
-from ...frontend.nodes import TWICE, Node, zeros
+from ...frontend.nodes import TWICE, Edge, zeros
+from ...frontend.recorded_tape import Layout, RecordedTape
 from ...frontend.tensor import Tensor, edge, requires_grad
 from ...ir.graph import Graph
+from ...ir.interpret import evaluate
+from ...ir.passes.partition import Split
 from ...ir.types import TensorType
+from .parts import Parts
 from .replay import replay, replay_of
+from .saved import SavingNode
 from .sources import Moved, owner_of
 from .version import Allocate, concrete_shape
+
+_LAYOUTS = 8  # sizes for which a tape's layout is kept
 
 
 class BackwardPlan:
     """What a compiled forward's tape node needs to know; made once per version."""
 
     def __init__(
-        self, traced: TracedGraph, split: Any, engine: Any, allocate: Allocate,
-        joint: tuple[Graph, int, int],
+        self, traced: TracedGraph, split: Split, parts: Parts, allocate: Allocate,
+        joint: tuple[Graph, int, int], drawn: Callable[[Graph], Graph],
     ) -> None:
+        """`drawn`: makes of a graph what may be run by itself."""
         backward = traced.backward
         assert backward is not None
         self.outputs: list[Output] = backward.outputs
@@ -40,30 +49,34 @@ class BackwardPlan:
         ]
         self.sources: list[tuple[int, Tensor]] = pairs
         self.gradients = [g for g in backward.gradients if g is not None]
+        self.all_gradients = (True,) * len(self.gradients)
         self.saved: Sequence[tuple[str, int]] = split.saved
-        self.engine = engine
+        self.parts = parts
         self.allocate = allocate
-        self.behind = _behind(*joint)
-        self.replay = replay_of(*joint, traced.inputs, pairs)
+        self.inner = backward.inner
+        self.tape = backward.tape
+        # which of the gradients is that of each entry of the tape
+        numbers = {id(t): i for i, (_, t) in enumerate(pairs)}
+        self.entries = [numbers.get(id(t)) for t in backward.tensors]
+        graph, inputs, outputs = joint
+        self.forward = Graph(graph.name, graph.inputs[:inputs], graph.outputs[:outputs], graph.env)
+        self.drawn = drawn
+        self._layouts: dict[Any, tuple[Layout, Graph]] = {}
+        self.replay = replay_of(drawn(graph), inputs, outputs, traced.inputs, pairs)
         self.types: tuple[TensorType, ...] = tuple(
             o.type for o in backward.outputs if o.type is not None
         )
 
-
-def _behind(graph: Graph, forward_inputs: int, forward_outputs: int) -> list[int]:
-    """Which cotangents each gradient of a joint graph hangs on, as bits: without any of those it
-    is None. (0: floor's and its kin's, zeros that hang on nothing, are always there.)
-
-    Asked of the graph as it was recorded: simplified, a gradient of zeros hangs on nothing.
-    """
-    bits = {node: 1 << i for i, node in enumerate(graph.inputs[forward_inputs:])}
-    for node in graph.nodes:
-        if node not in bits:
-            found = 0
-            for source in node.inputs:
-                found |= bits[source]
-            bits[node] = found
-    return [bits[node] for node in graph.outputs[forward_outputs:]]
+    def layout(self, tape: RecordedTape, dims: dict[str, int]) -> tuple[Layout, Graph]:
+        """How the tape is laid out at these sizes, and what computes the values for it."""
+        key = tuple(dims.items())
+        found = self._layouts.get(key)
+        if found is None:
+            if len(self._layouts) >= _LAYOUTS:
+                self._layouts.clear()
+            layout = Layout(tape, self.forward, dims)
+            found = self._layouts[key] = layout, self.drawn(layout.graph)
+        return found
 
 
 class History:
@@ -76,20 +89,20 @@ class History:
         tensors = [owner_of(t, i, arguments, moved) for i, t in plan.sources]
         edges = tuple(edge(t) if requires_grad(t) else None for t in tensors)
         saved = [inputs[i] if kind == "input" else results[i] for kind, i in plan.saved]
-        stamps = []
-        for kind, i in plan.saved:
-            owner = owners[i] if kind == "input" else None
-            if owner is not None:
-                stamps.append((owner._storage, owner._storage.version))
+        stamps = {
+            place: (owner._storage, owner._storage.version)
+            for place, (kind, i) in enumerate(plan.saved)
+            if kind == "input" and (owner := owners[i]) is not None
+        }
         types = tuple(
             TensorType(t.dtype, concrete_shape(t, dims)) for t in plan.types
         )
         self.node = CompiledBackward(plan, edges, types, saved, stamps, dims)
         self.node.inputs = inputs
-        self.node.input_stamps = [
-            (owner._storage, owner._storage.version)
+        self.node.input_stamps = {
+            i: (owner._storage, owner._storage.version)
             for i in plan.replay.read if (owner := owners[i]) is not None
-        ]
+        }
         self.plan = plan
 
     def attach(self, builder: Any) -> None:
@@ -100,64 +113,88 @@ class History:
 
     def watch(self, builder: Any) -> None:
         """A saved value that the user holds too must not change before backward()."""
-        kept = {i for kind, i in self.plan.saved if kind == "output"}
-        held = [tensor for output, tensor in builder.handed_out() if output.index in kept]
-        held += [builder.written(i) for i in kept if i in builder.spec.mutated]
-        self.node.stamps += [(t._storage, t._storage.version) for t in held]
+        kept = {i: place for place, (kind, i) in enumerate(self.plan.saved) if kind == "output"}
+        if not kept:
+            return
+        held = {o.index: t for o, t in builder.handed_out() if o.index in kept}
+        held.update({i: builder.written(i) for i in kept if i in builder.spec.mutated})
+        self.node.watch({kept[i]: tensor._storage for i, tensor in held.items()})
 
 
-class CompiledBackward(Node):
+class CompiledBackward(SavingNode):
     """The backward of a compiled forward: one native call."""
 
-    __slots__ = ("dims", "input_stamps", "inputs", "plan", "saved", "stamps")
     inputs: list[np.ndarray]  # of the forward; those that it overwrote, as they were
-    input_stamps: list[Any]
+    input_stamps: dict[int, Any]  # by number of the input
 
     def __init__(
         self, plan: BackwardPlan, edges: Any, types: Any, saved: list[np.ndarray],
-        stamps: list[Any], dims: dict[str, int],
+        stamps: dict[int, tuple[Any, int]], dims: dict[str, int],
     ) -> None:
         super().__init__(edges, types)
         self.plan = plan
-        self.saved: list[np.ndarray] | None = saved
+        self.saved = saved
         self.stamps = stamps
         self.dims = dims
+        self.inner = plan.inner
+
+    def reads(self, place: int) -> bool:
+        plan = self.plan
+        kind, i = plan.saved[place]
+        if plan.tape is None:
+            return True
+        layout, _ = plan.layout(plan.tape, self.dims)
+        forward = plan.forward
+        return (forward.inputs[i] if kind == "input" else forward.outputs[i]) in layout.read
 
     def release(self) -> None:
         self.saved = None
         self.inputs = []
 
-    def gradients(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
+    def lay_out(self) -> tuple[Edge, ...] | None:
+        if self.saved is None:
+            raise RuntimeError(located(TWICE))
+        plan = self.plan
+        if plan.tape is None:
+            return None
+        layout, graph = plan.layout(plan.tape, self.dims)
+        if not plan.replay.read.issuperset(layout.behind.union(layout.own.values())):
+            return None
+        _check_unchanged([self.input_stamps[i] for i in layout.behind if i in self.input_stamps])
+        values = evaluate(graph, self.inputs, TABLE, self.dims)
+        stamps = {
+            place: self.input_stamps[i] for place, i in layout.own.items()
+            if i in self.input_stamps
+        }
+        entries = [None if i is None else self.edges[i] for i in plan.entries]
+        self.release()
+        return layout.nodes(values, stamps, entries, self.sequence)
+
+    def run(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         if self.saved is None:
             raise RuntimeError(located(TWICE))
         by_tape = any(g is not None and not isinstance(g, np.ndarray) for g in grads)
-        for storage, version in [*self.stamps, *(self.input_stamps if by_tape else ())]:
-            if storage.version != version:
-                raise RuntimeError(located(
-                    "one of the variables needed for gradient computation has been modified by an "
-                    "inplace operation after the compiled forward that reads it. Hint: call "
-                    "backward() before the in-place operation, or clone() the tensor."
-                ))  # fmt: skip
         if by_tape:
+            _check_unchanged([*self.stamps.values(), *self.input_stamps.values()])
             return self._by_tape(grads, needs, world)
-        tangents = [
-            np.zeros(t.static_shape, t.dtype.numpy) if g is None
-            else np.asarray(g, order="C")
-            for g, t in zip(grads, self.out_types, strict=True)
-        ]
         plan = self.plan
+        found: list[Any] = [None] * len(needs)
+        part = plan.parts.part(tuple([g is not None for g in grads]), plan.all_gradients)
+        if part.engine is None:
+            return found
+        _check_unchanged([self.stamps[i] for i in part.saved if i in self.stamps])
+        inputs = [np.asarray(self.saved[i], order="C") for i in part.saved]
+        inputs += [np.asarray(grads[i], order="C") for i in part.tangents]
         results = [
             plan.allocate(concrete_shape(t, self.dims), t.dtype.numpy)
-            for t in plan.engine.output_types
+            for t in part.engine.output_types
         ]
-        saved = [np.asarray(a, order="C") for a in self.saved]
-        dims = tuple(self.dims[name] for name in plan.engine.dims)
-        plan.engine.run([*saved, *tangents], results, dims)
-        live = sum(1 << i for i, g in enumerate(grads) if g is not None)
-        return [
-            r if need and (bits & live or not bits) else None
-            for r, need, bits in zip(results, needs, plan.behind, strict=True)
-        ]
+        dims = tuple(self.dims[name] for name in part.engine.dims)
+        part.engine.run(inputs, results, dims)
+        for i, value in zip(part.results, results, strict=True):
+            if needs[i]:
+                found[i] = value
+        return found
 
     def _by_tape(self, grads: list[Any], needs: Sequence[bool], world: Any) -> list[Any]:
         """The gradients with a history of their own, or inside vmap."""
@@ -170,3 +207,14 @@ class CompiledBackward(Node):
         return [
             world.from_tensor(t) if need else None for t, need in zip(found, needs, strict=True)
         ]
+
+
+def _check_unchanged(stamps: Iterable[tuple[Any, int]]) -> None:
+    """Raise RuntimeError if a storage was written to since."""
+    for storage, version in stamps:
+        if storage.version != version:
+            raise RuntimeError(located(
+                "one of the variables needed for gradient computation has been modified by an "
+                "inplace operation after the compiled forward that reads it. Hint: call "
+                "backward() before the in-place operation, or clone() the tensor."
+            ))  # fmt: skip

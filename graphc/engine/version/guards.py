@@ -19,8 +19,7 @@ import numpy as np
 from ...frontend import state_version
 from ...frontend.numbers import is_traced_number
 from ...frontend.tensor import Tensor
-from ..capture.kinds import Kind as ObjectKind
-from ..capture.kinds import kind_of
+from ..capture.kinds import Kind, kind_of
 from ..capture.places import MISSING, Place, same
 
 
@@ -41,6 +40,10 @@ class Guard:
         """(place, tensor) of the tensors that must be the same ones."""
         return ()
 
+    def about(self) -> Any:
+        """The object that it looks into."""
+        return None
+
     def text(self) -> str:
         """For explain()."""
         return self.path
@@ -58,7 +61,7 @@ class Entry(Guard):
 
     def _let_go(self) -> None:
         """Do not keep a user's object alive."""
-        if self.identity and kind_of(type(self.value)) is ObjectKind.INSTANCE:
+        if self.identity and kind_of(type(self.value)) is Kind.INSTANCE:
             try:
                 self.reference = weakref.ref(self.value)
             except TypeError:
@@ -77,6 +80,9 @@ class Entry(Guard):
 
     def tensors(self) -> Iterable[tuple[Place, Any]]:
         return [(self.place, self.value)] if isinstance(self.value, Tensor) else []
+
+    def about(self) -> Any:
+        return self.place.container
 
     def text(self) -> str:
         if self.reference is not None:
@@ -141,11 +147,14 @@ class Items(Guard):
     def renew(self) -> None:
         self.items, self.fetched = self.read(self.container), {}
 
+    def about(self) -> Any:
+        return self.container
+
     def text(self) -> str:
         return f"{self.path} has the same {len(self.items)} items"
 
 
-class Kind(Guard):
+class Type(Guard):
     """An object is of this class."""
 
     __slots__ = ("kind", "value")
@@ -160,6 +169,9 @@ class Kind(Guard):
 
     def holds(self) -> bool:
         return type(self.value()) is self.kind
+
+    def about(self) -> Any:
+        return self.value()
 
     def text(self) -> str:
         return f"{self.path} is a {self.kind.__qualname__}"
@@ -209,6 +221,9 @@ class Result(Guard):
 
     def renew(self) -> None:
         self.value = self.function(*self.arguments)
+
+    def about(self) -> Any:
+        return self.arguments[0] if self.arguments else None
 
     def text(self) -> str:
         return f"{self.path} gives {self.value!r}"
@@ -300,6 +315,9 @@ class Fields(Guard):
     def renew(self) -> None:
         self.values = list(map(self.fields.get, self.names))
 
+    def about(self) -> Any:
+        return self.fields
+
     def text(self) -> str:
         absent = ", ".join(sorted(self.absent))
         return f"{self.path}.__dict__ has the same {', '.join(self.names)}, and no {absent}"
@@ -382,7 +400,6 @@ class Guards:
         """All guards hold now, at this count."""
         self.version = state_version.current()
 
-    def texts(self) -> list[str]:
+    def all(self) -> list[Guard]:
         """What explain() prints."""
-        found = *self.loose, *self.counted, *self.of_arguments.values(), *self.last
-        return [guard.text() for guard in found]
+        return [*self.loose, *self.counted, *self.of_arguments.values(), *self.last]

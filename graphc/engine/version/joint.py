@@ -6,9 +6,34 @@ from typing import Any
 
 from ...frontend.captured import TensorInput
 from ...frontend.tensor import Tensor
+from ...ir.graph import Graph
+from ...ir.passes.partition import Split
+from .. import pipeline
 from .backward import BackwardPlan, History
+from .parts import Parts, behind
 from .sources import tensor_of
 from .version import Specialisation, forget
+
+
+def build_joint(
+    graph: Graph, inputs: int, outputs: int, options: dict[str, Any]
+) -> tuple[pipeline.Built, Split, Parts]:
+    """The forward of a joint graph, where it is cut, and its backward.
+
+    Where several results carry a history, that backward is built when it runs: of hidden states
+    and a loss, only the loss may ever be differentiated.
+    """
+    late = {key: options[key] for key in ("config", "backend")}
+
+    def build(reduced: Graph) -> pipeline.Built:
+        return pipeline.build(reduced, name=f"{options['name']}_backward", **late)
+
+    several = len(graph.inputs) - inputs > 1
+    forward, reverse, split = pipeline.build_pair(graph, inputs, outputs, late=several, **options)
+    parts = Parts(split.backward, len(split.saved), build, behind(graph, inputs, outputs))
+    if reverse is not None:
+        parts.keep_whole(reverse)
+    return forward, split, parts
 
 
 class JointSpecialisation(Specialisation):

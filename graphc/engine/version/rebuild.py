@@ -20,7 +20,7 @@ from ...frontend.captured import UNREAD
 from ...frontend.numbers import is_traced_number
 from ...frontend.pending import PendingItem
 from ...frontend.tensor import Tensor
-from .kinds import Kind, attributes, is_constant, kind_of, set_attribute
+from .recipes import Recipe, attributes, is_constant, recipe_of, set_attribute
 
 
 class NotRebuilt(Exception):
@@ -104,25 +104,26 @@ class Rebuild:
         if is_constant(value) or self._known(value):
             self._constants.append(value)
             return 1, len(self._constants) - 1
-        kind = kind_of(value)
-        if kind is None:
+        recipe = recipe_of(value)
+        if recipe is None:
             raise NotRebuilt(f"a new {type(value).__name__}")
-        parts = [] if kind.fill is not None else [self._number(part) for part in kind.parts(value)]
+        at_once = [] if recipe.fill is not None else recipe.parts(value)
+        parts = [self._number(part) for part in at_once]
         number = 2, len(self._made)
         self._made.append(value)
-        self._steps.append((kind.maker(value), parts))
+        self._steps.append((recipe.maker(value), parts))
         self._kinds.append(type(value))
-        if kind.fill is not None or next(attributes(value), None) is not None:
-            self._waiting.append((value, kind, number))
+        if recipe.fill is not None or next(attributes(value), None) is not None:
+            self._waiting.append((value, recipe, number))
         return number
 
-    def _fill(self, value: Any, kind: Kind, number: tuple[int, int]) -> None:
+    def _fill(self, value: Any, recipe: Recipe, number: tuple[int, int]) -> None:
         """What an object that can be filled holds."""
-        parts = [] if kind.fill is None else kind.parts(value)
+        parts = [] if recipe.fill is None else recipe.parts(value)
         content = [self._number(part) for part in parts]
         found = [(name, self._number(part)) for name, part in attributes(value)]
         names, holds = [name for name, _ in found], [part for _, part in found]
-        self._fills.append((kind.fill, number, content, names, holds))
+        self._fills.append((recipe.fill, number, content, names, holds))
 
     def _check_elsewhere(self, held: list[Any], holders: Iterable[Any]) -> None:
         """Raise NotRebuilt where something else, which nobody knew, holds what is to be made."""
@@ -213,7 +214,7 @@ class _Resolved:
             if any(a is not b for a, b in zip(parts, item, strict=True)):
                 found = tuple.__new__(type(item), parts)
                 self._done[id(item)] = item, found
-        if kind_of(item) is not None:
+        if recipe_of(item) is not None:
             for name, part in list(attributes(item)):
                 if (now := self.visit(part)) is not part:
                     set_attribute(item, name, now)

@@ -14,11 +14,12 @@ import numpy as np
 from ...frontend import state_version
 from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
 from ...frontend.context import local
+from ...frontend.functionalize import is_contiguous
 from ...frontend.grad_mode import no_grad
 from ...frontend.storage import address, strides_of
 from ...frontend.tensor import Tensor, edge, from_array, requires_grad
 from ...frontend.tree import flatten
-from ...ir.dim import evaluate
+from ...ir.dim import Dim, evaluate, is_variable
 from ...ir.graph import Graph
 from ...ir.types import TensorType
 from ..capture.observer import Observer
@@ -172,7 +173,7 @@ class Specialisation:
         """The arrays of the inputs and the values of the dims. Raises Stale on a mismatch."""
         arrays: list[np.ndarray] = []
         dims: dict[str, int] = {}
-        for source, (shape, dtype, strides) in zip(self.inputs, self.expected, strict=True):
+        for source, (shape, dtype, rows, strides) in zip(self.inputs, self.expected, strict=True):
             if isinstance(source, NumberInput):
                 arrays.append(_UNKNOWN)
                 continue
@@ -184,9 +185,8 @@ class Specialisation:
                 raise Stale(f"{_name(source)} has shape {array.shape}, was {shape}")
             if array.dtype != dtype:
                 raise Stale(f"{_name(source)} is {array.dtype}, was {dtype}")
-            if strides is not None and not array.flags.c_contiguous and (
-                strides_of(array) != strides
-            ):
+            # Python may have asked for the layout, and results have it
+            if array.flags.c_contiguous != rows or not (rows or _laid_out(array, strides, dims)):
                 raise Stale(f"the memory layout of {_name(source)} changed")
             arrays.append(array)
         for guard in self.guards:
@@ -353,12 +353,30 @@ def _is_tangent(source: Any) -> bool:
     return isinstance(source, TensorInput) and source.kind == "tangent"
 
 
-def _expectation(source: Any) -> tuple[Any, np.dtype, Any]:
+def _expectation(source: Any) -> tuple[Any, np.dtype, bool, Any]:
+    """Shape, dtype, whether it is row-major without gaps, strides."""
     type_ = source.type
     if isinstance(source, NumberInput):
-        return type_.shape, type_.dtype.numpy, None
-    static = all(isinstance(s, int) for s in (*type_.shape, *source.strides))
-    return type_.shape, type_.dtype.numpy, tuple(source.strides) if static else None
+        return type_.shape, type_.dtype.numpy, True, None
+    rows = is_contiguous(type_.shape, source.strides)
+    return type_.shape, type_.dtype.numpy, rows, tuple(source.strides)
+
+
+def _laid_out(array: np.ndarray, strides: tuple[Any, ...], dims: dict[str, int]) -> bool:
+    """Whether memory is as the trace took it to be; the steps of gaps are noted among the dims.
+
+    A dimension of size 1 may have any stride.
+    """
+    steps = list(zip(array.shape, strides_of(array), strides, strict=True))
+    for _, have, want in steps:
+        if isinstance(want, Dim) and is_variable(want):
+            if have < 2:
+                return False
+            dims.setdefault(str(want), have)
+    return all(
+        size == 1 or have == (want if isinstance(want, int) else evaluate(want, dims))
+        for size, have, want in steps
+    )
 
 
 def _bind(have: tuple[int, ...], want: tuple[Any, ...], dims: dict[str, int]) -> bool:

@@ -68,6 +68,7 @@ def _take_place(state: Tensor, seen: Tensor) -> None:
     """Let a tensor be the view `seen` from now on."""
     if state._trace is not None:
         state._traced = seen._traced
+        state._trace.written = True
     else:
         state._array = seen._array
     state._storage = seen._storage

@@ -11,6 +11,7 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply, inplace
 from ..errors import TraceError, located
+from ..functionalize import dense_order
 from ..ownership import owns_result
 from ..storage import address, contiguous_strides, offset_of
 from ..tensor import Tensor, alias, current, requires_grad
@@ -19,14 +20,21 @@ from .arguments import environment, shape, shape_of, with_out, wrap_dim
 from .inplace import fill_
 
 
-def _root(x: Tensor) -> tuple[Tensor, Any]:
-    """A row-major tensor on the memory under x, with x's history, and x's offset in it."""
+def _root(x: Tensor) -> tuple[Tensor, Any] | None:
+    """A row-major tensor on the memory under x, with x's history, and x's offset in it.
+
+    None under a trace where the memory has gaps that a graph does not see.
+    """
     state = current(x)
     base = current(base_of(state)) if state._base is not None else state
     if state._trace is not None:
-        if base._storage is state._storage and base._traced.is_contiguous():
-            return base, state._traced.offset - base._traced.offset
-        return x.contiguous(), 0
+        holder = base if base._storage is state._storage else state
+        traced = holder._traced
+        order = dense_order(traced.type.shape, traced.strides, environment())
+        if order is None:
+            return None
+        memory = holder if traced.is_contiguous() else apply(ops.permute, holder, dims=order)
+        return memory, state._traced.offset - traced.offset
     if base._array.flags.c_contiguous and not (_is_part(base) and not requires_grad(state)):
         start = offset_of(base._array, base._storage)
         return base, offset_of(state._array, state._storage) - start
@@ -44,7 +52,9 @@ def _is_part(x: Tensor) -> bool:
 
 def _from_part(x: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
     """as_strided() of a part of some memory that requires a gradient: a copy."""
-    memory, start = _root(x.detach())
+    found = _root(x.detach())
+    assert found is not None
+    memory, start = found
     whole = as_strided_scatter(memory, x, shape(x), x.stride(), start)
     return as_strided(whole, size, stride, start if offset is None else offset)
 
@@ -68,17 +78,20 @@ def as_strided(
     state = current(input)
     if state._trace is None and state._base is None and requires_grad(state) and _is_part(state):
         return _from_part(input, size, stride, storage_offset)
+    size, stride = shape_of((size,)), shape_of((stride,))
+    state = current(input)  # a size that is a tensor has ended a segment
     trace = state._trace
     if trace is not None and storage_offset is not None and state._base is None:
         face = trace.face(state)
         cut = state._traced.offset != 0  # detached from what it was a view of
         if cut or (face is not state and _is_part(face)):
             return _outside_trace(trace, input, size, stride, storage_offset)
-    base, offset = _root(input)
+    found = _root(input)
+    if found is None:
+        return _outside_trace(trace, input, size, stride, storage_offset)
+    base, offset = found
     start = offset if storage_offset is None else storage_offset
-    result: Tensor = apply(
-        ops.as_strided, base, size=shape_of((size,)), stride=shape_of((stride,)), offset=start
-    )
+    result: Tensor = apply(ops.as_strided, base, size=size, stride=stride, offset=start)
     return result
 
 

@@ -30,12 +30,7 @@ BOOL = frozenset({dtypes.bool_})
 ANY = frozenset(dtypes.ALL)
 COMPLEX = frozenset(dtypes.COMPLEX)
 
-# operators that take complex numbers besides what their records allow
-TAKES_COMPLEX = frozenset("""
-    neg square exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan
-    sinh cosh tanh asinh acosh atanh sigmoid isnan isinf isfinite logical_not add sub mul div pow
-    eq ne sum prod cumsum cumprod dot_general scatter index_put
-""".split())
+FIELD, RING, EVERY = FLOATS | COMPLEX, NUMBERS | COMPLEX, ANY | COMPLEX  # with complex numbers
 
 _ACCEPTS = {
     NUMBERS: "integers and floats",
@@ -53,11 +48,11 @@ def fail(message: str, kind: type[Exception] = RuntimeError) -> NoReturn:
 
 def require_dtype(name: str, dtype: DType, allowed: frozenset[DType]) -> None:
     """Raise NotImplementedError unless `dtype` is one of `allowed`."""
-    if dtype not in allowed and not (dtype.is_complex and name in TAKES_COMPLEX):
+    if dtype not in allowed:
         scalar = _TORCH_SCALAR_NAMES.get(dtype.name, dtype.torch_name)
         fail(
             f'"{name}" not implemented for \'{scalar}\''
-            f" (it takes {_ACCEPTS.get(allowed, 'other dtypes')}; cast first)",
+            f" (it takes {_ACCEPTS.get(allowed - COMPLEX, 'other dtypes')}; cast first)",
             NotImplementedError,
         )
 

@@ -14,7 +14,7 @@ from ..types import Shape, TensorType, Type
 from ._rules import ops, permute
 from ._types import (
     FLOATS,
-    NUMBERS,
+    RING,
     Types,
     fail,
     merge_sizes,
@@ -50,7 +50,7 @@ def _mismatch(a: TensorType, b: TensorType, contract_a: Dims, contract_b: Dims) 
 def _dot_general_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     a, b = types
     dtype = require_one_dtype("dot_general", types)
-    require_dtype("dot_general", dtype, NUMBERS)
+    require_dtype("dot_general", dtype, RING)
     batch_a, batch_b = attrs["batch_a"], attrs["batch_b"]
     contract_a, contract_b = attrs["contract_a"], attrs["contract_b"]
     require_dims("dot_general", batch_a + contract_a, a.rank)

@@ -1,4 +1,4 @@
-"""Operators with sub-graphs: branches, loops, and the fused groups that passes/fuse.py makes.
+"""Operators with sub-graphs: branches, loops, and the fused groups that passes/fuse/ makes.
 
 A sub-graph is a closed function: what it reads comes in through its inputs. Its results are the
 node's: one tensor, or several (a TupleType). Such records have `results` 0.
@@ -132,7 +132,7 @@ register(
 register(
     Op(
         "fusion", "structure", _fusion_type, results=0, attrs=("kind",),
-        nondifferentiable="made after differentiation, by passes/fuse.py alone",
+        nondifferentiable="made after differentiation, by passes/fuse/ alone",
         doc="One kernel's worth of operators, as a sub-graph.",
     )
 )

@@ -9,7 +9,7 @@ from ..dim import DimEnv, Size, minimum
 from ..op import Attrs, Op, TypeRule, register
 from ..types import TupleType, Type
 from ._rules import filled, ops, zeros
-from ._types import NUMBERS, Types, require_dim, require_dtype
+from ._types import NUMBERS, RING, Types, require_dim, require_dtype
 
 _MOST_STEPS = 31  # doublings that cover any size a dimension can have
 
@@ -17,7 +17,7 @@ _MOST_STEPS = 31  # doublings that cover any size a dimension can have
 def _cumulative_type(name: str, with_index: bool) -> TypeRule:
     def infer(types: Types, attrs: Attrs, env: DimEnv) -> Type:
         (x,) = types
-        require_dtype(name, x.dtype, NUMBERS)
+        require_dtype(name, x.dtype, NUMBERS if with_index else RING)
         require_dim(name, attrs["dim"], x.rank)
         return TupleType((x, x.with_dtype(dtypes.i64))) if with_index else x
 

@@ -12,22 +12,29 @@ from typing import Any
 from .. import dtypes
 from ..dim import DimEnv
 from ..graph import OPERATORS
-from ..op import Attrs, Op, VjpRule, get, register
+from ..op import Attrs, Lane, Op, VjpRule, get, register
 from ..types import TensorType, Type
 from ._rules import binary_rule, cast, ops, select, unary_rule, zeros
 from ._types import (
     ANY,
     BITS,
     BOOL,
+    EVERY,
+    FIELD,
     FLOATS,
     INTEGERS,
     NUMBERS,
+    RING,
     Types,
     broadcast_shapes,
     elementwise_rule,
     fail,
     require_one_dtype,
 )
+
+# Costs in additions: of a division, of a polynomial (exp), of two or a long one (pow), of a series.
+EXACT, LIGHT = Lane(1, exact=True), Lane(1)
+QUOTIENT, FUNCTION, LONG, SERIES = Lane(4), Lane(12), Lane(20), Lane(60)
 
 _INTEGER = "integer result"
 _BOOL = "bool result"
@@ -36,9 +43,10 @@ _POSITIVE = (0.1, 10.0)
 
 def _unary(
     name: str,
+    lane: Lane,
     vjp: VjpRule | None = None,
     *,
-    allowed: frozenset[dtypes.DType] = FLOATS,
+    allowed: frozenset[dtypes.DType] = FIELD,
     result: dtypes.DType | None = None,
     domain: tuple[float, float] = (-10.0, 10.0),
     nondifferentiable: str = "",
@@ -47,13 +55,14 @@ def _unary(
     register(
         Op(
             name, "unary", elementwise_rule(name, allowed, result), vjp, arity=1,
-            domain=domain, nondifferentiable=nondifferentiable, doc=doc or f"{name}(x).",
+            lane=lane, domain=domain, nondifferentiable=nondifferentiable, doc=doc or f"{name}(x).",
         )
     )
 
 
 def _binary(
     name: str,
+    lane: Lane,
     vjp: VjpRule | None = None,
     *,
     family: str = "binary",
@@ -66,7 +75,7 @@ def _binary(
     register(
         Op(
             name, family, elementwise_rule(name, allowed, result), vjp, arity=2,
-            domain=domain, nondifferentiable=nondifferentiable, doc=doc,
+            lane=lane, domain=domain, nondifferentiable=nondifferentiable, doc=doc,
         )
     )
 
@@ -80,15 +89,15 @@ _flat = unary_rule(_zero)  # piecewise constant: torch's gradient is 0, not an e
 
 # --- unary, any number -----------------------------------------------------------------------
 
-_unary("neg", unary_rule(lambda g, x, y: -g), allowed=NUMBERS, doc="-x; integers wrap.")
+_unary("neg", EXACT, unary_rule(lambda g, x, y: -g), allowed=RING, doc="-x; integers wrap.")
 _unary(
-    "abs", unary_rule(lambda g, x, y: g * ops.sign(x)), allowed=NUMBERS,
+    "abs", EXACT, unary_rule(lambda g, x, y: g * ops.sign(x)), allowed=NUMBERS,
     doc="|x|; gradient 0 at 0; the most negative integer stays.",
 )
-_unary("sign", _flat, allowed=NUMBERS, doc="-1, 0 or 1; 0 for NaN, as torch.")
-_unary("square", unary_rule(lambda g, x, y: g * (x * 2.0)), allowed=NUMBERS, doc="x * x.")
+_unary("sign", EXACT, _flat, allowed=NUMBERS, doc="-1, 0 or 1; 0 for NaN, as torch.")
+_unary("square", LIGHT, unary_rule(lambda g, x, y: g * (x * 2.0)), allowed=RING, doc="x * x.")
 _unary(
-    "relu", unary_rule(lambda g, x, y: select(ops.le(y, 0.0), 0.0, g)), allowed=NUMBERS,
+    "relu", EXACT, unary_rule(lambda g, x, y: select(ops.le(y, 0.0), 0.0, g)), allowed=NUMBERS,
     doc="max(x, 0); gradient 0 at 0; NaN passes.",
 )
 
@@ -122,74 +131,80 @@ def _acosh_gradient(g: Any, x: Any, y: Any) -> Any:
     return g * ops.rsqrt(x * x - 1.0)
 
 
-_unary("exp", unary_rule(lambda g, x, y: g * y), domain=(-5.0, 5.0), doc="e ** x.")
+_unary("exp", FUNCTION, unary_rule(lambda g, x, y: g * y), domain=(-5.0, 5.0), doc="e ** x.")
 _unary(
-    "exp2", unary_rule(lambda g, x, y: g * y * _LOG2), domain=(-5.0, 5.0), doc="2 ** x."
+    "exp2", FUNCTION, unary_rule(lambda g, x, y: g * y * _LOG2), domain=(-5.0, 5.0), doc="2 ** x."
 )
 _unary(
-    "expm1", unary_rule(lambda g, x, y: g * (y + 1.0)), domain=(-5.0, 5.0),
+    "expm1", LONG, unary_rule(lambda g, x, y: g * (y + 1.0)), domain=(-5.0, 5.0),
     doc="e ** x - 1, accurate near 0.",
 )
-_unary("log", unary_rule(lambda g, x, y: g / x), domain=_POSITIVE, doc="Natural logarithm.")
-_unary("log2", unary_rule(lambda g, x, y: g / (x * _LOG2)), domain=_POSITIVE)
-_unary("log10", unary_rule(lambda g, x, y: g / (x * _LOG10)), domain=_POSITIVE)
 _unary(
-    "log1p", unary_rule(lambda g, x, y: g / (x + 1.0)), domain=(-0.9, 10.0),
+    "log", FUNCTION, unary_rule(lambda g, x, y: g / x), domain=_POSITIVE, doc="Natural logarithm."
+)
+_unary("log2", FUNCTION, unary_rule(lambda g, x, y: g / (x * _LOG2)), domain=_POSITIVE)
+_unary("log10", FUNCTION, unary_rule(lambda g, x, y: g / (x * _LOG10)), domain=_POSITIVE)
+_unary(
+    "log1p", LONG, unary_rule(lambda g, x, y: g / (x + 1.0)), domain=(-0.9, 10.0),
     doc="log(1 + x), accurate near 0.",
 )
 _unary(
-    "sqrt", unary_rule(lambda g, x, y: g / (y * 2.0)), domain=_POSITIVE,
+    "sqrt", QUOTIENT, unary_rule(lambda g, x, y: g / (y * 2.0)), domain=_POSITIVE,
     doc="Square root; gradient inf at 0, as torch.",
 )
 _unary(
-    "rsqrt", unary_rule(lambda g, x, y: g * -0.5 * (y * y * y)), domain=_POSITIVE,
+    "rsqrt", QUOTIENT, unary_rule(lambda g, x, y: g * -0.5 * (y * y * y)), domain=_POSITIVE,
     doc="1 / sqrt(x).",
 )
 _unary(
-    "reciprocal", unary_rule(lambda g, x, y: -g * (y * y)), domain=_POSITIVE, doc="1 / x."
+    "reciprocal", QUOTIENT, unary_rule(lambda g, x, y: -g * (y * y)), domain=_POSITIVE, doc="1 / x."
 )
-_unary("sin", unary_rule(lambda g, x, y: g * ops.cos(x)))
-_unary("cos", unary_rule(lambda g, x, y: g * -ops.sin(x)))
-_unary("tan", unary_rule(lambda g, x, y: g * (y * y + 1.0)), domain=(-1.4, 1.4))
-_unary("asin", unary_rule(lambda g, x, y: g * ops.rsqrt(1.0 - x * x)), domain=(-0.95, 0.95))
-_unary("acos", unary_rule(lambda g, x, y: g * -ops.rsqrt(1.0 - x * x)), domain=(-0.95, 0.95))
-_unary("atan", unary_rule(lambda g, x, y: g / (x * x + 1.0)))
-_unary("sinh", unary_rule(lambda g, x, y: g * ops.cosh(x)), domain=(-5.0, 5.0))
-_unary("cosh", unary_rule(lambda g, x, y: g * ops.sinh(x)), domain=(-5.0, 5.0))
-_unary("tanh", unary_rule(lambda g, x, y: g * (1.0 - y * y)))
-_unary("asinh", unary_rule(lambda g, x, y: g * ops.rsqrt(x * x + 1.0)))
-_unary("acosh", unary_rule(_acosh_gradient), domain=(1.1, 10.0))
-_unary("atanh", unary_rule(lambda g, x, y: g / (1.0 - x * x)), domain=(-0.95, 0.95))
+_unary("sin", FUNCTION, unary_rule(lambda g, x, y: g * ops.cos(x)))
+_unary("cos", FUNCTION, unary_rule(lambda g, x, y: g * -ops.sin(x)))
+_unary("tan", LONG, unary_rule(lambda g, x, y: g * (y * y + 1.0)), domain=(-1.4, 1.4))
+_unary("asin", LONG, unary_rule(lambda g, x, y: g * ops.rsqrt(1.0 - x * x)), domain=(-0.95, 0.95))
+_unary("acos", LONG, unary_rule(lambda g, x, y: g * -ops.rsqrt(1.0 - x * x)), domain=(-0.95, 0.95))
+_unary("atan", LONG, unary_rule(lambda g, x, y: g / (x * x + 1.0)))
+_unary("sinh", LONG, unary_rule(lambda g, x, y: g * ops.cosh(x)), domain=(-5.0, 5.0))
+_unary("cosh", LONG, unary_rule(lambda g, x, y: g * ops.sinh(x)), domain=(-5.0, 5.0))
+_unary("tanh", FUNCTION, unary_rule(lambda g, x, y: g * (1.0 - y * y)))
+_unary("asinh", LONG, unary_rule(lambda g, x, y: g * ops.rsqrt(x * x + 1.0)))
+_unary("acosh", LONG, unary_rule(_acosh_gradient), domain=(1.1, 10.0))
+_unary("atanh", LONG, unary_rule(lambda g, x, y: g / (1.0 - x * x)), domain=(-0.95, 0.95))
 _unary(
-    "erf", unary_rule(lambda g, x, y: g * (ops.exp(-(x * x)) * _TWO_OVER_SQRT_PI)),
-    domain=(-4.0, 4.0),
-)
-_unary(
-    "erfc", unary_rule(lambda g, x, y: g * (ops.exp(-(x * x)) * -_TWO_OVER_SQRT_PI)),
-    domain=(-4.0, 4.0), doc="1 - erf(x), accurate for large x.",
+    "erf", FUNCTION, unary_rule(lambda g, x, y: g * (ops.exp(-(x * x)) * _TWO_OVER_SQRT_PI)),
+    allowed=FLOATS, domain=(-4.0, 4.0),
 )
 _unary(
-    "erfinv", unary_rule(lambda g, x, y: g * (ops.exp(y * y) / _TWO_OVER_SQRT_PI)),
-    domain=(-0.95, 0.95), doc="The inverse of erf; inf at 1, NaN beyond.",
+    "erfc", LONG, unary_rule(lambda g, x, y: g * (ops.exp(-(x * x)) * -_TWO_OVER_SQRT_PI)),
+    allowed=FLOATS, domain=(-4.0, 4.0), doc="1 - erf(x), accurate for large x.",
 )
 _unary(
-    "lgamma", unary_rule(lambda g, x, y: g * ops.digamma(x)), domain=_POSITIVE,
+    "erfinv", SERIES, unary_rule(lambda g, x, y: g * (ops.exp(y * y) / _TWO_OVER_SQRT_PI)),
+    allowed=FLOATS, domain=(-0.95, 0.95), doc="The inverse of erf; inf at 1, NaN beyond.",
+)
+_unary(
+    "lgamma", SERIES, unary_rule(lambda g, x, y: g * ops.digamma(x)),
+    allowed=FLOATS, domain=_POSITIVE,
     doc="log |gamma(x)|.",
 )
 _unary(
-    "digamma", unary_rule(lambda g, x, y: g * _trigamma(x)), domain=_POSITIVE,
+    "digamma", SERIES, unary_rule(lambda g, x, y: g * _trigamma(x)),
+    allowed=FLOATS, domain=_POSITIVE,
     doc="The derivative of lgamma.",
 )
 _unary(
-    "sigmoid", unary_rule(lambda g, x, y: g * ((1.0 - y) * y)), doc="1 / (1 + exp(-x))."
+    "sigmoid", FUNCTION, unary_rule(lambda g, x, y: g * ((1.0 - y) * y)), doc="1 / (1 + exp(-x))."
 )
 
 # --- unary, rounding and tests ---------------------------------------------------------------
 
-_unary("floor", _flat, allowed=NUMBERS, doc="Rounds down; integers stay.")
-_unary("ceil", _flat, allowed=NUMBERS, doc="Rounds up; integers stay.")
-_unary("round", _flat, allowed=NUMBERS, doc="Rounds to nearest, half to even; integers stay.")
-_unary("trunc", _flat, allowed=NUMBERS, doc="Rounds toward 0; integers stay.")
+_unary("floor", EXACT, _flat, allowed=NUMBERS, doc="Rounds down; integers stay.")
+_unary("ceil", EXACT, _flat, allowed=NUMBERS, doc="Rounds up; integers stay.")
+_unary(
+    "round", EXACT, _flat, allowed=NUMBERS, doc="Rounds to nearest, half to even; integers stay."
+)
+_unary("trunc", EXACT, _flat, allowed=NUMBERS, doc="Rounds toward 0; integers stay.")
 _TESTS = {
     "isnan": "True where x is NaN.",
     "isinf": "True where x is inf or -inf.",
@@ -197,34 +212,43 @@ _TESTS = {
     "logical_not": "True where x is 0 or False.",
 }
 for _name, _doc in _TESTS.items():
-    _unary(_name, allowed=ANY, result=dtypes.bool_, nondifferentiable=_BOOL, doc=_doc)
-_unary("bitwise_not", allowed=BITS, nondifferentiable=_INTEGER, doc="~x; not x for bool.")
+    _unary(_name, LIGHT, allowed=EVERY, result=dtypes.bool_, nondifferentiable=_BOOL, doc=_doc)
+_unary("bitwise_not", LIGHT, allowed=BITS, nondifferentiable=_INTEGER, doc="~x; not x for bool.")
 
 # --- binary ----------------------------------------------------------------------------------
 
-_binary("add", binary_rule(lambda g, a, b, y: g, lambda g, a, b, y: g), doc="a + b.")
-_binary("sub", binary_rule(lambda g, a, b, y: g, lambda g, a, b, y: -g), doc="a - b.")
-_binary("mul", binary_rule(lambda g, a, b, y: g * b, lambda g, a, b, y: g * a), doc="a * b.")
 _binary(
-    "div", binary_rule(lambda g, a, b, y: g / b, lambda g, a, b, y: -g * (a / b / b)),
-    allowed=FLOATS, domain=(0.5, 10.0), doc="a / b, true division; integers are cast first.",
+    "add", LIGHT, binary_rule(lambda g, a, b, y: g, lambda g, a, b, y: g), allowed=RING,
+    doc="a + b.",
+)
+_binary(
+    "sub", LIGHT, binary_rule(lambda g, a, b, y: g, lambda g, a, b, y: -g), allowed=RING,
+    doc="a - b.",
+)
+_binary(
+    "mul", LIGHT, binary_rule(lambda g, a, b, y: g * b, lambda g, a, b, y: g * a), allowed=RING,
+    doc="a * b.",
+)
+_binary(
+    "div", QUOTIENT, binary_rule(lambda g, a, b, y: g / b, lambda g, a, b, y: -g * (a / b / b)),
+    allowed=FIELD, domain=(0.5, 10.0), doc="a / b, true division; integers are cast first.",
 )
 _flat_both = binary_rule(lambda g, a, b, y: zeros(a), lambda g, a, b, y: zeros(b))
 _binary(
-    "floor_divide", _flat_both, domain=(0.5, 10.0),
+    "floor_divide", FUNCTION, _flat_both, domain=(0.5, 10.0),
     doc="floor(a / b); an integer b of 0 raises; gradients 0.",
 )
 _binary(
-    "trunc_divide", _flat_both, domain=(0.5, 10.0),
+    "trunc_divide", FUNCTION, _flat_both, domain=(0.5, 10.0),
     doc="trunc(a / b); an integer b of 0 raises; gradients 0.",
 )
 _binary(
-    "remainder",
+    "remainder", FUNCTION,
     binary_rule(lambda g, a, b, y: g, lambda g, a, b, y: -g * ops.floor_divide(a, b)),
     domain=(0.5, 10.0), doc="a - b * floor(a / b): the sign of b; an integer b of 0 raises.",
 )
 _binary(
-    "fmod",
+    "fmod", FUNCTION,
     binary_rule(lambda g, a, b, y: g, lambda g, a, b, y: -g * ops.trunc(a / b)),
     domain=(0.5, 10.0), doc="a - b * trunc(a / b): the sign of a; an integer b of 0 raises.",
 )
@@ -241,8 +265,8 @@ def _pow_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
 
 
 _binary(
-    "pow", binary_rule(_pow_base, _pow_exponent), domain=(0.1, 4.0),
-    doc="a ** b; integers: a negative b gives 0, or 1 and -1 for those bases.",
+    "pow", LONG, binary_rule(_pow_base, _pow_exponent), domain=(0.1, 4.0),
+    allowed=RING, doc="a ** b; integers: a negative b gives 0, or 1 and -1 for those bases.",
 )
 
 
@@ -261,8 +285,8 @@ def _extremum_rule(loses: str) -> VjpRule:
 
 
 _NAN = "NaN passes; a tie splits the gradient."
-_binary("maximum", _extremum_rule("lt"), doc=f"The larger of a and b; {_NAN}")
-_binary("minimum", _extremum_rule("gt"), doc=f"The smaller of a and b; {_NAN}")
+_binary("maximum", EXACT, _extremum_rule("lt"), doc=f"The larger of a and b; {_NAN}")
+_binary("minimum", EXACT, _extremum_rule("gt"), doc=f"The smaller of a and b; {_NAN}")
 
 
 def _ignoring_nan_rule(keeps: str) -> VjpRule:
@@ -275,8 +299,8 @@ def _ignoring_nan_rule(keeps: str) -> VjpRule:
     )
 
 
-_binary("fmax", _ignoring_nan_rule("ge"), doc="The larger; the other one where one is NaN.")
-_binary("fmin", _ignoring_nan_rule("le"), doc="The smaller; the other one where one is NaN.")
+_binary("fmax", EXACT, _ignoring_nan_rule("ge"), doc="The larger; the other one where one is NaN.")
+_binary("fmin", EXACT, _ignoring_nan_rule("le"), doc="The smaller; the other one where one is NaN.")
 
 
 def _atan2_scale(a: Any, b: Any) -> Any:
@@ -285,7 +309,7 @@ def _atan2_scale(a: Any, b: Any) -> Any:
 
 
 _binary(
-    "atan2",
+    "atan2", LONG,
     binary_rule(
         lambda g, a, b, y: g * (b * _atan2_scale(a, b)),
         lambda g, a, b, y: g * (-a * _atan2_scale(a, b)),
@@ -293,31 +317,32 @@ _binary(
     allowed=FLOATS, doc="The angle of the point (b, a), in radians; gradient 0 at the origin.",
 )
 _binary(
-    "copysign",
+    "copysign", EXACT,
     binary_rule(
         lambda g, a, b, y: g * select(ops.eq(a, 0.0), 0.0, y / a), lambda g, a, b, y: zeros(b)
     ),
     allowed=FLOATS, doc="|a| with the sign of b (of -0.0 too).",
 )
 _binary(
-    "hypot",
+    "hypot", LONG,
     binary_rule(lambda g, a, b, y: g * (a / y), lambda g, a, b, y: g * (b / y)),
     allowed=FLOATS, doc="sqrt(a*a + b*b) without overflow.",
 )
 
 for _name, _sign in (("and", "&"), ("or", "|"), ("xor", "^")):
     _binary(
-        f"bitwise_{_name}", allowed=BITS, nondifferentiable=_INTEGER, doc=f"a {_sign} b.",
+        f"bitwise_{_name}", LIGHT, allowed=BITS, nondifferentiable=_INTEGER, doc=f"a {_sign} b.",
     )
     _binary(
-        f"logical_{_name}", allowed=BOOL, nondifferentiable=_BOOL, doc=f"a {_name} b, of bools."
+        f"logical_{_name}", LIGHT, allowed=BOOL, nondifferentiable=_BOOL,
+        doc=f"a {_name} b, of bools.",
     )
 _binary(
-    "shift_left", allowed=INTEGERS, nondifferentiable=_INTEGER, domain=(0.0, 7.0),
+    "shift_left", LIGHT, allowed=INTEGERS, nondifferentiable=_INTEGER, domain=(0.0, 7.0),
     doc="a << b; 0 where b is negative or at least the width.",
 )
 _binary(
-    "shift_right", allowed=INTEGERS, nondifferentiable=_INTEGER, domain=(0.0, 7.0),
+    "shift_right", LIGHT, allowed=INTEGERS, nondifferentiable=_INTEGER, domain=(0.0, 7.0),
     doc="a >> b, arithmetic; the sign's fill where b is negative or at least the width.",
 )
 
@@ -327,7 +352,8 @@ for _name, _sign in (
     ("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")
 ):
     _binary(
-        _name, family="compare", allowed=ANY, result=dtypes.bool_, nondifferentiable=_BOOL,
+        _name, LIGHT, family="compare", allowed=EVERY if _name in ("eq", "ne") else ANY,
+        result=dtypes.bool_, nondifferentiable=_BOOL,
         doc=f"a {_sign} b; NaN is unequal to everything.",
     )
 
@@ -366,13 +392,13 @@ def _clamp_vjp(grads: Any, inputs: Any, outs: Any, needs: Any) -> Any:
 
 register(
     Op(
-        "where", "ternary", _where_type, _where_vjp, arity=3,
+        "where", "ternary", _where_type, _where_vjp, arity=3, lane=EXACT,
         doc="a where the bool condition holds, else b.",
     )
 )
 register(
     Op(
-        "clamp", "ternary", elementwise_rule("clamp", NUMBERS), _clamp_vjp, arity=3,
+        "clamp", "ternary", elementwise_rule("clamp", NUMBERS), _clamp_vjp, arity=3, lane=EXACT,
         doc="min(max(x, lo), hi); NaN in x passes; gradient 1 where lo <= x <= hi.",
     )
 )
@@ -395,7 +421,7 @@ def _cast_vjp(
 
 register(
     Op(
-        "cast", "cast", _cast_type, _cast_vjp, arity=1, attrs=("dtype",),
+        "cast", "cast", _cast_type, _cast_vjp, arity=1, attrs=("dtype",), lane=LIGHT,
         doc="x as `dtype`: float to int truncates and wraps; to bool: x != 0 (NaN is True).",
     )
 )

@@ -9,7 +9,7 @@ from ..op import Attrs, Op, OpError, register
 from ..types import Shape, TensorType, Type
 from ._rules import cast, ops, select, sum_to, zeros
 from ._types import (
-    NUMBERS,
+    RING,
     Types,
     broadcast_shapes,
     fail,
@@ -54,7 +54,7 @@ def _scatter_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     if attrs["reduce"] not in REDUCTIONS:
         fail(f"scatter: reduce argument must be one of {REDUCTIONS}, got {attrs['reduce']!r}")
     if attrs["reduce"]:
-        require_dtype("scatter", x.dtype, NUMBERS)
+        require_dtype("scatter", x.dtype, RING)
     if not same_shape(env, index.shape, source.shape):
         fail(f"scatter: expected src {sizes_text(source.shape)} to have the shape of index "
              f"{sizes_text(index.shape)}; slice a larger src first")
@@ -156,7 +156,7 @@ def _index_put_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     x, source, *indices = types
     require_one_dtype("index_put", (x, source))
     if attrs["accumulate"]:
-        require_dtype("index_put", x.dtype, NUMBERS)
+        require_dtype("index_put", x.dtype, RING)
     shape = _indexed_shape("index_put", x, tuple(indices), attrs["dim"], env)
     try:
         fits = same_shape(env, broadcast_shapes(env, shape, source.shape), shape)

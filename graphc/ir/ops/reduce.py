@@ -15,6 +15,7 @@ from ._rules import cast, expand, keep_dims, ops, permute, reshape, sum_dims
 from ._types import (
     BOOL,
     NUMBERS,
+    RING,
     Types,
     fail,
     reduced_shape,
@@ -115,8 +116,9 @@ def _register(
     )
 
 
-_register("sum", _sum_vjp, "The sum over `dims`; 0 over no elements.")
-_register("prod", _prod_vjp, "The product over `dims`; 1 over no elements.", domain=(-2.0, 2.0))
+_register("sum", _sum_vjp, "The sum over `dims`; 0 over no elements.", allowed=RING)
+_register("prod", _prod_vjp, "The product over `dims`; 1 over no elements.", allowed=RING,
+          domain=(-2.0, 2.0))
 _register(
     "amax", _extremum_vjp, "The largest over `dims`; NaN wins; ties share the gradient evenly.",
     empty=False,

@@ -12,9 +12,9 @@ from graphc.backends.cuda.emit import emit, grid
 from graphc.backends.numpy.elementwise import TABLE
 from graphc.ir import ops  # noqa: F401  (the verifier looks operators up)
 from graphc.ir.kernel import Kernel
-from graphc.ir.kernel_interpret import run_kernel
-from graphc.ir.kernel_text import parse_kernel
-from graphc.ir.kernel_verify import verify_kernel
+from graphc.ir.kernel.interpret import run_kernel
+from graphc.ir.kernel.text import parse_kernel
+from graphc.ir.kernel.verify import verify_kernel
 
 RNG = np.random.default_rng(0)
 

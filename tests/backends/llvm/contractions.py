@@ -28,7 +28,7 @@ from graphc.ir.kernel import (
     Store,
     Var,
 )
-from graphc.ir.kernel_verify import verify_kernel
+from graphc.ir.kernel.verify import verify_kernel
 
 Array = np.ndarray
 GUARD = 64  # elements on either side of a result

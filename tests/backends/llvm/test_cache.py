@@ -49,6 +49,22 @@ def test_key_depends_on_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(keys) == 7
 
 
+def test_every_source_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("backends/llvm/emit.py", "backends/llvm/deep/tile.py", "ir/dim.py", "ir/passes/cse.py")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("pass\n")
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "backends/llvm/cache.py"))
+    digest = module.source_digest.__wrapped__
+    digests = [digest(), digest()]
+    for name in names:
+        (tmp_path / name).write_text("pass  # another\n")
+        digests.append(digest())
+    (tmp_path / "ir/dim.py").rename(tmp_path / "ir/passes/dim.py")
+    digests.append(digest())
+    assert digests[0] == digests[1] and len(set(digests)) == 6
+
+
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign", "longer"])
 def test_damaged_entries_are_replaced(tmp_path: Path, damage: str) -> None:
     good = ObjectCache(tmp_path).compile(TEXT, TARGET)

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from graphc import config
+from graphc.backends.llvm.machine import CPU
 from graphc.backends.numpy import TABLE
 from graphc.engine import pipeline
 from graphc.ir import dtypes, interpret, ops
 from graphc.ir.graph import Builder, Expr, Graph
 from graphc.ir.kernel import Launch
-from graphc.ir.passes.lower_body import Body
-from graphc.ir.passes.lower_scatter import lower_scatter
+from graphc.ir.passes.lower.body import Body
+from graphc.ir.passes.lower.scatter import lower_scatter
 from graphc.ir.types import TensorType
 
 from .native import GUARD, Native
@@ -358,7 +359,7 @@ def test_scatters_without_checks_leave_out_what_is_out_of_range(name: str) -> No
     """Were their positions ever wrong, they would still write inside their buffers only."""
     case = UNCHECKED[name]
     graph = graph_of(case)
-    kernel = lower_scatter(Body(graph), checked=False)
+    kernel = lower_scatter(Body(graph, CPU), checked=False)
     native = Native(kernel)
     arrays = inputs_of(case)
     flat = arrays[-1].reshape(-1)

@@ -7,7 +7,7 @@ from graphc.backends.llvm.target import Target
 from graphc.backends.numpy.elementwise import TABLE
 from graphc.ir import dtypes
 from graphc.ir.kernel import Apply, Load, Param, Var
-from graphc.ir.kernel_interpret import run_kernel
+from graphc.ir.kernel.interpret import run_kernel
 
 from .contractions import Conv, M, guarded, narrow_targets, run, unharmed
 

@@ -1,0 +1,144 @@
+"""A backward graph, built for the cotangents that really arrive.
+
+Of what a call leaves behind only some is ever differentiated: of hidden states and a loss, the
+loss; a norm that was looked at is not. A gradient is linear in the cotangents, so a node of the
+backward graph that hangs on missing cotangents alone is zero (whatever it would be multiplied
+with: a slope may be infinite), and what it alone would read need not be as it was saved.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.graph import Builder, Graph
+from ...ir.graph import Node as IrNode
+from ...ir.op import get as get_op
+from ...ir.rewrite import with_inputs
+from ..built import Engine
+
+Build = Callable[[Graph], Any]
+
+
+@dataclass(eq=False)
+class Part:
+    """The backward for one choice of cotangents and gradients."""
+
+    engine: Engine | None  # None: no gradient arrives anywhere
+    saved: list[int]
+    tangents: list[int]
+    results: list[int]  # which edge each output belongs to
+
+
+def behind(joint: Graph, forward_inputs: int, forward_outputs: int) -> list[int]:
+    """Which cotangents each gradient of a joint graph hangs on, as bits: without any of those it
+    is None. (0: floor's and its kin's, zeros that hang on nothing, are always there.)
+
+    Asked of the graph as it was recorded: simplified, a gradient of zeros hangs on nothing.
+    """
+    bits = {node: 1 << i for i, node in enumerate(joint.inputs[forward_inputs:])}
+    for node in joint.nodes:
+        if node not in bits:
+            found = 0
+            for source in node.inputs:
+                found |= bits[source]
+            bits[node] = found
+    return [bits[node] for node in joint.outputs[forward_outputs:]]
+
+
+class Parts:
+    """A backward graph, whose first `saved` inputs are saved values, and what was built of it.
+    `behind`: which cotangents each output hangs on, as bits."""
+
+    def __init__(self, graph: Graph, saved: int, build: Build, behind: list[int]) -> None:
+        self.graph = graph
+        self.behind = behind
+        self.made: dict[Any, Part] = {}
+        self._saved = saved
+        self._build = build
+        self._lock = threading.Lock()
+        # cotangents behind a node
+        self._bits = {node: 1 << i for i, node in enumerate(graph.inputs[saved:])}
+        for node in graph.nodes:
+            if node not in self._bits:
+                bits = 0
+                for source in node.inputs:
+                    bits |= self._bits[source]
+                self._bits[node] = bits
+
+    def whole(self) -> Part:
+        """The part for all cotangents and gradients."""
+        graph = self.graph
+        return self.part(
+            (True,) * (len(graph.inputs) - self._saved), (True,) * len(graph.outputs)
+        )
+
+    def keep_whole(self, built: Any) -> None:
+        """`built` is the whole graph."""
+        graph, saved = self.graph, self._saved
+        given, needs = len(graph.inputs) - saved, len(graph.outputs)
+        engine = Engine(built, [n.tensor_type for n in graph.outputs], tuple(graph.env.hints))
+        self.made[(True,) * given, (True,) * needs] = Part(
+            engine, list(range(saved)), list(range(given)), list(range(needs))
+        )
+
+    def part(self, given: tuple[bool, ...], needs: tuple[bool, ...]) -> Part:
+        """The part for these cotangents and these edges; compiled the first time."""
+        found = self.made.get((given, needs))
+        if found is None:
+            with self._lock:
+                found = self.made.get((given, needs))
+                if found is None:
+                    found = self.made[given, needs] = self._make(given, needs)
+        return found
+
+    def _make(self, given: tuple[bool, ...], needs: tuple[bool, ...]) -> Part:
+        graph, bits = self.graph, self._bits
+        live = sum(1 << i for i, there in enumerate(given) if there)
+        results = [  # gradients that hang on nothing (sign's, floor's zeros) are always there
+            i for i in range(len(graph.outputs))
+            if needs[i] and (self.behind[i] & live or not self.behind[i])
+        ]
+        if not results:
+            return Part(None, [], [], [])
+        needed: set[IrNode] = set()
+        stack = [graph.outputs[i] for i in results]
+        while stack:
+            node = stack.pop()
+            if node not in needed:
+                needed.add(node)
+                if not bits[node] or bits[node] & live:
+                    stack.extend(node.inputs)
+        builder = Builder(graph.env)
+        made: dict[IrNode, IrNode] = {}
+        kept = [i for i, node in enumerate(graph.inputs) if node in needed and (
+            not bits[node] or bits[node] & live
+        )]  # fmt: skip
+        for i in kept:
+            node = graph.inputs[i]
+            made[node] = builder.input(node.tensor_type, node.attrs["name"])
+        for node in graph.nodes:
+            if node not in needed or node in made:
+                continue
+            if bits[node] and not bits[node] & live:
+                builder.loc, builder.backward = node.loc, node.backward
+                made[node] = _zeros(builder, node)
+            else:
+                made[node] = with_inputs(node, [made[n] for n in node.inputs])
+        reduced = builder.build([made[graph.outputs[i]] for i in results], graph.name)
+        types = [n.tensor_type for n in reduced.outputs]
+        count = self._saved
+        return Part(
+            Engine(self._build(reduced), types, tuple(graph.env.hints)),
+            [i for i in kept if i < count], [i - count for i in kept if i >= count], results,
+        )  # fmt: skip
+
+
+def _zeros(builder: Builder, node: IrNode) -> IrNode:
+    if not hasattr(node.type, "shape"):
+        return node  # of several results: only their zeros are read
+    type_ = node.tensor_type
+    value: float | int = 0.0 if type_.dtype.is_float else 0
+    return builder.emit(get_op("full"), shape=type_.shape, value=value, dtype=type_.dtype)

@@ -1,0 +1,218 @@
+"""The tape of a recording, as data from which each call's own tape can be laid out.
+
+A compiled call leaves one folded node (folded.py). Unfolded, it becomes what eager mode would have
+left: a node per operation, which holds what its gradient rule reads. Which operations these are
+and from where in the graph their values come, the recording's tape says; the values of a call
+are computed again from its inputs.
+
+Nothing here refers to the trace or its tensors: a version would keep them alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from graphc.ir.dim import evaluate
+from graphc.ir.graph import Graph, Loc
+from graphc.ir.graph import Node as IrNode
+from graphc.ir.interpret import resolve_attrs
+from graphc.ir.op import Attrs, Op
+from graphc.ir.types import TensorType
+
+from .nodes import (
+    AccumulateGrad,
+    AsStridedBackward,
+    CopyBackwards,
+    CopySlices,
+    Edge,
+    OpNode,
+    Stamped,
+    class_of,
+)
+from .nodes import Node as GradNode
+from .programs import Plan
+from .tape_order import order_of
+from .views import Chain
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+# where a gradient goes: (number of a step, its result), or (~number of an entry, 0)
+Place = tuple[int, int]
+Dims = Mapping[str, int]
+Stamp = tuple[Stamped, int]  # a storage, and its version when the value was read
+
+
+class Operation(NamedTuple):
+    """An operator that was recorded."""
+
+    op: Op
+    attrs: Attrs
+    edges: tuple[Place | None, ...]
+    in_types: tuple[TensorType, ...]
+    out_types: tuple[TensorType, ...]
+    inputs: tuple[IrNode, ...]
+    results: tuple[IrNode, ...]
+    loc: Loc | None
+
+
+class Write(NamedTuple):
+    """An in-place write, or a view of what was written to."""
+
+    kind: type[GradNode]
+    chain: Chain
+    edges: tuple[Place | None, ...]
+    types: tuple[TensorType, ...]  # as the kind takes them
+
+
+class RecordedTape(NamedTuple):
+    """The tape under some results: producers first."""
+
+    steps: tuple[Operation | Write, ...]
+    roots: tuple[Place, ...]
+
+
+def recorded_tape(
+    trace: Trace, roots: Sequence[Edge], entries: Sequence[Edge]
+) -> RecordedTape | None:
+    """The tape from `roots` to `entries`; None where it holds more than operators and writes: a
+    custom Function's backward, hooks and packed values are Python that ran in the recording."""
+    places: dict[Edge, Place] = {place: (~i, 0) for i, place in enumerate(entries)}
+    ends = {node for node, _ in entries}
+    steps: list[Operation | Write] = []
+    for node in reversed(order_of([node for node, _ in roots])):
+        if node in ends or isinstance(node, AccumulateGrad):
+            continue
+        step = _step(trace, node, tuple([None if e is None else places.get(e) for e in node.edges]))
+        if step is None:
+            return None
+        places.update({(node, i): (len(steps), i) for i in range(len(node.out_types))})
+        steps.append(step)
+    if not places.keys() >= set(roots):
+        return None
+    return RecordedTape(tuple(steps), tuple([places[root] for root in roots]))
+
+
+def _step(
+    trace: Trace, node: GradNode, edges: tuple[Place | None, ...]
+) -> Operation | Write | None:
+    if node.tensor_hooks or node.retained or node.pre_hooks or node.post_hooks:
+        return None
+    if isinstance(node, OpNode):
+        if node.packed or node.saved_in is None or node.saved_out is None:
+            return None
+        if "graphs" in node.attrs and trace.env.hints:  # their sizes are symbolic, too
+            return None
+        return Operation(
+            node.op, node.attrs, edges, node.in_types, node.out_types,
+            tuple([trace.saved_node(s) for s in node.saved_in]),
+            tuple([trace.saved_node(s) for s in node.saved_out]), node.loc,
+        )  # fmt: skip
+    if isinstance(node, AsStridedBackward):
+        return Write(AsStridedBackward, node.chain, edges, (node.base_type, *node.out_types))
+    if isinstance(node, CopySlices):
+        return Write(CopySlices, node.chain, edges, (*node.out_types, node.value_type))
+    if isinstance(node, CopyBackwards):
+        return Write(CopyBackwards, (), edges, node.out_types)
+    return None
+
+
+class Layout:
+    """A recorded tape at given sizes. `graph`: the values that its rules read, of the inputs."""
+
+    def __init__(self, tape: RecordedTape, graph: Graph, dims: Dims) -> None:
+        self.tape = tape
+        self.dims = dims
+        self.plans = [
+            self._plan(step) if isinstance(step, Operation) else None for step in tape.steps
+        ]
+        read: dict[IrNode, int] = {}
+        for step, plan in zip(tape.steps, self.plans, strict=True):
+            if plan is not None:
+                assert isinstance(step, Operation)
+                for node in (*(step.inputs[i] for i in plan.inputs),
+                             *(step.results[i] for i in plan.outputs)):  # fmt: skip
+                    read.setdefault(node, len(read))
+        self.read = read
+        self.graph = Graph(f"{graph.name}_saved", graph.inputs, tuple(read), graph.env)
+        numbers = {node: i for i, node in enumerate(graph.inputs)}
+        # which values are inputs themselves, and which inputs the others are computed from
+        self.own = {i: numbers[node] for i, node in enumerate(read) if node in numbers}
+        self.behind = {
+            numbers[source] for node in self.graph.nodes for source in node.inputs
+            if source in numbers
+        }
+
+    def _plan(self, step: Operation) -> Plan:
+        needs = tuple([e is not None for e in step.edges])
+        return Plan(
+            step.op, self._types(step.in_types), self._types(step.out_types),
+            resolve_attrs(step.attrs, self.dims), needs,
+        )  # fmt: skip
+
+    def _types(self, types: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        return tuple([
+            t.with_shape(tuple([s if isinstance(s, int) else evaluate(s, self.dims)
+                                for s in t.shape]))
+            for t in types
+        ])  # fmt: skip
+
+    def nodes(
+        self, values: Sequence[np.ndarray], stamps: Mapping[int, Stamp],
+        entries: Sequence[Edge | None], before: float,
+    ) -> tuple[Edge, ...]:
+        """The tape of one call; gives what made each root.
+
+        `values`: the outputs of `graph`; `stamps`: of those that are the user's memory;
+        `entries`: where the gradients of the entries go; `before`: the number in the order of the
+        tape that all nodes are to stay below (and above the next whole number below it).
+        """
+        made: list[GradNode] = []
+        count = len(self.tape.steps)
+        for i, (step, plan) in enumerate(zip(self.tape.steps, self.plans, strict=True)):
+            edges = tuple([
+                None if place is None else entries[~place[0]] if place[0] < 0
+                else (made[place[0]], place[1])
+                for place in step.edges
+            ])  # fmt: skip
+            if isinstance(step, Operation):
+                assert plan is not None
+                node = self._operation(step, plan, edges, values, stamps)
+            else:
+                node = self._write(step, edges)
+            node.sequence = before - 1 + (i + 1) / (count + 1)
+            made.append(node)
+        return tuple([(made[step], output) for step, output in self.tape.roots])
+
+    def _operation(
+        self, step: Operation, plan: Plan, edges: tuple[Edge | None, ...],
+        values: Sequence[np.ndarray], stamps: Mapping[int, Stamp],
+    ) -> GradNode:
+        out_types = self._types(step.out_types)
+        node = class_of(step.op)(step.op, plan.attrs, edges, plan.in_types, out_types)
+        node.plan, node.loc = plan, step.loc
+        saved_in, saved_out = list(plan.no_inputs), list(plan.no_outputs)
+        found: list[Any] = []
+        for i in plan.inputs:
+            number = self.read[step.inputs[i]]
+            saved_in[i] = values[number]
+            if number in stamps:
+                found.append((*stamps[number], i))
+        for i in plan.outputs:
+            saved_out[i] = values[self.read[step.results[i]]]
+        node.saved_in, node.saved_out = tuple(saved_in), tuple(saved_out)
+        node.stamps = tuple(found)
+        return node
+
+    def _write(self, step: Write, edges: tuple[Edge | None, ...]) -> GradNode:
+        chain = tuple([(op, resolve_attrs(attrs, self.dims)) for op, attrs in step.chain])
+        kind: Any = step.kind
+        types = self._types(step.types)
+        if kind is CopyBackwards:
+            made: GradNode = kind(edges, types)
+        else:
+            made = kind(chain, edges[0] if kind is AsStridedBackward else edges, *types)
+        return made

@@ -1,0 +1,209 @@
+"""An operation that an earlier recording made, recorded again: no type rule, no geometry, no tape.
+
+`operation_again` is Trace.apply for what is known. An operation is found by its operator, its
+attributes and, of each operand, the node and the layout; what it made then, it makes again. Its
+history (`nodes.OpNode`) is worked out if somebody asks: most tapes are only compared.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from graphc.ir import dtypes
+from graphc.ir.graph import Node, attr_key
+from graphc.ir.op import Attrs, Op
+
+from . import views
+from .context import local
+from .functionalize import TracedState, TracedStorage
+from .nodes import Edge, OpNode, class_of, next_sequence, records
+from .saved_hooks import hooks
+from .tensor import Tensor, edge, requires_grad
+from .trace_history import record
+from .views import Chain
+
+if TYPE_CHECKING:
+    from .segment_trace import SegmentTrace
+
+# values of these types are told apart by == and hash alone; 1, 1.0, True and -0.0 are not
+_PLAIN = frozenset({int, str, tuple, type(None), dtypes.DType})
+_NUMBERS = frozenset({bool, float})
+
+
+class Operation:
+    """What an operation on these nodes, in these layouts, makes."""
+
+    __slots__ = (
+        "attrs", "carries", "in_types", "kind", "node", "op", "out_types", "places", "result",
+        "results", "step",
+    )  # fmt: skip
+
+    def __init__(self, node: Node, results: tuple[Tensor, ...], source: Tensor | None) -> None:
+        """`source`: the first operand, whose view a single result may be."""
+        self.node, self.op = node, node.op
+        self.attrs = dict(node.attrs)
+        self.results = tuple([r._traced.value for r in results])
+        self.in_types = tuple([n.tensor_type for n in node.inputs])
+        self.out_types = tuple([r.tensor_type for r in self.results])
+        # of each result: its node, type, strides (None: row-major) and offset
+        self.places = tuple([
+            (r._traced.value, type_, None if r._traced._rows else r._traced.strides,
+             r._traced.offset)
+            for r, type_ in zip(results, self.out_types, strict=True)
+        ])  # fmt: skip
+        # the place of a single result
+        self.result = self.places[0] if len(results) == 1 and node is self.results[0] else None
+        # which results carry a gradient; none do where there is no tape to keep
+        recorded = records(node.op, node)
+        self.carries = tuple([recorded and t.dtype.differentiable for t in self.out_types])
+        self.kind: type[OpNode] = class_of(node.op)
+        # of a view: the last of the views that lead to it
+        self.step: Chain = ()
+        if source is not None and results[0]._storage is source._storage:
+            self.step = results[0]._traced.path[-1:]
+
+    def fill(self, entry: OpNode) -> None:
+        """Work out what an entry of the tape saved."""
+        count = len(self.in_types)
+        nodes = (*self.node.inputs, *self.results)
+        saved: list[Any] = []
+        stamps: list[Any] = []
+        for i, (node, held) in enumerate(zip(nodes, entry.held, strict=True)):
+            storage, path, *counts = held
+            writes, version = counts or (0, 0)
+            saved.append((node, storage, writes, path))
+            stamps.append((storage, version, i if i < count else count - i - 1))
+        entry.saved_in, entry.saved_out = tuple(saved[:count]), tuple(saved[count:])
+        entry.stamps, entry.held = tuple(stamps), ()
+
+
+def operation_again(
+    trace: SegmentTrace, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs
+) -> Any:
+    """Record an operation. Raises what its type rule finds wrong."""
+    parts: list[Any] = [op]
+    tracks = False
+    if any([t._trace is not trace for t in inputs]):  # noqa: C419  (a generator costs more)
+        inputs = tuple([t if t._trace is trace else trace.shadow(t) for t in inputs])
+    for tensor in inputs:
+        state, storage = tensor._traced, tensor._storage
+        if storage.parent is None and state.stamp == storage._writes:
+            node = state.value
+        else:
+            node = trace.read(tensor)
+        parts.append(node if state._rows else (node, state._strides, state.offset))
+        if tensor._node is not None or tensor._requires_grad or tensor._base is not None:
+            tracks = True
+    for name, value in attrs.items():
+        kind = type(value)
+        if kind in _NUMBERS:
+            value = attr_key(value)
+        elif kind not in _PLAIN or (kind is tuple and trace.stepping):  # a lifted number in it
+            return trace.apply_new(op, inputs, attrs)
+        parts += name, value
+    key = tuple(parts)
+    known: Operation | None = trace.nodes.operations.get(key)
+    if known is None:
+        return _first(trace, key, op, inputs, attrs)
+    if known.result is None:
+        results = [_made(trace, place) for place in known.places]
+    elif known.step:
+        results = [_view(trace, known, inputs[0])]
+    else:
+        results = [_made(trace, known.result)]
+    if tracks and local.grad:
+        _record(trace, known, inputs, results)
+    return tuple(results) if known.result is None else results[0]
+
+
+def _first(
+    trace: SegmentTrace, key: Any, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs
+) -> Any:
+    found = trace.apply_new(op, inputs, attrs)
+    several = type(found) is tuple
+    results: tuple[Tensor, ...] = found if several else (found,)
+    node = results[0]._traced.value
+    if several:
+        node = node.inputs[0]
+    trace.nodes.keep_operation(trace.builder, key, node, lambda: Operation(
+        node, results, inputs[0] if inputs else None
+    ))  # fmt: skip
+    return found
+
+
+def _made(trace: SegmentTrace, place: Any) -> Tensor:
+    """A new tensor on memory of its own."""
+    node, type_, strides, _ = place
+    result: Tensor = object.__new__(Tensor)
+    result._trace = trace
+    storage = result._storage = object.__new__(TracedStorage)
+    storage.node = node
+    state = result._traced = object.__new__(TracedState)
+    state.type, state.value, state.stamp, state.trace = type_, node, 0, trace
+    if strides is not None:
+        storage.layout = state._strides = strides
+        state._rows = False
+    trace.handles.append(weakref.ref(result))
+    return result
+
+
+def _view(trace: SegmentTrace, known: Operation, source: Tensor) -> Tensor:
+    """A new view of a traced tensor."""
+    before, step = source._traced, known.step
+    node, type_, strides, offset = known.places[0]
+    result: Tensor = object.__new__(Tensor)
+    result._trace = trace
+    storage = result._storage = source._storage
+    state = result._traced = object.__new__(TracedState)
+    state.type, state.value, state.stamp, state.trace = type_, node, storage.writes, trace
+    state.path, state._rows = before.path + step, False
+    state._strides, state.offset = strides, offset
+    if not before.tracked:
+        state.tracked = False
+    base = source._base
+    if base is None:
+        base = source
+    elif base._base is not None:
+        base = views.base_of(source)
+    result._base = base
+    result._chain = source._chain + step
+    result._seen = storage.version
+    if not local.grad or source._no_grad_view:
+        result._no_grad_view = True
+    trace.handles.append(weakref.ref(result))
+    return result
+
+
+def _record(
+    trace: SegmentTrace, known: Operation, inputs: tuple[Tensor, ...], results: list[Tensor]
+) -> None:
+    """Note that an operation made `results` of `inputs`, where a gradient flows."""
+    if True not in known.carries:
+        return
+    edges: tuple[Edge | None, ...] = tuple([
+        (t._node, t._output) if t._base is None and t._node is not None
+        else edge(t) if requires_grad(t) else None
+        for t in inputs
+    ])  # fmt: skip
+    if not any(edges):
+        return
+    if hooks.stack:
+        record(trace, known.node, known.node.inputs, list(inputs), edges, results)
+        return
+    entry: OpNode = object.__new__(known.kind)
+    entry.edges, entry.out_types, entry.known = edges, known.out_types, known
+    entry.op, entry.attrs, entry.in_types = known.op, known.attrs, known.in_types
+    entry.sequence, entry.loc, entry.trace = next_sequence(), known.node.loc, trace
+    if trace.written:
+        entry.held = tuple([
+            (t._storage, t._traced.path, t._storage.writes, t._storage.version)
+            for t in (*inputs, *results)
+        ])  # fmt: skip
+    else:  # both counts are zero
+        entry.held = tuple([(t._storage, t._traced.path) for t in (*inputs, *results)])
+    for i, carried in enumerate(known.carries):
+        if carried:
+            results[i]._node = entry
+            if i:
+                results[i]._output = i

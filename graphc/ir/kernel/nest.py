@@ -1,0 +1,234 @@
+"""The kernel IR: loops over index expressions, loads, scalar maths and stores.
+
+    kernel  := params, dims, and stages (a barrier between two) or one contraction
+    stage   := statements
+    stmt    := Let | Store | Loop | Check | Local
+    loop    := parallel | vector | serial, with carried values where it reduces or scans
+
+Buffers are flat, contiguous memory; an index is an element offset, a `Dim` expression over loop
+variables, named dims and integer Lets. Loop kinds say what is allowed, not what is done:
+- parallel: iterations are independent and may run on different threads, `chunk` at a time
+  (chunks are cut by shape, never by thread count). Only the outermost loop of a stage, and then
+  the only one: what comes after it has a stage of its own.
+- vector: iterations are independent; lanes of one vector. A vector loop with carries reduces
+  across lanes at its end, in a fixed order. Inside a vector loop there may be serial loops
+  (each lane runs its own), but no vector loop.
+- serial: iterations in order. Carries see the previous iteration's value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..dim import Size
+from ..dtypes import DType
+
+# --- scalar expressions: trees, shared by name through Let ----------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    value: float | int | bool
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A Let-bound scalar or a carried value."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class IndexValue:
+    """An index expression as an i64 scalar."""
+
+    index: Size
+    dtype: DType  # always i64
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """buffer[index], or `other` where `mask` is false (memory is then not touched)."""
+
+    buffer: str
+    index: Size
+    dtype: DType
+    mask: Scalar | None = None
+    other: Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An elementwise operator by its graph name (add, exp, where, lt, cast, ...).
+
+    Arguments have the dtypes of the operator's record; `dtype` is the result's. `fma` (a*b+c)
+    is the one operator that only kernels have.
+    """
+
+    op: str
+    args: tuple[Scalar, ...]
+    dtype: DType
+
+
+Scalar: TypeAlias = Literal | Var | IndexValue | Load | Apply
+
+
+# --- statements -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Bind a scalar. An i64 Let may be used in index expressions as Dim.var(name)."""
+
+    name: str
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """buffer[index] = value, or combined with what is there: "add" | "mul" | "max" | "min"."""
+
+    buffer: str
+    index: Size
+    value: Scalar
+    mask: Scalar | None = None
+    combine: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """If `ok` is false in any iteration, the whole call fails with `message`; `value` (i64) is
+    reported. Statements after a failed check in the same iteration must not touch memory with
+    the bad value: the emitter skips the iteration or clamps, as it likes."""
+
+    ok: Scalar
+    message: str
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Scratch memory of one iteration of the enclosing parallel loop (a stack tile)."""
+
+    name: str
+    dtype: DType
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """A value that a loop carries. After the loop, `name` is bound to the final value.
+
+    combine: "add" | "mul" | "max" | "min" | "or" | "and": name = combine(name, next), which a
+    vector loop may do lane-wise (max and min propagate NaN, as torch's do). "set": name = next
+    (serial loops only; `next` may read name). "argmax" | "argmin": this carry is the value and
+    the following carry (combine "index") its i64 index; the first of equals wins, NaN wins.
+    """
+
+    name: str
+    dtype: DType
+    init: Scalar
+    combine: str
+    next: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """for var in 0..extent. Stores in the body come before the carries' update."""
+
+    kind: str  # "parallel" | "vector" | "serial"
+    var: str
+    extent: Size
+    body: tuple[Stmt, ...]
+    carries: tuple[Carry, ...] = ()
+    chunk: Size = 1  # parallel only: iterations per chunk
+
+
+Stmt: TypeAlias = Let | Store | Check | Local | Loop
+
+
+# --- contractions ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One input of a gemm: an element offset into `buffer` as an expression over the variables
+    `b` (batch), and `m`, `k` (left) or `k`, `n` (right); affine in m, n and k."""
+
+    buffer: str
+    index: Size
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class ConvGeometry:
+    """Sizes of a convolution: x [N, C, *input], w [O, C/groups, *window], y [N, O, *output]."""
+
+    batch: Size
+    in_channels: int
+    out_channels: int
+    input: tuple[Size, ...]
+    window: tuple[int, ...]
+    output: tuple[Size, ...]
+    stride: tuple[int, ...]
+    pad_low: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A named template: for every (b, m, n): acc = sum over k of left * right, then `epilogue`.
+
+    kind "gemm": left[b, m, k], right[b, k, n], sizes as given.
+    kind "conv" (left = w, right = x): b = image, m = output channel, n = flat output position.
+    kind "conv_input_grad" (left = w, right = gy): b = image, m = input channel, n = flat input
+    position. kind "conv_weight_grad" (left = gy, right = x): b = 0, m = output channel,
+    n = flat (input channel of the group, window position).
+    For convolutions the operands are whole contiguous tensors and `index` is unused (0).
+
+    `epilogue` are Lets and Stores over the variables b, m, n and Var("acc", acc_dtype); n is the
+    vector direction. Operands are summed in acc_dtype (f32 for f16, bf16 and f32; f64).
+    """
+
+    kind: str
+    batch: Size
+    m: Size
+    n: Size
+    k: Size
+    left: Operand
+    right: Operand
+    acc_dtype: DType
+    epilogue: tuple[Stmt, ...]
+    conv: ConvGeometry | None = None
+
+
+# --- kernels --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A buffer argument; `size` in elements. access: "in" | "out" | "inout" | "scratch"."""
+
+    name: str
+    dtype: DType
+    size: Size
+    access: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One native function: buffers in order of `params`, then the named dims as i64.
+
+    Loops are in `stages`, each finished by all threads before the next starts; or the kernel is
+    one `contraction`. `name` has no meaning: two kernels with equal bodies are one kernel.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    dims: tuple[str, ...]
+    stages: tuple[tuple[Stmt, ...], ...] = ()
+    contraction: Contraction | None = None

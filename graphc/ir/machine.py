@@ -1,0 +1,70 @@
+"""What the shared passes may know of a machine: one value, made by a backend.
+
+A backend passes its Machine through fusion, lowering and planning; it is part of the key of
+everything that is kept. Real cores are not in it: the order of arithmetic, and so every bit of a
+result, follows shapes and these numbers alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Numbers of one kind of machine. Work is counted in elements of light work (about 8
+    additions each), costs in additions per element.
+
+    `small` elements are done by one worker alone (0: nothing is). A larger space is cut in about
+    `parallelism` chunks of `chunk_least` to `chunk_most` elements. One parallel iteration takes
+    at most `block` lanes where every lane is done by itself, `columns` lanes where each has a
+    column of its own to go along, `column_rows` where rows are the lanes of a running sum. It is
+    given rows, in a serial loop, until it has `iteration_least` elements, as long as
+    `least_parallel` iterations are left.
+
+    A reduction over less than `alone` elements joins the kernel of its readers even if that has
+    fewer than `least_parallel` iterations. One over `split_least` elements that keeps few places
+    is cut in pieces of `split_piece` elements (of rows of `split_row` at least), whose results
+    are combined by a second stage. Up to `lanes_outside` lanes, the vector loop of a row goes
+    around the serial ones. A row of at most `tile` elements may be kept in a Local tile.
+
+    What costs `dear` or more is kept rather than computed again in another pass; what costs at
+    most `cheap` is computed again in each kernel that reads it.
+    """
+
+    kind: str  # "cpu" or "gpu": what a person calls it
+    small: int
+    parallelism: int
+    chunk_least: int
+    chunk_most: int
+    block: int
+    copy_block: int
+    columns: int
+    column_rows: int
+    iteration_least: int
+    least_parallel: int
+    alone: int
+    split_least: int
+    split_piece: int
+    split_row: int
+    lanes_outside: int
+    tile: int
+    dear: int
+    cheap: int
+
+    def chunk(self, total: int, cost: int) -> int:
+        """Elements per chunk of a space of `total` elements of `cost` additions each."""
+        scale = max(1, cost // LIGHT)
+        least, most = self.chunk_least // scale, self.chunk_most // scale
+        return max(least, min(most, total // self.parallelism))
+
+    def one_worker(self, total: int, cost: int) -> bool:
+        """Whether `total` elements of `cost` additions each are too few to share."""
+        return total * max(1, cost // LIGHT) < self.small
+
+    def iterations(self, kept: int, vector_kept: bool) -> int:
+        """Parallel iterations of a reduction that keeps `kept` places, the vector along them."""
+        return max(1, kept // self.columns) if vector_kept else kept
+
+
+LIGHT = 8  # additions per element that count as light work

@@ -1,0 +1,277 @@
+"""What fusion knows of each node before it groups anything: category, size, cost of making it
+again, and which values must be in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ... import dtypes
+from ...dim import Size, product, unwrap
+from ...graph import Graph, Node, on_complex
+from ...machine import Machine
+from ...types import Shape, TensorType
+from ..lower.body import Body
+from ..lower.contraction import CONTRACTIONS, operand_index, template
+from ..lower.moves import MOVES
+from ..lower.nest import cost
+from ..lower.rows_plan import reduced_dims
+from ..lower.values import DIVISIONS
+
+LEAF, CREATE, POINT, MOVE = "leaf", "create", "point", "move"
+REDUCE, CONTRACT = "reduce", "contract"
+WINDOW, SCATTER, CUMULATIVE, ROUTINE = "window", "scatter", "cumulative", "routine"
+
+_BY_NAME = {
+    "input": LEAF, "full": CREATE, "iota": CREATE,
+    **dict.fromkeys((*MOVES, "pad", "concat", "slice_update"), MOVE),
+    **dict.fromkeys(("gather", "index"), POINT),
+    **dict.fromkeys(CONTRACTIONS, CONTRACT),
+    **dict.fromkeys(("max_pool", "window_sum"), WINDOW),
+    **dict.fromkeys(("scatter", "index_put", "max_pool_grad"), SCATTER),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), CUMULATIVE),
+}  # fmt: skip
+_BY_FAMILY = {
+    **dict.fromkeys(("unary", "binary", "compare", "ternary", "cast"), POINT),
+    "reduce": REDUCE, "arg_reduce": REDUCE,
+}  # fmt: skip
+
+_NEED_DIMS = frozenset({"index", "cumulative", "arg_reduce"})  # on a 0-d tensor: routines
+
+_BROADCAST = 8  # elements per source element from which a source counts as small
+_MANY = 5  # more sources than this are not told apart
+
+
+@dataclass
+class Analysis:
+    """Facts about the nodes of one graph, and the machine that it is fused for."""
+
+    graph: Graph
+    machine: Machine
+    category: dict[Node, str] = field(default_factory=dict)
+    elements: dict[Node, Size] = field(default_factory=dict)
+    users: dict[Node, list[Node]] = field(default_factory=dict)
+    must: set[Node] = field(default_factory=set)  # in memory whatever the groups are
+    chains: dict[Node, tuple[Node, ...]] = field(default_factory=dict)  # contraction -> its views
+    operands: dict[Node, tuple[Node, ...]] = field(default_factory=dict)  # ... -> its buffers
+    cone_cost: dict[Node, int] = field(default_factory=dict)
+    cone_sources: dict[Node, frozenset[Node]] = field(default_factory=dict)
+    cone_reductions: dict[Node, frozenset[Pattern]] = field(default_factory=dict)
+    depth: dict[Node, int] = field(default_factory=dict)  # products and the like from the inputs
+    checked: set[tuple[Node, Size]] = field(default_factory=set)  # positions looked up elsewhere
+    updates: set[Node] = field(default_factory=set)  # new values of buffers that are written back
+
+    def duplicable(self, node: Node) -> bool:
+        """Whether computing a value again costs no more than keeping it in memory."""
+        if self.cone_cost[node] > self.machine.cheap:
+            return False
+        sources = self.cone_sources[node]
+        return len(sources) < _MANY if self.elements[node] == 1 else len(sources) <= 2
+
+
+def analyse(
+    graph: Graph, machine: Machine, routines: Collection[str] = (), mutated: Collection[int] = ()
+) -> Analysis:
+    """Look at every node once. `routines` are operators that the backend has no kernel code for;
+    `mutated` are the outputs that are written back to inputs."""
+    a = Analysis(graph, machine, users=graph.users())
+    for node in graph.nodes:
+        a.category[node] = categorise(node, routines)
+        a.elements[node] = _elements(node)
+        step = 0 if a.category[node] in (POINT, MOVE, CREATE, REDUCE) else 1
+        a.depth[node] = max((a.depth[x] + step for x in node.inputs), default=0)
+    body = Body(graph, machine)
+    body.buffers = {}
+    for node in graph.nodes:
+        if a.category[node] == CONTRACT:
+            _find_operands(a, body, node)
+        elif a.category[node] == ROUTINE and node.op.name != "get":
+            a.must.update(node.inputs)
+    a.must.update(graph.outputs)
+    _find_checked(a)
+    _updates(a, mutated)
+    return a
+
+
+def categorise(node: Node, routines: Collection[str]) -> str:
+    """What kind of kernel an operator belongs in; ROUTINE: none, it is a step of its own."""
+    name = node.op.name
+    if name in routines or (on_complex(node) and name not in ("input", "const")):
+        return ROUTINE
+    if on_complex(node):
+        return LEAF
+    if name == "const":
+        return CREATE if node.attrs["value"].array.size == 1 else LEAF
+    if name == "get":
+        return categorise(node.inputs[0], routines)
+    found = _BY_NAME.get(name) or _BY_FAMILY.get(node.op.family) or ROUTINE
+    if found == CONTRACT and (not node.dtype.is_float or not _known_channels(node)):
+        return ROUTINE
+    if node.op.family in _NEED_DIMS and not node.inputs[0].shape:
+        return ROUTINE
+    if found == SCATTER and node.op.name != "max_pool_grad" and node.dtype is dtypes.bool_:
+        return found if not node.attrs.get("reduce") else ROUTINE
+    return found
+
+
+def _known_channels(node: Node) -> bool:
+    """A convolution's template needs fixed channels and windows."""
+    if node.op.name == "dot_general":
+        return True
+    weight = node.shape if node.op.name == "conv_weight_grad" else node.inputs[1].shape
+    return all(isinstance(size, int) for size in weight)
+
+
+def _elements(node: Node) -> Size:
+    if isinstance(node.type, TensorType):
+        return unwrap(product(node.type.shape))
+    return unwrap(product(node.type.elements[0].shape))
+
+
+def _positions(node: Node, first: int) -> list[tuple[Node, Size]]:
+    """The position tensors of index and index_put, with the sizes they are checked against."""
+    x, dim = node.inputs[0], node.attrs["dim"]
+    return [(index, x.shape[dim + i]) for i, index in enumerate(node.inputs[first:])]
+
+
+def _find_checked(a: Analysis) -> None:
+    """The positions that some `index` looks up, and thereby checks, every one of. Of a value that
+    is only sliced, or picked from, kernels compute no more than is read."""
+    whole: set[Node] = set()
+    for node in reversed(a.graph.nodes):
+        if node in a.must or any(u in whole and _reads_all(a, u, node) for u in a.users[node]):
+            whole.add(node)
+            if node.op.name == "index":
+                a.checked.update(_positions(node, 1))
+
+
+def _reads_all(a: Analysis, user: Node, node: Node) -> bool:
+    if user.op.name in ("gather", "index"):
+        return node in user.inputs[1:]
+    if a.category[user] == MOVE:
+        return user.op.name in ("reshape", "permute", "expand")
+    return a.category[user] in (POINT, REDUCE)
+
+
+def can_fail(node: Node) -> bool:
+    """Whether an elementwise operator has a check: an integer division by what may be 0."""
+    if node.op.name not in DIVISIONS or not node.dtype.is_integer:
+        return False
+    divisor = node.inputs[1]
+    while divisor.op.name in ("reshape", "expand"):
+        divisor = divisor.inputs[0]
+    if divisor.op.name == "const":
+        array = divisor.attrs["value"].array
+        return not (array.size == 1 and array.all())
+    return not (divisor.op.name == "full" and divisor.attrs["value"] != 0)
+
+
+def needs_checks(a: Analysis, node: Node) -> bool:
+    """Whether a scatter must check its positions: not those that max_pool made, nor those that
+    an `index` of the same graph checks (an embedding's gradient)."""
+    if node.op.name == "max_pool_grad":
+        made = node.inputs[1]
+        return not (
+            made.op.name == "get" and made.inputs[0].op.name == "max_pool"
+            and tuple(made.inputs[0].inputs[0].shape[-len(node.attrs["plane_shape"]):])
+            == tuple(node.attrs["plane_shape"])
+            and len(made.inputs[0].attrs["window"]) == len(node.attrs["plane_shape"])
+        )  # fmt: skip
+    if node.op.name == "index_put":
+        return not a.checked.issuperset(_positions(node, 2))
+    return True
+
+
+def _find_operands(a: Analysis, body: Body, node: Node) -> None:
+    """The buffers that a contraction reads, and the views of them that it absorbs."""
+    t = template(body, node)
+    chain: dict[Node, None] = {}
+    leaves: list[Node] = []
+    for operand, at in ((t.left, t.left_at), (t.right, t.right_at)):
+        views: list[Node] = []
+        leaf, best = operand, 0
+        while a.category[leaf] == MOVE and leaf.op.name in MOVES and leaf.op.name != "as_strided":
+            views.append(leaf)
+            leaf = leaf.inputs[0]
+            if operand_index(body, operand, at, leaf) is not None:
+                best = len(views)
+        for view in views[:best]:
+            chain[view] = None
+        leaves.append(operand if best == 0 else views[best - 1].inputs[0])
+    a.chains[node] = tuple(chain)
+    a.operands[node] = tuple(leaves)
+    a.must.update(leaves)
+
+
+def find_cones(a: Analysis, stored: Container[Node]) -> None:
+    """For each cheap node, what it would cost to compute it from values in memory, which are
+    those that must be and the `stored` ones."""
+    for node in a.graph.nodes:
+        if (
+            a.category[node] not in (POINT, MOVE, CREATE) or node in a.must or node in stored
+        ):  # fmt: skip
+            a.cone_cost[node] = 0
+            a.cone_sources[node] = frozenset((node,))
+            continue
+        total = cost(node) if a.category[node] == POINT else 0
+        if node.op.name in ("gather", "index"):
+            total = a.machine.cheap + 1  # its checks should not be repeated
+        sources: frozenset[Node] = frozenset()
+        for x in node.inputs:
+            # what is broadcast is read and computed far less often
+            broadcast = _ratio(a.elements[node], a.elements[x]) >= _BROADCAST
+            total += a.cone_cost[x] // (4 if broadcast else 1)
+            if not broadcast and len(sources) < _MANY:
+                sources |= a.cone_sources[x]
+        a.cone_cost[node] = min(total, 1 << 20)
+        a.cone_sources[node] = sources
+    for node in a.graph.nodes:
+        found: frozenset[Pattern] = frozenset()
+        if a.category[node] == REDUCE:
+            found = frozenset((pattern_of(node),))
+        elif a.category[node] in (POINT, MOVE):
+            for x in node.inputs:
+                if x not in a.must and len(found) < _MANY:
+                    found |= a.cone_reductions[x]
+        a.cone_reductions[node] = found
+
+
+def _ratio(elements: Size, source: Size) -> int:
+    if isinstance(elements, int) and isinstance(source, int):
+        return elements // max(source, 1)
+    return _BROADCAST if source == 1 else 1
+
+
+def _updates(a: Analysis, mutated: Collection[int]) -> None:
+    """Pointwise nodes that are only there for the sake of buffers that are written back: an
+    optimizer's step. One shared kernel does them for every parameter."""
+    roots = {a.graph.outputs[i] for i in mutated}
+    for node in reversed(a.graph.nodes):
+        if a.category[node] in (POINT, MOVE) and (
+            node in roots
+            or (node not in a.must and a.users[node] and a.updates.issuperset(a.users[node]))
+        ):
+            a.updates.add(node)
+
+
+Pattern: TypeAlias = tuple[tuple[Size, bool], ...]  # (size, reduced) of each run of axes
+
+
+def pattern_of(node: Node) -> Pattern:
+    """What a reduction keeps and reduces, as runs of axes."""
+    shape, dims = node.inputs[0].shape, reduced_dims(node)
+    return segments(shape, [d in dims for d in range(len(shape))])
+
+
+def segments(shape: Shape, reduced: list[bool]) -> Pattern:
+    """Runs of kept and reduced dims, neighbours joined, dims of size 1 left out."""
+    result: list[tuple[Size, bool]] = []
+    for size, flag in zip(shape, reduced, strict=True):
+        if size == 1:
+            continue
+        if result and result[-1][1] == flag:
+            result[-1] = (unwrap(result[-1][0] * size), flag)
+        else:
+            result.append((size, flag))
+    return tuple(result)

@@ -1,0 +1,156 @@
+"""Which pointwise work is done on a contraction's results before they are stored.
+
+Walks forward from each contraction. A node is absorbed when it has one element per element of
+the product, in an order that the template can store in, and when nothing else it reads depends
+on this contraction (two kernels would wait for each other)."""
+
+from __future__ import annotations
+
+from ...graph import Node
+from .analysis import CONTRACT, POINT, ROUTINE, SCATTER, Analysis, can_fail, needs_checks
+
+_MOST_NODES = 24
+_MOST_UPDATE = 6
+_FORBIDDEN = frozenset({"gather", "index"})
+
+
+class Epilogues:
+    """Contraction -> the nodes absorbed into its kernel; `owner` the other way round."""
+
+    def __init__(self, a: Analysis) -> None:
+        self.a = a
+        self.owner: dict[Node, Node] = {}
+        self.members: dict[Node, list[Node]] = {}
+        self._bit: dict[Node, int] = {}
+        self._before: dict[Node, int] = {}  # bits of the contractions that a node depends on
+        self._order: dict[Node, int] = {}  # changes at each permutation absorbed
+        self._views = {view for chain in a.chains.values() for view in chain}
+        self._ends = _reaches_memory(a)
+        self._fails_late = any(
+            a.category[n] == ROUTINE or (a.category[n] == SCATTER and needs_checks(a, n))
+            for n in a.graph.nodes
+        )
+        if any(c == CONTRACT for c in a.category.values()):
+            self._walk()
+            self._prune()
+
+    def _walk(self) -> None:
+        for node in self.a.graph.nodes:
+            bits = 0
+            for x in node.inputs:
+                bits |= self._depends(x)
+            self._before[node] = bits
+            if self.a.category[node] == CONTRACT:
+                self._bit[node] = 1 << len(self._bit)
+                self.owner[node] = node
+                self.members[node] = [node]
+                self._order[node] = 0
+            elif bits:
+                target = self._target(node)
+                if target is not None:
+                    self._absorb(node, target)
+
+    def _prune(self) -> None:
+        """Let go of nodes that read a product which is stored anyhow, and lead to nothing here."""
+        for contraction, members in self.members.items():
+            useful: set[Node] = set()
+            for node in reversed(members):
+                mine = [x for x in node.inputs if self.owner.get(x) is contraction]
+                if (
+                    node is contraction or node in self.a.must
+                    or any(u in useful for u in self.a.users[node])
+                    or all(self.a.users[x] == [node] and x not in self.a.must for x in mine)
+                ):  # fmt: skip
+                    useful.add(node)
+                else:
+                    del self.owner[node]
+            self.members[contraction] = [n for n in members if n in useful]
+
+    def _depends(self, node: Node) -> int:
+        owner = self.owner.get(node)
+        if owner is None:
+            return self._before[node]
+        return self._before[owner] | self._bit[owner]
+
+    def _target(self, node: Node) -> Node | None:
+        """The contraction that can absorb a node: the latest of those it reads."""
+        owners = {self.owner[x]: None for x in node.inputs if x in self.owner}
+        for contraction in sorted(owners, key=lambda c: -self._bit[c]):
+            if self._fits(node, contraction):
+                return contraction
+        return None
+
+    def _fits(self, node: Node, contraction: Node) -> bool:
+        a = self.a
+        if a.elements[node] != a.elements[contraction]:
+            return False
+        if len(self.members[contraction]) >= _MOST_NODES or node in self._views:
+            return False
+        mine = [x for x in node.inputs if self.owner.get(x) is contraction]
+        if len({self._order[x] for x in mine}) != 1:
+            return False
+        if any(a.elements[x] != a.elements[contraction] for x in mine):
+            return False
+        bit = self._bit[contraction]
+        for x in node.inputs:
+            if self.owner.get(x) is not contraction and self._depends(x) & bit:
+                return False
+        single = all(a.users[x] == [node] and x not in a.must for x in mine)
+        if node.op.name == "reshape":
+            return single
+        if node.op.name == "permute":
+            return single and _keeps_rows(node, contraction)
+        if a.category[node] != POINT or node.op.name in _FORBIDDEN or can_fail(node):
+            return False  # a template has no way out in the middle
+        if node in a.updates and not self._plain_update(contraction):
+            return False
+        return single or node in self._ends
+
+    def _plain_update(self, gradient: Node) -> bool:
+        """Whether a parameter's update may go with its gradient: where the gradient is read once
+        (SGD, with or without momentum; Adam's longer update is one kernel for all parameters),
+        and nothing fails late, for which updates would have to wait, and gradients with them."""
+        return (
+            len(self.a.users[gradient]) == 1
+            and gradient not in self.a.must
+            and len(self.members[gradient]) <= _MOST_UPDATE
+            and not self._fails_late
+        )
+
+    def _absorb(self, node: Node, contraction: Node) -> None:
+        self.owner[node] = contraction
+        self.members[contraction].append(node)
+        source = next(x for x in node.inputs if self.owner.get(x) is contraction)
+        step = 1 if node.op.name == "permute" else 0
+        self._order[node] = self._order[source] + step
+        bit = self._bit[contraction]
+        gained = self._before[node] & ~bit & ~self._before[contraction]
+        if gained:
+            # whatever depends on this kernel now depends on these as well
+            self._before[contraction] |= gained
+            for other, bits in self._before.items():
+                if bits & bit:
+                    self._before[other] = bits | gained
+
+
+def _reaches_memory(a: Analysis) -> set[Node]:
+    """Pointwise nodes from which pointwise steps of the same size lead to a value that is kept."""
+    found: set[Node] = set()
+    for node in reversed(a.graph.nodes):
+        if a.category[node] != POINT:
+            continue
+        if node in a.must or any(
+            u in found and a.elements[u] == a.elements[node] for u in a.users[node]
+        ):
+            found.add(node)
+    return found
+
+
+def _keeps_rows(node: Node, contraction: Node) -> bool:
+    """Whether rows or columns of the product stay contiguous in the permuted result."""
+    if contraction.op.name != "dot_general":
+        return False
+    dims: tuple[int, ...] = node.attrs["dims"]
+    return len(node.inputs[0].shape) == len(contraction.shape) and dims[-1] >= len(
+        contraction.attrs["batch_a"]
+    )

@@ -1,0 +1,495 @@
+"""Grouping: every node goes into the kernels that compute it.
+
+Nodes are visited from the results backwards, so that all readers of a node are grouped before
+it. A node whose readers are all in one group joins it; one with readers in several is computed
+again in each where that is cheap, or stored by one of them, or gets a group of its own.
+
+Each member of a group has an `Order`, how its elements correspond to the group's space:
+LINEAR one to one in row-major order; a `Lower` order for values that are constant along the
+reduced axes of a pattern; UP for the inputs of reductions whose results are LINEAR; OTHER for
+anything read through a general index map. Only ordered nodes can be reduced or stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ...dim import Size, product, unwrap
+from ...graph import Node
+from ...types import Shape
+from ..lower.nest import cost
+from .analysis import (
+    CREATE,
+    CUMULATIVE,
+    LEAF,
+    MOVE,
+    POINT,
+    REDUCE,
+    ROUTINE,
+    SCATTER,
+    WINDOW,
+    Analysis,
+    Pattern,
+    can_fail,
+    find_cones,
+    needs_checks,
+    pattern_of,
+    segments,
+)
+from .epilogue import Epilogues
+
+Order: TypeAlias = str | Pattern  # a Pattern is a Lower order
+
+LINEAR, UP, OTHER = "linear", "up", "other"
+
+_MOST_NODES = 80
+_MOST_PLACES = 4  # at which a group computes one node: x[i], x[i + 1], ... count one each
+_FLIP_NODES = 10  # a reduction joins at most so many pointwise nodes on its results
+
+
+@dataclass(eq=False)
+class Group:
+    """One kernel in the making."""
+
+    number: int
+    kind: str
+    orders: dict[Node, set[Order]] = field(default_factory=dict)  # its nodes
+    outputs: dict[Node, None] = field(default_factory=dict)  # those that it stores
+    pattern: Pattern | None = None
+    flipped: bool = False  # reductions' results are LINEAR, their inputs UP
+    below: int = 0  # bits of the groups that depend on this one
+    merged_into: Group | None = None
+    # the places (numbers of index maps, 0 for the group's own) at which a node is computed
+    places: dict[Node, frozenset[int]] = field(default_factory=dict)
+    numbers: dict[tuple[Node, int], int] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> Order | None:
+        """The order of reductions' results."""
+        return LINEAR if self.flipped else self.pattern
+
+    @property
+    def full(self) -> Order:
+        """The order of the whole space."""
+        return UP if self.flipped else LINEAR
+
+
+class Grouping:
+    """The groups of a graph: `groups`, and for each node those that compute and that store it."""
+
+    def __init__(self, a: Analysis) -> None:
+        self.a = a
+        self.groups: list[Group] = []
+        self.computed_in: dict[Node, list[Group]] = {}
+        self.stored_by: dict[Node, Group] = {}
+        self.epilogues = Epilogues(a)
+        find_cones(a, self.epilogues.owner)
+        self._of_contraction: dict[Node, Group] = {}
+        for node in reversed(self._unit_order()):
+            self._place(node)
+
+    # --- order of the visit ---------------------------------------------------------------------
+
+    def _unit_order(self) -> list[Node]:
+        """Topological order in which a contraction stands with its epilogue, and several results
+        with their node: a group that is made at once has all its readers after it."""
+        owner = self.epilogues.owner
+        members: dict[Node, list[Node]] = dict(self.epilogues.members)
+        unit: dict[Node, Node] = dict(owner)
+        for node in self.a.graph.nodes:
+            if node.op.name == "get":
+                head = node.inputs[0]
+                unit[node] = unit[head] = head
+                members.setdefault(head, [head]).append(node)
+        order: list[Node] = []
+        done: set[Node] = set()
+        for start in self.a.graph.nodes:
+            stack = [(unit.get(start, start), False)]
+            while stack:
+                head, ready = stack.pop()
+                nodes = members.get(head) or [head]
+                if ready:
+                    order.extend(nodes)
+                    continue
+                if head in done:
+                    continue
+                done.add(head)
+                stack.append((head, True))
+                inside = set(nodes)
+                for node in nodes:
+                    for x in node.inputs:
+                        if x not in inside and unit.get(x, x) not in done:
+                            stack.append((unit.get(x, x), False))
+        return order
+
+    # --- placing a node -------------------------------------------------------------------------
+
+    def _place(self, node: Node) -> None:
+        a = self.a
+        category = a.category[node]
+        if category == LEAF:
+            return
+        if node.op.name == "get":
+            self._place_result(node)
+            return
+        readers = self._readers(node)
+        if category == ROUTINE:
+            self._new(node, "routine", readers)
+        elif node in self.epilogues.owner:
+            self._place_epilogue(node, readers)
+        elif category in (WINDOW, SCATTER, CUMULATIVE):
+            group = self.stored_by.get(node)
+            if group is None:
+                self._new(node, self._collective_kind(node, category), readers)
+            else:
+                self._add(node, group)
+        elif node in a.must:
+            self._keep(node, readers)
+        elif readers:
+            self._place_inner(node, readers)
+
+    def _readers(self, node: Node) -> list[Group]:
+        """The groups that read a node, without those that hold it as a view already."""
+        found: dict[Group, None] = {}
+        for user in self.a.users[node]:
+            for group in self.computed_in.get(user, ()):
+                found[group] = None
+        return list(found)
+
+    def _collective_kind(self, node: Node, category: str) -> str:
+        if category == SCATTER and not needs_checks(self.a, node):
+            return "scatter_unchecked"
+        return category
+
+    def _place_result(self, node: Node) -> None:
+        """One of several results: stored by the group of the node that makes them."""
+        head = node.inputs[0]
+        group = self.stored_by.get(head)
+        if group is None:
+            kind = self.a.category[head]
+            group = self._group("routine" if kind == ROUTINE else kind)
+            self.stored_by[head] = group
+            self.computed_in[head] = [group]
+            group.orders[head] = {LINEAR}
+        self._add(node, group)
+        self._store(node, group, self._readers(node))
+
+    def _place_epilogue(self, node: Node, readers: list[Group]) -> None:
+        contraction = self.epilogues.owner[node]
+        group = self._of_contraction.get(contraction)
+        if group is None:
+            group = self._group("contraction")
+            self._of_contraction[contraction] = group
+        self._add(node, group)
+        outside = [g for g in readers if g is not group]
+        if outside or node in self.a.must:
+            self._store(node, group, outside)
+        if node is contraction:
+            for view in self.a.chains[node]:
+                self._add(view, group)
+                group.orders[view] = {OTHER}
+
+    def _place_inner(self, node: Node, readers: list[Group]) -> None:
+        """A node that need not be in memory."""
+        ready = [g for g in readers if node in g.orders and g.kind == "contraction"]
+        for group in ready:
+            group.orders[node].update(self._orders(group, node))
+        others = [g for g in readers if g not in ready]
+        if not others:
+            return
+        joins = {g: self._orders(g, node) for g in others}
+        if len(others) == 1:
+            (group,) = others
+            if self._may_join(node, group, joins[group]):
+                self._join(node, group, joins[group])
+                return
+        elif self._may_duplicate(node, others):
+            fits = [g for g in others if self._may_join(node, g, joins[g])]
+            for group in fits:
+                self._join(node, group, joins[group])
+            others = [g for g in others if g not in fits]
+            if not others:
+                return
+        self._keep(node, others)
+
+    def _may_duplicate(self, node: Node, groups: list[Group]) -> bool:
+        if self.a.category[node] == CREATE or node.op.name in ("reshape", "expand"):
+            return True
+        if self.a.category[node] == REDUCE or not self.a.duplicable(node):
+            return False
+        return len(self.a.cone_sources[node]) <= 1 or len(groups) <= 2
+
+    def _keep(self, node: Node, readers: list[Group]) -> None:
+        """Store a node: by a reader that can compute it on its way, or by a group of its own."""
+        if node.op.name == "reshape":
+            self._new(node, "alias", readers)
+            return
+        for group in self._by_size(readers):
+            if group.kind not in ("loop", "rows"):
+                continue
+            orders = self._orders(group, node)
+            if not (orders & self._storable(group, node)) or self._rather_alone(node, group):
+                continue
+            if any(g is not group and g.below >> group.number & 1 for g in readers):
+                continue  # a reader comes before this group
+            if self._may_join(node, group, orders):
+                self._join(node, group, orders)
+                self._store(node, group, [g for g in readers if g is not group])
+                return
+        self._new(node, "rows" if self.a.category[node] == REDUCE else "loop", readers)
+
+    def _rather_alone(self, node: Node, group: Group) -> bool:
+        """Whether a node is better stored by a kernel of its own reductions: softmax's rows
+        should not be torn apart for the sake of a sum over its columns, and a reduction that is
+        ready early should not wait for the rest of a kernel."""
+        if self.a.category[node] == REDUCE:
+            depth = self.a.depth
+            return any(
+                depth[x] > depth[node]
+                for member in group.orders for x in member.inputs if x not in group.orders
+            )  # fmt: skip
+        if group.pattern is None:
+            return False
+        for pattern in self.a.cone_reductions[node]:
+            size = unwrap(product(s for s, _ in pattern))
+            if pattern != group.pattern and size == self.a.elements[node]:
+                return True
+        return False
+
+    def _by_size(self, groups: Iterable[Group]) -> list[Group]:
+        return sorted(groups, key=lambda g: (g.kind != "rows", -len(g.orders)))
+
+    def _storable(self, group: Group, node: Node) -> set[Order]:
+        """Orders in which a group can store a node beside its other results."""
+        result: set[Order] = {group.full}
+        if group.kept is not None:
+            result.add(group.kept)
+        elif self.a.category[node] == REDUCE:
+            result |= {LINEAR, pattern_of(node)}
+        return result
+
+    # --- joining --------------------------------------------------------------------------------
+
+    def _may_join(self, node: Node, group: Group, orders: set[Order]) -> bool:
+        if len(group.orders) >= _MOST_NODES:
+            return False
+        category = self.a.category[node]
+        if category == CREATE:
+            return group.kind not in ("routine", "alias")
+        if group.kind == "contraction":
+            return self._may_join_epilogue(node)
+        if category == REDUCE:
+            return group.kind in ("loop", "rows") and self._may_reduce(node, group, orders)
+        if group.kind in (WINDOW, CUMULATIVE, SCATTER, "scatter_unchecked"):
+            return self._may_feed(node, group)
+        if group.kind not in ("loop", "rows") or category not in (POINT, MOVE):
+            return False
+        if node.op.name == "concat" and len(node.inputs) > 3:
+            return False
+        if len(self._places(node, group)) > _MOST_PLACES:
+            return False  # shifts of shifts would double the work at each step
+        return not self._repeats_costly_work(node, group, orders)
+
+    def _places(self, node: Node, group: Group) -> frozenset[int]:
+        """The places at which a group's members read a node."""
+        found: set[int] = set()
+        for user in self.a.users[node]:
+            if user not in group.orders or len(found) > _MOST_PLACES:
+                continue
+            places = group.places.get(user, _OWN_PLACE)
+            same = user.op.elementwise or user.op.name in ("expand", "reshape")
+            if same or self.a.category[user] == REDUCE:
+                found |= places
+                continue
+            for place in places:
+                numbers = group.numbers
+                found.add(numbers.setdefault((user, place), len(numbers) + 1))
+        return frozenset(found)
+
+    def _may_join_epilogue(self, node: Node) -> bool:
+        """What may be computed on the way into an epilogue: views, and next to nothing else."""
+        if self.a.category[node] == MOVE:
+            return node.op.name not in ("pad", "concat", "slice_update")
+        # a scalar would be computed again for every element
+        return (
+            node.op.elementwise and self.a.cone_cost[node] <= 2 and self.a.elements[node] != 1
+            and not can_fail(node)
+        )
+
+    def _may_feed(self, node: Node, group: Group) -> bool:
+        """What may be computed on the way into windows, running sums and scatters."""
+        head = next(iter(group.orders))
+        name = node.op.name
+        if self.a.category[node] == MOVE:
+            return name in ("reshape", "permute", "slice", "expand")
+        if head.op.name == "max_pool_grad":
+            return False
+        return name not in ("gather", "index") and cost(node) == 1
+
+    def _repeats_costly_work(self, node: Node, group: Group, orders: set[Order]) -> bool:
+        """Whether an expensive value would be computed many times over by its readers."""
+        if cost(node) < self.a.machine.dear and node.op.name not in ("div", "sqrt", "rsqrt"):
+            return False
+        if OTHER in orders:
+            return len(orders) > 1 or self._evaluations(group) > 2 * _hint(self.a.elements[node])
+        for order in orders:
+            # constant along the innermost axis: computed once per row
+            if isinstance(order, tuple) and not order[-1][1] and order != group.pattern:
+                return self.a.elements[node] != 1
+        return False
+
+    def _parallel(self, pattern: Pattern) -> bool:
+        """Whether a reduction has enough kept places to keep several workers busy, or is small."""
+        machine = self.a.machine
+        total = _hint(unwrap(product(size for size, _ in pattern)))
+        kept = _hint(unwrap(product(size for size, flag in pattern if not flag)))
+        if total < machine.alone:
+            return True
+        return machine.iterations(kept, not pattern[-1][1]) >= machine.least_parallel
+
+    def _evaluations(self, group: Group) -> int:
+        sizes = [_hint(self.a.elements[n]) for n in group.orders if group.orders[n] & {LINEAR, UP}]
+        return max(sizes, default=1)
+
+    def _may_reduce(self, node: Node, group: Group, orders: set[Order]) -> bool:
+        """Whether a reduction and its readers fit one kernel."""
+        if len(orders) != 1:
+            return False
+        (order,) = orders
+        pattern = pattern_of(node)
+        if group.pattern is not None:
+            return order == group.kept and pattern == group.pattern and not (
+                not self._parallel(pattern) and self._feeds_space(node, group)
+            )
+        if order == pattern:
+            return self._parallel(pattern)
+        return (
+            order == LINEAR and len(group.orders) <= _FLIP_NODES
+            and self.a.updates.isdisjoint(group.orders)
+        )  # fmt: skip
+
+    def _feeds_space(self, node: Node, group: Group) -> bool:
+        """Whether the whole space is computed from a reduction's result, at once or after steps
+        on the kept places (a mean's division)."""
+        stack, seen = [node], {node}
+        while stack:
+            for user in self.a.users[stack.pop()]:
+                orders = group.orders.get(user)
+                if orders is None or user in seen:
+                    continue
+                if UP in orders or (not group.flipped and LINEAR in orders):
+                    return True
+                seen.add(user)
+                stack.append(user)
+        return False
+
+    def _join(self, node: Node, group: Group, orders: set[Order]) -> None:
+        if self.a.category[node] == REDUCE and group.pattern is None:
+            group.pattern = pattern_of(node)
+            group.flipped = orders == {LINEAR}
+            group.kind = "rows"
+        group.orders[node] = orders
+        if self.a.category[node] in (POINT, MOVE):
+            group.places[node] = self._places(node, group)
+        self.computed_in.setdefault(node, []).append(group)
+
+    def _orders(self, group: Group, node: Node) -> set[Order]:
+        """The orders in which a group's members read a node."""
+        result: set[Order] = set()
+        for user in self.a.users[node]:
+            if user in group.orders:
+                for order in group.orders[user]:
+                    result |= self._read_order(group, user, node, order)
+        return result
+
+    def _read_order(self, group: Group, user: Node, node: Node, order: Order) -> set[Order]:
+        """The order of `node` where `user`, computed in `order`, reads it."""
+        op = user.op
+        if order == OTHER or group.kind not in ("loop", "rows"):
+            return {OTHER}
+        if op.name == "reshape":
+            return {order}
+        if op.name in ("gather", "index"):
+            found: set[Order] = set()
+            if user.inputs[0] is node:
+                found.add(OTHER)
+            if node in user.inputs[1:]:
+                found.add(self._index_order(group, user, node, order))
+            return found
+        if op.elementwise or op.name == "expand":
+            if self.a.elements[node] == self.a.elements[user]:
+                return {order}
+            return {self._broadcast(group, user.shape, node.shape, order)}
+        if self.a.category[user] == REDUCE:
+            return {group.full if order == group.kept else OTHER}
+        if op.name == "slice_update" and user.inputs[0] is node:
+            return {order, OTHER} if user.inputs[1] is node else {order}
+        return {OTHER}
+
+    def _index_order(self, group: Group, user: Node, node: Node, order: Order) -> Order:
+        if self.a.elements[node] == self.a.elements[user]:
+            return order
+        if user.op.name == "gather" or len(user.inputs) > 2:
+            return OTHER
+        dim: int = user.attrs["dim"]
+        rank = len(user.shape)
+        after = rank - dim - len(node.shape)
+        return self._broadcast(
+            group, user.shape, (1,) * dim + node.shape + (1,) * after, order
+        )
+
+    def _broadcast(self, group: Group, out: Shape, shape: Shape, order: Order) -> Order:
+        padded = (1,) * (len(out) - len(shape)) + tuple(shape)
+        pattern = segments(out, [a == 1 for a in padded])
+        if order == LINEAR and not group.flipped:
+            return pattern
+        if order == UP and pattern == group.pattern:
+            return LINEAR
+        return OTHER
+
+    # --- groups ---------------------------------------------------------------------------------
+
+    def _group(self, kind: str) -> Group:
+        group = Group(len(self.groups), kind)
+        self.groups.append(group)
+        return group
+
+    def _new(self, node: Node, kind: str, readers: list[Group]) -> None:
+        """A group with `node` as its root."""
+        group = self._group(kind)
+        self._add(node, group)
+        if kind == "rows":
+            group.pattern = pattern_of(node)
+            group.flipped = True
+        self._store(node, group, readers)
+
+    def _add(self, node: Node, group: Group) -> None:
+        if node not in group.orders:
+            group.orders[node] = {LINEAR}
+            self.computed_in.setdefault(node, []).append(group)
+
+    def _store(self, node: Node, group: Group, readers: Iterable[Group]) -> None:
+        group.outputs[node] = None
+        self.stored_by[node] = group
+        for reader in readers:
+            if reader is not group:
+                self._edge(group, reader)
+
+    def _edge(self, group: Group, reader: Group) -> None:
+        gained = reader.below | 1 << reader.number
+        if gained & ~group.below:
+            group.below |= gained
+            for other in self.groups:
+                if other.below >> group.number & 1:
+                    other.below |= gained
+
+
+_OWN_PLACE = frozenset({0})
+
+
+def _hint(size: Size) -> int:
+    return size if isinstance(size, int) else 4096
+
+

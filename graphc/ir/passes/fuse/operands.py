@@ -1,0 +1,60 @@
+"""Contractions whose operands cannot be addressed by one stride per index: they get a copy.
+
+A gemm's operand must be affine in m, n and k. Where the dims that make up one of them do not lie
+together in memory (summing over the batch and time of a [batch, channel, time] tensor), the
+operand is permuted first; fusion then keeps the permuted value in memory.
+"""
+
+from __future__ import annotations
+
+from ...graph import Builder, Graph, Node
+from ...machine import Machine
+from ...op import get
+from ..lower.body import Body
+from ..lower.contraction import operand_index, template
+
+
+def affine_operands(graph: Graph, machine: Machine) -> Graph:
+    """Put in the permutes that are needed; the graph itself where none is."""
+    body = Body(graph, machine)
+    body.buffers = {}
+    wrong: dict[Node, tuple[bool, bool]] = {}
+    for node in graph.nodes:
+        if node.op.name == "dot_general" and node.dtype.is_float:
+            t = template(body, node)
+            sides = (
+                operand_index(body, t.left, t.left_at, t.left) is None,
+                operand_index(body, t.right, t.right_at, t.right) is None,
+            )
+            if any(sides):
+                wrong[node] = sides
+    if not wrong:
+        return graph
+    builder = Builder(graph.env)
+    new: dict[Node, Node] = {}
+    for node in graph.nodes:
+        if node.op.name == "input":
+            new[node] = builder.input(node.tensor_type, node.attrs["name"])
+            continue
+        inputs = [new[x] for x in node.inputs]
+        attrs = dict(node.attrs)
+        with builder.at(node.loc, node.backward):
+            for i, side in enumerate("ab"):
+                if node in wrong and wrong[node][i]:
+                    inputs[i] = _permuted(builder, inputs[i], attrs, side)
+            new[node] = builder.emit(node.op, *inputs, graphs=node.graphs, **attrs)
+    return Graph(
+        graph.name, tuple(new[n] for n in graph.inputs), tuple(new[n] for n in graph.outputs),
+        graph.env,
+    )  # fmt: skip
+
+
+def _permuted(builder: Builder, operand: Node, attrs: dict[str, object], side: str) -> Node:
+    """The operand as (batch, free, contracted); updates the contraction's attributes."""
+    batch: tuple[int, ...] = attrs[f"batch_{side}"]  # type: ignore[assignment]
+    contract: tuple[int, ...] = attrs[f"contract_{side}"]  # type: ignore[assignment]
+    rank = len(operand.shape)
+    free = tuple(d for d in range(rank) if d not in batch and d not in contract)
+    attrs[f"batch_{side}"] = tuple(range(len(batch)))
+    attrs[f"contract_{side}"] = tuple(range(rank - len(contract), rank))
+    return builder.emit(get("permute"), operand, dims=(*batch, *free, *contract))

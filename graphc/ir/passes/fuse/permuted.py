@@ -1,0 +1,61 @@
+"""A product that is read both as it is and permuted is stored permuted only: attention's result
+goes to memory once, in the layout that the next product wants."""
+
+from __future__ import annotations
+
+from ... import op
+from ...graph import Builder, Graph, Node
+
+
+def store_permuted(graph: Graph) -> Graph:
+    """Let the other readers of such products read them back through the inverse permutation."""
+    users = graph.users()
+    outputs = set(graph.outputs)
+    chosen: dict[Node, Node] = {}
+    for node in graph.nodes:
+        if node.op.name == "dot_general" and len(users[node]) > 1 and node not in outputs:
+            permuted = [u for u in users[node] if u.op.name == "permute"]
+            if len(permuted) == 1 and _wanted(permuted[0], users):
+                chosen[node] = permuted[0]
+    return _rebuilt(graph, chosen) if chosen else graph
+
+
+def _wanted(permuted: Node, users: dict[Node, list[Node]]) -> bool:
+    """Whether a permutation keeps rows whole and feeds a product."""
+    rank = len(permuted.shape)
+    if permuted.attrs["dims"][-1] != rank - 1:
+        return False
+    readers = list(users[permuted])
+    for reader in users[permuted]:
+        if reader.op.name == "reshape":
+            readers += users[reader]
+    return any(r.op.family == "contract" for r in readers)
+
+
+def _rebuilt(graph: Graph, chosen: dict[Node, Node]) -> Graph:
+    builder = Builder(graph.env)
+    new: dict[Node, Node] = {}
+    for node in graph.nodes:
+        if node.op.name == "input":
+            new[node] = builder.input(node.tensor_type, node.attrs["name"])
+            continue
+        with builder.at(node.loc, node.backward):
+            inputs = []
+            for x in node.inputs:
+                inputs.append(
+                    new[x] if x not in chosen or chosen[x] is node
+                    else _back(builder, new, x, chosen[x])
+                )  # fmt: skip
+            new[node] = builder.emit(node.op, *inputs, graphs=node.graphs, **node.attrs)
+    return Graph(
+        graph.name, tuple(new[n] for n in graph.inputs), tuple(new[n] for n in graph.outputs),
+        graph.env,
+    )  # fmt: skip
+
+
+def _back(builder: Builder, new: dict[Node, Node], product: Node, permuted: Node) -> Node:
+    """The product, read through its stored permutation."""
+    dims: tuple[int, ...] = permuted.attrs["dims"]
+    stored = builder.emit(op.get("permute"), new[product], dims=dims)
+    inverse = tuple(sorted(range(len(dims)), key=dims.__getitem__))
+    return builder.emit(op.get("permute"), stored, dims=inverse)

@@ -1,0 +1,131 @@
+"""Fusion nodes -> kernels for a machine, one lowering per distinct structure.
+
+Pointwise groups over buffers of one length are lowered once for all lengths: their kernels take
+the length as the named dim `n`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...dim import Dim, Size, product, unwrap
+from ...graph import Constant, Graph, Node, attr_key
+from ...kernel import Kernel
+from ...machine import Machine
+from ...types import TupleType
+from .body import Body
+from .contraction import lower_contraction
+from .cumulative import lower_cumulative
+from .loops import is_flat, lower_loop
+from .rows import lower_rows
+from .scatter import lower_scatter
+from .windows import lower_window
+
+_LOWER: dict[str, Callable[[Body], Kernel]] = {
+    "loop": lower_loop,
+    "rows": lower_rows,
+    "contraction": lower_contraction,
+    "window": lower_window,
+    "scatter": lower_scatter,
+    "scatter_unchecked": partial(lower_scatter, checked=False),
+    "cumulative": lower_cumulative,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A kernel and the values of its named dims over the graph's dims."""
+
+    kernel: Kernel
+    dims: tuple[Size, ...]
+
+
+_MEMO: dict[Hashable, Kernel] = {}
+_MOST = 4096
+
+
+def lower(fused: Graph, machine: Machine) -> dict[Node, Lowered]:
+    """The kernels of a fused graph's fusion nodes. Those with empty results have none."""
+    return {
+        node: lower_node(node, machine) for node in fused.nodes
+        if node.op.name == "fusion" and not _empty(node)
+    }  # fmt: skip
+
+
+def _empty(node: Node) -> bool:
+    types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
+    return all(unwrap(product(t.shape)) == 0 for t in types)
+
+
+def lower_node(node: Node, machine: Machine) -> Lowered:
+    """The kernel of one fusion node. Equal structures give the identical Kernel object."""
+    graph, kind = node.graphs[0], node.attrs["kind"]
+    if kind == "loop" and is_flat(graph):
+        total = unwrap(product(graph.outputs[0].shape))
+        # the text does not depend on the length, nor on how it is cut into dims
+        key: Hashable = ("flat", total == 1, structure(graph, shapes=False))
+        dims: tuple[Size, ...] = () if total == 1 else (total,)
+        return Lowered(_kernel(key, Body(graph, machine), kind), dims)
+    names = sorted(_named_dims(graph))
+    rename: dict[str, Size] = {name: Dim.var(f"d{i}") for i, name in enumerate(names)}
+    hints = tuple(graph.env.hints.get(name) for name in names)
+    key = (kind, hints, structure(graph, shapes=True))
+    kernel = _kernel(key, Body(graph, machine, rename), kind)
+    return Lowered(kernel, tuple(Dim.var(name) for name in names))
+
+
+def _kernel(structure: Hashable, body: Body, kind: str) -> Kernel:
+    key = (structure, body.machine)
+    found = _MEMO.get(key)
+    if found is None:
+        if len(_MEMO) >= _MOST:
+            _MEMO.clear()
+        found = _MEMO[key] = _LOWER[kind](body)
+    return found
+
+
+def structure(graph: Graph, shapes: bool) -> Hashable:
+    """A key of a body: operators, attributes, wiring, dtypes and (if `shapes`) sizes."""
+    number = {node: i for i, node in enumerate(graph.nodes)}
+    total = product(graph.outputs[0].shape)
+    rows: list[Any] = []
+    for node in graph.nodes:
+        sizes: Any = node.type if shapes else (node.dtype.name, product(node.shape) == total)
+        attrs: Any = ()
+        if node.op.name not in ("input", "reshape", "expand") or shapes:
+            attrs = tuple(
+                (k, _attr(v)) for k, v in node.attrs.items()
+                if k not in ("name", "index", "type") and (shapes or k != "shape")
+            ) if node.op.name != "get" else (node.attrs["index"],)
+        rows.append((node.op.name, tuple(number[x] for x in node.inputs), sizes, attrs))
+    return (tuple(rows), tuple(number[n] for n in graph.outputs))
+
+
+def _attr(value: Any) -> Hashable:
+    if isinstance(value, Constant):
+        # values may be small tables: compare by bits, so that 0.0 and -0.0 differ
+        return (value.array.dtype.str, str(value.array.dtype), value.array.shape,
+                value.array.tobytes())
+    found: Hashable = attr_key(value)
+    return found
+
+
+def _named_dims(graph: Graph) -> set[str]:
+    names: set[str] = set()
+    for node in graph.nodes:
+        types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
+        for type_ in types:
+            _collect(type_.shape, names)
+        _collect(node.attrs.values(), names)
+    return names
+
+
+def _collect(values: Iterable[Any], names: set[str]) -> None:
+    for value in values:
+        if isinstance(value, Dim):
+            names |= value.variables()
+        elif isinstance(value, tuple):
+            _collect(value, names)

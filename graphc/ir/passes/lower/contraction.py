@@ -1,0 +1,237 @@
+"""Matrix products and convolutions with what is computed on their results -> contraction kernels.
+
+Operands are buffers seen through movement operators, as long as the element offset stays affine
+in the row, column and summed position; `operand_index` says so, to fuse.py as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ... import dtypes
+from ...dim import Dim, Size, floordiv, product, recombined, unwrap
+from ...graph import Node
+from ...kernel import Check, Contraction, ConvGeometry, Kernel, Operand, Store, Var
+from ...types import Shape
+from . import index_maps
+from .body import Body, carrier
+from .index_maps import Coordinates
+from .loops import dims_of
+from .moves import MOVES, move
+from .nest import kernel_name, params
+from .scope import Writer
+from .values import At, Values
+
+CONTRACTIONS = frozenset({"dot_general", "conv", "conv_input_grad", "conv_weight_grad"})
+
+
+@dataclass
+class Template:
+    """A contraction node seen as acc[b, m, n] = sum over k of left * right."""
+
+    batch: Size
+    m: Size
+    n: Size
+    k: Size
+    left: Node
+    right: Node
+    left_at: Coordinates | None  # None: the whole contiguous tensor
+    right_at: Coordinates | None
+    result: Coordinates  # of the contraction node
+    conv: ConvGeometry | None = None
+
+
+def template(body: Body, node: Node, swap: bool = False) -> Template:
+    """The template of a contraction node; `swap` exchanges rows and columns of a product."""
+    if node.op.name == "dot_general":
+        return _dot_template(body, node, swap)
+    return _conv_template(body, node)
+
+
+def _free(rank: int, *taken: tuple[int, ...]) -> list[int]:
+    return [d for d in range(rank) if not any(d in dims for dims in taken)]
+
+
+def _dot_template(body: Body, node: Node, swap: bool) -> Template:
+    a, b = node.inputs
+    shape_a, shape_b = body.shape(a), body.shape(b)
+    attrs = node.attrs
+    free_a = _free(len(shape_a), attrs["batch_a"], attrs["contract_a"])
+    free_b = _free(len(shape_b), attrs["batch_b"], attrs["contract_b"])
+    sizes = {
+        "b": tuple(shape_a[d] for d in attrs["batch_a"]),
+        "m": tuple(shape_a[d] for d in free_a),
+        "n": tuple(shape_b[d] for d in free_b),
+        "k": tuple(shape_a[d] for d in attrs["contract_a"]),
+    }
+    names = {"b": "b", "m": "n", "n": "m", "k": "k"} if swap else {v: v for v in "bmnk"}
+    at = {v: index_maps.unravel(Dim.var(names[v]), s) for v, s in sizes.items()}
+    a_at: list[index_maps.Coordinate] = [()] * len(shape_a)
+    b_at: list[index_maps.Coordinate] = [()] * len(shape_b)
+    for dims_a, dims_b, coords in (
+        (attrs["batch_a"], attrs["batch_b"], at["b"]),
+        (attrs["contract_a"], attrs["contract_b"], at["k"]),
+    ):
+        for da, db, c in zip(dims_a, dims_b, coords, strict=True):
+            a_at[da] = b_at[db] = c
+    for d, c in zip(free_a, at["m"], strict=True):
+        a_at[d] = c
+    for d, c in zip(free_b, at["n"], strict=True):
+        b_at[d] = c
+    total = {v: unwrap(product(s)) for v, s in sizes.items()}
+    result = at["b"] + at["m"] + at["n"]
+    if swap:
+        return Template(total["b"], total["n"], total["m"], total["k"], b, a, tuple(b_at),
+                        tuple(a_at), result)  # fmt: skip
+    return Template(total["b"], total["m"], total["n"], total["k"], a, b, tuple(a_at),
+                    tuple(b_at), result)  # fmt: skip
+
+
+def _conv_template(body: Body, node: Node) -> Template:
+    first, second = node.inputs
+    name, attrs = node.op.name, node.attrs
+    if name == "conv":
+        x, w, y = body.shape(first), body.shape(second), body.shape(node)
+    elif name == "conv_input_grad":
+        x, w, y = body.shape(node), body.shape(second), body.shape(first)
+    else:
+        x, w, y = body.shape(first), body.shape(node), body.shape(second)
+    geometry = ConvGeometry(
+        x[0], _known(x[1]), _known(w[0]), x[2:], tuple(int(s) for s in w[2:]), y[2:],  # type: ignore[arg-type]
+        tuple(attrs["stride"]), tuple(attrs["pad_low"]), tuple(attrs["dilation"]),
+        attrs["groups"],
+    )  # fmt: skip
+    taps = product(w[2:])
+    plane_in, plane_out = unwrap(product(x[2:])), unwrap(product(y[2:]))
+    b, m, n = (Dim.var(v) for v in "bmn")
+    if name == "conv_weight_grad":
+        depth = unwrap(product(w[1:]))
+        result = (*index_maps.unravel(m, w[:1]), *index_maps.unravel(n, w[1:]))
+        return Template(1, w[0], depth, unwrap(x[0] * plane_out), second, first, None, None,
+                        result, geometry)  # fmt: skip
+    if name == "conv":
+        shape, plane, k, sides = y, plane_out, w[1] * taps, (second, first)
+    else:
+        k = floordiv(w[0], attrs["groups"]) * taps
+        shape, plane, sides = x, plane_in, (second, first)
+    result = (
+        *index_maps.unravel(b, shape[:1]), *index_maps.unravel(m, shape[1:2]),
+        *index_maps.unravel(n, shape[2:]),
+    )  # fmt: skip
+    return Template(shape[0], shape[1], plane, unwrap(k), *sides, None, None, result, geometry)
+
+
+def _known(size: Size) -> int:
+    if not isinstance(size, int):
+        raise ValueError(f"a convolution needs a fixed number of channels, not {size}")
+    return size
+
+
+def operand_index(
+    body: Body, operand: Node, at: Coordinates | None, leaf: Node
+) -> Size | None:
+    """The element offset in the buffer `leaf` that `operand` is a view of, for the template's
+    variables; None where it is not affine in m, n and k (or, for a convolution, not the whole
+    tensor in order)."""
+    node, coordinates = operand, at
+    while node is not leaf:
+        if node.op.name not in (MOVES if coordinates is not None else ("reshape",)):
+            return None
+        if coordinates is not None:
+            coordinates = move(body, node, coordinates)
+        node = node.inputs[0]
+    if coordinates is None:
+        return 0
+    index = index_maps.linear_index(coordinates, body.shape(leaf))
+    if isinstance(index, Dim):
+        for var in "mnk":
+            c = index_maps.coefficient(index, var)
+            if c is None or (isinstance(c, Dim) and c.variables() & set("bmnk")):
+                return None
+    return index
+
+
+def lower_contraction(body: Body) -> Kernel:
+    """The kernel of a contraction group."""
+    node = next(n for n in body.graph.nodes if n.op.name in CONTRACTIONS)
+    found = _write(body, node, swap=False)
+    if any(isinstance(s, Check) for s in found.epilogue):
+        raise ValueError(f"{body.graph.name}: a check in a contraction's epilogue")
+    if node.op.name == "dot_general" and _stores_columns(found):
+        found = _write(body, node, swap=True)
+    return Kernel(kernel_name(body), params(body), dims_of(body), (), found)
+
+
+def _stores_columns(c: Contraction) -> bool:
+    """True where the first result is contiguous along m instead of n."""
+    index = next(s.index for s in c.epilogue if isinstance(s, Store))
+    return (
+        index_maps.coefficient(index, "m") == 1 and index_maps.coefficient(index, "n") != 1
+        and c.m != 1
+    )  # fmt: skip
+
+
+def _write(body: Body, node: Node, swap: bool) -> Contraction:
+    t = template(body, node, swap)
+    left = _operand(body, t.left, t.left_at)
+    right = _operand(body, t.right, t.right_at)
+    acc = dtypes.f64 if node.dtype is dtypes.f64 else dtypes.f32
+    writer = Writer()
+    writer.levels = {"b": 0, "m": 0, "n": 0, "acc": 0}
+    values = Values(body, writer)
+    places = forward_places(body, node, t.result)
+    flat = values.flat(node, values.at(t.result))
+    result = values.rounded(Var("acc", acc), node.dtype)
+
+    def accumulator(at: At) -> Var:
+        if recombined(values.flat(node, at)) != flat:
+            raise ValueError(f"{node} is read at another place than its own in {body.graph.name}")
+        return result  # type: ignore[return-value]
+
+    values.bound[node] = accumulator
+    stores = []
+    for i, output in enumerate(body.graph.outputs):
+        at = values.at(places[output])
+        value = values.stored(values.value(output, at), output.dtype)
+        stores.append((f"o{i}", values.flat(output, at), value))
+    for buffer, index, value in stores:
+        writer.store(buffer, index, value)
+    return Contraction(
+        node.op.name if t.conv else "gemm", t.batch, t.m, t.n, t.k, left, right, acc,
+        writer.finish(), t.conv,
+    )  # fmt: skip
+
+
+def _operand(body: Body, node: Node, at: Coordinates | None) -> Operand:
+    leaf = node
+    while leaf not in body.buffers:
+        leaf = leaf.inputs[0]
+    index = operand_index(body, node, at, leaf)
+    if index is None:
+        raise ValueError(f"operand {node} is not an affine view of a buffer")
+    return Operand(body.buffers[leaf], index, leaf.dtype)
+
+
+def forward_places(body: Body, node: Node, result: Coordinates) -> dict[Node, Coordinates]:
+    """Where each node that has one element per element of the contraction is computed."""
+    places: dict[Node, Coordinates] = {node: result}
+    elements = product(body.shape(node))
+    for user in body.graph.nodes:
+        if user in places or product(body.shape(user)) != elements:
+            continue
+        source = next((x for x in user.inputs if x in places), None)
+        if source is None:
+            continue
+        if user.op.name == "permute":
+            places[user] = tuple(places[source][d] for d in user.attrs["dims"])
+        elif user.op.elementwise or user.op.name in ("reshape", "expand"):
+            places[user] = _reshaped(places[source], body.shape(source), body.shape(user))
+    return places
+
+
+def _reshaped(place: Coordinates, have: Shape, want: Shape) -> Coordinates:
+    return place if have == want else index_maps.reshape(place, want)
+
+
+__all__ = ["CONTRACTIONS", "Template", "carrier", "forward_places", "lower_contraction",
+           "operand_index", "template"]

@@ -1,0 +1,89 @@
+"""Running sums, products and extrema -> kernels: serial along the dim, lanes beside it."""
+
+from __future__ import annotations
+
+from ... import dtypes
+from ...dim import Size, product, unwrap
+from ...graph import Node
+from ...kernel import Carry, Kernel, Literal, Var
+from . import index_maps
+from .body import Body, carrier
+from .index_maps import exact
+from .loops import dims_of
+from .nest import Axis, hint, make_kernel, open_blocks
+from .reduction import identity
+from .scope import Value, Writer
+from .values import Values
+
+_NAMES = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
+
+
+def lower_cumulative(body: Body) -> Kernel:
+    """The kernel of cumsum, cumprod, cummax or cummin."""
+    node = next(n for n in body.graph.nodes if n.op.name in _NAMES)
+    (x,) = node.inputs
+    shape, dim = body.shape(x), node.attrs["dim"]
+    lead, suffix = shape[:dim], shape[dim + 1 :]
+    writer = Writer()
+    values = Values(body, writer)
+    columns = Axis(unwrap(product(suffix)))
+    outer = [Axis(unwrap(product(lead)))]
+    length = hint(body, shape[dim])
+    if columns.size == 1:
+        # no lanes beside the dim: rows are the lanes
+        (p, v) = (0, 0) if outer[0].size == 1 else _rows(writer, body, outer[0], length)
+    else:
+        (p,), v = open_blocks(writer, body, outer, columns, body.machine.columns, length, 2)
+    if columns.size == 1:
+        p, v = unwrap(p + v), 0
+    j: Size = 0 if shape[dim] == 1 else writer.open("serial", "j", shape[dim])
+    place = (*index_maps.unravel(p, lead), exact(j, shape[dim]), *index_maps.unravel(v, suffix))
+    value = values.value(x, values.at(place))
+    flat = index_maps.linear_index(place, shape)
+    carries, results = _step(writer, node, value, j)
+    for i, output in enumerate(body.graph.outputs):
+        which = output.attrs["index"] if output.op.name == "get" else 0
+        result = results[which]
+        writer.store(f"o{i}", flat, values.stored(result, output.dtype))
+    if j != 0:
+        writer.close(carries)
+    while len(writer.scopes) > 1:
+        writer.close()
+    return make_kernel(body, [writer.finish()], dims_of(body))
+
+
+def _rows(writer: Writer, body: Body, rows: Axis, length: int) -> tuple[Size, Size]:
+    _, v = open_blocks(writer, body, [], rows, body.machine.column_rows, length, 2)
+    return 0, v
+
+
+def _step(writer: Writer, node: Node, value: Value, j: Size) -> tuple[list[Carry], list[Value]]:
+    """One step along the dim: what is carried on, and the results there."""
+    dtype = carrier(node.inputs[0].dtype)
+    combine = _NAMES[node.op.name]
+    start = identity(combine, dtype)
+    if j == 0:
+        return [], [value, Literal(0, dtypes.i64)]
+    held = Var(_name(writer), dtype)
+    if combine in ("add", "mul"):
+        total = writer.apply(combine, dtype, held, value)
+        return [Carry(held.name, dtype, start, "set", total)], [total]
+    at = Var(_name(writer), dtypes.i64)
+    better = writer.apply("ge" if combine == "max" else "le", dtypes.bool_, value, held)
+    if dtype.is_float:
+        # NaN wins, and stays
+        is_nan = writer.apply("isnan", dtypes.bool_, value)
+        better = writer.apply("logical_or", dtypes.bool_, better, is_nan)
+    best = writer.apply("where", dtype, better, value, held)
+    index = writer.apply("where", dtypes.i64, better, writer.index_value(j), at)
+    carries = [
+        Carry(held.name, dtype, start, "set", best),
+        Carry(at.name, dtypes.i64, Literal(0, dtypes.i64), "set", index),
+    ]
+    return carries, [best, index]
+
+
+def _name(writer: Writer) -> str:
+    name = writer.fresh("c")
+    writer.levels[name] = len(writer.scopes) - 1
+    return name

@@ -1,0 +1,172 @@
+"""Pointwise groups -> kernels: one pass over the elements of the results.
+
+Where every buffer is walked front to back, the space is one axis of a named extent `n`, so that
+equal bodies of different sizes are one kernel. Otherwise there is a parallel loop over the outer
+axes and a vector loop along the axis that most memory is contiguous in.
+"""
+
+from __future__ import annotations
+
+from ...dim import Dim, Size, floordiv, minimum, product, unwrap
+from ...graph import Graph, Node
+from ...kernel import Kernel
+from ...types import Shape
+from . import index_maps
+from .body import Body
+from .index_maps import Digit
+from .nest import (
+    Axis,
+    accesses,
+    coordinates,
+    cost,
+    digits,
+    hint,
+    make_kernel,
+    merge,
+    open_blocks,
+    open_outer,
+    vector_axis,
+)
+from .scope import Writer
+from .values import Values
+
+_LONG = 1 << 20  # elements: the length that flat kernels, which serve every length, are cut for
+
+
+def lower_loop(body: Body) -> Kernel:
+    """The kernel of a pointwise group."""
+    if is_flat(body.graph):
+        return _lower_flat(body)
+    graph = body.graph
+    space = [Axis(s) for s in index_maps.common_cuts(linear_shapes(body, graph.outputs))]
+
+    def trial(writer: Writer, axes: list[Axis], roots: list[Size]) -> None:
+        _stores(Values(body, writer), digits(axes, roots))
+
+    found = accesses(space, trial)
+    axes = merge(space, found) or [Axis(1)]
+    writer = Writer()
+    roots = _open(writer, body, axes, vector_axis(axes, found))
+    _stores(Values(body, writer), digits(axes, roots))
+    while len(writer.scopes) > 1:
+        writer.close()
+    return make_kernel(body, [writer.finish()], dims_of(body))
+
+
+def _stores(values: Values, place: tuple[Digit, ...]) -> None:
+    """Evaluate every output at a place, then store them all."""
+    body = values.body
+    results = []
+    for node in body.graph.outputs:
+        at = values.at(coordinates(place, body.shape(node)))
+        results.append((values.flat(node, at), values.value(node, at), node))
+    for i, (index, value, node) in enumerate(results):
+        values.writer.store(f"o{i}", index, values.stored(value, node.dtype))
+
+
+def weight(body: Body) -> int:
+    """Cost of one element of the whole body."""
+    return sum(cost(node) for node in body.graph.nodes)
+
+
+def _open(writer: Writer, body: Body, axes: list[Axis], vector: int) -> list[Size]:
+    """Open the loops; returns the roots of all axes in order."""
+    inner = axes[vector]
+    outer = [a for i, a in enumerate(axes) if i != vector]
+    width = hint(body, inner.size)
+    heavy = weight(body)
+    serial: list[Axis] = []
+    # short vector loops: a serial loop between keeps the index arithmetic of the parallel one rare
+    least = body.machine.iteration_least
+    while len(outer) > 1 and width * hint(body, _count(serial)) < least and _enough(body, outer):
+        serial.insert(0, outer.pop())
+    if serial or width <= body.machine.block:
+        work = width * hint(body, _count(serial))
+        roots = open_outer(writer, body, outer, work, heavy)
+        roots += [writer.open("serial", f"r{i}", a.size) for i, a in enumerate(serial)]
+        v = writer.open("vector", "v", inner.size)
+    else:
+        roots, v = open_blocks(writer, body, outer, inner, body.machine.block, 1, heavy)
+    roots.insert(vector, v)
+    return roots
+
+
+def _count(axes: list[Axis]) -> Size:
+    return unwrap(product(a.size for a in axes))
+
+
+def _enough(body: Body, outer: list[Axis]) -> bool:
+    """Whether the axes but the last still make enough parallel iterations."""
+    return hint(body, _count(outer[:-1])) >= body.machine.least_parallel
+
+
+def dims_of(body: Body) -> tuple[str, ...]:
+    """The named dims of a body with symbolic sizes, in the kernel's names."""
+    return tuple(str(new) for new in body.rename.values())
+
+
+# --- shapes that are walked in one order ----------------------------------------------------------
+
+
+def linear_shapes(body: Body, roots: tuple[Node, ...]) -> list[Shape]:
+    """Shapes of the nodes whose elements correspond one to one, in order, to those of `roots`."""
+    seen: dict[Node, None] = dict.fromkeys(roots)
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in body.buffers:
+            continue
+        elements = product(body.shape(node))
+        for source in node.inputs:
+            linear = node.op.elementwise or node.op.name == "reshape"
+            if linear and source not in seen and product(body.shape(source)) == elements:
+                seen[source] = None
+                stack.append(source)
+    return [body.shape(n) for n in seen]
+
+
+def is_flat(graph: Graph) -> bool:
+    """True where every value is a scalar or has all elements, in one order: buffers of one
+    length walked side by side."""
+    total = product(graph.outputs[0].shape)
+    if any(product(n.shape) != total for n in graph.outputs):
+        return False
+    for node in graph.nodes:
+        elements = product(node.shape)
+        if elements not in (1, total):
+            return False
+        if node.op.name == "full" and isinstance(node.attrs["value"], Dim):
+            return False  # a run-time size other than the length
+        if isinstance(node.attrs.get("value"), Dim):
+            return False  # the kernel needs that dim by its name
+        if node.op.name in ("input", "const", "full"):
+            continue
+        if node.op.name == "expand":
+            if product(node.inputs[0].shape) not in (1, elements):
+                return False
+        elif not (node.op.elementwise or node.op.name == "reshape"):
+            return False
+    return True
+
+
+def _lower_flat(body: Body) -> Kernel:
+    graph = body.graph
+    total = unwrap(product(body.shape(graph.outputs[0])))
+    heavy = weight(body)
+    block = 1 << (body.machine.chunk(_LONG, heavy).bit_length() - 1)
+    writer = Writer()
+    values = Values(body, writer)
+    sizes: dict[Node, Size] = {}
+    if total == 1:
+        _stores(values, ())
+        return make_kernel(body, [writer.finish()], ())
+    n = Dim.var("n")
+    p = writer.open("parallel", "p", floordiv(n + (block - 1), block))
+    start = p * block
+    v = writer.open("vector", "v", minimum(block, unwrap(n - start)))
+    _stores(values, (Digit(start + v, total, 1, total),))
+    writer.close()
+    writer.close()
+    for node in (*graph.inputs, *graph.outputs):
+        sizes[node] = n if product(node.shape) != 1 else 1
+    return make_kernel(body, [writer.finish()], ("n",), sizes=sizes)

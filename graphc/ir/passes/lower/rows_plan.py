@@ -1,0 +1,167 @@
+"""The iteration space of a group of reductions: axes, passes, vector direction, tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...dim import Size, product, unwrap
+from ...graph import Node
+from ...kernel import Var
+from . import index_maps
+from .body import Body, carrier
+from .loops import linear_shapes
+from .nest import Axis, accesses, coordinates, cost, digits, merge, vector_axis
+from .scope import Value, Writer
+from .values import Values
+
+REDUCES = frozenset({"reduce", "arg_reduce"})
+
+
+@dataclass
+class Plan:
+    """The iteration space of a group of reductions and its passes."""
+
+    axes: list[Axis]
+    reductions: list[list[Node]] = field(default_factory=list)  # by pass
+    full: list[list[int]] = field(default_factory=list)  # outputs stored in each pass
+    kept: list[int] = field(default_factory=list)  # outputs with one element per kept place
+    tiles: dict[Node, int] = field(default_factory=dict)  # node -> the pass that computes it
+    vector: int = 0
+
+    @property
+    def kept_axes(self) -> list[Axis]:
+        return [a for a in self.axes if not a.reduced]
+
+    @property
+    def reduced_axes(self) -> list[Axis]:
+        return [a for a in self.axes if a.reduced]
+
+
+def plan_reductions(body: Body) -> Plan:
+    """Axes, passes and vector direction of a group."""
+    axes = _axes(body)
+    plan = Plan(axes)
+    _passes(body, plan)
+    found = accesses(axes, lambda w, a, r: _trial(body, plan, w, a, r))
+    plan.axes = merge(axes, found)
+    plan.vector = vector_axis(plan.axes, found)
+    if plan.axes[plan.vector].reduced:
+        plan.tiles = _tiles(body, plan)
+    return plan
+
+
+def _axes(body: Body) -> list[Axis]:
+    """The axes of the group's space, from its first reduction."""
+    first = next(n for n in body.graph.nodes if n.op.family in REDUCES)
+    (source,) = first.inputs
+    shape = body.shape(source)
+    elements = product(shape)
+    roots = (source, *(n for n in body.graph.outputs if product(body.shape(n)) == elements))
+    sizes = index_maps.common_cuts(linear_shapes(body, roots))
+    dims = reduced_dims(first)
+    axes: list[Axis] = []
+    pending = [(size, d in dims) for d, size in enumerate(shape) if size != 1]
+    left: Size = 1
+    reduced = False
+    for size in sizes:
+        if left == 1:
+            left, reduced = pending.pop(0)
+        rest = index_maps.quotient(left, size)
+        if rest is None:
+            raise ValueError(f"axes {sizes} do not refine {shape}")
+        left = rest
+        axes.append(Axis(size, reduced))
+    return axes or [Axis(1, True)]
+
+
+def reduced_dims(node: Node) -> tuple[int, ...]:
+    """The dims that a reduction sums over."""
+    if node.op.family == "arg_reduce":
+        return (node.attrs["dim"],)
+    dims: tuple[int, ...] = node.attrs["dims"]
+    return dims
+
+
+def _passes(body: Body, plan: Plan) -> None:
+    """In which pass each reduction is made and each output stored."""
+    level: dict[Node, int] = {}
+    for node in body.graph.nodes:
+        depth = max((level[x] for x in node.inputs), default=0)
+        if node.op.family in REDUCES:
+            while len(plan.reductions) <= depth:
+                plan.reductions.append([])
+            plan.reductions[depth].append(node)
+            depth += 1
+        level[node] = depth
+    kept = unwrap(product(a.size for a in plan.kept_axes))
+    whole = unwrap(product(a.size for a in plan.axes))
+    plan.full = [[] for _ in plan.reductions]
+    for i, node in enumerate(body.graph.outputs):
+        elements = unwrap(product(body.shape(node)))
+        if elements == kept and elements != whole:
+            plan.kept.append(i)
+        elif elements == whole:
+            while len(plan.full) <= level[node]:
+                plan.full.append([])
+                plan.reductions.append([])
+            plan.full[level[node]].append(i)
+        else:
+            raise ValueError(f"output {node} fits neither the kept axes nor the whole space")
+
+
+def _trial(body: Body, plan: Plan, writer: Writer, axes: list[Axis], roots: list[Size]) -> None:
+    """Touch all memory of the group at one place, with stand-ins for finished reductions."""
+    values = Values(body, writer)
+    place = digits(axes, roots)
+    kept = [(a, r) for a, r in zip(axes, roots, strict=True) if not a.reduced]
+    kept_place = digits([a for a, _ in kept], [r for _, r in kept])
+    writer.levels["made"] = 0
+    for level in plan.reductions:
+        for node in level:
+            (source,) = node.inputs
+            values.value(source, values.at(coordinates(place, body.shape(source))))
+            stand_in = writer.apply("cast", carrier(node.dtype), _made(node))
+            values.bound[node] = lambda at, value=stand_in: value  # type: ignore[misc]
+    for i, node in enumerate(body.graph.outputs):
+        whole = any(i in stored for stored in plan.full)
+        at = values.at(
+            coordinates(place if whole else kept_place, body.shape(node))
+        )
+        values.value(node, at)
+        writer.store(f"o{i}", values.flat(node, at), _made(node))
+
+
+def _made(node: Node) -> Value:
+    return Var("made", node.dtype)
+
+
+def _tiles(body: Body, plan: Plan) -> dict[Node, int]:
+    """Costly values that later passes would compute again, with the pass that makes them."""
+    row = unwrap(product(a.size for a in plan.reduced_axes))
+    if not isinstance(row, int) or row > body.machine.tile:
+        return {}
+    tiles: dict[Node, int] = {}
+    elements = product(a.size for a in plan.axes)
+    for node in reversed(body.graph.nodes):
+        if cost(node) < body.machine.dear or product(body.shape(node)) != elements:
+            continue
+        used = [i for i in range(len(plan.reductions)) if node in _cone(body, plan, i, tiles)]
+        if len(used) > 1:
+            tiles[node] = used[0]
+    return tiles
+
+
+def _cone(body: Body, plan: Plan, number: int, tiles: dict[Node, int]) -> set[Node]:
+    """The nodes that pass `number` computes."""
+    outputs = body.graph.outputs
+    stack = [x for r in plan.reductions[number] for x in r.inputs]
+    stack += [outputs[i] for i in plan.full[number]]
+    seen: set[Node] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen or node.op.family in REDUCES:
+            continue
+        seen.add(node)
+        if node not in body.buffers and tiles.get(node, number) == number:
+            stack.extend(node.inputs)
+    return seen

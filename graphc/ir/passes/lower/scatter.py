@@ -1,0 +1,243 @@
+"""Writes at data-dependent positions -> kernels with the same bits for any number of threads.
+
+First the destination is filled, then the updates are made one after another. What runs at the
+same time writes disjoint parts of the destination: leading dims, and columns of trailing dims.
+16-bit floats are combined in f32 and rounded once, in a third stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ... import dtypes
+from ...dim import Dim, Size, ceil_div, minimum, product, unwrap
+from ...dtypes import DType
+from ...graph import Node
+from ...kernel import Kernel, Literal, Param, Stmt
+from . import index_maps
+from .body import Body, carrier
+from .index_maps import Coordinates, Digit, exact
+from .loops import dims_of
+from .nest import Axis, hint, make_kernel, open_outer
+from .scope import Value, Writer
+from .values import Values
+
+_COMBINE = {"": "", "add": "add", "mul": "mul", "amax": "max", "amin": "min"}
+
+
+@dataclass
+class _Target:
+    """Where the updates are combined: the result itself, or f32 scratch."""
+
+    buffer: str
+    dtype: DType
+    combine: str
+
+
+def lower_scatter(body: Body, checked: bool = True) -> Kernel:
+    """The kernel of scatter, index_put or max_pool_grad. Without checks, positions out of range
+    are left out; another kernel must check the same positions."""
+    node = next(n for n in body.graph.nodes if n.op.family in ("index", "window") and n.inputs
+                and n.op.name in ("scatter", "index_put", "max_pool_grad"))  # fmt: skip
+    combine = _combine(node)
+    wide = carrier(node.dtype)
+    elements = unwrap(product(body.shape(node)))
+    through = bool(combine) and wide is not node.dtype
+    target = _Target("s0" if through else "o0", wide if through else node.dtype, combine)
+    stages = [_fill(body, node, target)]
+    update = {"scatter": _scatter, "index_put": _index_put, "max_pool_grad": _unpool}
+    stages.append(update[node.op.name](body, node, target, checked))
+    scratch = []
+    if through:
+        scratch.append(Param("s0", wide, elements, "scratch"))
+        stages.append(_round(elements, body.machine.block, node.dtype, target))
+    return make_kernel(body, stages, dims_of(body), scratch)
+
+
+def _combine(node: Node) -> str:
+    if node.op.name == "scatter":
+        return _COMBINE[node.attrs["reduce"]]
+    if node.op.name == "index_put":
+        return "add" if node.attrs["accumulate"] else ""
+    return "add"
+
+
+# --- stages over the whole destination ------------------------------------------------------------
+
+
+def _open_flat(writer: Writer, elements: Size, block: int) -> Size:
+    """A parallel and a vector loop over all elements; returns the element's offset."""
+    if isinstance(elements, int) and elements <= block:
+        return writer.open("vector", "v", elements)
+    p = writer.open("parallel", "p", ceil_div(elements, block))
+    extent = minimum(block, unwrap(elements - p * block))
+    return unwrap(p * block + writer.open("vector", "v", extent))
+
+
+def _close_all(writer: Writer) -> tuple[Stmt, ...]:
+    while len(writer.scopes) > 1:
+        writer.close()
+    return writer.finish()
+
+
+def _fill(body: Body, node: Node, target: _Target) -> tuple[Stmt, ...]:
+    """The destination before the updates: the first operand, or zeros."""
+    writer = Writer()
+    values = Values(body, writer)
+    shape = body.shape(node)
+    flat = _open_flat(writer, unwrap(product(shape)), body.machine.block)
+    value: Value
+    if node.op.name == "max_pool_grad":
+        value = Literal(0.0 if target.dtype.is_float else 0, target.dtype)
+    else:
+        value = values.value(node.inputs[0], values.at(index_maps.unravel(flat, shape)))
+    writer.store(target.buffer, flat, values.stored(value, target.dtype))
+    return _close_all(writer)
+
+
+def _round(elements: Size, block: int, dtype: DType, target: _Target) -> tuple[Stmt, ...]:
+    writer = Writer()
+    flat = _open_flat(writer, elements, block)
+    value = writer.load(target.buffer, flat, target.dtype)
+    writer.store("o0", flat, writer.apply("cast", dtype, value))
+    return _close_all(writer)
+
+
+# --- updates --------------------------------------------------------------------------------------
+
+
+def _position(
+    values: Values, index: Value, size: Size, dim: int, wrap: bool, checked: bool
+) -> tuple[Size, Value | None]:
+    """A position along a dim of `size`, and the mask of stores there (None: always)."""
+    if checked:
+        found = values.checked_index(index, size, dim, values.at(()), wrap)
+        return (int(found.value) if isinstance(found, Literal) else Dim.var(found.name)), None
+    limit = values.writer.index_value(size)
+    if wrap:
+        index = values.wrapped(index, limit)
+    mask = values.in_range(index, Literal(0, dtypes.i64), limit)
+    if isinstance(index, Literal):
+        return int(index.value), mask
+    return Dim.var(index.name), mask
+
+
+def _open_columns(
+    writer: Writer, body: Body, lead: Size, columns: Size, updates: Size
+) -> tuple[Size, Size, Size]:
+    """Parallel over leading places and blocks of columns; returns both and the block's extent."""
+    most = body.machine.columns
+    blocks = ceil_div(columns, most)
+    work = hint(body, updates) * min(hint(body, columns), most)
+    p, block = open_outer(writer, body, [Axis(lead), Axis(blocks)], work, 2)
+    start = unwrap(block * most)
+    if isinstance(columns, int) and columns <= most:
+        return p, 0, columns
+    return p, start, minimum(most, unwrap(columns - start))
+
+
+def _index_put(body: Body, node: Node, target: _Target, checked: bool) -> tuple[Stmt, ...]:
+    _, source, *indices = node.inputs
+    shape, dim = body.shape(node), node.attrs["dim"]
+    k = len(indices)
+    places = _broadcast(tuple(body.shape(i) for i in indices))
+    lead, suffix = shape[:dim], shape[dim + k :]
+    writer = Writer()
+    values = Values(body, writer)
+    count = unwrap(product(places))
+    p, start, extent = _open_columns(
+        writer, body, unwrap(product(lead)), unwrap(product(suffix)), count
+    )
+    i = 0 if count == 1 else writer.open("serial", "i", count)
+    where = index_maps.unravel(i, places)
+    flat: Size = p
+    mask: Value | None = None
+    for number, node_ in enumerate(indices):
+        at = values.at(index_maps.broadcast(where, body.shape(node_)))
+        index = values.value(node_, at)
+        size = shape[dim + number]
+        position, inside = _position(values, index, size, dim + number, True, checked)
+        flat = flat * size + position
+        if inside is not None:
+            mask = inside if mask is None else values.both(mask, inside)
+    column = 0 if extent == 1 else writer.open("vector", "v", extent)
+    column = unwrap(start + column)
+    coordinates = (
+        *index_maps.unravel(p, lead), *where, *index_maps.unravel(column, suffix)
+    )  # fmt: skip
+    value = values.value(source, values.at(index_maps.broadcast(coordinates, body.shape(source))))
+    flat = unwrap(flat * unwrap(product(suffix)) + column)
+    writer.store(
+        target.buffer, flat, values.stored(value, target.dtype), mask, target.combine
+    )
+    return _close_all(writer)
+
+
+def _broadcast(shapes: tuple[tuple[Size, ...], ...]) -> tuple[Size, ...]:
+    rank = max(len(s) for s in shapes)
+    result: list[Size] = [1] * rank
+    for shape in shapes:
+        for i, size in enumerate(shape, rank - len(shape)):
+            if size != 1:
+                result[i] = size
+    return tuple(result)
+
+
+def _scatter(body: Body, node: Node, target: _Target, checked: bool) -> tuple[Stmt, ...]:
+    _, index_node, source = node.inputs
+    dim: int = node.attrs["dim"]
+    shape, places = body.shape(node), body.shape(index_node)
+    lead, along, suffix = places[:dim], places[dim], places[dim + 1 :]
+    writer = Writer()
+    values = Values(body, writer)
+    p, start, extent = _open_columns(
+        writer, body, unwrap(product(lead)), unwrap(product(suffix)), along
+    )
+    j = 0 if along == 1 else writer.open("serial", "j", along)
+    column = 0 if extent == 1 else writer.open("vector", "v", extent)
+    column = unwrap(start + column)
+    coordinates: Coordinates = (
+        *index_maps.unravel(p, lead), exact(j, along), *index_maps.unravel(column, suffix)
+    )  # fmt: skip
+    at = values.at(coordinates)
+    index = values.value(index_node, at)
+    position, mask = _position(values, index, shape[dim], dim, False, checked)
+    place = [
+        exact(index_maps.coordinate_value(c), size)
+        for c, size in zip(coordinates, shape, strict=True)
+    ]
+    place[dim] = exact(position, shape[dim])
+    value = values.value(source, at)
+    writer.store(
+        target.buffer, index_maps.linear_index(tuple(place), shape),
+        values.stored(value, target.dtype), mask, target.combine,
+    )  # fmt: skip
+    return _close_all(writer)
+
+
+def _unpool(body: Body, node: Node, target: _Target, checked: bool) -> tuple[Stmt, ...]:
+    """Each plane by one thread, its gradients in order."""
+    g, index_node = node.inputs
+    shape = body.shape(g)
+    spatial = len(node.attrs["plane_shape"])
+    lead, pooled = shape[: len(shape) - spatial], shape[len(shape) - spatial :]
+    plane = unwrap(product(body.sizes(node.attrs["plane_shape"])))
+    count = unwrap(product(pooled))
+    writer = Writer()
+    values = Values(body, writer)
+    planes = unwrap(product(lead))
+    (p,) = open_outer(writer, body, [Axis(planes)], hint(body, count) * 4, 2)
+    i: Size = 0 if count == 1 else writer.open("serial", "i", count)
+    at = values.at(
+        (*index_maps.unravel(p, lead), *index_maps.reshape(((Digit(i, count, 1, count),),), pooled))
+        if count != 1 else (*index_maps.unravel(p, lead), *(() for _ in pooled))
+    )  # fmt: skip
+    index = values.value(index_node, at)
+    dim = len(shape) - 1
+    position, mask = _position(values, index, plane, dim, False, checked)
+    value = values.value(g, at)
+    writer.store(
+        target.buffer, unwrap(p * plane + position), values.stored(value, target.dtype), mask,
+        target.combine,
+    )  # fmt: skip
+    return _close_all(writer)

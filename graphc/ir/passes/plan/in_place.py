@@ -1,0 +1,78 @@
+"""Whether a kernel may write a result over one of its inputs, and the kernel that does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from ...kernel import Kernel, Load, Loop, Param, Scalar, Stmt, Store, walk
+
+
+def safe_in_place(kernel: Kernel, source: str, result: str) -> bool:
+    """True if `source` is only read at the element where `result` is about to be stored: each
+    load has the store's index, and none comes after it."""
+    order = [item for body in walk.bodies(kernel) for item in _in_order(body)]
+    stores = [(at, s) for at, s in enumerate(order) if isinstance(s, Store) and s.buffer == result]
+    if len(stores) != 1:
+        return False
+    at, store = stores[0]
+    assert isinstance(store, Store)
+    if store.mask is not None or store.combine:
+        return False
+    c = kernel.contraction
+    if c is not None and source in (c.left.buffer, c.right.buffer):
+        return False
+    if len(kernel.stages) > 1:
+        return False
+    loads = [(i, s) for i, s in enumerate(order) if isinstance(s, Load) and s.buffer == source]
+    return all(i < at and s.index == store.index for i, s in loads)
+
+
+def _in_order(body: Iterable[Stmt]) -> Iterator[Load | Store]:
+    """Every load and store of one iteration, in program order: a store after what it stores."""
+    for stmt in body:
+        for scalar in walk.parts(walk.scalars(stmt)):
+            if isinstance(scalar, Load):
+                yield scalar
+        if isinstance(stmt, Store):
+            yield stmt
+        elif isinstance(stmt, Loop):
+            yield from _in_order(stmt.body)
+            for scalar in walk.parts(carry.next for carry in stmt.carries):
+                if isinstance(scalar, Load):
+                    yield scalar
+
+
+_MERGED: dict[tuple[int, tuple[tuple[str, str], ...]], tuple[Kernel, Kernel]] = {}
+
+
+def merged(kernel: Kernel, pairs: tuple[tuple[str, str], ...]) -> Kernel:
+    """The kernel with each input `a` of a pair (a, o) replaced by the result buffer `o`, which
+    then is read and written."""
+    key = (id(kernel), pairs)
+    found = _MERGED.get(key)
+    if found is not None and found[0] is kernel:
+        return found[1]
+    if len(_MERGED) > 4096:
+        _MERGED.clear()
+    names = dict(pairs)
+    written = set(names.values())
+    params: list[Param] = []
+    for p in kernel.params:
+        if p.name in written:
+            params.append(replace(p, access="inout"))
+        elif p.name not in names:
+            params.append(p)
+
+    def renamed(scalar: Scalar) -> Scalar:
+        if isinstance(scalar, Load) and scalar.buffer in names:
+            return replace(scalar, buffer=names[scalar.buffer])
+        return scalar
+
+    stages = tuple(walk.rewrite(stage, renamed) for stage in kernel.stages)
+    contraction = kernel.contraction
+    if contraction is not None:
+        contraction = replace(contraction, epilogue=walk.rewrite(contraction.epilogue, renamed))
+    result = replace(kernel, params=tuple(params), stages=stages, contraction=contraction)
+    _MERGED[key] = (kernel, result)
+    return result
