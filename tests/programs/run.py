@@ -115,7 +115,7 @@ def run(program: Program, torch: Any, compile: Callable[..., Any]) -> Seen:
 
 def _guards(compiled: Any) -> int:
     version = getattr(compiled, "newest", None)
-    return 0 if version is None else len(version.roots.texts())
+    return 0 if version is None else len(version.roots.all())
 
 
 def _steps(module: types.ModuleType, torch: Any) -> list[Any]:
