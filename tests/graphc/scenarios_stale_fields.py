@@ -305,3 +305,65 @@ def settings_of_numpy(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         np.seterr(divide="warn")
         np.set_printoptions(precision=8)
     return out
+
+
+@stale
+def threads_of_compiled_code(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    before = torch.get_num_threads()
+    c = compile(lambda x: x * torch.get_num_threads())
+
+    def step(x):
+        torch.set_num_threads(2)
+        return x + 1
+
+    d = compile(step)
+    out = []
+    try:
+        for i in range(3):
+            torch.set_num_threads(1 + i)
+            out += [c(torch.arange(3.0)), d(torch.arange(3.0)), torch.get_num_threads()]
+    finally:
+        torch.set_num_threads(before)
+    return out
+
+
+@stale
+def switches(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    def state() -> list[Any]:
+        return [
+            torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"),
+            str(torch.get_autocast_dtype("cpu")), str(torch.get_autocast_dtype("cuda")),
+            torch.is_autocast_cache_enabled(), str(torch.get_default_dtype()),
+        ]  # fmt: skip
+
+    def usual() -> None:
+        for kind, dtype in (("cpu", torch.bfloat16), ("cuda", torch.float16)):
+            torch.set_autocast_enabled(kind, False)
+            torch.set_autocast_dtype(kind, dtype)
+        torch.set_autocast_cache_enabled(True)
+        torch.set_default_dtype(torch.float32)
+
+    changes: list[Callable[[], Any]] = [
+        lambda: torch.set_autocast_enabled("cpu", True),
+        lambda: torch.set_autocast_cpu_enabled(True),
+        lambda: torch.set_autocast_dtype("cuda", torch.bfloat16),
+        lambda: torch.set_autocast_cpu_dtype(torch.float16),
+        lambda: torch.set_autocast_gpu_dtype(torch.bfloat16),
+        lambda: torch.set_autocast_cache_enabled(False),
+        lambda: torch.set_default_dtype(torch.float64),
+        lambda: torch.set_default_tensor_type(torch.DoubleTensor),
+    ]
+    out = []
+    for change in changes:
+        def step(x, change=change):
+            change()
+            return x + 1
+
+        c = compile(step)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some of these are deprecated
+            for _ in range(3):
+                out.append(c(torch.arange(3.0)))
+                out.append(state())
+                usual()
+    return out

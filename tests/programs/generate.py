@@ -11,6 +11,8 @@ from tests.programs import (
     constructs_containers,
     constructs_functions,
     constructs_numbers,
+    constructs_numpy,
+    constructs_objects,
     constructs_opaque,
     constructs_outside,
     constructs_results,
@@ -31,7 +33,7 @@ FAMILIES = {
     "outside": constructs_outside.TEXT,
     "results": constructs_results.TEXT,
     "state": constructs_state.TEXT,
-    "tables": constructs_tables.TEXT,
+    "tables": constructs_tables.TEXT + constructs_numpy.TEXT + constructs_objects.TEXT,
     "training": constructs_training.TEXT,
 }
 CONSTRUCTS: dict[str, Construct] = {

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphc.engine import capture
-from graphc.engine.capture import c_tables, kinds, net
+from graphc.engine.capture import c_functions, c_tables, kinds, net
 from graphc.engine.capture.observer import Observer
 from graphc.engine.capture.places import MISSING, Place
 from graphc.engine.capture.writes import Contents, Repeat, Tail, Variable
@@ -31,10 +31,11 @@ from graphc.engine.version.version import Specialisation
 
 TABLES: dict[str, Any] = {
     **{name: getattr(kinds, name) for name in
-       ("VALUES", "FIXEDS", "_EXACT", "_ITERATORS", "_BASES")},
+       ("VALUES", "FIXEDS", "_CONTAINERS", "_EXACT", "_ITERATORS")},
     **{name: getattr(c_tables, name) for name in
        ("PURE", "HIGHER_ORDER", "OPERATORS", "READS", "WRITES", "NUMPY_WRITES", "NUMPY_READS",
         "METHODS_OF_VALUES", "CLASSES", "SETTINGS", "SWITCHES", "SAYING", "STORING")},
+    **{name: getattr(c_functions, name) for name in ("RULES", "PYTHON")},
 }  # fmt: skip
 
 
@@ -49,8 +50,22 @@ class Mutant(NamedTuple):
 
 
 def mutants() -> list[Mutant]:
-    """All of them."""
-    return [*guard_kinds(), *fields(), *effects(), *steps(), *rows()]
+    """All of them but steps."""
+    return [*guard_kinds(), *fields(), *effects(), *rows()]
+
+
+def is_noted(mutant: Mutant) -> bool:
+    """Whether a run tells that it uses this."""
+    if mutant.table in ("guard", "field"):
+        return mutant.row.split()[0] in GUARDS
+    return mutant.table != "effect" or mutant.row in EFFECTS
+
+
+def uses(used: set[Mutant], mutant: Mutant) -> bool:
+    """Whether a run that used these rows, guards, steps and effects depends on this."""
+    if mutant.table == "field":
+        mutant = Mutant("guard", mutant.row.split()[0])
+    return mutant in used or not is_noted(mutant)
 
 
 def apply(mutant: Mutant) -> None:
@@ -65,9 +80,24 @@ def apply(mutant: Mutant) -> None:
 # --- rows --------------------------------------------------------------------------------------
 
 
+# what only some versions of Python have, or have in C: from one version on, or below one
+_SINCE = {
+    "typing.TypeVar": (3, 12), "itertools.batched": (3, 12), "collections._deque_iterator": (3, 12),
+    "collections._deque_reverse_iterator": (3, 12), "pathlib._local.PosixPath": (3, 13),
+    "pathlib._local.PurePosixPath": (3, 13),
+}  # fmt: skip
+_BELOW = {
+    "_collections._deque_iterator": (3, 12), "_collections._deque_reverse_iterator": (3, 12),
+    "pathlib.PosixPath": (3, 13), "pathlib.PurePosixPath": (3, 13),
+}  # fmt: skip
+
+
 def rows() -> list[Mutant]:
-    """Every row of every table."""
-    return [Mutant(name, row) for name, table in TABLES.items() for row in sorted(map(text, table))]
+    """Every row of every table that can be asked for in this version of Python."""
+    return [
+        Mutant(name, row) for name, table in TABLES.items() for row in sorted(map(text, table))
+        if _SINCE.get(row, (3, 0)) <= sys.version_info < _BELOW.get(row, (4, 0))
+    ]  # fmt: skip
 
 
 def text(row: Any) -> str:
@@ -76,13 +106,11 @@ def text(row: Any) -> str:
 
 
 def _without(table: Any, row: Any) -> None:
+    kinds._found.clear()
     if isinstance(table, dict):
         table.pop(row)
-        kinds._found.pop(row, None)
-        return
-    put(table, table - {row})
-    for kind in [kind for kind in kinds._found if kind not in kinds._EXACT]:
-        del kinds._found[kind]
+    else:
+        put(table, table - {row})
 
 
 def put(table: Any, other: Any) -> None:
@@ -150,12 +178,11 @@ def _same_items(guard: Any, first: int, step: int) -> list[Any]:
     return items
 
 
-# what each field would be now
+# what each field would be now (the types of `Items.fetched` are asked again where it is fetched)
 FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "Items length": ("items", _as_long),
     "Items even": ("items", lambda guard: _same_items(guard, 0, 2)),  # keys, of a dict
     "Items odd": ("items", lambda guard: _same_items(guard, 1, 2)),  # values, of a dict
-    "Items fetched": ("fetched", lambda guard: dict.fromkeys(guard.fetched, object)),
     "Code code": ("code", lambda guard: guard.function.__code__),
     "Code defaults": ("defaults", lambda guard: guard.function.__defaults__),
     "Code keywords": ("keywords", _keywords),
@@ -236,6 +263,30 @@ def _unwritten(name: str) -> None:
         makes(self, rebuild, stored, left)
 
     Specialisation.makes = mutated  # type: ignore[method-assign]
+
+
+def noting_guards_and_effects(used: set[Mutant]) -> None:
+    """Note each kind of guard that is asked, and each sort of place that calls write."""
+    for name in GUARDS:
+        for check in ("holds", "holds_for"):
+            if hasattr(kind := getattr(guards, name), check):
+                setattr(kind, check, _noted(getattr(kind, check), Mutant("guard", name), used))
+    makes = Specialisation.makes
+
+    def noted(self: Any, rebuild: Any, stored: Any, order: list[Place]) -> None:
+        values = dict(self.replay)
+        used.update(Mutant("effect", _sort(place, values.get(place))) for place in order)
+        makes(self, rebuild, stored, order)
+
+    Specialisation.makes = noted  # type: ignore[method-assign]
+
+
+def _noted(real: Callable[..., Any], mutant: Mutant, used: set[Mutant]) -> Callable[..., Any]:
+    def check(self: Any, *given: Any) -> Any:
+        used.add(mutant)
+        return real(self, *given)
+
+    return check
 
 
 # --- steps -------------------------------------------------------------------------------------

@@ -2,14 +2,15 @@
 
 Each mutant (mutants.py) gets a process of its own, in which the programs and scenarios that use
 what is gone run until one notices: a result is wrong, a program that was one graph is none any
-more, or one is compiled more often. A mutant that nobody notices is something that nothing tests.
-Exit status 1 if there are such.
+more, it is compiled more often, has more guards, or is said to end for another reason. A mutant
+that nobody notices is something that nothing tests. Exit status 1 if there are such.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -27,20 +28,26 @@ from tests.programs.mutants import (
     apply,
     at_each_step,
     mutants,
+    noting_guards_and_effects,
     own,
     put,
     sites,
+    steps,
     text,
+    uses,
 )
 from tests.programs.run import check
 
 
 class Outcome(NamedTuple):
-    """What a program or scenario showed; `versions`: how often it was compiled."""
+    """What a program or scenario showed; `versions`: how often it was compiled, `guards`: how
+    many the last version has, `ends`: why it is no one graph."""
 
     wrong: str
     whole: bool
     versions: int = 0
+    guards: int = 0
+    ends: tuple[str, ...] = ()
 
     def noticed(self, before: Outcome) -> str:
         """In what it is worse than before the mutation; "" if it is not."""
@@ -48,7 +55,11 @@ class Outcome(NamedTuple):
             return "wrong"
         if before.whole and not self.whole:
             return "in segments"
-        return "compiled again" if self.versions > before.versions else ""
+        if self.versions > before.versions:
+            return "compiled again"
+        if self.whole and self.guards > before.guards:
+            return "more guards"
+        return "another reason" if self.ends != before.ends else ""
 
 
 # --- what should notice ------------------------------------------------------------------------
@@ -65,9 +76,14 @@ def programs() -> dict[str, Callable[[], Outcome]]:
     return found
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
 def _construct(name: str) -> Outcome:
     failure, seen = check(alone(name))
-    return Outcome("" if failure is None else failure.detail, seen.whole, seen.count)
+    ends = tuple(_ADDRESS.sub("", end) for end in seen.ends)
+    wrong = "" if failure is None else failure.detail
+    return Outcome(wrong, seen.whole, seen.count, seen.guards, ends)
 
 
 def _scenario(name: str) -> Outcome:
@@ -106,7 +122,7 @@ class _NotedDict(_Noting, dict):  # type: ignore[type-arg]
         return super().get(row, default)
 
 
-class _Forgetful(_NotedDict):
+class _Forgetful(dict):  # type: ignore[type-arg]
     """kinds._found, which then finds every kind anew."""
 
     def __setitem__(self, row: Any, value: Any) -> None:
@@ -116,27 +132,28 @@ class _Forgetful(_NotedDict):
 def _noting() -> Callable[[], set[Mutant]]:
     """Note all that is used from now on; gives what was, since it was asked last."""
     noted: dict[str, Any] = {}
-    steps: set[Any] = set()
+    met: set[Any] = set()
     for method in (_Noting.__contains__, _NotedDict.get, _Forgetful.__setitem__):
         own((method.__code__,))
+    kinds._found = _Forgetful()
     for name, table in TABLES.items():
-        if name == "_EXACT":
-            noted[name] = kinds._found = _Forgetful(table)
-        else:
-            noted[name] = (_NotedDict if isinstance(table, dict) else _NotedSet)(table)
-            put(table, noted[name])
+        noted[name] = (_NotedDict if isinstance(table, dict) else _NotedSet)(table)
         noted[name].used = set()
+        put(table, noted[name])
 
     def note(site: Any) -> bool:
-        steps.add(site)
+        met.add(site)
         return False
 
     at_each_step(note)
     names = {site: name for name, site in sites().items()}
+    others: set[Mutant] = set()
+    noting_guards_and_effects(others)
 
     def taken() -> set[Mutant]:
-        found = {Mutant("step", names[site]) for site in steps if site in names}
-        steps.clear()
+        found = {Mutant("step", names[site]) for site in met if site in names} | others
+        met.clear()
+        others.clear()
         for name, table in noted.items():
             found.update(Mutant(name, text(row)) for row in table.used)
             table.used = set()
@@ -185,8 +202,7 @@ def judge(searched: Iterable[Mutant], before: Before) -> Iterator[Verdict]:
     """Run the programs that use each mutant, until one notices."""
     known = programs()
     for mutant in searched:
-        noted = mutant.table in TABLES or mutant.table == "step"
-        users = [name for name, (_, used) in before.items() if mutant in used or not noted]
+        users = [name for name, (_, used) in before.items() if uses(used, mutant)]
         # those that use little else are small and quick
         users.sort(key=lambda name: len(before[name][1]))
         yield _asked(mutant, users, known, before)
@@ -226,13 +242,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.programs.mutate", description=__doc__)
     parser.add_argument("--only", default="", help="mutants whose name has this text")
+    parser.add_argument("--steps", action="store_true", help="leave out steps of rules, too")
     parser.add_argument("--verbose", action="store_true", help="print who notices each mutant")
     options = parser.parse_args(arguments)
     os.nice(15)
     warnings.simplefilter("ignore")
     warmed()
     counts: Counter[str] = Counter()
-    searched = [mutant for mutant in mutants() if options.only in str(mutant)]
+    gone = [*mutants(), *(steps() if options.steps else ())]
+    searched = [mutant for mutant in gone if options.only in str(mutant)]
     for verdict in judge(searched, measured(programs())):
         counts[verdict.how or "not noticed"] += 1
         if not verdict.name:

@@ -37,7 +37,7 @@ class Seen(NamedTuple):
     """One run: what was seen after each step, and whether the function stayed one graph.
 
     If not, `ends` says why, and `demands` whether its Python needed the value of a tensor: such a
-    program can never be one graph.
+    program can never be one graph. `guards`: how many the newest version has.
     """
 
     steps: list[Any]
@@ -45,6 +45,7 @@ class Seen(NamedTuple):
     count: int
     ends: tuple[str, ...] = ()
     demands: bool = False
+    guards: int = 0
 
 
 class Failure(NamedTuple):
@@ -108,8 +109,13 @@ def run(program: Program, torch: Any, compile: Callable[..., Any]) -> Seen:
     ends = () if segments is None else tuple(segments.ends)
     return Seen(
         steps, segments is None, getattr(last, "compile_count", 0),
-        tuple(end.reason for end in ends), any(end.value for end in ends),
+        tuple(end.reason for end in ends), any(end.value for end in ends), _guards(last),
     )  # fmt: skip
+
+
+def _guards(compiled: Any) -> int:
+    version = getattr(compiled, "newest", None)
+    return 0 if version is None else len(version.roots.all())
 
 
 def _steps(module: types.ModuleType, torch: Any) -> list[Any]:
@@ -268,6 +274,7 @@ def _outside(torch: Any) -> Iterator[None]:
         np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
         np.set_printoptions(precision=8)
         np.setbufsize(8192)
+        np.seterrcall(None)
         for name in os.environ.keys() - environment.keys():
             del os.environ[name]
         for logger in ("programs", "programs.level"):

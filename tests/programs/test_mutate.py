@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.programs import constructs_tables
-from tests.programs.construct import parse
-from tests.programs.generate import alone
-from tests.programs.mutants import Mutant, guard_kinds, rows
-from tests.programs.mutate import judge, measured
+from tests.programs.generate import CONSTRUCTS, alone
+from tests.programs.mutants import Mutant, guard_kinds, mutants, rows
+from tests.programs.mutate import judge, measured, programs
 from tests.programs.run import check
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -44,12 +42,12 @@ def test_a_guard_that_always_holds_is_noticed(kind: str) -> None:
 
 # --- the tables ------------------------------------------------------------------------------
 
-USES = [construct.name for construct in parse("tables", constructs_tables.TEXT)]
+USES = [construct.name for construct in CONSTRUCTS.values() if construct.family == "tables"]
 # What reads or changes the outside of the program, or an array.
 IN_SEGMENTS = set(
     """
-    a_file_that_is_there numpy_files numpy_mapped_files numpy_raw_files numpy_saves numpy_shuffle
-    numpy_text_files numpy_writes
+    a_file_that_is_there numpy_error_calls numpy_files numpy_mapped_files numpy_raw_files
+    numpy_saves numpy_saves_several numpy_saves_text numpy_shuffle numpy_text_files
     """.split()
 )
 
@@ -61,8 +59,7 @@ def test_what_the_tables_name_is_one_graph(name: str) -> None:
     assert seen.whole == (name not in IN_SEGMENTS)
 
 
-# Each row is the work of a fraction of a second: a few in every run, all by
-# `python -m tests.programs.mutate`, which names those that nothing notices.
+# A few rows in every run, all of them in the slow one.
 SAMPLE = {
     "PURE": ("functions_of_one_number", "math.tanh"),
     "OPERATORS": ("operator_arithmetic", "_operator.floordiv"),
@@ -83,3 +80,9 @@ def test_a_row_that_is_gone_is_noticed(table: str) -> None:
     assert mutant in rows() and mutant in before[name][1]
     (verdict,) = judge([mutant], before)
     assert verdict.how
+
+
+@pytest.mark.slow
+def test_whatever_is_gone_is_noticed() -> None:
+    judged = judge(mutants(), measured(programs()))
+    assert not [str(verdict.mutant) for verdict in judged if not verdict.how]

@@ -49,7 +49,7 @@ def test_a_construct_is_a_program(name: str) -> None:
 
 def test_everything_is_drawn() -> None:
     drawn: Counter[str] = Counter()
-    for seed in range(2500):
+    for seed in range(4000):
         program = generate(seed)
         drawn.update([program.form, program.result])
         for piece in program.pieces:

@@ -7,7 +7,7 @@ READS, WRITES: methods of containers. The rest has a rule of its own (`RULES`, b
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -43,15 +43,8 @@ from .c_tables import (
 from .kinds import Kind, content_of, full_name, is_own_name, kind_of
 from .observer import Observer
 from .places import MISSING
+from .rule import Call, Rule, answer
 from .streams import is_draw
-
-Call = tuple[Any, tuple[Any, ...], Any]
-Rule = Callable[[Observer, Any, tuple[Any, ...], dict[str, Any]], Any]
-
-
-def give(value: Any) -> Any:
-    """The result of a call that a rule has done already."""
-    return value
 
 
 def name_of(function: Any) -> str:
@@ -87,23 +80,23 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     rule = RULES.get(name)
     if rule is not None:
         found = rule(observer, function, args, kwargs or {})
-        return (function, args, kwargs) if found is None else (give, (found[0],), None)
+        return (function, args, kwargs) if found is None else answer(found[0])
     sign = OPERATORS.get(name)
     if sign is not None and not kwargs:
-        return give, (_operator(observer, function, sign, args),), None
+        return answer(_operator(observer, function, sign, args))
     if name in HIGHER_ORDER:
         return _higher_order(observer, function, args, kwargs)
     if name in PURE:
         if name in NUMBERS and not kwargs and any(map(is_traced_number, args)):
             found = number_function(name, args)
             if found is not None:
-                return give, (found,), None
+                return answer(found)
         touch(observer, args, kwargs)
         return function, args, kwargs
     bound = getattr(function, "__self__", None)
     if is_draw(bound, function.__name__):
         found = draws.call(observer, function, bound, args, kwargs)
-        return (function, args, kwargs) if found is None else (give, found, None)
+        return (function, args, kwargs) if found is None else answer(found[0])
     if bound is not None and not issubclass(type(bound), (types.ModuleType, type)):
         if function.__name__ in KEYED and items.content(bound) in (Kind.DICT, Kind.SET):
             args = tuple([items.plain_key(observer, key) for key in args[:1]]) + args[1:]
@@ -194,15 +187,16 @@ def method(
     ):
         observer.whole(owner)
         return
-    if found is Kind.ITERATOR or (found is Kind.INSTANCE and (
-        issubclass(type(owner), BaseException) or name in ("__init__", "__init_subclass__")
-    )):
+    if found is Kind.ITERATOR or (
+        found is Kind.INSTANCE and issubclass(type(owner), BaseException)
+        and not observer.is_known(owner)
+    ):
         observer.whole(owner)
         return
     observer.open(draws.phrase(owner, name), owner=owner)
 
 
-_IMMUTABLES = frozenset((Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN, Kind.CLASS))
+_IMMUTABLES = frozenset((Kind.VALUE, Kind.NUMBER, Kind.TENSOR, Kind.OWN))
 
 
 def _container_method(
@@ -265,7 +259,7 @@ def _written_keys(
 
 
 def _array_method(observer: Observer, owner: Any, name: str) -> None:
-    if name in ("tofile", "dump", "dumps", "setflags", "__array_ufunc__"):
+    if name in ("tofile", "dump", "dumps", "resize", "setflags", "__array_ufunc__"):
         observer.open(f"ndarray.{name}()")
     else:
         observer.array(owner)
@@ -275,10 +269,9 @@ def _of_class(
     observer: Observer, function: Any, owner: type, args: tuple[Any, ...], kwargs: Any
 ) -> Call:
     """A class method in C: dict.fromkeys, int.from_bytes, object.__new__; or one of `type`."""
-    rule = RULES.get(f"type.{function.__name__}")
-    if rule is not None:
-        found = rule(observer, function, (owner, *args), kwargs)
-        return (function, args, kwargs) if found is None else (give, (found[0],), None)
+    member = vars(type).get(function.__name__)
+    if type(member) is types.MethodDescriptorType:
+        return call(observer, member, (owner, *args), kwargs)
     if kind_of(owner) in (Kind.OPEN, Kind.CLASS) and function.__name__ != "__new__":
         observer.open(f"{owner.__name__}.{function.__name__}()")
     touch(observer, args, kwargs)
@@ -296,11 +289,11 @@ def construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any)
     if kind_of(kind) is Kind.VALUE:
         value = library.constructed(observer, kind, args, kwargs)
         if value is not None:
-            return give, value, None
+            return answer(value[0])
     rule = RULES.get(name)
     if rule is not None:
         found = rule(observer, kind, args, kwargs or {})
-        return (kind, args, kwargs) if found is None else (give, (found[0],), None)
+        return (kind, args, kwargs) if found is None else answer(found[0])
     if name in HIGHER_ORDER:
         return _higher_order(observer, kind, args, kwargs)
     if name in CLASSES or is_own_name(kind.__module__) or (

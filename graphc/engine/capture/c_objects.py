@@ -15,8 +15,8 @@ from . import attributes, c_functions, items, settings
 from .c_tables import NUMPY_READS, NUMPY_WRITES
 from .kinds import Kind, full_name, is_plain, kind_of
 from .observer import Observer
+from .rule import Call, answer
 
-Call = tuple[Any, tuple[Any, ...], Any]
 _CALLABLES = (types.FunctionType, types.BuiltinFunctionType)
 
 
@@ -38,17 +38,17 @@ def call(
         else:
             observer.numpy_settings(function.__name__ in settings.NUMPY_TEXTS)
         if function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
-            observer.open(f"numpy.{function.__name__}(), which writes to an array")
+            observer.open(f"numpy.{function.__name__}(), which writes to more than arrays")
         if function.__name__ in NUMPY_READS:
             observer.open(f"numpy.{function.__name__}(), which reads more than its arguments")
         return function, args, kwargs
     if kind is functools._lru_cache_wrapper:
         return _cached(observer, function, args, kwargs)
     if kind is weakref.ReferenceType:
-        return c_functions.give, (observer.referent(function),), None
+        return answer(observer.referent(function))
     if full_name(kind) in ("operator.itemgetter", "operator.attrgetter",
                            "operator.methodcaller"):  # fmt: skip
-        return c_functions.give, (_getter(observer, function, args[0]),), None
+        return answer(_getter(observer, function, args[0]))
     if full_name(kind) == "functools.KeyWrapper" and not observer.is_known(function):
         return function, args, kwargs  # what cmp_to_key was given is recorded, as it is compared
     observer.open(f"{name}()" if kind_of(kind) is Kind.BUILTIN else f"a call of a {name}")
@@ -62,7 +62,7 @@ def _cached(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
     if not all(_keepable(observer, value) for value in (*given, *named.values())):
         observer.open(f"{cache_name(function)}, whose cache keeps what it is given,")
         return function, args, kwargs
-    return c_functions.give, (observer.cached(function, given, named, cache_name(function)),), None
+    return answer(observer.cached(function, given, named, cache_name(function)))
 
 
 def cache_name(function: Any) -> str:

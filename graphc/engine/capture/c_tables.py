@@ -28,15 +28,14 @@ PURE = frozenset(
     | _of("_stat", "S_ISDIR S_ISREG") | _of("posix", "fspath")
     | _of("_json", "encode_basestring encode_basestring_ascii scanstring")
     | _of("_typing", "_idfunc") | _of("_string", "formatter_parser formatter_field_name_split")
-    | {"function.__get__", "object.__init__", "object.__new__", "object.__init_subclass__",
-       "object.__eq__", "object.__ne__", "object.__repr__", "object.__str__", "object.__format__",
-       "object.__hash__", "object.__sizeof__", "type.__instancecheck__",
-       "type.__subclasscheck__", "type.mro"}
+    | {"function.__get__", "object.__init__", "object.__eq__", "object.__ne__", "object.__repr__",
+       "object.__str__", "object.__format__", "object.__hash__", "object.__sizeof__",
+       "type.__call__", "type.__instancecheck__", "type.__subclasscheck__", "type.mro"}
 )  # fmt: skip
 # those that call functions among their arguments, or iterate over the others
 HIGHER_ORDER = frozenset(
     _of("builtins", """
-        sorted min max map filter zip enumerate reversed list tuple set frozenset
+        sorted min max map filter zip enumerate list tuple set frozenset
         bytes bytearray
     """)
     | _of("_functools", "reduce cmp_to_key") | {"list.sort"}
@@ -46,7 +45,6 @@ HIGHER_ORDER = frozenset(
         zip_longest batched
     """)
     | {"collections.deque", "chain.from_iterable"}
-    | _of("operator", "itemgetter attrgetter methodcaller")
 )
 # of those, where a function is (as a keyword it is `key` or `func`)
 FUNCTION_AT = dict.fromkeys(
@@ -74,7 +72,7 @@ OPERATORS = {
 READS = frozenset("""
     index count copy get keys values items __contains__ __len__ __iter__ __getitem__ __eq__ __ne__
     __reversed__ isdisjoint issubset issuperset union intersection difference
-    symmetric_difference __or__ __and__ __sub__ __xor__ __repr__ __str__ __add__ __mul__
+    symmetric_difference __or__ __and__ __sub__ __xor__ __repr__ __add__ __mul__
     __lt__ __le__ __gt__ __ge__ __init__ __sizeof__ __ror__
     __format__ __copy__ __rmul__ __getattribute__
     decode hex find rfind startswith endswith split strip tolist tobytes
@@ -96,21 +94,17 @@ KEYED = frozenset("""
     add discard remove get pop setdefault __contains__ __getitem__ __setitem__ __delitem__
 """.split())
 STORING = frozenset(("append",))
-NUMPY_WRITES = frozenset("""
-    copyto put place putmask fill_diagonal put_along_axis save savez savetxt at shuffle
-""".split())
+# functions of NumPy that write to files (what they write to arrays is seen there)
+NUMPY_WRITES = frozenset("save savez savetxt".split())
 # and functions of NumPy that read more than their arguments: files, memory, settings
 NUMPY_READS = frozenset("""
-    load loadtxt fromfile memmap frombuffer geterrcall
+    load loadtxt fromfile frombuffer geterrcall
 """.split())
 # values by identity whose methods are pure
 METHODS_OF_VALUES = frozenset("re.Pattern re.Match types.GenericAlias".split())
-# what C code makes from its arguments
+# what C code makes from its arguments, beside instances, values and what is compared by identity
 CLASSES = frozenset("""
-    builtins.complex builtins.range builtins.slice builtins.object builtins.property
-    builtins.classmethod builtins.staticmethod builtins.method
-    collections.defaultdict types.SimpleNamespace builtins.mappingproxy weakref.ReferenceType
-    functools.partial
+    builtins.method builtins.mappingproxy collections.defaultdict functools.partial
 """.split())
 # functions of graphc's own, by name: those that tell a setting, and those that change one
 SETTINGS = {

@@ -23,14 +23,8 @@ from .kinds import Kind, content_of, is_own_name, is_standard, kind_of
 from .observer import Observer
 from .outside import unbound
 from .places import MISSING
+from .rule import Call, answer
 from .streams import is_draw
-
-Call = tuple[Any, tuple[Any, ...], Any]  # function, arguments, keyword arguments or None
-
-
-def give(value: Any) -> Any:
-    """The result of a call that a rule has done already."""
-    return value
 
 
 def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Call:
@@ -158,7 +152,7 @@ def _python(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
     rule = c_functions.PYTHON.get(f"{function.__module__}.{function.__qualname__}")
     if rule is not None:
         found = rule(observer, function, args, kwargs or {})
-        return (give, (found[0],), None) if found is not None else (function, args, kwargs)
+        return answer(found[0]) if found is not None else (function, args, kwargs)
     if is_own(function):
         return _own(observer, function, args, kwargs)
     if (function.__module__ or "").split(".")[0] == "numpy":
@@ -170,7 +164,7 @@ def _own(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
     """Something of graphc's own reads all that it gets, and may call what it gets."""
     name = getattr(function, "__name__", "")
     if name in SETTINGS and function.__module__ == SETTINGS[name]:
-        return give, (settings.read(observer, function, name, args),), None
+        return answer(settings.read(observer, function, name, args))
     if name in SWITCHES and function.__module__ == SWITCHES[name]:
         settings.write(observer, name)
     wrapped = getattr(function, "__wrapped__", None)
@@ -269,10 +263,11 @@ def _construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any
     if isinstance(kind, EnumMeta):
         c_functions.touch(observer, args, kwargs)
         if observer.lookup(kind, "_missing_") is _NO_MEMBER:  # none of the user's code runs
-            return give, (observer.plainly(kind, args, kwargs or {}),), None
+            member = observer.plainly(kind, args, kwargs or {})
+            return answer(observer.know(member, f"{kind.__qualname__}({args[0]!r})"))
         return kind, args, kwargs
     if made is Kind.INSTANCE:
-        return give, (_made(observer, kind, args, kwargs or {}),), None
+        return answer(_made(observer, kind, args, kwargs or {}))
     if made in (Kind.TENSOR, Kind.OWN):
         return _own(observer, kind, args, kwargs)
     return c_functions.construct(observer, kind, args, kwargs)

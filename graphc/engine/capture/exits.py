@@ -11,8 +11,7 @@ from ..marks import Mark, Marked
 from . import items
 from .kinds import Kind, content_of, is_plain, kind_of
 from .observer import Observer
-
-Call = tuple[Any, tuple[Any, ...], Any]
+from .rule import Call, answer
 
 
 def call(
@@ -27,7 +26,7 @@ def call(
         if any(_is_computed(observer, leaf) for leaf in flatten((given, named))[0]):
             observer.open(f"{_name(function)}(), a constant of each version, of a tensor")
         else:
-            return _give, (_constant(observer, function, given, named),), None
+            return answer(_constant(observer, function, given, named))
     else:
         for value in (*args, *(kwargs or {}).values()):
             if kind_of(type(value)) in _CONTAINERS or content_of(type(value)) is not None:
@@ -100,8 +99,3 @@ def _is_computed(observer: Observer, leaf: Any) -> bool:
 
 def _name(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _give(value: Any) -> Any:
-    """The result of a call that was made already."""
-    return value

@@ -251,7 +251,8 @@ def iterate(observer: Observer, obj: Any) -> Any:
             return _by_index(observer, obj)
         return iter(obj)  # raises what Python raises
     if kind is Kind.CLASS and _of_enum(obj):
-        return iter(obj)
+        members = observer.result(tuple, (obj,), f"the members of {obj.__qualname__}")
+        return iter(unpack(observer, members))
     observer.open(f"iterating over a {type(obj).__module__}.{type(obj).__qualname__}")
     return iter(obj)
 

@@ -62,32 +62,33 @@ VALUES = frozenset("""
     builtins.NoneType builtins.ellipsis builtins.NotImplementedType builtins.range builtins.slice
     decimal.Decimal fractions.Fraction datetime.date datetime.datetime datetime.time
     datetime.timedelta datetime.timezone uuid.UUID pathlib.PosixPath pathlib.PurePosixPath
-    pathlib._local.PosixPath pathlib._local.PurePosixPath numpy.dtype
+    pathlib._local.PosixPath pathlib._local.PurePosixPath
     graphc.ir.dtypes.DType graphc.frontend.device.device
 """.split())
 # immutable types whose instances are compared by identity
 FIXEDS = frozenset("""
-    builtins.code builtins.object re.Pattern re.Match types.GenericAlias
-    types.UnionType typing._GenericAlias typing._UnionGenericAlias typing._SpecialForm
-    typing.TypeVar typing._SpecialGenericAlias typing._CallableGenericAlias
-    typing._TupleType typing._CallableType typing._AnnotatedAlias typing._LiteralGenericAlias
+    builtins.code re.Pattern re.Match types.GenericAlias
+    types.UnionType typing._SpecialForm typing.TypeVar typing._SpecialGenericAlias
+    typing._TupleType typing._CallableType
     builtins.property builtins.classmethod builtins.staticmethod builtins.super
     builtins.member_descriptor builtins.getset_descriptor builtins.traceback
     operator.itemgetter operator.attrgetter operator.methodcaller
     weakref.ReferenceType _contextvars.ContextVar
     functools._lru_cache_wrapper functools.KeyWrapper numpy.ufunc
-    functools.cached_property enum.property
 """.split())
-_EXACT: dict[type, Kind] = {
+# containers; a class written in Python may derive from all but arrays and buffers
+_CONTAINERS: dict[type, Kind] = {
     tuple: Kind.TUPLE, frozenset: Kind.TUPLE, list: Kind.LIST, dict: Kind.DICT,
     OrderedDict: Kind.DICT, defaultdict: Kind.DICT, set: Kind.SET, deque: Kind.QUEUE,
     np.ndarray: Kind.ARRAY, bytearray: Kind.BUFFER, array: Kind.BUFFER,
+}  # fmt: skip
+_EXACT: dict[type, Kind] = {
     types.FunctionType: Kind.FUNCTION, types.MethodType: Kind.METHOD,
     types.BuiltinFunctionType: Kind.BUILTIN, types.MethodDescriptorType: Kind.BUILTIN,
     types.WrapperDescriptorType: Kind.BUILTIN, types.MethodWrapperType: Kind.BUILTIN,
     types.ClassMethodDescriptorType: Kind.BUILTIN, functools.partial: Kind.PARTIAL,
     Watched: Kind.DICT, WatchedDefault: Kind.DICT, WatchedOrdered: Kind.DICT,
-    types.ModuleType: Kind.MODULE, types.SimpleNamespace: Kind.INSTANCE,
+    types.SimpleNamespace: Kind.INSTANCE,
     types.GeneratorType: Kind.ITERATOR, types.MappingProxyType: Kind.VIEW,
     threading.local: Kind.FIELDS,
     type({}.keys()): Kind.VIEW, type({}.values()): Kind.VIEW, type({}.items()): Kind.VIEW,
@@ -169,7 +170,7 @@ def full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-_found: dict[Any, Kind] = dict(_EXACT)
+_found: dict[Any, Kind] = {}
 _LIMIT = 20_000
 
 
@@ -179,12 +180,14 @@ def kind_of(kind: Any) -> Kind:
     if found is None:
         if len(_found) > _LIMIT:  # of types that come and go
             _found.clear()
-            _found.update(_EXACT)
         found = _found[kind] = _kind_of(kind)
     return found
 
 
 def _kind_of(kind: Any) -> Kind:
+    for table in (_CONTAINERS, _EXACT):
+        if kind in table:
+            return table[kind]
     name = full_name(kind)
     if name in VALUES or (issubclass(kind, np.generic) and not issubclass(kind, np.void)):
         return Kind.VALUE
@@ -209,11 +212,6 @@ def _kind_of(kind: Any) -> Kind:
     return _instance(kind)
 
 
-# what a class written in Python may derive from
-_BASES = frozenset((
-    object, tuple, list, dict, set, frozenset, deque, OrderedDict, defaultdict, int, float, str,
-    bytes,
-))  # fmt: skip
 _C_MEMBERS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
@@ -226,7 +224,8 @@ def _instance(kind: type) -> Kind:
     if any(full_name(base) == "_ctypes._SimpleCData" for base in kind.__bases__):
         return Kind.FIELDS if is_standard(kind.__module__) else Kind.OPEN
     for base in kind.__mro__:
-        known = base in _BASES or base is Generic or issubclass(base, BaseException)
+        known = base in (object, Generic) or issubclass(base, BaseException)
+        known = known or _CONTAINERS.get(base) not in (None, Kind.ARRAY, Kind.BUFFER)
         if not known and _from_c(base) and full_name(base) not in VALUES:
             return Kind.OPEN
     return Kind.INSTANCE
@@ -247,20 +246,7 @@ def _from_c(kind: type) -> bool:
 
 def content_of(kind: type) -> Kind | None:
     """The container that a class is or derives from; None if it is none."""
-    for base, found in (
-        (tuple, Kind.TUPLE),
-        (list, Kind.LIST),
-        (dict, Kind.DICT),
-        (set, Kind.SET),
-        (frozenset, Kind.TUPLE),
-        (deque, Kind.QUEUE),
-        (np.ndarray, Kind.ARRAY),
-        (bytearray, Kind.BUFFER),
-        (array, Kind.BUFFER),
-    ):
-        if issubclass(kind, base):
-            return found
-    return None
+    return next((_CONTAINERS[base] for base in kind.__mro__ if base in _CONTAINERS), None)
 
 
 def is_plain(value: Any) -> bool:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import string
 import sys
 import types
-from collections.abc import Callable
 from typing import Any
 
 from ...frontend import texts
 from . import items
 from .kinds import Kind, content_of, is_plain, kind_of
 from .observer import Observer
-
-Rule = Callable[[Observer, Any, tuple[Any, ...], dict[str, Any]], Any]
+from .rule import Rule
 
 
 def _dir(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:

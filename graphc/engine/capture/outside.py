@@ -12,7 +12,6 @@ import functools
 import logging
 import sys
 import warnings
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -22,8 +21,7 @@ from . import operators
 from .kinds import Kind, content_of, is_machinery, is_plain, kind_of
 from .observer import Observer
 from .places import MISSING
-
-Rule = Callable[[Observer, Any, tuple[Any, ...], dict[str, Any]], Any]
+from .rule import Rule
 
 
 def _says(observer: Observer, value: Any) -> Any:
