@@ -49,7 +49,7 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         if kind_of(type(owner)) is Kind.OPEN:
             if is_draw(owner, name):
                 found = draws.call(observer, function, owner, args, kwargs)
-                return (function, args, kwargs) if found is None else (give, found, None)
+                return (function, args, kwargs) if found is None else answer(found[0])
             observer.open(draws.phrase(owner, name), owner=owner)
             return function, args, kwargs
         if observer.is_watched(owner) and is_own_name(function.__func__.__module__):
