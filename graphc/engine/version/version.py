@@ -6,18 +6,17 @@ its first visible write), then does what the Python did: rebinds, gradients, fla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...frontend import state_version
 from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
-from ...frontend.context import local
 from ...frontend.functionalize import is_contiguous
 from ...frontend.grad_mode import no_grad
 from ...frontend.storage import address, strides_of
-from ...frontend.tensor import Tensor, edge, from_array, gradient_kind, requires_grad
+from ...frontend.tensor import Tensor, from_array, gradient_kind
 from ...frontend.tree import flatten
 from ...ir.dim import Dim, evaluate, is_variable
 from ...ir.graph import Graph
@@ -494,13 +493,3 @@ def _hooks(tensor: Tensor) -> tuple[Any, ...]:
     if not any(groups):
         return ()
     return tuple([(i, hook) for i, group in enumerate(groups) for hook in (group or {}).values()])
-
-
-def in_trace() -> bool:
-    """Whether this thread is being traced."""
-    return local.trace is not None
-
-
-def gradient_edges(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
-    """Tape edges of the tensors that require a gradient; None for others."""
-    return tuple(edge(t) if requires_grad(t) else None for t in tensors)
