@@ -122,8 +122,9 @@ def test_what_cannot_be_compiled_runs_eager(tmp_path: Path) -> None:
     have = python("-m", "graphc", "run", "--compile", "program.py", cwd=tmp_path)
     assert have.returncode == 0, have.stderr
     same(have.stdout, want.stdout)
-    # a line, where it cannot be traced; none where it can, by segments
-    assert len(have.stderr.splitlines()) <= 1
+    # said once: where tensors this small gain nothing by segments
+    assert have.stderr.count("PerformanceWarning") <= 1
+    assert have.stderr.count("Warning") == have.stderr.count("PerformanceWarning")
     assert "Mistake" not in have.stderr
 
 

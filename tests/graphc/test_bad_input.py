@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import traceback
 import warnings
 from collections.abc import Callable
@@ -109,7 +108,6 @@ VALUES: dict[str, Callable[[Any], Any]] = {
     "equal": lambda a: graphc.equal(a, a),
     "allclose": lambda a: graphc.allclose(a, a),
     "in": lambda a: 1.0 in a,
-    "deepcopy": lambda a: copy.deepcopy(a),
 }
 
 

@@ -257,10 +257,10 @@ def _unwritten(name: str) -> None:
         return
     makes = Specialisation.makes
 
-    def mutated(self: Any, rebuild: Any, stored: Any, order: list[Place]) -> None:
+    def mutated(self: Any, rebuild: Any, stored: Any, order: list[Place], apart: Any) -> None:
         values = dict(self.replay)
         left = [place for place in order if _sort(place, values.get(place)) != name]
-        makes(self, rebuild, stored, left)
+        makes(self, rebuild, stored, left, apart)
 
     Specialisation.makes = mutated  # type: ignore[method-assign]
 
@@ -273,10 +273,10 @@ def noting_guards_and_effects(used: set[Mutant]) -> None:
                 setattr(kind, check, _noted(getattr(kind, check), Mutant("guard", name), used))
     makes = Specialisation.makes
 
-    def noted(self: Any, rebuild: Any, stored: Any, order: list[Place]) -> None:
+    def noted(self: Any, rebuild: Any, stored: Any, order: list[Place], apart: Any) -> None:
         values = dict(self.replay)
         used.update(Mutant("effect", _sort(place, values.get(place))) for place in order)
-        makes(self, rebuild, stored, order)
+        makes(self, rebuild, stored, order, apart)
 
     Specialisation.makes = noted  # type: ignore[method-assign]
 
