@@ -46,8 +46,9 @@ USES = [construct.name for construct in CONSTRUCTS.values() if construct.family 
 # What reads or changes the outside of the program, or an array.
 IN_SEGMENTS = set(
     """
-    a_file_that_is_there numpy_buffer_read numpy_error_calls numpy_files numpy_mapped_files numpy_raw_files
-    numpy_saves numpy_saves_several numpy_saves_text numpy_shuffle numpy_text_files
+    a_file_that_is_there numpy_buffer_read numpy_error_calls numpy_files numpy_mapped_files
+    numpy_raw_files numpy_saves numpy_saves_several numpy_saves_text numpy_shuffle
+    numpy_text_files
     """.split()
 )
 
