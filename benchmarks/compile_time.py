@@ -42,11 +42,11 @@ def stages(model: str, threads: int) -> str:
         environment = {
             **os.environ, "GRAPHC_CACHE_DIR": str(Path(folder, "cache")),
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")]),
-        }  # fmt: skip
+        }
         result = subprocess.run(
             [sys.executable, "-c", _STAGES, model, str(threads)], env=environment, check=True,
             capture_output=True, text=True,
-        )  # fmt: skip
+        )
     return result.stdout.strip()
 
 

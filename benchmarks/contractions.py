@@ -37,7 +37,7 @@ Array = np.ndarray
 GEMMS = [
     (64, 784, 256), (256, 256, 256), (768, 128, 384), (768, 512, 128), (64, 64, 64),
     (1, 784, 256), (64, 256, 10), (512, 512, 512), (1024, 1024, 1024),
-]  # fmt: skip
+]
 
 # batch, channels, size, outputs, window, stride, pad
 CONVS = {
@@ -49,7 +49,7 @@ CONVS = {
         (16, 256, 8, 256, 3, 1, 1), (16, 256, 8, 512, 3, 2, 1), (16, 256, 8, 512, 1, 2, 0),
         (16, 512, 4, 512, 3, 1, 1),
     ],
-}  # fmt: skip
+}
 
 
 def aligned(shape: tuple[int, ...]) -> Array:
@@ -101,13 +101,13 @@ def seconds(call: Callable[[], Any], budget: float) -> float:
 
 
 def show(name: str, flops: float, ours: Callable[[], Any], theirs: Callable[[], Any], budget: float
-         ) -> None:  # fmt: skip
+         ) -> None:
     """One line: both sides twice, in turn, the better of each."""
     times = [[seconds(call, budget) for call in (ours, theirs)] for _ in range(2)]
     mine, torch = (min(column) for column in zip(*times, strict=True))
     print(f"{name:44} graphc {mine * 1e6:9.1f} us {flops / mine / 1e9:6.1f} GF/s   "
           f"torch {torch * 1e6:9.1f} us {flops / torch / 1e9:6.1f}   {torch / mine:5.2f}x",
-          flush=True)  # fmt: skip
+          flush=True)
 
 
 def gemms(torch: Any, budget: float) -> None:
@@ -136,7 +136,7 @@ def convolutions(torch: Any, group: str, budget: float) -> None:
     backward = torch.ops.aten.convolution_backward
     for batch, channels, size, outputs, window, stride, pad in CONVS[group]:
         case = Conv(batch, channels, (size, size), outputs, (window, window), (stride, stride),
-                    (pad, pad))  # fmt: skip
+                    (pad, pad))
         arrays = {name: aligned(shape) for name, shape in case.shapes.items()}
         x, w, y = (torch.from_numpy(arrays[name]) for name in "xwy")
         flops = 2.0 * batch * outputs * channels * window**2 * case.output[0] ** 2
@@ -150,7 +150,7 @@ def convolutions(torch: Any, group: str, budget: float) -> None:
             ours = Ours(kernel, [arrays[names[0]], arrays[names[1]], result])
 
             def theirs(mask: Any = mask, data: Any = (x, w, y), s: int = stride, p: int = pad
-                       ) -> Any:  # fmt: skip
+                       ) -> Any:
                 x, w, y = data
                 if mask is None:
                     return torch.nn.functional.conv2d(x, w, None, s, p)

@@ -97,7 +97,7 @@ def main() -> int:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
         )
         for package in PACKAGES
-    }  # fmt: skip
+    }
     times: dict[str, dict[str, list[float]]] = {}
     for _ in range(args.rounds):
         for package, worker in workers.items():

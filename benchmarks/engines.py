@@ -96,7 +96,7 @@ class Worker:
         self._process = subprocess.Popen(
             [sys.executable, __file__, engine, model, str(threads), dtype],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-        )  # fmt: skip
+        )
         self.ready = self._answer()
 
     def ask(self, question: str, **arguments: Any) -> dict[str, Any]:

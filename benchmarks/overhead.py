@@ -56,7 +56,7 @@ def _add_one(x: Any) -> Any:
 def imports(rounds: int) -> None:
     """Seconds that a fresh process needs to import a package, the bare interpreter's taken off."""
     statements = {"": "pass", "numpy": "import numpy", "graphc": "import graphc",
-                  "graphc.nn": "import graphc.nn", "torch": "import torch"}  # fmt: skip
+                  "graphc.nn": "import graphc.nn", "torch": "import torch"}
     times: dict[str, list[float]] = {name: [] for name in statements}
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for _ in range(rounds + 1):  # the first round reads the files from disk and is dropped

@@ -39,7 +39,7 @@ def initial(model: str, dtype: str) -> dict[str, np.ndarray]:
     torch.manual_seed(0)
     made, _ = make(load("torch"), model)
     return {k: v.detach().to(getattr(torch, dtype)).numpy().copy() if v.is_floating_point()
-            else v.numpy().copy() for k, v in made.state_dict().items()}  # fmt: skip
+            else v.numpy().copy() for k, v in made.state_dict().items()}
 
 
 def train(
@@ -108,13 +108,13 @@ def main() -> int:
     parser.add_argument("--models", nargs="+", choices=NAMES, default=list(NAMES))
     parser.add_argument("--dtypes", nargs="+", choices=list(LOSS), default=list(LOSS))
     parser.add_argument("--engines", nargs="+", choices=["graphc", "graphc eager"],
-                        default=["graphc", "graphc eager"])  # fmt: skip
+                        default=["graphc", "graphc eager"])
     parser.add_argument("--steps", type=int, default=50)
     args = parser.parse_args()
     graphc: Any = importlib.import_module("graphc")
     wraps: dict[str, Callable[[Any], Any]] = {
         "graphc": graphc.compile, "graphc eager": lambda step: step,
-    }  # fmt: skip
+    }
     good = True
     for model in args.models:
         for dtype in args.dtypes:
@@ -125,11 +125,11 @@ def main() -> int:
                 good &= report(model, dtype, engine, args.steps, reference, found)
             if model == "resnet18" and dtype == "float32":
                 other = train("torch", model, dtype, args.steps, weights, lambda step: step,
-                              memory_format="channels_last")  # fmt: skip
+                              memory_format="channels_last")
                 losses = loss_differences(reference, other)
                 print(f"resnet18 float32 PyTorch channels_last against contiguous: first "
                       f"{CHAOTIC_STEPS} losses {max(losses[:CHAOTIC_STEPS]):.1e}, all "
-                      f"{args.steps} {max(losses):.1e}", flush=True)  # fmt: skip
+                      f"{args.steps} {max(losses):.1e}", flush=True)
     return 0 if good else 1
 
 

@@ -101,7 +101,7 @@ def _ask(root: str, *command: Any) -> Any:
         found = subprocess.run(
             [sys.executable, __file__, "--worker", json.dumps(command)], env=environment,
             check=True, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        )
     return json.loads(found.stdout)
 
 

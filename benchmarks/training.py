@@ -60,9 +60,9 @@ def main() -> int:
         engine for engine in ENGINES
         if (engine != "torch.compile" or args.inductor)
         and (engine != "graphc eager" or not args.skip_eager)
-    ]  # fmt: skip
+    ]
     print(f"{time.strftime('%Y-%m-%d %H:%M')}, {args.rounds} rounds; ms per step: median "
-          "(quartiles), and PyTorch eager's time over it")  # fmt: skip
+          "(quartiles), and PyTorch eager's time over it")
     print("| model | threads | " + " | ".join(engines) + " |")
     print("|---" * (2 + len(engines)) + "|")
     for model in args.models:

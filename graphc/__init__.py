@@ -64,7 +64,7 @@ _LAZY = {
     "sparse_coo_tensor": ".sparse", "sparse_csr_tensor": ".sparse", "PyTorchFileReader": "._C",
     "_assert_async": "._C", "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
     "ScriptModule": ".jit", "ScriptFunction": ".jit",
-}  # fmt: skip
+}
 # torch's copies of functions of nn.functional
 _NN_FUNCTIONS = frozenset("""
     adaptive_avg_pool1d alpha_dropout avg_pool1d batch_norm bilinear celu channel_shuffle conv1d

@@ -28,7 +28,7 @@ def _none(name: str) -> Any:
         raise RuntimeError(located(
             f"torch.accelerator.{name}(): no accelerator is available. Cure: ask "
             "torch.accelerator.is_available() first, which is False here"
-        ))  # fmt: skip
+        ))
 
     needs.__name__ = name
     needs.__doc__ = "Raises RuntimeError: there is no accelerator."

@@ -220,7 +220,7 @@ class CompiledFunction:
         self._constants = Constants()
         return self._versions.attempt(leaves, structure, lambda key, shapes: self._compile_for(
             given, leaves, structure, key, shapes, reasons, look
-        ))  # fmt: skip
+        ))
 
     def _compile_for(
         self, given: Any, leaves: list[Any], structure: Structure, key: Any,
@@ -240,7 +240,7 @@ class CompiledFunction:
             self._versions.named_dims(leaves, key, shapes),
             self._versions.renewed_dims(leaves, key, shapes), tuple(self._lifted),
             frozenset(self._versions.lifting), self._constants,
-        )  # fmt: skip
+        )
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, terms, look)
         if terms.symbolic and recording.traced.overlaps:
@@ -381,7 +381,7 @@ class CompiledFunction:
             with self._lock:
                 check_again(version, leaves, given, lambda terms: self._record(
                     given, leaves, structure, terms, look=True
-                ), finished)  # fmt: skip
+                ), finished)
 
     @property
     def newest(self) -> Specialisation | None:

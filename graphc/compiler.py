@@ -28,7 +28,7 @@ from .nn.modules.module import Module
 config = types.SimpleNamespace(
     job_id=None, pgo_extra_read_key=None, pgo_extra_write_key=None, cache_key_tag="",
     dynamic_sources="", unbacked_sources="", force_disable_caches=False,
-)  # fmt: skip
+)
 
 
 def is_compiling() -> bool:
@@ -95,7 +95,7 @@ def _disabled_module(module: Module, reason: str | None) -> Module:
         "__call__": disable(base.__call__, reason=reason), "__module__": base.__module__,
         "__qualname__": base.__qualname__, "__doc__": base.__doc__, "_orig_mod": module,
         "__reduce_ex__": lambda self, protocol: (disable, (module, True)),
-    }  # fmt: skip
+    }
     twin: Module = object.__new__(type(base.__name__, (base,), fields))
     object.__setattr__(twin, "__dict__", module.__dict__)
     return twin
@@ -333,4 +333,4 @@ globals().update(unsupported.table(
         skip_guard_on_inbuilt_nn_modules_unsafe skip_guard_on_all_nn_modules_unsafe
         skip_guard_on_globals_unsafe
     """,
-))  # fmt: skip
+))

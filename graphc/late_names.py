@@ -25,7 +25,7 @@ _MODULES = {
 _RENAMED = {
     "igamma": (".special", "gammainc"), "igammac": (".special", "gammaincc"),
     "mvlgamma": (".special", "multigammaln"),
-}  # fmt: skip
+}
 
 PLACES: dict[str, tuple[str, str]] = _RENAMED | {
     name: (module, name) for module, text in _MODULES.items() for name in text.split()

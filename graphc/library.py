@@ -136,7 +136,7 @@ def impl(
 
     def keep(function: Callable[..., Any]) -> Callable[..., Any]:
         if {"cpu", "CPU", "default", "CompositeImplicitAutograd",
-            "CompositeExplicitAutograd"} & set(kinds):  # fmt: skip
+            "CompositeExplicitAutograd"} & set(kinds):
             REGISTERED[qualname] = function
         return function
 

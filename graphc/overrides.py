@@ -55,7 +55,7 @@ class TorchFunctionMode:
         raise NotImplementedError(located(
             f"{type(self).__name__}: graphc asks no __torch_function__, so this mode would see no "
             "call. Cure: forward hooks of the Modules, or graphc.explain() for what runs"
-        ))  # fmt: skip
+        ))
 
     def __exit__(self, *exc: object) -> None:
         """Nothing to leave."""

@@ -229,6 +229,14 @@ def test_files_are_short() -> None:
     assert not stale, f"listed in LONG_FILES, but short: {stale}"
 
 
+def test_no_comments_for_formatters() -> None:
+    """The house uses none: ruff's lint rules alone."""
+    marks = ("# fmt" ":", "# yapf" ":")
+    wrong = [name_of(path) for folder in ("graphc", "tests", "benchmarks", "examples")
+             for path in (ROOT / folder).rglob("*.py") if any(m in path.read_text() for m in marks)]
+    assert not wrong, ", ".join(wrong)
+
+
 def test_import_is_light() -> None:
     script = f"import graphc, sys; print(*[m for m in {HEAVY!r} if m in sys.modules])"
     result = subprocess.run(

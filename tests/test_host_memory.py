@@ -31,5 +31,5 @@ def test_freed_memory_is_used_again(repository: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", FAULTS], env={**os.environ, "PYTHONPATH": str(repository)},
         capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    )
     assert int(run.stdout) < 100  # of 50 steps together; each makes 16 arrays of 256 pages

@@ -28,7 +28,7 @@ CORE = (
     "never_stale", "python_state", "recorded_code", "compile_semantics", "compile_training",
     "segments", "segments_fuzz", "numbers", "results", "argument_effects", "failed_calls",
     "instrument", "tools",
-)  # fmt: skip
+)
 
 
 class Stepping(bdb.Bdb):

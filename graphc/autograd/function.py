@@ -20,4 +20,4 @@ NestedIOFunction = Function
 __all__ = [
     "BackwardCFunction", "Function", "FunctionCtx", "InplaceFunction", "NestedIOFunction",
     "once_differentiable",
-]  # fmt: skip
+]

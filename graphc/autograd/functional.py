@@ -26,7 +26,7 @@ def _tuple_of(name: str, where: str, value: Any) -> tuple[bool, tuple[Tensor, ..
                 f"The {where} given to {name} must be either a Tensor or a tuple of Tensors but "
                 + (f"the value at index {i} has type {type(each)}." if several
                    else f"the given {where} has type {type(each)}.")
-            )  # fmt: skip
+            )
     return several, found
 
 
@@ -172,7 +172,7 @@ def jacobian(
             stacked = list(grad(
                 [o for o, _ in pairs], placed, [u for _, u in pairs], retain_graph=True,
                 create_graph=create_graph, allow_unused=True, is_grads_batched=True,
-            ))  # fmt: skip
+            ))
         total = units[0].shape[0]
         for i, (found, x) in enumerate(zip(stacked, placed, strict=True)):
             if found is None:

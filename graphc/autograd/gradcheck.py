@@ -30,7 +30,7 @@ def _outputs(func: Function, inputs: Sequence[Any]) -> list[Tensor]:
     return [
         t for t in _tensors(found)
         if isinstance(t, Tensor) and t.dtype.is_floating_point
-    ]  # fmt: skip
+    ]
 
 
 def _numerical(

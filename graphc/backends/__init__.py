@@ -8,7 +8,7 @@ from typing import Any
 
 _FLAGS = frozenset({
     "cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "nnpack", "openmp", "opt_einsum", "quantized",
-})  # fmt: skip
+})
 
 if __name__ != "graphc.backends":  # reached through the link at the repository's root
     right = "import graphc.backends"

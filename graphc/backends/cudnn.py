@@ -35,7 +35,7 @@ def flags(
 ) -> Iterator[None]:
     """Other values inside a `with` block."""
     names = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32",
-             "fp32_precision")  # fmt: skip
+             "fp32_precision")
     values = (enabled, benchmark, benchmark_limit, deterministic, allow_tf32, fp32_precision)
     here = globals()
     before = {name: here[name] for name in names}

@@ -81,7 +81,7 @@ globals().update(unsupported.table("torch.distributed", _CURE, functions="""
     reduce_scatter reduce_scatter_tensor all_to_all all_to_all_single send recv isend irecv
     batch_isend_irecv get_group_rank get_global_rank get_process_group_ranks
     get_default_backend_for_device init_device_mesh new_subgroups
-""", kinds="ProcessGroup Store TCPStore FileStore HashStore PrefixStore P2POp Work"))  # fmt: skip
+""", kinds="ProcessGroup Store TCPStore FileStore HashStore PrefixStore P2POp Work"))
 
 _MODULES = frozenset("autograd checkpoint device_mesh fsdp optim rpc tensor".split())
 

@@ -53,7 +53,7 @@ def check_again(
     try:
         recording = record(terms._replace(renewed=[
             (_now(version, tensor), dims) for tensor, dims in terms.renewed
-        ]))  # fmt: skip
+        ]))
     except Turned:
         raise AssertionError("a recording that may not run anything has run") from None
     except Exception as error:

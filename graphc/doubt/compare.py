@@ -105,7 +105,7 @@ def compare(
     return Comparison(
         name, calls, how, False, call + 1, _kind(found.path), found.path, found.detail,
         *where, notes=notes,
-    )  # fmt: skip
+    )
 
 
 def _check(fn: Any, calls: int, rtol: float | None, atol: float | None) -> None:
@@ -134,7 +134,7 @@ def _uncompiled(fn: Any) -> tuple[Any, Callable[[], Any]]:
         plain = getattr(fn, "_orig_mod", None) or found.function
         options = {
             "dynamic": found.dynamic, "backend": found.backend, "fullgraph": found.fullgraph,
-        }  # fmt: skip
+        }
 
     def renewed() -> Any:
         compiled = compile(plain, **options)

@@ -75,7 +75,7 @@ class Oracle:
             self.second_opinions += 1
             found = [self._try(functools.partial(
                 Evaluator, self.dims, i % 2 == 0, Noise(i)
-            )) for i in range(_SAMPLES)]  # fmt: skip
+            )) for i in range(_SAMPLES)]
             self._samples = [s for s in found if s is not None] or [self.wide]
         return [s[index] for s in self._samples]
 

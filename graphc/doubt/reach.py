@@ -149,7 +149,7 @@ _CONTENT = {
         lambda v: _items(v.ravel()) if v.dtype == object else (),
         save=_save_array, restore=_restore_array,
     ),
-}  # fmt: skip
+}
 
 
 def _immutable(value: Any) -> Any:
@@ -312,7 +312,7 @@ def _save_function(value: types.FunctionType) -> Any:
     return (
         value.__code__, value.__defaults__, value.__kwdefaults__ and dict(value.__kwdefaults__),
         dict(vars(value)), [(place, place.get()) for place in _globals(value)],
-    )  # fmt: skip
+    )
 
 
 def _restore_function(value: types.FunctionType, saved: Any) -> None:
@@ -401,7 +401,7 @@ _CLASSES: tuple[tuple[Any, Rule], ...] = (
     )),
     (weakref.ref, Rule(lambda v: [("()", v())])),
     (types.GeneratorType, Rule(moved=_position)),
-)  # fmt: skip
+)
 _CLASS = Rule(_class_parts, save=_save_class, restore=_restore_class)
 # nothing tells what is in a cache: every run begins with an empty one
 _CACHE = Rule(

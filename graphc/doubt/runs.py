@@ -77,7 +77,7 @@ class Runs:
         extra += [
             Entry(ERROR, (("", _name(self.raised)),)), text_entry("printed text", text.getvalue()),
             Entry("warnings", (("", notes),)),
-        ]  # fmt: skip
+        ]
         return result
 
     def noisy(self, number: int) -> list[Any]:

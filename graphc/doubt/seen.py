@@ -114,7 +114,7 @@ def _tensor(path: str, value: Tensor, facts: list[Any], memory: dict[int, str]) 
         ("dtype", str(value.dtype)), ("shape", array.shape), ("strides", steps),
         ("requires_grad", requires_grad(value)), ("grad_fn", value.grad_fn is not None),
         ("memory", memory.setdefault(id(value._storage.root), path)),
-    ]  # fmt: skip
+    ]
     return Entry(path, tuple(facts), array.copy(), _tolerance(array))
 
 

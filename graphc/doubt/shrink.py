@@ -38,7 +38,7 @@ def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
     while progress and time.monotonic() < deadline:
         progress = False
         for step in (_fixed_sizes, _fewer_outputs, _earlier_outputs, _cuts, _bypasses,
-                     _fewer_writes, _fewer_inputs, _smaller_sizes):  # fmt: skip
+                     _fewer_writes, _fewer_inputs, _smaller_sizes):
             case, better = _repeat(case, step, still, deadline)
             progress = progress or better
     return case
@@ -159,7 +159,7 @@ def _fewer_outputs(case: Case) -> Iterator[Case | None]:
             choices += [[j for j in range(len(outputs)) if j != i] for i in range(len(outputs))]
         for chosen in choices:
             mutated = {new: case.mutated[old] for new, old in enumerate(chosen)
-                       if old in case.mutated}  # fmt: skip
+                       if old in case.mutated}
             yield _with(case, kept, [outputs[i] for i in chosen], mutated)
 
 
@@ -201,7 +201,7 @@ def _bypasses(case: Case) -> Iterator[Case | None]:
         for source in dict.fromkeys(node.inputs):
             if source.type == node.type and isinstance(node.type, TensorType):
                 yield _with(case, list(subject.inputs), mutated=case.mutated,
-                            replace={node: source})  # fmt: skip
+                            replace={node: source})
 
 
 def _fewer_writes(case: Case) -> Iterator[Case | None]:

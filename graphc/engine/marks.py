@@ -52,7 +52,7 @@ marks = _Marks()
 STANCES = (
     "default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile",
     "aot_eager_then_compile",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Stance:
             raise RuntimeError(located(
                 "Detected recompile when torch.compile stance is 'fail_on_recompile': no version "
                 f"of {name}() fits{': ' if reasons else ''}{'; '.join(reasons)}"
-            ))  # fmt: skip
+            ))
         return self.name != "eager_on_recompile"
 
 

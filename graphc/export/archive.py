@@ -52,7 +52,7 @@ def write(
     manifest = {
         "format": FORMAT, "graphc": _version(), "name": graph.name, **described.to_json(),
         **weights.to_json(), "guards": [guard.text() for guard in graph.env.guards],
-    }  # fmt: skip
+    }
     parts = {
         MANIFEST: json.dumps(manifest, indent=1).encode(),
         GRAPH: print_graph(graph).encode(),
@@ -110,7 +110,7 @@ def read(path: str | os.PathLike[str]) -> Contents:
             return _fit(manifest, graph, state)
         except (zipfile.BadZipFile, struct.error, EOFError, NotImplementedError, MemoryError,
                 OSError, ExportError, safetensors.SafetensorsError, UnicodeDecodeError,
-                ValueError, OverflowError, RuntimeError) as error:  # fmt: skip
+                ValueError, OverflowError, RuntimeError) as error:
             raise ExportError(
                 f"{os.fspath(path)} cannot be loaded: {error}. Cure: export the model again, or "
                 "fetch the file again if it was copied"
@@ -159,7 +159,7 @@ def _graph(data: bytes) -> Graph:
     except ParseError as error:
         raise ExportError(f"{GRAPH}, {error}") from None
     except (VerifyError, OpError, ValueError, TypeError, KeyError, IndexError, AttributeError,
-            ArithmeticError, RecursionError, AssertionError) as error:  # fmt: skip
+            ArithmeticError, RecursionError, AssertionError) as error:
         raise ExportError(f"{GRAPH} is malformed: {error}") from None
     small = [name for name, hint in graph.env.hints.items() if hint < 2]
     if small:

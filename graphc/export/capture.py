@@ -49,7 +49,7 @@ def export(
     """
     if not isinstance(args, tuple):
         raise TypeError(f"args must be a tuple of the model's arguments, got {type(args).__name__}."
-                        " Cure: export(model, (x,))")  # fmt: skip
+                        " Cure: export(model, (x,))")
     given = dict(kwargs or {})
     positional = _argument_names(model, len(args), given)
     shapes = dynamic.read(dynamic_shapes, args, given, positional)
@@ -109,7 +109,7 @@ def _leaf_paths(structure: Any, positional: list[str]) -> list[str]:
     args, kwargs = structure.children
     found: list[str] = []
     for name, child in zip((*positional, *kwargs.keys), (*args.children, *kwargs.children),
-                           strict=True):  # fmt: skip
+                           strict=True):
         found += containers.paths(child, name)
     return found
 
@@ -153,7 +153,7 @@ def _check_effects(traced: TracedGraph, names: dict[int, str]) -> None:
             f"the model writes to {what}, which an exported program cannot do. Cure: {cure}"
         )
     for kind, changed in (("`.data`", traced.rebinds), ("`.grad`", traced.grads),
-                          ("`.requires_grad`", traced.flags)):  # fmt: skip
+                          ("`.requires_grad`", traced.flags)):
         if changed:
             tensor: Any = changed[0]
             name = names.get(id(tensor.tensor), "a tensor")
@@ -218,7 +218,7 @@ class _Program:
             containers.to_json(structure, self._arguments(), "an argument"),
             containers.to_json(result_structure, iter(specs), "the result"),
             tuple(weights), self.shapes.ranges,
-        )  # fmt: skip
+        )
         return ExportedProgram(graph, signature, self._weights(model))
 
     # --- inputs ------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class _Program:
         inputs = {
             source.index: source.number for source in self.traced.inputs
             if isinstance(source, TensorInput) and source.kind == "argument"
-        }  # fmt: skip
+        }
         for number, leaf in enumerate(self.leaves):
             if isinstance(leaf, Tensor):
                 free = self.shapes.names.get(number, {})
@@ -272,7 +272,7 @@ class _Program:
         tensors = {
             name: value for name, value in model.state_dict(keep_vars=True).items()
             if isinstance(value, Tensor)
-        }  # fmt: skip
+        }
         for name, tensor in tensors.items():
             first = self.names.get(id(tensor), name)
             if first != name and first in arrays:
@@ -375,4 +375,4 @@ def _without_folders(graph: Graph) -> Graph:
     return Graph(
         graph.name, tuple(new[n] for n in graph.inputs), tuple(new[n] for n in graph.outputs),
         graph.env,
-    )  # fmt: skip
+    )

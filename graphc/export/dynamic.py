@@ -122,7 +122,7 @@ class _Reader:
                 continue
             if not isinstance(dim, int) or not -value.ndim <= dim < value.ndim:
                 raise ExportError(f"dynamic_shapes names dim {dim} of {path}, which is "
-                                  f"{value.ndim}-dimensional")  # fmt: skip
+                                  f"{value.ndim}-dimensional")
             dim %= value.ndim
             names[dim] = self._name(entry)
             size = value.shape[dim]

@@ -106,12 +106,12 @@ class ExportedProgram:
                 raise TraceError(located(
                     "an exported program is called inside a compiled function. Cure: call it "
                     "outside; it is compiled already"
-                ))  # fmt: skip
+                ))
             if local.grad and requires_grad(leaf):
                 raise RuntimeError(located(
                     "an exported program has no autograd, and an argument requires a gradient. "
                     "Cure: call it under no_grad(), or detach() the argument"
-                ))  # fmt: skip
+                ))
 
     def _inputs(self, weights: Mapping[str, Tensor], leaves: Sequence[Any]) -> Iterator[Tensor]:
         for i, name in enumerate(self.signature.weights):
@@ -184,7 +184,7 @@ class ExportedModule(Module):
         names |= {
             leaf["weight"] for leaf in containers.leaves_of(program.signature.results)
             if "weight" in leaf
-        }  # fmt: skip
+        }
         weights = {name: self._find(name) for name in names}
         for name, tensor in weights.items():
             wanted = program._weights[name]

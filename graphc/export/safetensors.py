@@ -73,7 +73,7 @@ def _check_tiling(header: Mapping[str, object], size: int) -> None:
         (entry["data_offsets"], name) for name, entry in header.items()
         if isinstance(entry, dict) and isinstance(entry.get("data_offsets"), list)
         and len(entry["data_offsets"]) == 2 and all(type(o) is int for o in entry["data_offsets"])
-    ]  # fmt: skip
+    ]
     end = 0
     for (begin, stop), name in sorted(spans):
         if begin != end or stop < begin:

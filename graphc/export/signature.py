@@ -49,7 +49,7 @@ def weights_from_json(data: Any, arrays: Mapping[str, np.ndarray]) -> Weights:
     """The names of a manifest with their data. Raises ExportError where they do not fit."""
     try:
         found = Weights(arrays, _strings(data["state"]), dict(data["tied"]),
-                        _strings(data["parameters"]))  # fmt: skip
+                        _strings(data["parameters"]))
         for name, first in found.tied.items():
             assert first in arrays and name not in arrays and name in found.state, name
         for name in (*found.state, *found.parameters):
@@ -287,7 +287,7 @@ def from_json(data: Any) -> Signature:
         signature = Signature(
             _strings(data["positional"]), _strings(data["keywords"]), data["arguments"],
             data["results"], tuple(None if w is None else str(w) for w in data["weights"]), ranges,
-        )  # fmt: skip
+        )
         _check_arguments(signature)
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ExportError(f"the manifest is malformed: {error!r}") from None

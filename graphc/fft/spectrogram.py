@@ -21,7 +21,7 @@ def _window(
         raise RuntimeError(located(
             f"{name} expected a 1D window tensor of size equal to win_length={win_length}, but got "
             f"window with size {list(window.shape)}"
-        ))  # fmt: skip
+        ))
     left = (n_fft - win_length) // 2
     if left or n_fft != win_length:
         window = graphc.nn.functional.pad(window, (left, n_fft - win_length - left))
@@ -56,12 +56,12 @@ def stft(
             raise RuntimeError(located(
                 "stft requires the return_complex parameter be given for real inputs, and will "
                 "further require that return_complex=True in a future PyTorch release."
-            ))  # fmt: skip
+            ))
     if not input.dtype.differentiable or input.ndim not in (1, 2):
         raise RuntimeError(located(
             "stft: expected a tensor of floating point or complex values with 1 or 2 dimensions, "
             f"but got {input.dtype} with {input.ndim}"
-        ))  # fmt: skip
+        ))
     signal = input.unsqueeze(0) if input.ndim == 1 else input
     if center:
         signal = graphc.nn.functional.pad(
@@ -92,7 +92,7 @@ def istft(
         raise RuntimeError(located(
             "istft requires a complex-valued input tensor matching the output from stft with "
             "return_complex=True."
-        ))  # fmt: skip
+        ))
     _check("istft", n_fft, hop, size, None)
     half = input.shape[-2] != n_fft if onesided is None else onesided
     expected = n_fft // 2 + 1 if half else n_fft
@@ -100,7 +100,7 @@ def istft(
         raise RuntimeError(located(
             "istft: expected the frequency dimension (3rd to the last) of the input tensor to match"
             f" n_fft {'/ 2 + 1 ' if half else ''}when onesided={half}, but got {input.shape[-2]}"
-        ))  # fmt: skip
+        ))
     taper = _window("istft", window, size, n_fft, input.dtype)
     spectrum = (input.unsqueeze(0) if input.ndim == 2 else input).transpose(1, 2)
     norm = "ortho" if normalized else "backward"

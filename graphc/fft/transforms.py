@@ -43,7 +43,7 @@ def _wrap(dim: int, rank: int) -> int:
         low, high = (-rank, rank - 1) if rank else (-1, 0)
         raise IndexError(located(
             f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})"
-        ))  # fmt: skip
+        ))
     return dim % rank
 
 
@@ -58,7 +58,7 @@ def _plan(x: Tensor, s: Any, dim: Any) -> tuple[Dims, list[int]]:
         if count > x.ndim:
             raise RuntimeError(located(
                 f"Got shape with {count} values but input tensor only has {x.ndim} dimensions."
-            ))  # fmt: skip
+            ))
         dim = range(x.ndim - count, x.ndim)
     dims = tuple(_wrap(int(d), x.ndim) for d in dim)
     if len(set(dims)) != len(dims):
@@ -66,7 +66,7 @@ def _plan(x: Tensor, s: Any, dim: Any) -> tuple[Dims, list[int]]:
     if s is not None and len(s) != len(dims):
         raise RuntimeError(located(
             "When given, dim and shape arguments must have the same length"
-        ))  # fmt: skip
+        ))
     sizes = [int(x.shape[d]) for d in dims]  # a symbolic size is fixed: the scale depends on it
     if s is not None:
         sizes = [have if n in (None, -1) else int(n) for have, n in zip(sizes, s, strict=True)]
@@ -107,7 +107,7 @@ def _half(x: Tensor, s: Any, dim: Any, norm: str | None, inverse: bool, name: st
     if x.dtype.is_complex:
         raise RuntimeError(located(
             f"{name} expects a real input tensor, but got {promote._name(x.dtype)}"
-        ))  # fmt: skip
+        ))
     dims, sizes = _plan(x, s, dim)
     _check(sizes)
     if not dims:

@@ -30,7 +30,7 @@ def check(node: Node, found: Sequence[Any]) -> None:
             made = "" if node.loc is None else (
                 f" The forward call that caused it: {node.loc}"
                 + (f" in {node.loc.function}" if node.loc.function else "")
-            )  # fmt: skip
+            )
             raise RuntimeError(located(
                 f"Function '{node.name()}' returned nan values in its {i}th output.{made}"
-            ))  # fmt: skip
+            ))

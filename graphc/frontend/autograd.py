@@ -57,7 +57,7 @@ def backward(
         raise RuntimeError(located(
             "backward() called inside vmap or control flow is not supported. Cure: use func.grad "
             "or autograd.grad there, or call backward() outside"
-        ))  # fmt: skip
+        ))
     if trace is not None and trace.crosses(_nodes(outputs), set(_nodes(wanted))):
         with trace.eager("backward() through earlier segments"):
             return backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
@@ -103,7 +103,7 @@ def grad(
             raise RuntimeError(located(
                 f"The differentiated Tensor at index {i} appears to not have been used in the "
                 "graph. Set allow_unused=True if this is the desired behavior."
-            ))  # fmt: skip
+            ))
     return tuple(found)
 
 
@@ -149,7 +149,7 @@ class Pass:
         if len(grads) != len(outputs):
             raise RuntimeError(located(
                 f"got {len(outputs)} tensors and {len(grads)} gradients"
-            ))  # fmt: skip
+            ))
         self.trace = local.trace
         self.retain_graph = retain_graph
         self.create_graph = create_graph
@@ -174,19 +174,19 @@ class Pass:
         if not isinstance(output, Tensor) or not requires_grad(current(output)):
             raise RuntimeError(located(
                 f"element {i} of tensors does not require grad and does not have a grad_fn"
-            ))  # fmt: skip
+            ))
         type_ = output._type
         if gradient is None:
             if type_.dtype.is_complex:
                 raise RuntimeError(located(
                     "grad can be implicitly created only for real scalar outputs but got "
                     f"{type_.dtype}. Cure: give the gradient, or take .real or .abs() of it"
-                ))  # fmt: skip
+                ))
             if type_.elements != 1:
                 raise RuntimeError(located(
                     "grad can be implicitly created only for scalar outputs, but this one has "
                     f"shape {list(type_.shape)}. Cure: reduce it (sum(), mean()) or pass gradient="
-                ))  # fmt: skip
+                ))
             one = constant(1.0, type_.dtype)
             shaped: Tensor = apply(ops.reshape, one, shape=type_.shape) if type_.shape else one
             return shaped
@@ -196,7 +196,7 @@ class Pass:
             raise RuntimeError(located(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and "
                 f"output[{i}] has a shape of {output.shape}."
-            ))  # fmt: skip
+            ))
         if gradient.dtype is not type_.dtype:
             cast: Tensor = apply(ops.cast, gradient, dtype=type_.dtype)
             return cast
@@ -408,7 +408,7 @@ def _run_hooks(hooks: Hooks, tensor: Tensor) -> Tensor:
                 raise RuntimeError(located(
                     f"hook has changed the type of value: was {tensor._type}, "
                     f"now {changed._type}"
-                ))  # fmt: skip
+                ))
             tensor = changed
     return tensor
 
@@ -428,7 +428,7 @@ def _conform(node: Node, i: int, given: Any, want: TensorType, world: World) -> 
             raise RuntimeError(located(
                 f"Function {node.name()} returned an invalid gradient at index {i} - got "
                 f"{list(have.shape)} but expected shape compatible with {list(want.shape)}"
-            )) from None  # fmt: skip
+            )) from None
     return world.from_expr(value)
 
 
@@ -443,7 +443,7 @@ def _method(
     if gradient is not None and not isinstance(gradient, Tensor):
         raise TypeError(located(
             f"gradients can be either Tensors or None, but got {kind_name(gradient)}"
-        ))  # fmt: skip
+        ))
     backward(self, gradient, retain_graph, create_graph, inputs)
 
 

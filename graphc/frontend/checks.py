@@ -31,8 +31,8 @@ def check_flag(value: Any, storage: Any) -> None:
         raise TypeError(located(
             "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not "
             f"{type(value).__name__}"
-        ))  # fmt: skip
+        ))
     if value and storage.inference and not local.inference:
         raise RuntimeError(located(
             "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
-        ))  # fmt: skip
+        ))

@@ -44,7 +44,7 @@ class Body:
                     raise RuntimeError(located(
                         f"{name}: the function must return Tensors only, got "
                         f"{type(leaf).__name__}"
-                    ))  # fmt: skip
+                    ))
                 state = leaf if leaf._trace is trace else trace.shadow(leaf)
                 self.outputs.append(trace.read(state))
             for tensor, head in zip(given, self.own, strict=True):
@@ -52,7 +52,7 @@ class Body:
                     raise RuntimeError(located(
                         f"{name}: the function modifies one of its inputs in place. Cure: use the "
                         "out-of-place operator, and return the value"
-                    ))  # fmt: skip
+                    ))
             self.written = dict(trace.writes())
         trace.close()
         self.trace = trace
@@ -148,7 +148,7 @@ def cond(
         raise RuntimeError(located(
             "cond: both branches must return the same structure of tensors, got "
             f"{then.structure} and {otherwise.structure}"
-        ))  # fmt: skip
+        ))
     outside, written = _outside(bodies)
     outside += [t for t in written if all(t is not o for o in outside)]
     graphs = tuple(
@@ -204,7 +204,7 @@ def while_loop(cond_fn: Function, body_fn: Function, carried_inputs: Any) -> Any
         raise RuntimeError(located(
             f"while_loop: body_fn must return as many values as it takes: {len(leaves)}, got "
             f"{len(step.outputs)}"
-        ))  # fmt: skip
+        ))
     outside, written = _outside([test, step])
     for tensor in outside:
         _read_all([test, step], tensor)
@@ -239,7 +239,7 @@ def _eager_while(cond_fn: Function, body_fn: Function, carried: tuple[Any, ...])
             raise RuntimeError(located(
                 "while_loop: body_fn must return values of the types that it takes: "
                 f"({', '.join(str(t) for t in want)}), got ({', '.join(str(t) for t in have)})"
-            ))  # fmt: skip
+            ))
     return carried
 
 
@@ -284,7 +284,7 @@ def scan(
             raise RuntimeError(located(
                 "scan: combine_fn must return (next_carry, y), got "
                 f"{type(out).__name__}"
-            ))  # fmt: skip
+            ))
         return out
 
     if local.trace is None:
@@ -312,7 +312,7 @@ def _eager_scan(
             raise RuntimeError(located(
                 "scan: the carry must keep its types: "
                 f"({', '.join(str(t) for t in want)}), got ({', '.join(str(t) for t in have)})"
-            ))  # fmt: skip
+            ))
         found, structure = flatten(y)
         columns = columns or [[] for _ in found]
         for column, value in zip(columns, found, strict=True):
@@ -336,7 +336,7 @@ def _traced_scan(
     if len(flatten(after)[0]) != count:
         raise RuntimeError(located(
             f"scan: the carry has {count} tensors, combine_fn gives {len(flatten(after)[0])}"
-        ))  # fmt: skip
+        ))
     outside, written = _outside([body])
     graph = body.graph(outside, [*body.outputs, *[_value(body, t) for t in outside]])
     n, ys = count + len(outside), len(body.outputs) - count

@@ -36,7 +36,7 @@ class Uncut:
         """Run what was recorded. Raises TraceError."""
         self.refused = TraceError(located(
             f"{what} inside a function that is compiled as one graph. Cure: {cure}"
-        ))  # fmt: skip
+        ))
         raise self.refused
 
     def opened(self, what: str, cure: str, owner: Any = None) -> None:

@@ -101,13 +101,13 @@ def check_device(given: Any) -> None:
         raise RuntimeError(located(
             "no CUDA backend in this build of graphc: use device='cpu' (torch.cuda.is_available() "
             "is False)"
-        ))  # fmt: skip
+        ))
     if kind == "meta" and not local.meta:
         raise NotImplementedError(located(
             "graphc has no tensors without data: device 'meta' is not supported here. Cure: leave "
             "the device out, make the model inside `with torch.device('meta'):` (its values are "
             "computed), or use torch.nn.utils.skip_init()"
-        ))  # fmt: skip
+        ))
     if kind not in ("cpu", "meta"):
         raise RuntimeError(located(f"device {str(given)!r} is not supported: use 'cpu'"))
 

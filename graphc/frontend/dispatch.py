@@ -197,7 +197,7 @@ def _record(
         if (requires_grad(t) if t._base is not None else t._node is not None or t._requires_grad)
         else None
         for t, type_ in zip(inputs, signature.inputs, strict=True)
-    ])  # fmt: skip
+    ])
     needs = tuple([e is not None for e in edges])
     plan = signature.plans.get(needs)
     if plan is None:
@@ -254,7 +254,7 @@ def explain_inputs(op: Op, inputs: tuple[Any, ...]) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(located(
                 f"{op.name}(): argument {i + 1} must be Tensor, not {type(value).__name__}"
-            ))  # fmt: skip
+            ))
         current(value)  # raises for a tensor of a trace that is over
 
 
@@ -315,7 +315,7 @@ def check_history(target: Tensor) -> None:
         raise RuntimeError(located(
             "A view was created in no_grad mode and is being modified inplace with grad mode "
             "enabled. Cure: make the view, or write to it, in the same mode"
-        ))  # fmt: skip
+        ))
     if not requires_grad(target):
         return
     if base is None:
@@ -323,14 +323,14 @@ def check_history(target: Tensor) -> None:
             raise RuntimeError(located(
                 "a leaf Variable that requires grad is being used in an in-place operation. "
                 "Cure: use an out-of-place operation, or write under torch.no_grad()"
-            ))  # fmt: skip
+            ))
     elif (target._node is None) if target._requires_grad else (
         base._node is None and requires_grad(base)
     ):
         raise RuntimeError(located(
             "a view of a leaf Variable that requires grad is being used in an in-place operation. "
             "Cure: clone() the leaf first, or write under torch.no_grad()"
-        ))  # fmt: skip
+        ))
 
 
 def _fit(target: Tensor, value: Tensor) -> Tensor:
@@ -348,7 +348,7 @@ def _fit(target: Tensor, value: Tensor) -> Tensor:
             raise RuntimeError(located(
                 f"output with shape {list(want.shape)} doesn't match the broadcast shape "
                 f"{list(have.shape)}"
-            )) from None  # fmt: skip
+            )) from None
     return value
 
 
@@ -360,7 +360,7 @@ def _write_array(target: Tensor, value: Tensor) -> None:
         raise RuntimeError(located(
             "the tensor's memory is read-only (it came from a NumPy array that is not writeable). "
             "Cure: clone() it before the in-place operation"
-        ))  # fmt: skip
+        ))
     if target._storage.readers is not None:
         target._storage.before_write()
     np.copyto(array, value._array)

@@ -167,11 +167,11 @@ class _Finish:
                     return Output(
                         "alias", index=root.source.number, type=shadow[1]._traced.type,
                         requires_grad=requires,
-                    )  # fmt: skip
+                    )
             return Output(
                 "input", tensor=value, argument=trace.argument_index(value),
                 type=None if shadow is None else shadow[1]._traced.type, requires_grad=requires,
-            )  # fmt: skip
+            )
         if value._trace is not trace:
             raise value._trace.escaped(value)
         requires = requires_grad(value)
@@ -182,7 +182,7 @@ class _Finish:
                 "alias", index=root.source.number, type=state.type, chain=path,
                 detached=value._base is None or not requires,
                 unrecorded=value._no_grad_view, requires_grad=requires,
-            )  # fmt: skip
+            )
         if self.sharing.get(id(root), 1) > 1:
             index = self.bases.get(id(root), -1)
             if index < 0:
@@ -193,7 +193,7 @@ class _Finish:
                 inference=root.inference,
                 unrecorded=value._no_grad_view,
                 base=(self.output(base), value._chain) if id(base) in self.leaving else None,
-            )  # fmt: skip
+            )
         return self._value(trace.read(value), state, requires, root.inference)
 
     def _value(self, node: Node, state: Any, requires: bool, inference: bool) -> Output:
@@ -207,7 +207,7 @@ class _Finish:
         return Output(
             "value", index=self._own(node), type=state.type, order=order, requires_grad=requires,
             inference=inference,
-        )  # fmt: skip
+        )
 
     # --- effects ---------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class _Finish:
             found.append(
                 Mutation(source.number, self.number(root.node), root.version, history,
                          _zero(root.node))
-            )  # fmt: skip
+            )
         return found
 
     def _has_history(self, shadow: Tensor) -> bool:
@@ -271,7 +271,7 @@ class _Finish:
             [tensor for tensor, _ in trace.entries],
             [None if g is None else self.number(trace.read(g)) for g in found],
             tape, inner_roots(ends),
-        )  # fmt: skip
+        )
 
     def _tangent(self, type_: TensorType) -> TensorInput:
         trace = self.trace

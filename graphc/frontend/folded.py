@@ -79,5 +79,5 @@ def unfold(order: Iterable[Node], places: Container[Edge], always: bool) -> bool
                 "the gradient of an inner value of a compiled function is asked for, after other "
                 "values were computed from it there. Cure: retain_grad() or register_hook() right "
                 "where it is computed, or call the function uncompiled"
-            ))  # fmt: skip
+            ))
     return changed

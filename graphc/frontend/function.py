@@ -85,7 +85,7 @@ class _Saved:
                 f"inplace operation: a tensor of shape {list(self.tensor.shape)} saved by "
                 f"{'a custom Function' if node is None else node.name()} is at version "
                 f"{self.storage.version}; expected version {self.version} instead."
-            ))  # fmt: skip
+            ))
         tensor = self.tensor if self.packed is None else unpack(self.packed)
         if self.output is None or node is None:
             return tensor
@@ -140,13 +140,13 @@ class FunctionNode(Node):
             raise RuntimeError(located(
                 f"function {self.name()} returned an incorrect number of gradients (expected "
                 f"{count}, got {len(found)})"
-            ))  # fmt: skip
+            ))
         for i, gradient in enumerate(found):
             if gradient is not None and not isinstance(gradient, Tensor):
                 raise TypeError(located(
                     f"function {self.name()} must return a Tensor or None for gradient {i}, got "
                     f"{type(gradient).__name__}"
-                ))  # fmt: skip
+                ))
         return [None if g is None else world.from_tensor(g) for g in found[:count]]
 
 
@@ -209,7 +209,7 @@ class Function:
         edges = tuple([
             edge(s) if s is not None and need else None
             for s, need in zip(states, needs, strict=True)
-        ])  # fmt: skip
+        ])
         records = local.grad and any(needs)
         saved_mode = local.grad
         local.grad = False
@@ -281,7 +281,7 @@ def _attach(
     ctx._saved = tuple([
         None if t is None else _Saved(t, None if id(t) in inputs else places.get(id(t)))
         for t in ctx._to_save
-    ])  # fmt: skip
+    ])
     ctx._to_save = ()
 
 
@@ -289,7 +289,7 @@ def _check_dirty(state: Tensor) -> None:
     if state._node is None and state._requires_grad:
         raise RuntimeError(located(
             "a leaf Variable that requires grad is being used in an in-place operation."
-        ))  # fmt: skip
+        ))
 
 
 class OnceNode(Node):
@@ -298,7 +298,7 @@ class OnceNode(Node):
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         raise RuntimeError(located(
             "trying to differentiate twice a function that was marked with @once_differentiable"
-        ))  # fmt: skip
+        ))
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:

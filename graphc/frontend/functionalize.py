@@ -319,7 +319,7 @@ class Memory:
         if region.array.dtype != array.dtype:
             raise TraceError(located(
                 "tensors of different dtypes share memory here; clone() one of them"
-            ))  # fmt: skip
+            ))
         env = self.trace.builder.env
         base = tuple(env.specialise(s) for s in region.storage.node.shape)
         return path_to(base, array.shape, strides_of(array), offset)
@@ -367,7 +367,7 @@ def _root_over(tensor: Tensor, overlapping: list[Region]) -> Storage:
     raise TraceError(located(
         "tensors made from overlapping NumPy arrays meet in this compiled function; "
         "clone() one of them"
-    ))  # fmt: skip
+    ))
 
 
 def _span(array: np.ndarray) -> int:
@@ -389,7 +389,7 @@ def _same_place(a: np.ndarray, b: np.ndarray) -> bool:
     return (
         address(a) == address(b) and a.shape == b.shape and a.strides == b.strides
         and a.dtype == b.dtype
-    )  # fmt: skip
+    )
 
 
 def path_to(base: Shape, size: Shape, strides: Shape, offset: int) -> Chain:

@@ -92,7 +92,7 @@ class set_grad_enabled(_Mode):
             raise TypeError(located(
                 "set_grad_enabled(): argument 'enabled' (position 1) must be bool, not "
                 f"{type(mode).__name__}"
-            ))  # fmt: skip
+            ))
         self.mode = mode
         self._before: tuple[bool, bool] | None = (local.grad, local.inference)
         local.grad = self.mode

@@ -196,7 +196,7 @@ _TORCH_NAMES = {
     "batch_norm": "NativeBatchNormBackward0", "cross_entropy": "NllLossBackward0",
     "sub": "SubBackward0", "max_pool": "MaxPool2DWithIndicesBackward0",
     "as_strided": "AsStridedBackward0", "pad": "ConstantPadNdBackward0",
-}  # fmt: skip
+}
 
 
 _SAVED = frozenset({"saved_in", "saved_out", "stamps"})
@@ -324,7 +324,7 @@ class OpNode(Node):
             f"operation: [torch.{_kind(type_)} {list(type_.shape)}]{made} is at version {now}; "
             f"expected version {then} instead. It was saved for {self.name()}{at}. Hint: use an "
             "out-of-place operation, or clone() the tensor before the in-place one."
-        ))  # fmt: skip
+        ))
 
 
 @functools.cache
@@ -343,7 +343,7 @@ def class_of(op: Op) -> type[OpNode]:
 def _kind(type_: TensorType) -> str:
     names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16",
              "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
-             "bool": "Bool"}  # fmt: skip
+             "bool": "Bool"}
     return names[type_.dtype.torch_name] + "Tensor"
 
 

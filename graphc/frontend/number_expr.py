@@ -19,7 +19,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "round": round, "floor": math.floor, "ceil": math.ceil,
     "eq": operator.eq, "lt": operator.lt, "le": operator.le,
     "item": operator.getitem,  # of a constant: a schedule's table
-}  # fmt: skip
+}
 # functions of the math module that give a number for numbers
 _MATH = """
     acos acosh asin asinh atan atan2 atanh cbrt comb copysign cos cosh degrees erf erfc exp exp2

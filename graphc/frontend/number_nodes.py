@@ -26,7 +26,7 @@ _GIVE_FLOATS = frozenset({"div", "float", "math.sqrt"})  # of ints, too
 _IR_NAMES = {
     "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not",
     "lshift": "shift_left", "rshift": "shift_right", "int": "trunc", "math.sqrt": "sqrt",
-}  # fmt: skip
+}
 
 
 class NumberNodes:

@@ -393,7 +393,7 @@ class SymInt(TracedNumber):
 _DIM_OPERATORS: dict[str, Callable[[DimSize, DimSize], DimSize]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul,
     "floor_divide": operator.floordiv, "remainder": operator.mod,
-}  # fmt: skip
+}
 
 
 def chosen(table: Any, index: Any) -> Any:

@@ -73,7 +73,7 @@ class Plan:
     """What to save for one signature and set of inputs that need a gradient, and how to use it."""
 
     __slots__ = ("attrs", "in_types", "inputs", "no_inputs", "no_outputs", "op", "outputs",
-                 "programs")  # fmt: skip
+                 "programs")
 
     def __init__(
         self,

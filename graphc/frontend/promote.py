@@ -144,7 +144,7 @@ def _scalar(value: Any, dtype: DType) -> np.ndarray:
     if isinstance(value, (float, np.floating, complex, np.complexfloating)):
         raise RuntimeError(located(
             f"value {value!r} cannot be converted to type {dtype} without loss"
-        ))  # fmt: skip
+        ))
     # an int64 that wraps, as among torch's operands; fills check the range themselves
     return np.asarray(int(value), np.int64).astype(dtype.numpy)
 
@@ -195,7 +195,7 @@ def unary(op: str | Op, x: Tensor, *, to_float: bool = True, **attrs: Any) -> An
     if not isinstance(x, Tensor):
         raise TypeError(located(
             f"{op.name}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}"
-        ))  # fmt: skip
+        ))
     if to_float and not x.dtype.differentiable:
         x = cast(x, Defaults.dtype)
     return apply(op, x, **attrs)
@@ -211,7 +211,7 @@ def check_inplace(target: Tensor, value: Tensor) -> Tensor:
     if rank[have.kind] > rank[want.kind]:
         raise RuntimeError(located(
             f"result type {_name(have)} can't be cast to the desired output type {_name(want)}"
-        ))  # fmt: skip
+        ))
     return value
 
 
@@ -219,7 +219,7 @@ def _name(dtype: DType) -> str:
     names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16",
              "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
              "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-             "complex32": "ComplexHalf"}  # fmt: skip
+             "complex32": "ComplexHalf"}
     return names[dtype.torch_name]
 
 

@@ -89,7 +89,7 @@ class Generator:
             raise TraceError(located(
                 "seed() draws a number that a compiled function would repeat at every call. "
                 "Cure: call it outside"
-            ))  # fmt: skip
+            ))
         self.manual_seed(secrets.randbits(63))
         return self.initial_seed()
 
@@ -111,12 +111,12 @@ class Generator:
             raise TypeError(located(
                 "expected a torch.ByteTensor, but got "
                 f"{getattr(new_state, 'dtype', type(new_state).__name__)}"
-            ))  # fmt: skip
+            ))
         if tuple(new_state.shape) != (SIZE,):
             raise RuntimeError(located(
                 f"Expected a CPUGeneratorImplState of size {SIZE} but found the input RNG state "
                 f"of shape {list(new_state.shape)}"
-            ))  # fmt: skip
+            ))
         if local.trace is None:
             self._seed = int(new_state._array[:8].copy().view("<u8")[0])
         inplace(self.state, from_bytes(new_state), overwrite=True)

@@ -111,7 +111,7 @@ def _step(
             node.op, node.attrs, edges, node.in_types, node.out_types,
             tuple([trace.saved_node(s) for s in node.saved_in]),
             tuple([trace.saved_node(s) for s in node.saved_out]), node.loc,
-        )  # fmt: skip
+        )
     if isinstance(node, AsStridedBackward):
         return Write(AsStridedBackward, node.chain, edges, (node.base_type, *node.out_types))
     if isinstance(node, CopySlices):
@@ -135,7 +135,7 @@ class Layout:
             if plan is not None:
                 assert isinstance(step, Operation)
                 for node in (*(step.inputs[i] for i in plan.inputs),
-                             *(step.results[i] for i in plan.outputs)):  # fmt: skip
+                             *(step.results[i] for i in plan.outputs)):
                     read.setdefault(node, len(read))
         self.read = read
         self.graph = Graph(f"{graph.name}_saved", graph.inputs, tuple(read), graph.env)
@@ -152,14 +152,14 @@ class Layout:
         return Plan(
             step.op, self._types(step.in_types), self._types(step.out_types),
             resolve_attrs(step.attrs, self.dims), needs,
-        )  # fmt: skip
+        )
 
     def _types(self, types: Sequence[TensorType]) -> tuple[TensorType, ...]:
         return tuple([
             t.with_shape(tuple([s if isinstance(s, int) else evaluate(s, self.dims)
                                 for s in t.shape]))
             for t in types
-        ])  # fmt: skip
+        ])
 
     def nodes(
         self, values: Sequence[np.ndarray], stamps: Mapping[int, Stamp],
@@ -178,7 +178,7 @@ class Layout:
                 None if place is None else entries[~place[0]] if place[0] < 0
                 else (made[place[0]], place[1])
                 for place in step.edges
-            ])  # fmt: skip
+            ])
             if isinstance(step, Operation):
                 assert plan is not None
                 node = self._operation(step, plan, edges, values, stamps)

@@ -37,7 +37,7 @@ class Operation:
     __slots__ = (
         "attrs", "carries", "in_types", "kind", "node", "op", "out_types", "places", "result",
         "results", "step",
-    )  # fmt: skip
+    )
 
     def __init__(self, node: Node, results: tuple[Tensor, ...], source: Tensor | None) -> None:
         """`source`: the first operand, whose view a single result may be."""
@@ -51,7 +51,7 @@ class Operation:
             (r._traced.value, type_, None if r._traced._rows else r._traced.strides,
              r._traced.offset)
             for r, type_ in zip(results, self.out_types, strict=True)
-        ])  # fmt: skip
+        ])
         # the place of a single result
         self.result = self.places[0] if len(results) == 1 and node is self.results[0] else None
         # which results carry a gradient; none do where there is no tape to keep
@@ -130,7 +130,7 @@ def _first(
         node = node.inputs[0]
     trace.nodes.keep_operation(trace.builder, key, node, lambda: Operation(
         node, results, inputs[0] if inputs else None
-    ))  # fmt: skip
+    ))
     return found
 
 
@@ -189,7 +189,7 @@ def _record(
         (t._node, t._output) if t._base is None and t._node is not None
         else edge(t) if requires_grad(t) else None
         for t in inputs
-    ])  # fmt: skip
+    ])
     if not any(edges):
         return
     if hooks.stack or trace.inference:
@@ -203,7 +203,7 @@ def _record(
         entry.held = tuple([
             (t._storage, t._traced.path, t._storage.writes, t._storage.version)
             for t in (*inputs, *results)
-        ])  # fmt: skip
+        ])
     else:  # both counts are zero
         entry.held = tuple([(t._storage, t._traced.path) for t in (*inputs, *results)])
     for i, carried in enumerate(known.carries):

@@ -194,7 +194,7 @@ class Fingerprint:
         self._places[entry] = len(self._places)
         edges = tuple([
             None if e is None else (self._places[e[0]], e[1]) for e in entry.edges
-        ])  # fmt: skip
+        ])
         if (entry, 0) in leaves:
             self._parts.append(("leaf", leaves[entry, 0]))
         elif isinstance(entry, OpNode) and not entry.packed:

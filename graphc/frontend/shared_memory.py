@@ -67,7 +67,7 @@ def share(storages: Iterable[Storage], owners: list[Tensor] | None = None) -> No
     with shared_segment.lock:
         roots = list({
             id(s.root): s.root for s in storages if s.root.segment is None
-        }.values())  # fmt: skip
+        }.values())
         if not roots:
             return
         old = [root.flat() for root in roots]  # kept: addresses stay theirs until the end

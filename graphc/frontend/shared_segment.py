@@ -38,7 +38,7 @@ class _Mapping:
         self._unmap, self._start, self._size = library.munmap, start, size
         self.__array_interface__ = {
             "data": (start, False), "shape": (size,), "typestr": "|u1", "version": 3,
-        }  # fmt: skip
+        }
 
     def __del__(self) -> None:
         self._unmap(self._start, self._size)
@@ -50,7 +50,7 @@ def _library() -> Any:
     found.mmap.restype = ctypes.c_void_p
     found.mmap.argtypes = [
         ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long,
-    ]  # fmt: skip
+    ]
     found.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     return found
 

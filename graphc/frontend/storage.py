@@ -29,7 +29,7 @@ class Storage:
     __slots__ = (
         "__weakref__", "_root", "array", "exposed", "inference", "meta", "readers", "segment",
         "version",
-    )  # fmt: skip
+    )
 
     def __init__(self, array: np.ndarray, root: Storage | None = None) -> None:
         self.array = array

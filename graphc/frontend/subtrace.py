@@ -74,7 +74,7 @@ class SubTrace(Trace):
             strides: Any = (
                 state._traced.strides if state._trace is not None
                 else tuple(s // state._array.itemsize for s in state._array.strides)
-            )  # fmt: skip
+            )
             leaf = state._node is None
         node = self.builder.input(type_, f"outside{len(self.captured)}")
         shadow: Tensor = object.__new__(Tensor)
@@ -129,7 +129,7 @@ class SubTrace(Trace):
                 raise RuntimeError(located(
                     "setting .grad of an outside tensor inside vmap or control flow is not "
                     "supported. Cure: return the gradient"
-                ))  # fmt: skip
+                ))
             if root.node is not node:
                 found.append((tensor, root.node))
         self._check_shared([tensor for tensor, _ in found])
@@ -143,7 +143,7 @@ class SubTrace(Trace):
                     raise RuntimeError(located(
                         "an in-place write inside vmap or control flow reaches memory that "
                         "another tensor used there shares. Cure: clone() one of them first"
-                    ))  # fmt: skip
+                    ))
 
     def _one_memory(self, a: Tensor, b: Tensor) -> bool:
         with self.enclosing():

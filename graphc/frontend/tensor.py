@@ -155,14 +155,14 @@ class Tensor:
         if requires_grad and not state._type.dtype.differentiable:
             raise RuntimeError(located(
                 f"only Tensors of floating point dtype can require gradients, got {self.dtype}"
-            ))  # fmt: skip
+            ))
         if state._node is not None:
             if not requires_grad:
                 raise RuntimeError(located(
                     "you can only change requires_grad flags of leaf variables. If you want to use "
                     "a computed variable in a subgraph that doesn't require differentiation use "
                     "var_no_grad = var.detach()."
-                ))  # fmt: skip
+                ))
             return self
         state._requires_grad = bool(requires_grad)
         return self
@@ -232,7 +232,7 @@ class Tensor:
             raise RuntimeError(located(
                 f"data set to a tensor that requires gradients must be floating point, "
                 f"got {value.dtype}"
-            ))  # fmt: skip
+            ))
         self._array = array
         self._storage = value._storage.sibling()
         self._base, self._chain = None, ()
@@ -266,7 +266,7 @@ class Tensor:
         if not requires_grad(state):
             raise RuntimeError(located(
                 "cannot register a hook on a tensor that doesn't require gradient"
-            ))  # fmt: skip
+            ))
         node = state._node
         if node is None:
             if state._hooks is None:
@@ -287,7 +287,7 @@ class Tensor:
             raise RuntimeError(located(
                 "post accumulate grad hooks cannot be registered on non-leaf tensors or on those "
                 "that do not require gradient"
-            ))  # fmt: skip
+            ))
         if state._post_hooks is None:
             state._post_hooks = new_hooks()
         return add_hook(state._post_hooks, hook)
@@ -330,7 +330,7 @@ class Parameter(Tensor):
         if not isinstance(data, Tensor):  # torch's kind of error
             raise AttributeError(located(
                 f"Parameter(): data must be Tensor, not {kind_name(data)}. Cure: torch.tensor(data)"
-            ))  # fmt: skip
+            ))
         result = alias(data, cls)
         return result.requires_grad_(requires_grad) if requires_grad else result
 

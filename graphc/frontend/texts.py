@@ -197,4 +197,4 @@ PYTHON |= {
     "format": format, "str": str, "repr": repr, "ascii": ascii, "percent": _percent,
     "named": _named, "join": lambda between, *parts: between.join(parts),
     "text": lambda name, text, *args: getattr(text, name)(*args),
-}  # fmt: skip
+}

@@ -158,7 +158,7 @@ class Trace(Scoped):
             raise EscapedTensorError(located(
                 f"{what} was traced inside {self.name}() and kept after the trace. Cure: return "
                 "it from the compiled function, or store it in an attribute of a Module"
-            ))  # fmt: skip
+            ))
 
     def escaped(self, tensor: Tensor) -> EscapedTensorError:
         """The error for a traced tensor that is used outside its trace."""
@@ -171,7 +171,7 @@ class Trace(Scoped):
         return EscapedTensorError(located(
             f"tensor traced{where} inside {self.name}() {why}. Cure: return it from the compiled "
             "function, or store it in an attribute of a Module or another root of the function"
-        ))  # fmt: skip
+        ))
 
     def materialise(self, tensor: Tensor, concrete: Tensor) -> None:
         """Make a traced tensor concrete, the same object: it gets the state of `concrete`."""
@@ -243,7 +243,7 @@ class Trace(Scoped):
         source = TensorInput(
             kind, tensor if owner is None else owner, node, strides, index, len(self.inputs),
             gradient_kind(tensor), tensor._node is None,
-        )  # fmt: skip
+        )
         self.inputs.append(source)
         storage = TracedStorage(node, source)
         self.inference |= storage.inference
@@ -403,7 +403,7 @@ class Trace(Scoped):
                 (t._node, t._output) if t._base is None and t._node is not None
                 else edge(t) if requires_grad(t) else None
                 for t in states
-            ]  # fmt: skip
+            ]
             if any(edges):
                 record(self, node, nodes, states, tuple(edges), results)
         return results[0] if type(node.type) is TensorType else tuple(results)

@@ -135,7 +135,7 @@ class _Call:
                 f"vmap: inplace arithmetic on a tensor of shape {list(tensor.shape)} that is not "
                 "mapped over is not possible with values that are: they have more elements. "
                 "Cure: use the out-of-place operator"
-            ))  # fmt: skip
+            ))
         inplace(tensor, value.value.tensor)
 
     def _place(self, value: BatchValue, dim: int | None) -> Tensor:

@@ -59,7 +59,7 @@ def rows(stacked: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
         part = apply(
             ops.slice, stacked, starts=(start, *[0] * len(rest)), stops=(start + size, *rest),
             steps=(1,) * (len(rest) + 1),
-        )  # fmt: skip
+        )
         found.append(apply(ops.reshape, part, shape=(*shape, *rest)))
         start = start + size
     return found

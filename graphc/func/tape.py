@@ -78,7 +78,7 @@ def pull(
     return list(grad(
         [o for o, _ in pairs], list(inputs), [c for _, c in pairs],
         retain_graph=retain_graph or create_graph, create_graph=create_graph, allow_unused=True,
-    ))  # fmt: skip
+    ))
 
 
 def zeros_like(tensor: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ _DEPTH = 4  # opt.__dict__ > param_groups > a group > its list of parameters
 _WORDS = {
     "training": "training flag", "_parameters": "parameters", "_buffers": "buffers",
     "_modules": "submodules", "param_groups": "parameter groups", "state": "state",
-}  # fmt: skip
+}
 _LIBRARY = "graphc's own classes, functions and settings"
 _ENTRY = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
 

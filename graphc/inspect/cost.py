@@ -44,7 +44,7 @@ def launch_cost(step: Launch, dims: Mapping[str, int]) -> Cost:
     kernel = step.kernel
     env = {
         name: _value(size, dims) for name, size in zip(kernel.dims, step.dims, strict=True)
-    }  # fmt: skip
+    }
     read = written = 0
     for param in kernel.params:
         size = _value(param.size, env) * param.dtype.itemsize
@@ -133,4 +133,4 @@ def _scalar(root: Scalar) -> int:
     return sum(
         2 if part.op == "fma" else 1 for part in walk.parts((root,))
         if isinstance(part, Apply) and part.dtype.is_float and part.op not in _FREE
-    )  # fmt: skip
+    )

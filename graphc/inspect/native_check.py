@@ -74,7 +74,7 @@ class _NativeCheck:
         self.read = [
             array.copy() for array, param in zip(self.expected, step.kernel.params, strict=True)
             if param.access in ("in", "inout")
-        ]  # fmt: skip
+        ]
         run_kernel(step.kernel, self.expected, values, self.table)
 
     def visit(self, number: int, step: Launch | Callback, fetch: Any) -> None:

@@ -27,7 +27,7 @@ _FONT = 11
 _KINDS = {
     "contraction": "#f2a65a", "window": "#7fc97f", "rows": "#9c8fd4", "loop": "#7fb2e5",
     "scatter": "#e58a8a", "cumulative": "#d8c84a",
-}  # fmt: skip
+}
 _OTHER = "#c8c8c8"  # operators that are steps of their own
 
 

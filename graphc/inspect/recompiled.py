@@ -19,7 +19,7 @@ _LETTERS = 60  # of a value that are shown
 _MODES = (
     "arguments", "grad mode", "inference mode", "meta device", "autocast", "default dtype",
     "GRAPHC_RANDOM",
-)  # fmt: skip
+)
 
 
 def report(

@@ -83,7 +83,7 @@ def steps_of(built: Built) -> list[Step]:
                 step.op, "NumPy", lines, callback_cost(step, dims), "", None,
                 _buffer_names(step.inputs, built), _buffer_names(step.outputs, built),
                 sources.called_back(step),
-            ))  # fmt: skip
+            ))
             continue
         node = sources.of(step)
         kind = "copy" if node is None else node.attrs["kind"]
@@ -96,7 +96,7 @@ def steps_of(built: Built) -> list[Step]:
         rows.append(Step(
             step.kernel.name, kind, lines, cost, symbol, cached.get(symbol),
             tuple(n for n in reads.values() if n), tuple(n for n in writes.values() if n), node,
-        ))  # fmt: skip
+        ))
     return rows
 
 
@@ -162,7 +162,7 @@ def memory_of(program: Program, dims: dict[str, int]) -> Memory:
     return Memory(
         sum(_bytes(t, dims) for t in program.input_types), sum(_bytes(t, dims) for t in made),
         evaluate(program.arena_bytes, dims), constants,
-    )  # fmt: skip
+    )
 
 
 def _bytes(type_: object, dims: dict[str, int]) -> int:

@@ -179,7 +179,7 @@ def vjp_program(
     if env is not None and env.hints:
         return _trace_rule(op, tuple(input_types), attrs, tuple(needs), given, env)
     key = (op.name, tuple(input_types), tuple((k, attr_key(v)) for k, v in attrs.items()),
-           tuple(needs), given if given is None else tuple(given))  # fmt: skip
+           tuple(needs), given if given is None else tuple(given))
     program = _programs.get(key)
     if program is None:
         if len(_programs) >= _PROGRAM_LIMIT:
@@ -361,4 +361,4 @@ def joint_graph(graph: Graph, wrt: Sequence[int] | None = None) -> Graph:
 __all__ = [
     "VjpProgram", "backward", "joint_graph", "reverse_order", "run_vjp", "saved_values",
     "sum_to", "vjp_program", "walk",
-]  # fmt: skip
+]

@@ -73,7 +73,7 @@ class Batch:
         row = ops.slice(
             x.value, starts=(i, *[0] * (len(shape) - 1)), stops=(i + 1, *shape[1:]),
             steps=(1,) * len(shape),
-        )  # fmt: skip
+        )
         return reshape(row, shape[1:])
 
 
@@ -150,7 +150,7 @@ def _random(batch: Batch, op: Op, inputs: Sequence[BatchValue], attrs: Attrs) ->
         rows.append(reshape(values, (1, *values.type.shape)))
     return (
         BatchValue(batch, ops.concat(*rows, dim=0), True), BatchValue(batch, state, False)
-    )  # fmt: skip
+    )
 
 
 def _one_by_one(batch: Batch, op: Op, inputs: Sequence[BatchValue], attrs: Attrs) -> Any:

@@ -66,7 +66,7 @@ def _slice(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
     return op(
         *[batch.full(x) for x in inputs], starts=(0, *rest["starts"]),
         stops=(batch.size, *rest["stops"]), steps=(1, *rest["steps"]),
-    )  # fmt: skip
+    )
 
 
 def _as_strided(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
@@ -76,14 +76,14 @@ def _as_strided(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
     return op(
         *[batch.full(x) for x in inputs], size=(batch.size, *rest["size"]),
         stride=(step, *rest["stride"]), offset=rest["offset"],
-    )  # fmt: skip
+    )
 
 
 def _pad(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
     low, high, interior = ((0, *attrs[name]) for name in ("low", "high", "interior"))
     return ops.pad(
         inputs[0].value, low=low, high=high, interior=interior, value=attrs["value"]
-    )  # fmt: skip
+    )
 
 
 # --- indexing ----------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def _index(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
     positions = _positions(batch, x.value, rank)
     return move_dim(
         ops.index(move_dim(x.value, 0, dim), positions, *aligned, dim=dim), dim, 0
-    )  # fmt: skip
+    )
 
 
 def _index_put(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
@@ -246,12 +246,12 @@ _TABLE: dict[str, Callable[..., Any]] = {
     "softplus": _unary_composite, "layer_norm": _layer_norm, "attention": _attention,
     "sort": _dims, "topk": _dims, "cumsum": _dims, "cumprod": _dims, "cummax": _dims,
     "cummin": _dims,
-}  # fmt: skip
+}
 
 _FAMILY_TABLE: dict[str, Rule] = {
     "unary": _elementwise, "binary": _elementwise, "compare": _elementwise,
     "ternary": _elementwise, "cast": _elementwise, "reduce": _dims, "arg_reduce": _dims,
-}  # fmt: skip
+}
 
 RULES.update(_TABLE)
 FAMILIES.update(_FAMILY_TABLE)

@@ -138,7 +138,7 @@ NAMED: tuple[NamedDType, ...] = (
             "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"
         )
     ),
-)  # fmt: skip
+)
 
 ALL: tuple[DType, ...] = (bool_, u8, i8, i16, i32, i64, f16, bf16, f32, f64)
 FLOATS: tuple[DType, ...] = (f16, bf16, f32, f64)

@@ -91,7 +91,7 @@ class Plan:
             (node, slot[node], tuple(slot[x] for x in node.inputs),
              self.symbolic and _has_dims(node.attrs), tuple(dead[i]))
             for i, node in enumerate(steps)
-        ]  # fmt: skip
+        ]
         self.slots = len(slot)
         self.inputs = tuple(slot[n] for n in graph.inputs)
         self.outputs = tuple(slot[n] for n in graph.outputs)

@@ -360,7 +360,7 @@ class _RawConstant(NamedTuple):
 
 
 _KINDS = {"id": "a name", "value": "a value such as %1", "number": "a number",
-          "string": "a string"}  # fmt: skip
+          "string": "a string"}
 _WORDS: dict[str, Any] = {"True": True, "False": False, "None": None, "nan": math.nan}
 _WORDS.update({d.name: d for d in (*dtypes.ALL, *dtypes.COMPLEX)})
 

@@ -213,4 +213,4 @@ def onednn_fusion_enabled() -> bool:
 globals().update(unsupported.table("torch.jit", _FILES, functions="save load"))
 globals().update(unsupported.table(
     "torch.jit", "write a Module class", kinds="CompilationUnit TopLevelTracedModule TracedModule"
-))  # fmt: skip
+))

@@ -48,6 +48,6 @@ __all__ = [
     "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet",
     "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve",
     "vander", "vecdot", "vector_norm",
-]  # fmt: skip
+]
 
 globals().update(tensors_only(globals(), __name__, "linalg_"))

@@ -15,7 +15,7 @@ from graphc.ir import ops
 __all__ = [
     "Tensor", "apply", "as_batch", "check_floating", "located", "ops", "promote", "result",
     "same_dtype", "shape", "transpose", "with_out",
-]  # fmt: skip
+]
 
 
 def result(name: str, *fields: str) -> Any:
@@ -33,12 +33,12 @@ def check_floating(name: str, x: Tensor) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(located(
             f"{name}(): argument 'A' (position 1) must be Tensor, not {type(x).__name__}"
-        ))  # fmt: skip
+        ))
     if not x.dtype.differentiable:
         raise RuntimeError(located(
             f"{name}: Expected a floating point or complex tensor as input. Got "
             f"{promote._name(x.dtype)}"
-        ))  # fmt: skip
+        ))
 
 
 def same_dtype(name: str, a: Tensor, b: Tensor) -> None:
@@ -47,7 +47,7 @@ def same_dtype(name: str, a: Tensor, b: Tensor) -> None:
         raise RuntimeError(located(
             f"{name}: Expected A and B to have the same dtype, but found A of type "
             f"{promote._name(a.dtype)} and B of type {promote._name(b.dtype)} instead"
-        ))  # fmt: skip
+        ))
 
 
 def as_batch(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -34,7 +34,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
         raise RuntimeError(located(
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), "
             "'r', or 'complete'"
-        ))  # fmt: skip
+        ))
     rows, columns = _reduced("linalg.qr", A)
     if A.requires_grad and (mode == "r" or (mode == "complete" and rows > columns)):
         raise RuntimeError(located(
@@ -42,7 +42,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
             if mode == "complete" else
             "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. "
             "Please use linalg.qr(A, mode='reduced') if you are going to require gradients."
-        ))  # fmt: skip
+        ))
     q, r = apply(ops.linalg_qr, A, complete=mode == "complete")
     return result("qr", "Q", "R")(A.new_empty(0) if mode == "r" else q, r)
 
@@ -55,7 +55,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> 
         raise RuntimeError(located(
             "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with "
             "cuSOLVER backend."
-        ))  # fmt: skip
+        ))
     full = bool(full_matrices) and rows != columns
     return result("svd", "U", "S", "Vh")(*apply(ops.linalg_svd, A, full=full))
 
@@ -71,7 +71,7 @@ def _triangle(uplo: str) -> bool:
     if not isinstance(uplo, str) or uplo.upper() not in ("L", "U"):
         raise RuntimeError(located(
             f"linalg.eigh: Expected UPLO argument to be 'L' or 'U', but got {uplo}"
-        ))  # fmt: skip
+        ))
     return uplo.upper() == "U"
 
 
@@ -112,7 +112,7 @@ def _tolerance(name: str, kind: str, value: Any) -> Any:
         raise RuntimeError(located(
             f"{name}: {kind} tensor of complex type is not supported. Got "
             f"{promote._name(value.dtype)}"
-        ))  # fmt: skip
+        ))
     return value.detach()
 
 
@@ -203,13 +203,13 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: str | None = None)
     if chosen not in ("gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError(located(
             "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
-        ))  # fmt: skip
+        ))
     vector = B.ndim == A.ndim - 1
     right = B.unsqueeze(-1) if vector else B
     if right.shape[-2] != rows:
         raise RuntimeError(located(
             "torch.linalg.lstsq: input.size(-2) should match other.size(-2)"
-        ))  # fmt: skip
+        ))
     solution = pinv(A, rcond) @ right
     rank: Tensor = A.new_empty(0, dtype=graphc.int64)
     if chosen != "gels":

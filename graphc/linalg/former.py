@@ -85,18 +85,18 @@ def ormqr(
         if x.ndim < 2:
             raise RuntimeError(located(
                 f"torch.ormqr: {name} must have at least 2 dimensions, got {x.ndim}"
-            ))  # fmt: skip
+            ))
     if tau.ndim != input.ndim - 1 or tau.shape[-1] > input.shape[-1]:
         raise RuntimeError(located(
             "torch.ormqr: Expected tau to have one dimension less than input equal to "
             f"input.ndim equal to {input.ndim} and tau.shape[-1] to be at most input.shape[-1], "
             f"got tau of shape {list(tau.shape)}"
-        ))  # fmt: skip
+        ))
     if other.shape[-2 if left else -1] != input.shape[-2]:
         raise RuntimeError(located(
             f"torch.ormqr: other.shape[{-2 if left else -1}] must be equal to input.shape[-2]: "
             f"{other.shape[-2 if left else -1]} and {input.shape[-2]}"
-        ))  # fmt: skip
+        ))
     rows = input.shape[-2]
     vectors = input.tril(-1) + graphc.eye(rows, input.shape[-1], dtype=input.dtype)
     whole = graphc.eye(rows, dtype=input.dtype)
@@ -124,7 +124,7 @@ def _removed(name: str, instead: str) -> Callable[..., Any]:
         raise RuntimeError(located(
             f"This function was deprecated since version 1.9 and is now removed. Use {instead} "
             f"instead of torch.{name}."
-        ))  # fmt: skip
+        ))
 
     function.__name__ = name
     function.__doc__ = f"Removed from torch: {instead}."

@@ -29,7 +29,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
         raise graphc.linalg.LinAlgError(located(
             f"torch.linalg.ldl_factor: The diagonal element {first} of D is zero, the factor "
             "cannot be used to solve with"
-        ))  # fmt: skip
+        ))
     return result("ldl_factor_ex", "LD", "pivots", "info")(*found)
 
 
@@ -48,27 +48,27 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
         raise RuntimeError(located(
             "torch.linalg.ldl_solve: Expected B to have at least 2 dimensions, but it has "
             f"{min(LD.ndim, B.ndim)} dimensions instead"
-        ))  # fmt: skip
+        ))
     if tuple(pivots.shape) != tuple(LD.shape[:-1]):
         raise RuntimeError(located(
             "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but "
             f"got pivots with shape {list(pivots.shape)} instead"
-        ))  # fmt: skip
+        ))
     if pivots.dtype.is_floating_point or pivots.dtype.is_complex or pivots.dtype is graphc.bool:
         raise RuntimeError(located(
             "torch.linalg.ldl_solve: Expected pivots to be integers. Got "
             f"{promote._name(pivots.dtype)}"
-        ))  # fmt: skip
+        ))
     if LD.dtype is not B.dtype:
         raise RuntimeError(located(
             f"Expected b and A to have the same dtype, but found b of type "
             f"{promote._name(B.dtype)} and A of type {promote._name(LD.dtype)} instead."
-        ))  # fmt: skip
+        ))
     if LD.shape[-1] != B.shape[-2]:
         raise RuntimeError(located(
             f"Incompatible matrix sizes for torch.linalg.ldl_solve: each A matrix is "
             f"{LD.shape[-1]} by {LD.shape[-1]} but each b matrix is {B.shape[-2]} by {B.shape[-1]}"
-        ))  # fmt: skip
+        ))
     factors, right = as_batch(LD, B)
     turns = pivots.to(graphc.int32).expand(factors.shape[:-1])
     found: Tensor = apply(ops.linalg_ldl_solve, factors, turns, right, hermitian=bool(hermitian))

@@ -45,7 +45,7 @@ def pca_lowrank(
     elif not 0 <= q <= least:
         raise ValueError(located(
             f"q(={q}) must be non-negative integer and not greater than min(m, n)={least}"
-        ))  # fmt: skip
+        ))
     if niter < 0:
         raise ValueError(located(f"niter(={niter}) must be non-negative integer"))
     centred = A - A.mean(dim=-2, keepdim=True) if center else A

@@ -34,13 +34,13 @@ def vector_norm(
     if isinstance(ord, (str, bool)):
         raise TypeError(located(
             f"linalg_vector_norm(): argument 'ord' must be Number, not {type(ord).__name__}"
-        ))  # fmt: skip
+        ))
     sizes = [x.shape[d] for d in dims]
     if 0 in sizes and (ord < 0 or ord == float("inf")):
         raise RuntimeError(located(
             f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the "
             "operation does not have an identity"
-        ))  # fmt: skip
+        ))
     return _vector_norm(x, float(ord), dims, bool(keepdim))
 
 
@@ -48,14 +48,14 @@ def _out_of_range(dim: int, x: Tensor) -> int:
     raise IndexError(located(
         f"Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but got "
         f"{dim})"
-    ))  # fmt: skip
+    ))
 
 
 def _two_dims(x: Tensor, dim: Any) -> tuple[int, int]:
     if x.ndim < 2:
         raise RuntimeError(located(
             "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
-        ))  # fmt: skip
+        ))
     if not isinstance(dim, (tuple, list)) or len(dim) != 2:
         raise RuntimeError(located("linalg.matrix_norm: dim must be a 2-tuple"))
     for d in dim:
@@ -116,16 +116,16 @@ def norm(
             raise RuntimeError(located(
                 "linalg.norm: If dim is specified, it must be of length 1 or 2. Got "
                 f"{list(dims)}"
-            ))  # fmt: skip
+            ))
         if len(dims) == 1 and isinstance(ord, str):
             raise RuntimeError(located(
                 f"linalg.norm: If ord is a str, dim must be of length 2. Got {list(dims)}"
-            ))  # fmt: skip
+            ))
     elif A.ndim not in (1, 2) or (A.ndim == 1 and isinstance(ord, str)):
         raise RuntimeError(located(
             "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got "
             f"{A.ndim}D."
-        ))  # fmt: skip
+        ))
     if (A.ndim if dims is None else len(dims)) == 1:
         return vector_norm(A, ord, dims, keepdim, dtype=dtype)
     found: Tensor = matrix_norm(A, ord, (0, 1) if dims is None else dims, keepdim, dtype=dtype)
@@ -139,7 +139,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     if A.ndim < 2:
         raise RuntimeError(located(
             "linalg.cond: The input tensor A must have at least 2 dimensions."
-        ))  # fmt: skip
+        ))
     if p in (None, 2, -2):
         values = decompositions.svdvals(A)
         largest, least = values[..., 0], values[..., -1]
@@ -148,7 +148,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
         raise RuntimeError(located(
             f"linalg.cond: with norm {p} A must be batches of square matrices, but they are "
             f"{A.shape[-2]} by {A.shape[-1]} matrices"
-        ))  # fmt: skip
+        ))
     return matrix_norm(A, p) * matrix_norm(inv(A), p)
 
 
@@ -163,7 +163,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
             "linalg.matrix_power: A must be batches of square matrices, but they are "
             f"{A.shape[-2]} by {A.shape[-1]} matrices" if A.ndim >= 2 else
             "linalg.matrix_power: The input tensor A must have at least 2 dimensions."
-        ))  # fmt: skip
+        ))
     if n < 0:
         A, n = inv(A), -n
     if n == 0:

@@ -16,13 +16,13 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     if input.ndim != other.ndim:
         raise RuntimeError(located(
             "linalg.cross: inputs must have the same number of dimensions."
-        ))  # fmt: skip
+        ))
     sizes = input.shape[dim], other.shape[dim]
     if sizes != (3, 3):
         raise RuntimeError(located(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes[0]} and "
             f"{sizes[1]}"
-        ))  # fmt: skip
+        ))
     a, b = graphc.broadcast_tensors(input, other)
     first, second = (x.unbind(dim) for x in (a, b))
     rows = [
@@ -38,7 +38,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
         raise RuntimeError(located(
             f"linalg.vecdot: Expected x and y to have the same dtype, but found {x.dtype} and "
             f"{y.dtype} instead"
-        ))  # fmt: skip
+        ))
     return (x.conj() * y).sum(dim)
 
 
@@ -60,7 +60,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     if len(values) < 2:
         raise RuntimeError(located(
             f"multi_dot(): expected at least 2 tensors but got {len(values)}"
-        ))  # fmt: skip
+        ))
     first, last = values[0].ndim == 1, values[-1].ndim == 1
     if first:
         values[0] = values[0].unsqueeze(0)

@@ -48,13 +48,13 @@ def _same_rows(name: str, a: Tensor, b: Tensor) -> None:
         raise RuntimeError(located(
             f"{name}: The input tensor {'A' if a.ndim < 2 else 'B'} must have at least 2 "
             "dimensions."
-        ))  # fmt: skip
+        ))
     if a.shape[-1] != b.shape[-2]:
         sizes = ["x".join(str(n) for n in x.shape[-2:]) for x in (a, b)]
         raise RuntimeError(located(
             f"{name}: Incompatible shapes of A and B for the equation AX = B "
             f"({sizes[0]} and {sizes[1]})"
-        ))  # fmt: skip
+        ))
 
 
 @with_out

@@ -13,7 +13,7 @@ __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp",
     "logsumexp", "mean", "median", "norm", "normalize", "prod", "softmax", "softmin", "std", "sum",
     "var",
-]  # fmt: skip
+]
 
 
 def _mask_of(x: Tensor, mask: Tensor | None) -> Tensor | None:
@@ -21,7 +21,7 @@ def _mask_of(x: Tensor, mask: Tensor | None) -> Tensor | None:
         return None
     if mask.ndim > x.ndim:
         raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher "
-                         f"than of the input: {mask.ndim} > {x.ndim})")  # fmt: skip
+                         f"than of the input: {mask.ndim} > {x.ndim})")
     return mask.to(graphc.bool).expand(x.shape)
 
 
@@ -44,7 +44,7 @@ def _dims(x: Tensor, dim: Any) -> tuple[int, ...]:
     for d in given:
         if not -rank <= d < rank:
             raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, "
-                             f"{rank - 1}], but got {d})")  # fmt: skip
+                             f"{rank - 1}], but got {d})")
         if d % rank in found:
             raise RuntimeError(f"dim={d % rank} appears multiple times in the list of dims")
         found.append(d % rank)

@@ -151,7 +151,7 @@ class profile:  # torch spells this class in lower case
             {"ph": "X", "name": event.key, "cat": "cpu_op", "pid": os.getpid(), "tid": 0,
              "ts": event.start * 1e6, "dur": event.total * 1e6}
             for event in self.events()
-        ]  # fmt: skip
+        ]
         Path(path).write_text(json.dumps({"traceEvents": rows}))
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:

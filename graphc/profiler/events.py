@@ -87,13 +87,13 @@ class EventList(list[Event]):
         rows = rows[:row_limit] if row_limit >= 0 else rows
         whole = sum(event.self_total for event in self) or 1.0
         titles = ("Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg",
-                  "# of Calls")  # fmt: skip
+                  "# of Calls")
         cells = [
             (event.key[:max_name_column_width], f"{event.self_total / whole:.2%}",
              _text(event.self_total), f"{event.total / whole:.2%}", _text(event.total),
              _text(event.total / event.count), str(event.count))
             for event in rows
-        ]  # fmt: skip
+        ]
         widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
         rule = "  ".join("-" * width for width in widths)
         lines = [header] if header else []

@@ -15,7 +15,7 @@ from graphc import Tensor
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine",
     "general_hamming", "hamming", "hann", "kaiser", "nuttall",
-]  # fmt: skip
+]
 
 
 def _made(

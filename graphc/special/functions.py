@@ -25,7 +25,7 @@ def check_tensor(name: str, *given: Any) -> None:
         raise TypeError(located(
             f"special_{name}() received an invalid combination of arguments - got ({kinds}), but "
             "one of them must be a Tensor"
-        ))  # fmt: skip
+        ))
 
 
 def _unary(name: str) -> Callable[..., Tensor]:

@@ -15,7 +15,7 @@ from ..frontend.tensor import Tensor
 TOLERANCES = {
     "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5),
     "float64": (1e-7, 1e-7), "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7),
-}  # fmt: skip
+}
 _SCALARS = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 Message = str | Callable[[str], str] | None
 
@@ -70,7 +70,7 @@ def assert_allclose(
         pairs = [TOLERANCES.get(_name(t), (0.0, 0.0)) for t in (have, want)]
         rtol, atol = max(p[0] for p in pairs), max(p[1] for p in pairs)
     assert_close(have, want, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=False,
-                 msg=msg or None)  # fmt: skip
+                 msg=msg or None)
 
 
 Work = list[tuple[Any, Any, str]]

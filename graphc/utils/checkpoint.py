@@ -330,4 +330,4 @@ __all__ = [
     "CheckpointError", "CheckpointFunction", "check_backward_validity", "checkpoint",
     "checkpoint_sequential", "detach_variable", "get_device_states", "noop_context_fn",
     "set_checkpoint_debug_enabled", "set_checkpoint_early_stop", "set_device_states",
-]  # fmt: skip
+]

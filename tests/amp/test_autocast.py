@@ -48,7 +48,7 @@ CALLS: dict[str, Call] = {
         a[None, None].expand(1, 4, 4, 4), 2),
     "relu": lambda t, a: a.relu(), "gelu": lambda t, a: t.nn.functional.gelu(a),
     "indices": lambda t, a: t.from_numpy(CLASSES) @ t.from_numpy(CLASSES),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", list(CALLS))
@@ -99,7 +99,7 @@ def test_nesting_and_flags() -> None:
     lambda t: t.autocast("cuda"), lambda t: t.cuda.amp.autocast(), lambda t: t.amp.GradScaler(),
     lambda t: t.cuda.amp.GradScaler(), lambda t: t.autocast("cpu", dtype=t.float64),
     lambda t: t.cpu.amp.autocast(),
-])  # fmt: skip
+])
 def test_warnings_as_in_torch(make: Callable[[Any], Any]) -> None:
     if torch.cuda.is_available():
         pytest.skip("the reference has a GPU")
@@ -110,7 +110,7 @@ def test_warnings_as_in_torch(make: Callable[[Any], Any]) -> None:
             made = make(t)
         told.append((
             sorted((w.category.__name__, str(w.message)) for w in caught), made._enabled
-        ))  # fmt: skip
+        ))
     assert told[0] == told[1]
 
 

@@ -50,7 +50,7 @@ def reference(function: Callable[..., Any], arrays: list[np.ndarray]) -> list[An
     found = torch.autograd.grad(out, wanted, allow_unused=True)
     return [out.detach().numpy(), *(
         np.zeros(w.shape) if g is None else g.numpy() for g, w in zip(found, wanted, strict=True)
-    )]  # fmt: skip
+    )]
 
 
 def same(have: list[Any], want: list[Any]) -> None:

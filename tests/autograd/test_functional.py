@@ -48,7 +48,7 @@ CASES: dict[str, Any] = {
         scalar(m), (m.tensor(X), m.tensor(Y)), (m.tensor(X + 1), m.tensor(Y - 1))),
     "vhp": lambda m, f: f.vhp(
         scalar(m), (m.tensor(X), m.tensor(Y)), (m.tensor(X + 1), m.tensor(Y - 1))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -41,7 +41,7 @@ def test_node_of_a_function() -> None:
             type(node).__name__, node.name(), repr(y), str(node).split(" object")[0].split(".")[-1],
             node.needs_input_grad, node.slope, type(cls.apply(x, 2.0).grad_fn) is type(node),
             node.next_functions[0][0].name(), isinstance(node, m.autograd.graph.Node),
-        ))  # fmt: skip
+        ))
     assert [str(v).lstrip("<") for v in found[1]] == [str(v).lstrip("<") for v in found[0]]
 
 

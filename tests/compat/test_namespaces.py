@@ -39,7 +39,7 @@ def close_cases(t):
         (np.ones(2), np.ones(2) * 2, {}), (t.tensor([True]), t.tensor([False]), {}),
         (t.zeros(0), t.zeros(0), {}), (ones.bfloat16(), ones.bfloat16() * 2, {}),
         (t.ones(2, 2), t.ones(2, 2) + 1e-6, {}),
-    ]  # fmt: skip
+    ]
 
 
 def outcome(function, have, want, options):
@@ -58,7 +58,7 @@ def test_assert_close_says_what_torch_says():
 TREES = [
     1, [1, 2], (1, [2, {"b": 3, "a": 4}]), {"x": None}, OrderedDict(b=1, a=(2,)), [],
     Pair(1, [2]), {"k": [Pair(1, 2), ()]},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("tree", TREES, ids=str)
@@ -192,7 +192,7 @@ def test_jit_gives_back_what_it_got():
     assert not jit.is_scripting() and jit.annotate(list[int], [1]) == [1]
     assert jit.wait(jit.fork(lambda x: x + 1, 2)) == 3
     for value, kind in (([1], list[int]), ({"a": 1}, dict[str, int]), ((1, "a"), tuple[int, str]),
-                        (None, int | None)):  # fmt: skip
+                        (None, int | None)):
         assert jit.isinstance(value, kind)
     assert not jit.isinstance(["a"], list[int])
 
@@ -281,7 +281,7 @@ SPECIAL = [
     ("entr", [0.5, 0.0, 2.0, -1.0]), ("ndtr", [-3.0, 0.0, 1.5]), ("ndtri", [0.1, 0.5, 0.9]),
     ("expit", [-1.0, 2.0]), ("gammaln", [0.5, 3.0]), ("psi", [0.5, 3.0]), ("erfc", [-1.0, 2.0]),
     ("sinc", [0.0, 0.3]), ("exp2", [1.5, -2.0]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "values"), SPECIAL, ids=[name for name, _ in SPECIAL])

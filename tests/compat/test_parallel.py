@@ -25,7 +25,7 @@ def test_data_parallel_is_the_module_under_another_name():
         results.append((
             out.flatten().tolist(), list(model.state_dict()), str(model),
             inner[0].weight.grad.flatten().tolist(),
-        ))  # fmt: skip
+        ))
     assert results[0][1:3] == results[1][1:3]
     assert results[0][0] == pytest.approx(results[1][0])
     assert results[0][3] == pytest.approx(results[1][3])

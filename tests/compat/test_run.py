@@ -23,7 +23,7 @@ def python(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
     return subprocess.run(
         [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())},
-    )  # fmt: skip
+    )
 
 
 def same(have: str, want: str) -> None:
@@ -42,7 +42,7 @@ def same(have: str, want: str) -> None:
         )
         for path in SCRIPTS for mode in ("--eager", "--compile")
     ],
-)  # fmt: skip
+)
 def test_scripts_print_what_they_print_with_torch(script: Path, mode: str) -> None:
     pytest.importorskip("torch")
     want = python(str(script))

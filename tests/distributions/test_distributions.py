@@ -80,7 +80,7 @@ MAKERS: dict[str, tuple[Make, tuple[np.ndarray, ...]]] = {
     "TransformedDistribution": (
         lambda d, a: d.TransformedDistribution(
             d.Normal(a[0], a[1]), [d.AffineTransform(1.0, 2.0), d.TanhTransform()]), (B * 0.1, A)),
-}  # fmt: skip
+}
 
 
 def made(t: Any, name: str, grad: bool = False) -> tuple[Any, list[Any]]:
@@ -184,7 +184,7 @@ PAIRS = [
                  "LKJCholesky", "VonMises", "GeneralizedPareto")
 ] + [("Uniform", "Normal"), ("Normal", "Laplace"), ("Exponential", "Gamma"),
      ("Gamma", "Exponential"), ("LowRankMultivariateNormal", "MultivariateNormal"),
-     ("MultivariateNormal", "LowRankMultivariateNormal")]  # fmt: skip
+     ("MultivariateNormal", "LowRankMultivariateNormal")]
 
 
 @pytest.mark.parametrize(("p", "q"), PAIRS)
@@ -225,7 +225,7 @@ def test_kl_of_unknown_pairs_and_own_rules() -> None:
     lambda d, t: d.Categorical(t.tensor(0.5)), lambda d, t: d.Bernoulli(0.5, 0.5),
     lambda d, t: d.Categorical(t.ones(3)).log_prob(t.tensor(4)),
     lambda d, t: d.Normal("a", 1.0), lambda d, t: d.Beta(0.0, 1.0),
-])  # fmt: skip
+])
 def test_wrong_values(make: Callable[[Any, Any], Any]) -> None:
     errors = []
     for t in (torch, graphc):
@@ -275,7 +275,7 @@ def test_transforms(name: str) -> None:
 @pytest.mark.parametrize("constraint", [
     "real", "positive", "unit_interval", "simplex", "nonnegative", "real_vector",
     "corr_cholesky",
-])  # fmt: skip
+])
 def test_registries(constraint: str) -> None:
     x = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
     for registry in ("biject_to", "transform_to"):
@@ -291,7 +291,7 @@ def test_registries(constraint: str) -> None:
 
 @pytest.mark.parametrize("name", [
     "Normal", "Gamma", "Categorical", "Beta", "Bernoulli", "VonMises", "LowRankMultivariateNormal",
-])  # fmt: skip
+])
 def test_compiled(name: str) -> None:
     make, arrays = MAKERS[name]
 

@@ -173,7 +173,7 @@ def branching(x: Any) -> Any:
     [closure(), Holder(), Slots().step, with_globals, in_place, drawing, raising, generating,
      branching, functools.partial(torch.clamp, max=0.5), lambda x: x.exp().sum()],
     ids=str,
-)  # fmt: skip
+)
 def test_functions_with_state_agree(function: Callable[..., Any]) -> None:
     agrees(function, torch.tensor([0.5, -1.0, 2.0]))
     assert TOTALS == {"calls": 0, "seen": []} and HISTORY is None and WEIGHT.grad is None
@@ -241,7 +241,7 @@ def test_what_rounding_moves_as_far_is_no_difference() -> None:
     for have, found in (
         ((1.0, 5.0, 3.0), ""), ((1.1, 5.0, 3.0), ""), ((1.0, 5.1, 3.0), ""),  # as far as others
         ((1.0, 5.1, 3.1), "2 of 3"), ((3.0, 5.0, 3.0), "1 of 3"), ((1.0, 5.0, 9.0), "1 of 3"),
-    ):  # fmt: skip
+    ):
         said = difference(entries(1.0, 5.0, 3.0), entries(*have), close, lambda: noisy)
         assert (found in said.detail) if found else said is None, (have, said)
     exact = Closeness(1e-6, 1e-6)
@@ -349,7 +349,7 @@ def test_an_exception_that_only_compiled_code_raises() -> None:
         ((torch.exp, 1), {"calls": 0}, ValueError), ((torch.exp, 1), {"calls": 2.0}, ValueError),
         ((torch.exp, 1), {"rtol": 1e-3}, ValueError),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_named(arguments: Any, options: Any, error: type[Exception]) -> None:
     with pytest.raises(error) as caught:
         torch.compare(*arguments, **options)

@@ -66,7 +66,7 @@ def rows(a: Tensor, start: int, stop: int) -> Tensor:
     return apply(
         ops.slice, a, starts=(start, *[0] * len(rest)), stops=(stop, *rest),
         steps=(1,) * (1 + len(rest)),
-    )  # fmt: skip
+    )
 
 
 def row(a: Tensor, i: int) -> Tensor:

@@ -120,7 +120,7 @@ CASES = [
     _whole, _row_of_base, _base_seen_through_view, _view_of_view, _overwrite, _zero_row,
     _into_fresh_buffer, _broadcast_value, _loop, _through_expand, _write_under_no_grad,
     _detached_write,
-]  # fmt: skip
+]
 
 
 def _leaves() -> tuple[Tensor, Tensor]:
@@ -168,7 +168,7 @@ def _numeric(case: Callable[..., Any], which: int) -> Any:
 @pytest.mark.parametrize(
     "case", [c for c in CASES if c not in (_write_under_no_grad, _detached_write,
                                            _into_fresh_buffer)]
-)  # fmt: skip
+)
 def test_eager_gradients_are_the_numerical_ones(case: Callable[..., Any]) -> None:
     expected = _eager(case)
     for which in (0, 1):

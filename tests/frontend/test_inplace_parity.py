@@ -31,7 +31,7 @@ LEAVES = (
 )
 _BINARY = ("mul", "add", "mul_", "add_", "copy_")
 _KINDS = (*_BINARY, "exp", "square", "detach", "row", "rows", "turn", "reshape", "expand",
-          "fill_", "data_", "no_grad_")  # fmt: skip
+          "fill_", "data_", "no_grad_")
 
 
 def _program(seed: int) -> list[Step]:
@@ -72,7 +72,7 @@ def _torch_step(pool: list[Any], kind: str, t: Any, a: Any) -> Any:
         other = pool[a]
         same = other.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()
         if same and (other is t or other.stride() != t.stride()
-                     or other.data_ptr() != t.data_ptr()):  # fmt: skip
+                     or other.data_ptr() != t.data_ptr()):
             pytest.skip("PyTorch's result depends on the order of its loop")
     if kind == "fill_" and 0 in t.stride():
         pytest.skip("graphc refuses to fill memory that overlaps itself")
@@ -86,7 +86,7 @@ def _torch_step(pool: list[Any], kind: str, t: Any, a: Any) -> Any:
         "mul_": lambda: t.mul_(pool[a]), "add_": lambda: t.add_(pool[a]),
         "copy_": lambda: t.copy_(pool[a]), "fill_": lambda: t.fill_(a),
         "data_": lambda: t.data.mul_(a),
-    }[kind]()  # fmt: skip
+    }[kind]()
 
 
 def _core_step(pool: list[Any], kind: str, t: Any, a: Any) -> Any:
@@ -102,7 +102,7 @@ def _core_step(pool: list[Any], kind: str, t: Any, a: Any) -> Any:
         "mul_": lambda: core.mul_(t, pool[a]), "add_": lambda: core.add_(t, pool[a]),
         "copy_": lambda: inplace(t, pool[a], overwrite=True),
         "fill_": lambda: core.fill_(t, a), "data_": lambda: core.mul_(t.data, a),
-    }[kind]()  # fmt: skip
+    }[kind]()
 
 
 def _run(step: Any, steps: list[Step], leaves: list[Any], total: Any) -> Any:

@@ -135,7 +135,7 @@ def test_outputs_that_are_inputs_views_or_share_memory() -> None:
     result = _trace(f, x).result
     kinds = [o.kind for o in result]
     assert kinds == ["input", "input", "alias", "alias", "view", "view", "view", "value",
-                     "object", "object"]  # fmt: skip
+                     "object", "object"]
     assert result[0].argument == 0 and result[1].tensor is w
     assert [op.name for op, _ in result[2].chain] == ["reshape"]
     assert result[3].chain == () and result[3].detached
@@ -194,7 +194,7 @@ def test_lifted_numbers_follow_python_and_guard_decisions() -> None:
     # what is no sum, product or quotient of floats is computed by Python at each call
     assert {(n.expression.op, n.type.dtype.name) for n in numbers} == {
         ("source", "f64"), ("pow", "f64"),
-    }  # fmt: skip
+    }
     new = {"rate": 0.7, "count": 8}
     expected = np.float32(0.7 / (1 - 0.9**9) * 2) * np.array([1, 2], np.float32)
     np.testing.assert_allclose(evaluate(traced, [], new)[0], expected, rtol=1e-6)

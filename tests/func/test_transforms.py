@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Any, tuple[np.ndarray, ...]]] = {
     "nested vmap of grad": (
         lambda m: m.func.vmap(m.func.vmap(m.func.grad(lambda x: x.sin()))), (X,)),
     "jacobian of vmap": (lambda m: m.func.jacrev(m.func.vmap(lambda x: x.cumsum(0).exp())), (X,)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mode", ["eager", "compiled"])
@@ -143,7 +143,7 @@ def test_structure_of_pullbacks() -> None:
             m.func.vjp(lambda p: p["x"] * 2, {"x": x})[1],
             m.func.vjp(lambda a: (a * 2, a), x, has_aux=True)[1],
             lambda a, m=m: m.func.vmap(m.func.vjp(lambda b: b * 2, a)[1])(m.eye(2)),
-        )])  # fmt: skip
+        )])
     assert found[1] == found[0]
 
 
@@ -205,7 +205,7 @@ def test_functional_call_and_ensembles() -> None:
          "structure"),
         (lambda: func.functionalize(lambda x: x, remove="all"), RuntimeError, "remove=all"),
     ],
-)  # fmt: skip
+)
 def test_errors(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()

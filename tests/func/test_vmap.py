@@ -46,7 +46,7 @@ CASES: dict[str, tuple[Any, tuple[np.ndarray, ...]]] = {
     "attention": (
         lambda m: m.vmap(lambda q: m.nn.functional.scaled_dot_product_attention(q, q, q)),
         (np.random.default_rng(5).standard_normal((3, 2, 4, 4)),)),
-}  # fmt: skip
+}
 
 
 def _write(x: Any) -> Any:
@@ -126,7 +126,7 @@ def test_dynamic_batch_sizes_compile_once() -> None:
             graphc.ones(2, requires_grad=True)), RuntimeError,
          "inside vmap"),
     ],
-)  # fmt: skip
+)
 def test_errors(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()

@@ -21,7 +21,7 @@ _HELPERS = ("full", "iota", "const", "where", "lt", "index", "rng_uniform")  # a
 _FALLIBLE = (
     "index", "index_put", "gather", "scatter", "cross_entropy", "nll_loss", "max_pool_grad",
     "floor_divide", "trunc_divide", "remainder", "fmod",
-)  # fmt: skip
+)
 
 _FAMILIES: dict[str, list[str]] = {}
 for _name in RECIPES:

@@ -31,7 +31,7 @@ def check_gradient(case: Case, events: Counter[str]) -> str:
              for x, node in zip(case.arrays(dims), case.graph.inputs, strict=True)),
             case.graph.inputs, strict=True,
         )
-    ]  # fmt: skip
+    ]
     count = len(forward.inputs)
     wrt = [i for i, n in enumerate(forward.inputs) if n.dtype.is_float]
     outputs = [i for i, n in enumerate(forward.outputs) if n.dtype.is_float]
@@ -52,7 +52,7 @@ def check_gradient(case: Case, events: Counter[str]) -> str:
 
     def along(step: float) -> float:
         moved = [a + step * direction[i] if i in direction else a
-                 for i, a in enumerate(arrays[:count])]  # fmt: skip
+                 for i, a in enumerate(arrays[:count])]
         values = Evaluator(dims, wide=True).outputs(forward, moved)
         weighted = [np.sum(values[o] * c) for o, c in zip(outputs, cotangents, strict=True)]
         return float(np.sum(weighted))

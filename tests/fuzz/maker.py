@@ -18,7 +18,7 @@ from graphc.ir.graph import Builder, Expr, Graph, Node
 from graphc.ir.types import Shape, TensorType
 
 _WEIGHTS = {"f32": 40, "f64": 10, "bf16": 6, "f16": 6, "i64": 12, "i32": 8, "bool": 6, "u8": 4,
-            "i8": 4, "i16": 4}  # fmt: skip
+            "i8": 4, "i16": 4}
 _DEFAULT = {"kinds": ("uniform", "halves"), "bad": ("special", "extreme")}
 MOST_ELEMENTS = 6_000
 MOST_BIG_ELEMENTS = 90_000  # several chunks of any kernel
@@ -185,7 +185,7 @@ class Maker:
         found = [
             y for y in self.values[-12:] if y.dtype is x.dtype and _broadcasts(x.shape, y.shape)
             and self.elements(_joined(x.shape, y.shape)) <= self.limit
-        ]  # fmt: skip
+        ]
         if found and self.chance(0.75):
             loose = [y for y in found if y.node not in self.read and y.node is not x.node]
             y = self.rng.choice(loose if loose and self.chance(0.5) else found)
@@ -332,7 +332,7 @@ class Maker:
             free = [
                 j for j, x in enumerate(graph.inputs)
                 if x.type == node.type and j not in mutated.values()
-            ]  # fmt: skip
+            ]
             if free and self.chance(0.6):
                 mutated[i] = self.rng.choice(free)
         return mutated

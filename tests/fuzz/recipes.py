@@ -68,7 +68,7 @@ _DOMAIN = {  # where the operator is defined; others take anything
     "exp2": (-20.0, 10.0), "expm1": (-20.0, 8.0), "sinh": (-8.0, 8.0), "cosh": (-8.0, 8.0),
     "tan": (-1.4, 1.4), "lgamma": (0.2, 50.0), "digamma": (0.2, 50.0), "reciprocal": (0.1, 1e4),
     "square": (-50.0, 50.0),
-}  # fmt: skip
+}
 _INTEGER_DIVISION = ("floor_divide", "trunc_divide", "remainder", "fmod")
 
 
@@ -354,7 +354,7 @@ def _concat(m: Maker, name: str) -> Any:
         fit = [
             y for y in m.values if y.dtype is x.dtype and len(y.shape) == len(x.shape)
             and all(x.shape[i] == y.shape[i] for i in others)
-        ]  # fmt: skip
+        ]
         if m.chance(0.7):
             parts.append(m.rng.choice(fit))
         else:

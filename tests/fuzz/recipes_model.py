@@ -50,7 +50,7 @@ def _window(m: Maker, spatial: int, most: int = 3) -> dict[str, Any]:
     return {
         "stride": each(1, 1, 2, 3), "pad_low": each(0, 1, 2), "pad_high": each(0, 1, 2),
         "dilation": each(1, 1, 2),
-    }  # fmt: skip
+    }
 
 
 def _conv_operands(m: Maker) -> tuple[DType, tuple[Size, ...], tuple[Size, ...], dict[str, Any]]:
@@ -127,7 +127,7 @@ def _pooled(m: Maker, name: str) -> tuple[Expr, dict[str, Any]]:
     if m.chance(0.2) and all(int(n) >= k for n, k in zip(x.shape[-spatial:], window, strict=True)):  # type: ignore[call-overload]
         none = (0,) * spatial
         attrs |= {"stride": tuple(window), "pad_low": none, "pad_high": none,
-                  "dilation": (1,) * spatial}  # fmt: skip
+                  "dilation": (1,) * spatial}
     return x, attrs
 
 
@@ -209,7 +209,7 @@ def _loss(m: Maker, name: str) -> Any:
         parts.append(Expr(m.builder, m.builder.const(weights, x.dtype)))
     attrs: dict[str, Any] = {
         "ignore_index": m.rng.choice((-100, 0)), "reduction": m.rng.choice(("mean", "sum", "none")),
-    }  # fmt: skip
+    }
     if name == "cross_entropy":
         attrs["label_smoothing"] = m.rng.choice((0.0, 0.1))
     return REGISTRY[name](*parts, **attrs)

@@ -19,7 +19,7 @@ _SPECIAL = (
     "i0", "i0e", "i1", "i1e", "erfcx", "ndtri", "log_ndtr", "bessel_j0", "bessel_j1", "bessel_y0",
     "bessel_y1", "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0",
     "scaled_modified_bessel_k1", "airy_ai",
-)  # fmt: skip
+)
 _MOST = 60  # elements: these are loops in Python
 
 
@@ -88,4 +88,4 @@ def _reason(op: Op) -> str:
 OPTED_OUT.update(
     (name, reason) for name, op in REGISTRY.items()
     if name not in RECIPES and (reason := _reason(op))
-)  # fmt: skip
+)

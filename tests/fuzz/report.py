@@ -15,7 +15,7 @@ def report(case: Case, title: str) -> str:
     lines = [title, "", str(case.graph)]
     if case.mutated:
         lines.append("written back: " + ", ".join(f"output {o} to input {i}"
-                                                  for o, i in case.mutated.items()))  # fmt: skip
+                                                  for o, i in case.mutated.items()))
     lines.append(f"inputs (seed {case.seed}):")
     for node, array in zip(case.graph.inputs, case.arrays(dims), strict=True):
         name = node.attrs["name"]

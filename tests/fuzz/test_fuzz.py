@@ -159,7 +159,7 @@ def test_values_at_the_edges_are_drawn() -> None:
         "NaN", "inf", "-0.0", "empty", "0-d", "INT_MIN // -1", "shift past the width",
         "negative shift", "float to int out of range", "RuntimeError: division", "IndexError",
         "OutOfRange",
-    }  # fmt: skip
+    }
     for seed in range(3000):
         wanted -= edges(generate(seed))
         if not wanted:

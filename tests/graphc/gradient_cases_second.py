@@ -37,7 +37,7 @@ def a_gradient_penalty(torch: Any, compile: Any) -> Any:
     torch.manual_seed(0)
     net = torch.nn.Sequential(
         torch.nn.Linear(2, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)
-    ).double()  # fmt: skip
+    ).double()
     run, found = compile(net), []
     for k in range(3):
         x = leaf(torch, 1.0, 2.0 + k).detach().reshape(1, 2).requires_grad_()

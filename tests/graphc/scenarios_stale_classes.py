@@ -215,7 +215,7 @@ def reached_by_class_members(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     bound = holder.m
     return reached(torch, compile, state, lambda x: (
         x * holder.p + Holder.c() + holder.s() + bound() + holder.q() + Holder.of_kind
-    ))  # fmt: skip
+    ))
 
 
 @stale

@@ -35,7 +35,7 @@ def function_replaced(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return between(
         torch, compile, lambda x: g(aid.f(x)),
         setter(aid, "f", lambda v: v * 5), setter(g, "__code__", other.__code__),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -46,7 +46,7 @@ def defaults_replaced(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return between(
         torch, compile, lambda x: g(x), setter(g, "__defaults__", (5.0,)),
         setter(g, "__kwdefaults__", {"add": 9.0}), lambda: g.__kwdefaults__.update(add=3.0),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -71,7 +71,7 @@ def methods_replaced(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         setter(A, "f", lambda self, v: v * 5), setter(a, "f", lambda v: v * 7),
         setter(A, "s", staticmethod(lambda v: v * 3)), lambda: a.__dict__.clear(),
         setter(a, "__class__", B),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -90,7 +90,7 @@ def operators_replaced(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return between(
         torch, compile, lambda x: n(x) + len(n), setter(n, "v", 3.0),
         setter(Number, "__len__", lambda self: 5), setter(Number, "__call__", lambda self, v: v),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -100,7 +100,7 @@ def library_function_replaced(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         return between(
             torch, compile, lambda x: F.relu(x - 2), setter(F, "relu", lambda v: v * 3),
             setter(F, "relu", relu),
-        )  # fmt: skip
+        )
     finally:
         F.relu = relu
 
@@ -115,7 +115,7 @@ def library_method_replaced(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
             torch, compile, lambda x: m(x) * 1,
             setter(nn.Linear, "forward", lambda self, v: v * 3),
             setter(nn.Linear, "forward", forward), setter(m, "forward", lambda v: v + 1),
-        )  # fmt: skip
+        )
     finally:
         nn.Linear.forward = forward
 
@@ -134,7 +134,7 @@ def hooks_and_parametrize(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         lambda: handles.pop().remove(),
         lambda: torch.nn.utils.parametrize.register_parametrization(m, "weight", Twice()),
         lambda: m.weight.requires_grad,
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -172,7 +172,7 @@ def environment(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         return between(
             torch, compile, lambda x: x * len(os.environ.get("GRAPHC_TEST_KEY", "ab")),
             lambda: os.environ.update(GRAPHC_TEST_KEY="abcd"),
-        )  # fmt: skip
+        )
     finally:
         os.environ.pop("GRAPHC_TEST_KEY", None)
 

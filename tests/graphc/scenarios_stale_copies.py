@@ -109,7 +109,7 @@ def deep_copies_of_a_configuration(torch: Any, nn: Any, F: Any, compile: Any) ->
         lambda: vars(config).update(scale=5.0), lambda: config.sizes.append(3),
         lambda: setattr(config.sub, "value", 9.0), lambda: config.sizes[2].update(a=4),
         lambda: vars(config).update(mode=Mode.FAST),
-    ])  # fmt: skip
+    ])
 
 
 @stale
@@ -126,7 +126,7 @@ def shallow_copies_share_what_they_hold(torch: Any, nn: Any, F: Any, compile: An
     return _called(torch, compile, f, [
         lambda: vars(config).update(scale=5.0), lambda: config.sizes.append(3.0),
         lambda: options.sizes.append(7.0),
-    ])  # fmt: skip
+    ])
 
 
 @stale
@@ -152,7 +152,7 @@ def copies_of_containers(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         lambda: members.add(3.0), lambda: order.update(k=3.0), lambda: lists["q"],
         lambda: queue.append(4.0), lambda: setattr(space, "v", 8.0),
         lambda: space.inner.append(2.0), lambda: setattr(items, "scale", 2.0),
-    ]  # fmt: skip
+    ]
     found = _called(torch, compile, of(copy.deepcopy), changes)
     return found + _called(torch, compile, of(lambda all_: [copy.copy(x) for x in all_]), changes)
 
@@ -170,7 +170,7 @@ def classes_say_how_they_are_copied(torch: Any, nn: Any, F: Any, compile: Any) -
     return _called(torch, compile, f, [
         lambda: setattr(own, "value", 2.0), lambda: setattr(reduced, "value", 1.0),
         lambda: setattr(stated, "value", 7.0),
-    ])  # fmt: skip
+    ])
 
 
 @stale
@@ -190,7 +190,7 @@ def how_a_class_is_copied_changes(torch: Any, nn: Any, F: Any, compile: Any) -> 
         lambda: setattr(Plain, "__getstate__", lambda self: {"value": 9.0}),
         lambda: setattr(Plain, "__deepcopy__", lambda self, memo: Own(5.0)),
         lambda: setattr(plain, "__deepcopy__", lambda memo: Own(6.0)),
-    ])  # fmt: skip
+    ])
 
 
 @stale

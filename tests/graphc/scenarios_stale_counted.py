@@ -42,7 +42,7 @@ def texts_that_say_numbers(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     with (
         warnings.catch_warnings(record=True) as warned, logger("counted", 10) as (log, lines),
         contextlib.redirect_stdout(io.StringIO()) as printed,
-    ):  # fmt: skip
+    ):
         warnings.simplefilter("always")
         c = compile(f)
         results = [c(torch.ones(2), i * 0.5) for i in range(6)]
@@ -289,7 +289,7 @@ def settings_switched_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         return (
             torch.get_default_dtype(), torch.get_float32_matmul_precision(),
             torch.is_warn_always_enabled(),
-        )  # fmt: skip
+        )
 
     c, results = compile(f), []
     try:

@@ -95,7 +95,7 @@ def list_grows(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     def state() -> Any:
         return [len(log), *(v for item in log for v in (
             item.values() if isinstance(item, dict) else item if isinstance(item, tuple) else [item]
-        ))]  # fmt: skip
+        ))]
 
     return calls(torch, compile, f, state, log.clear, lambda: log.insert(0, 5), count=1)
 
@@ -256,7 +256,7 @@ def set_changes(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
 
     return calls(
         torch, compile, f, lambda: (sorted(met), len(tensors)), met.clear, tensors.clear, count=7
-    )  # fmt: skip
+    )
 
 
 @stale

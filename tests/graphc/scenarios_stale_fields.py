@@ -334,7 +334,7 @@ def switches(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
             torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"),
             str(torch.get_autocast_dtype("cpu")), str(torch.get_autocast_dtype("cuda")),
             torch.is_autocast_cache_enabled(), str(torch.get_default_dtype()),
-        ]  # fmt: skip
+        ]
 
     def usual() -> None:
         for kind, dtype in (("cpu", torch.bfloat16), ("cuda", torch.float16)):

@@ -12,7 +12,7 @@ def _asked(x: Any) -> Any:
     return (
         x.is_contiguous(), tuple(x.stride()), x.contiguous() is x, tuple((x * 2).stride()),
         x.reshape(-1), attempt(lambda: tuple(x.view(-1).shape)),
-    )  # fmt: skip
+    )
 
 
 def _layouts(torch: Any, rows: int) -> list[Any]:
@@ -21,7 +21,7 @@ def _layouts(torch: Any, rows: int) -> list[Any]:
     return [
         n[: 3 * rows].view(rows, 3), n[: 3 * rows].view(3, rows).t(), n.view(rows, 6)[:, ::2],
         n.view(rows, 6)[:, :3], n[:3].expand(rows, 3),
-    ]  # fmt: skip
+    ]
 
 
 @stale

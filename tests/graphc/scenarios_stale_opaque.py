@@ -48,7 +48,7 @@ def slots_read(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return between(
         torch, compile, lambda x: x * s.k,
         setter(s, "k", 3.0), setter(s, "k", torch.ones(3)), setter(s, "k", 5),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -83,7 +83,7 @@ def mappings(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return between(
         torch, compile, lambda x: x * user["k"] + chain["a"] + proxy["a"] + len(user),
         lambda: user.update(k=5.0), lambda: high.update(a=7.0), lambda: under.update(a=3.0),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -105,7 +105,7 @@ def buffers_of_bytes(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return between(
         torch, compile, lambda x: x * b[0] + a[0] + n.value,
         lambda: b.__setitem__(0, 1), lambda: a.__setitem__(0, 9.0), setter(n, "value", 7),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -128,7 +128,7 @@ def weak_references(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return between(
         torch, compile, lambda x: x * (weak().k if weak() is not None else 100),
         lambda: setattr(holder[0], "k", 5.0), lambda: holder.clear(),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -138,7 +138,7 @@ def views_of_a_dict(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return between(
         torch, compile, lambda x: x * sum(values) + ("z" in keys),
         lambda: d.update(a=5.0), lambda: d.update(z=1.0),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -159,7 +159,7 @@ def arrays_large_and_of_objects(torch: Any, nn: Any, F: Any, compile: Any) -> An
     return between(
         torch, compile, lambda x: x * objects[0] + float(large[7]),
         lambda: large.__setitem__(7, 3.0), lambda: objects.__setitem__(0, 9.0),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -183,7 +183,7 @@ def attributes_of_tensors(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return between(
         torch, compile, lambda x: x * w * w.scale + (p if p.decay else 0),
         setter(w, "scale", 5.0), setter(p, "decay", False), setter(w, "scale", torch.ones(3)),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -193,7 +193,7 @@ def hasattr_and_dir(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         torch, compile,
         lambda x: x * (2 if hasattr(s, "k") else 3) + len(vars(s)) + getattr(s, "z", 0),
         setter(s, "k", 1), lambda: delattr(s, "k"), setter(s, "z", 7.0),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -215,11 +215,11 @@ def methodcaller_and_getters(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     c, s = Caller(), Box(a=Box(k=1.0), d={"k": 2.0})
     call, get, item = (
         operator.methodcaller("scale", 3.0), operator.attrgetter("a.k"), operator.itemgetter("k")
-    )  # fmt: skip
+    )
     return between(
         torch, compile, lambda x: x * call(c) + get(s) + item(s.d),
         setter(c, "k", 5.0), setter(s.a, "k", 9.0), lambda: s.d.update(k=7.0),
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -264,7 +264,7 @@ def attributes_that_compute(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return between(
         torch, compile, lambda x: x * Hooked.k + s.a,
         setter(Meta, "k", 5.0), lambda: s.inner.update(a=7.0), setter(s, "a", 1.0),
-    )  # fmt: skip
+    )
 
 
 @stale

@@ -141,7 +141,7 @@ def warned(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
             except UserWarning as error:
                 out.append(str(error))
         out += [(str(w.message), w.category.__name__, w.lineno) for w in said
-                if not w.category.__name__.startswith("Perf")]  # fmt: skip
+                if not w.category.__name__.startswith("Perf")]
     return out
 
 
@@ -301,7 +301,7 @@ def read_through_a_proxy(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return calls(
         torch, compile, f, lambda: 0, change, lambda: under.update(b=3), lambda: under.update(c=4),
         count=4,
-    )  # fmt: skip
+    )
 
 
 @stale
@@ -353,7 +353,7 @@ def names_of_an_object(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return calls(
         torch, compile, f, lambda: 0, lambda: setattr(box, "q", 1), lambda: setattr(box, "k", 300),
         count=3,
-    )  # fmt: skip
+    )
 
 
 @stale

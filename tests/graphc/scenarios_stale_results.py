@@ -55,7 +55,7 @@ def queue_and_sets(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     found = thrice(torch, compile, f)[:3]
     return [
         [type(q).__name__, q.maxlen, list(q), sorted(s), list(u)] for q, s, u in found
-    ] + [found[0][0] is found[1][0], found[0][1] is found[1][1]]  # fmt: skip
+    ] + [found[0][0] is found[1][0], found[0][1] is found[1][1]]
 
 
 @stale

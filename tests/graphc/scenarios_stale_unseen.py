@@ -13,7 +13,7 @@ VIEWS: tuple[Any, ...] = (
     lambda a: a.T[0], lambda a: a.real[0], lambda a: a.view()[1], lambda a: a.flat,
     lambda a: a[:, 1], lambda a: np.swapaxes(a, 0, 1)[0], lambda a: np.asarray(a)[0],
     lambda a: a.reshape(-1),
-)  # fmt: skip
+)
 
 
 @stale

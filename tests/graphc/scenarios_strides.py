@@ -41,7 +41,7 @@ def as_strided_in_another_segment(torch: Any, nn: Any, F: Any, compile: Any) -> 
     cuts = [
         lambda y: y, lambda y: y.t(), lambda y: y[1:], lambda y: y[:, ::2],
         lambda y: y.t().reshape(2, 2, 4), lambda y: y.view(2, 8).t(),
-    ]  # fmt: skip
+    ]
     return [c(torch.arange(16.0).reshape(4, 4) + i, cut) for cut in cuts for i in range(2)]
 
 

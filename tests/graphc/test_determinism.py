@@ -196,7 +196,7 @@ PRODUCTS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 def test_products(name: str, dtype: str) -> None:
     left, right = PRODUCTS[name]
     same_bits(lambda a, b: a @ b, floats(*left, dtype=dtype), floats(*right, dtype=dtype),
-              op="dot_general")  # fmt: skip
+              op="dot_general")
 
 
 @pytest.mark.parametrize("name", ["square", "split k", "batched"])
@@ -343,7 +343,7 @@ def convolutional() -> nn.Module:
         nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Dropout(0.1),
         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * 8 * 8, 10),
-    )  # fmt: skip
+    )
 
 
 MODELS: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Any, Any]]]] = {

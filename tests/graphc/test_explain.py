@@ -295,7 +295,7 @@ def test_pictures_of_nothing_and_of_much() -> None:
 
 
 @pytest.mark.parametrize(("value", "text"), [(0, "0 "), (999, "999 "), (1500, "1.5 k"),
-                                             (2.5e9, "2.5 G"), (7e13, "70000 G")])  # fmt: skip
+                                             (2.5e9, "2.5 G"), (7e13, "70000 G")])
 def test_prefixes(value: float, text: str) -> None:
     assert _si(value) == text
 

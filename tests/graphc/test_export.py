@@ -124,7 +124,7 @@ def test_equal_models_give_equal_bytes_without_paths(model: ConvNet, tmp_path: P
 
 
 def test_a_failed_save_leaves_the_old_file(model: ConvNet, tmp_path: Path,
-                                           monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
     program = export(model, (torch.randn(3, 1, 8, 8),))
     program.save(tmp_path / "m.gcx")
     before = (tmp_path / "m.gcx").read_bytes()
@@ -147,7 +147,7 @@ def test_functions_containers_and_constants(tmp_path: Path) -> None:
         a = pair.first + items[0] * options["gain"]
         b = a @ (pair.second.T + large.float()[:, :4].T)
         return OrderedDict(sum=a, both=Pair(b, (a, None)), same=items[1], offset=offset,
-                           note="ok", view=a.T)  # fmt: skip
+                           note="ok", view=a.T)
 
     def arguments() -> tuple[tuple[Any, ...], dict[str, Any]]:
         pair = Pair(torch.randn(2, 4), torch.randn(3, 4))
@@ -162,7 +162,7 @@ def test_functions_containers_and_constants(tmp_path: Path) -> None:
     assert found["both"]._fields == Pair._fields and found["both"].second[1] is None
     assert found["same"] is args[1][1] and found["note"] == "ok"
     for a, b in ((found["sum"], want["sum"]), (found["both"].first, want["both"].first),
-                 (found["offset"], offset), (found["view"], want["view"])):  # fmt: skip
+                 (found["offset"], offset), (found["view"], want["view"])):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5)
 
 
@@ -204,7 +204,7 @@ def test_guards_of_free_sizes_are_checked() -> None:
 
 def test_sizes_with_one_name_are_equal() -> None:
     program = export(lambda x, y: x + y, (torch.ones(4), torch.ones(4)),
-                     dynamic_shapes=({0: "n"}, (Dim("n"),)))  # fmt: skip
+                     dynamic_shapes=({0: "n"}, (Dim("n"),)))
     assert program(torch.ones(7), torch.ones(7)).tolist() == [2.0] * 7
     with pytest.raises(ValueError, match="dim 0 of y is 6, but dim 0 of x is 7: both are 'n'"):
         program(torch.ones(7), torch.ones(6))
@@ -264,7 +264,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "object": (lambda: export(lambda x, y: x, (torch.ones(4), object())), "y is a object"),
     "result": (lambda: export(lambda x: {object(): x}, (torch.ones(4),)), "dict with the key"),
     "set": (lambda: export(lambda x: {1, 2}, (torch.ones(4),)), "returns a set"),
-}  # fmt: skip
+}
 X = torch.ones(3)
 
 
@@ -295,7 +295,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "rank": (lambda p: p(torch.ones(2, 8, 8), 3.0), ValueError, r"got f32\[2,8,8\]"),
     "size": (lambda p: p(torch.ones(2, 1, 8, 9), 3.0), ValueError, r"f32\[2,1,8,9\].*export"),
     "one": (lambda p: p(torch.ones(1, 1, 8, 8), 3.0), ValueError, "dim 0 of x is 1"),
-}  # fmt: skip
+}
 
 
 def test_wrong_calls(model: ConvNet) -> None:
@@ -413,7 +413,7 @@ TAMPERED: dict[str, tuple[Callable[[dict[str, bytes]], Any], str]] = {
     "state": (manifest(state=None), "names of weights"),
     "fields": (manifest(results={"namedtuple": "A", "fields": ["class"],
                "items": [{"output": 0}]}), "malformed namedtuple"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", TAMPERED)

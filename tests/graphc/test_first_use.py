@@ -270,7 +270,7 @@ def test_what_is_no_tensor_is_named_with_its_cure(name: str) -> None:
     lambda x: X.mm(x), lambda x: X.copy_(x), lambda x: X.expand_as(x), lambda x: X.view_as(x),
     lambda x: X.type_as(x), lambda x: X.masked_fill(x, 0), lambda x: X.backward(x),
     lambda x: graphc.einsum("ij->i", x), nn.Parameter,
-])  # fmt: skip
+])
 def test_methods_name_what_they_were_given(call: Callable[[Any], Any]) -> None:
     with pytest.raises((TypeError, AttributeError), match=r"Tensor.*numpy\.ndarray") as caught:
         call(np.ones((2, 2)))
@@ -425,7 +425,7 @@ def command(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "graphc", *arguments], cwd=place, capture_output=True, text=True,
         env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", "HOME": str(place)},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
@@ -446,7 +446,7 @@ def command(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ("run no.py", "can't open file"),
     ("run .", "can't find '__main__' module"),
     ("run -m no_such_module", "no module named 'no_such_module'"),
-])  # fmt: skip
+])
 def test_a_mistake_is_one_line_and_exit_code_2(arguments: str, words: str, folder: Path) -> None:
     done = command(folder, *arguments.split())
     assert done.returncode == 2

@@ -295,7 +295,7 @@ def dataclass_work():
         repr(pair), dataclasses.asdict(pair), Pair(0) < pair, hash(pair) == hash(Pair(1)),
         [field.name for field in dataclasses.fields(Pair)],
         dataclasses.replace(pair, first=4).first,
-    )  # fmt: skip
+    )
 
 
 def json_work():
@@ -307,7 +307,7 @@ def json_work():
             return _make_iterencode(
                 {}, self.default, py_encode_basestring, "  ", float.__repr__, ": ", ", ", True,
                 False, False,
-            )(o, 0)  # fmt: skip
+            )(o, 0)
 
     data = {"a": [1, 2.5, None, True, {"b": "text\n"}], "c": "é"}
     return (

@@ -27,7 +27,7 @@ def lazy_layers(torch: Any, compile: Any) -> Any:
     net = torch.nn.Sequential(
         torch.nn.LazyConv2d(3, 2), torch.nn.LazyBatchNorm2d(), torch.nn.Flatten(),
         torch.nn.LazyLinear(2),
-    )  # fmt: skip
+    )
     run = compile(net)
     found = []
     for k in range(3):

@@ -55,7 +55,7 @@ CHANGES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
         lambda m, torch: setattr(m, "__dict__", dict(m.__dict__, factor=6.0)),
         lambda m: m.__dict__.update(factor=7.0),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CHANGES)

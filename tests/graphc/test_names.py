@@ -89,7 +89,7 @@ def test_several_models_are_told_apart_by_their_variables() -> None:
         graph = graph_of(score, torch.ones(5, 2))
     names = input_names(graph)
     assert names == ["noise", "generator.weight", "generator.bias", "critic.0.weight",
-                     "critic.0.bias"]  # fmt: skip
+                     "critic.0.bias"]
     assert [m for m, _ in places(graph, "dot_general")] == ["generator", "critic.0"]
 
 
@@ -154,7 +154,7 @@ def test_names_that_clash_are_numbered() -> None:
 
     assert input_names(graph_of(apart, torch.ones(2), {"x": torch.ones(2)})) == [
         "x", "weight", "scale['x']",
-    ]  # fmt: skip
+    ]
     module = nn.Linear(2, 2)
 
     def shadowing(weight: Any) -> Any:

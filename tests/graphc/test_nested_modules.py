@@ -247,7 +247,7 @@ def compiled_parts(log: list[Any]) -> Case:
 CASES = [
     same_layers, train_and_eval, replaced, hooks, logging_hooks, whole_step, modes, open_parents,
     state_and_writes, errors, transforms, compiled_parts,
-]  # fmt: skip
+]
 
 
 def behaviour(case: Any, compile: Callable[[Any], Any]) -> list[Any]:

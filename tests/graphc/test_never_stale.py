@@ -38,7 +38,7 @@ __all__ = [
     "scenarios_stale_opaque", "scenarios_stale_packages", "scenarios_stale_repeated",
     "scenarios_stale_results", "scenarios_stale_state", "scenarios_stale_unseen",
     "scenarios_strides",
-]  # fmt: skip
+]
 
 # What is known to be wrong; an entry that passes fails the suite, and goes.
 KNOWN: set[str] = set()

@@ -33,7 +33,7 @@ _NAMES = {
     "collections": collections, "copy": copy, "decimal": decimal, "fractions": fractions,
     "itertools": itertools, "json": json, "math": math, "np": np, "operator": operator,
     "pickle": pickle,
-}  # fmt: skip
+}
 
 
 def _lines(text: str) -> list[str]:
@@ -145,7 +145,7 @@ def test_a_number_is_lifted_at_its_second_value() -> None:
     assert _compiles(lambda x, n: x * n, [2.5, 3.5, float("nan"), 0.0, -0.0]) == [1, 1, 0, 0, 0]
     assert _compiles(lambda x, n: x + n["a"] * n["b"], [
         {"a": 1, "b": 2}, {"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 2, "b": 3}, {"a": 3, "b": 4},
-    ]) == [1, 0, 1, 1, 0]  # fmt: skip
+    ]) == [1, 0, 1, 1, 0]
 
 
 def test_one_value_is_one_version() -> None:
@@ -173,7 +173,7 @@ def test_a_comparison_is_decided_and_not_the_number() -> None:
     lambda x, n: x * len(f"{n:b}"),
     lambda x, n: {1: "a", 2: "b"}.get(n),
     lambda x, n: json.dumps([n]),
-])  # fmt: skip
+])
 def test_a_number_that_is_decided_upon_has_a_version_per_value_then_segments(
     function: Callable[..., Any],
 ) -> None:
@@ -218,7 +218,7 @@ def test_ints_have_no_bounds() -> None:
     (lambda x, n: x + (1 << n), -1, ValueError),
     (lambda x, n: x + 10.0**n, 400, OverflowError),
     (lambda x, n: x + [1, 2, 3, 4, 5][n], 7, IndexError),
-])  # fmt: skip
+])
 def test_errors_of_arithmetic_are_pythons_at_every_call(
     function: Callable[..., Any], number: int, error: type[Exception]
 ) -> None:

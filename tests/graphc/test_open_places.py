@@ -62,7 +62,7 @@ def state(model: Open) -> Any:
     return (
         model.weight.tolist(), model.weight.grad, model.steps.item(), list(model.log), model.count,
         model.way, random.getstate(),
-    )  # fmt: skip
+    )
 
 
 def test_one_graph_refuses_with_every_place_and_changes_nothing(capsys: Any) -> None:
@@ -89,7 +89,7 @@ def test_explain_names_every_place_before_and_after_calls(capsys: Any) -> None:
         assert [p.what.split("(")[0] for p in report.open] == [
             "time.monotonic", "item", "indexing by a mask",
             "drawing from Python's random module ", "tolist",
-        ]  # fmt: skip
+        ]
         assert "test_open_places.py" in str(report) and "in Open.forward. Cure" in str(report)
         assert state(model)[2:] == before[2:]
         assert capsys.readouterr().out == "a line that is not printed\n" * (calls > 0)
@@ -123,7 +123,7 @@ def test_open_python_runs_once_and_its_callbacks_are_not_named_again(tmp_path: A
     named = [
         'with open(written, "a") as file:', 'file.write("line\\n")',
         "order = np.vectorize(key)(np.arange(3))",
-    ]  # fmt: skip
+    ]
 
     with pytest.raises(TraceError) as caught:
         graphc.compile(function, fullgraph=True)(graphc.ones(1))

@@ -25,7 +25,7 @@ def model() -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
         nn.Linear(36, 5), nn.LogSoftmax(1),
-    )  # fmt: skip
+    )
 
 
 # --- outputs ---------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def test_gradients_handed_out_are_kept() -> None:
         wanted.append(
             [g.numpy().copy() for g in graphc.autograd.grad(
                 net(x).square().sum(), list(net.parameters()))]
-        )  # fmt: skip
+        )
     for have, want in zip(kept, wanted, strict=True):
         for a, b in zip(have, want, strict=True):
             np.testing.assert_allclose(a.numpy(), b, rtol=1e-3, atol=1e-4)

@@ -221,7 +221,7 @@ def test_examples_are_used_and_inputs_that_raise_are_no_fault() -> None:
     built = pipeline.build(graph, config=config)
     with pytest.raises(IndexError):
         built.run([np.ones((3, 2), np.float32), np.array([0, 1, 2, 3])],
-                  [np.empty((4, 2), np.float32)])  # fmt: skip
+                  [np.empty((4, 2), np.float32)])
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_a_whole_training_step_passes_every_check() -> None:
     model = nn.Sequential(
         nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
         nn.Linear(4 * 4 * 4, 5),
-    )  # fmt: skip
+    )
     optimizer = graphc.optim.AdamW(model.parameters(), lr=1e-2)
 
     @graphc.compile

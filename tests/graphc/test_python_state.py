@@ -163,7 +163,7 @@ BODIES = [
     new_list, new_attribute, read_list, read_dict, reset_list, append, set_item, delete_item,
     new_object, renew_list, swap, window, add_to_set, add_to_deque, write_array, read_iterator,
     draw, counted_dict,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
@@ -320,7 +320,7 @@ SCHEDULES: dict[str, Callable[[Any], Any]] = {
         o, [optim.lr_scheduler.LinearLR(o, 0.1, total_iters=2),
             optim.lr_scheduler.ExponentialLR(o, 0.9)], [2],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

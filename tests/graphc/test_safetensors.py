@@ -19,7 +19,7 @@ def test_safetensors_agrees_with_the_package() -> None:
         "turned": rng.standard_normal((4, 5)).T,
         "u8": np.arange(5, dtype=np.uint8), "i16": np.ones((1, 1), np.int16),
         "i32": np.zeros(3, np.int32),
-    }  # fmt: skip
+    }
     ours = safetensors.dumps(data, {"made": "here"})
     theirs = package.load(ours)
     back, metadata = safetensors.loads(package.save(

@@ -157,7 +157,7 @@ def test_eager_backward_through_a_shared_compiled_model() -> None:
     def gradients(function: Any, x: Any) -> list[Any]:
         return [g.numpy() for g in graphc.autograd.grad(
             function(x).square().sum(), list(net.parameters())
-        )]  # fmt: skip
+        )]
 
     expected = [gradients(net, x) for x in inputs]
 

@@ -251,7 +251,7 @@ def _sort(m: Maker) -> Any:
 _STEPS = (
     _unary, _unary, _binary, _binary, _binary, _scalar, _reduce, _reduce, _softmax, _normalise,
     _move, _move, _dot, _create, _index, _scatter, _cumulative, _pool, _sort,
-)  # fmt: skip
+)
 
 
 def random_graph(seed: int, size: int = 14, symbolic: bool = False) -> Maker:

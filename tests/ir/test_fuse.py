@@ -168,7 +168,7 @@ def test_softmax_rows_are_not_torn_apart_by_a_column_sum() -> None:
 
     assert [names(n) for n in fusions(fuse(build(function, (64, 10)), CPU))] == [
         ["amax", "sub", "exp", "sum", "div"], ["sum"],
-    ]  # fmt: skip
+    ]
 
 
 def test_costly_values_are_not_computed_again_per_row() -> None:

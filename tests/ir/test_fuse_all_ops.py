@@ -37,7 +37,7 @@ def graphs(name: str, sample: Sample) -> Iterator[Graph]:
             builder.emit(get("neg"), builder.emit(get("neg"), n))
             if wrap and n.dtype.is_float else n
             for n in nodes
-        ]  # fmt: skip
+        ]
         node = builder.emit(get(name), *inputs, **sample.attrs)
         if isinstance(node.type, TupleType) and not node.type.elements:
             return

@@ -26,7 +26,7 @@ CASES = {
     ),
     "bias_gradient": (lambda g: cases.total(g, (0,)), [(64, 256)]),
     "whole_sum": (lambda x: cases.total(x * x, (0, 1)), [(768, 128)]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

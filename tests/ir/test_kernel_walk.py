@@ -100,7 +100,7 @@ LATER = {
         "serial", "j", 2, (), (Carry("c", f32, Load("a0", I, f32), "add", Literal(1.0, f32)),)
     ),
     "a check": Check(POSITIVE, "wrong", Literal(0, i64)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LATER)

@@ -106,7 +106,7 @@ MOVES = {
     ),
     "strided": lambda x: ops.as_strided(x, size=(3, 4), stride=(8, 2), offset=1) * 2.0,
     "reshape": lambda x: ops.reshape(x, shape=(8, 6)) + ops.reshape(x, shape=(8, 6)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MOVES)
@@ -115,7 +115,7 @@ def test_movement(name: str) -> None:
 
 
 WINDOW = {"window": (3, 3), "stride": (2, 2), "pad_low": (1, 1), "pad_high": (1, 1),
-          "dilation": (1, 1)}  # fmt: skip
+          "dilation": (1, 1)}
 CONV = {"stride": (2, 1), "pad_low": (1, 1), "pad_high": (1, 0), "dilation": (1, 2), "groups": 2}
 COLLECTIVE = {
     "max_pool": (lambda x: ops.max_pool(x, **WINDOW), [(2, 3, 9, 9)]),

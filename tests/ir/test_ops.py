@@ -15,7 +15,7 @@ from graphc.ir.types import TensorType, TupleType, Type
 FAMILIES = ELEMENTWISE | {
     "reduce", "arg_reduce", "movement", "index", "contract", "window", "sort", "cumulative",
     "create", "random", "composite", "control", "structure", "routine",
-}  # fmt: skip
+}
 f32, i64, bool_ = dtypes.f32, dtypes.i64, dtypes.bool_
 WINDOW = {"stride": (1, 1), "pad_low": (0, 0), "pad_high": (0, 0), "dilation": (1, 1)}
 RECORDS = [op for op in REGISTRY.values() if op.name not in ("input", "const", "get")]
@@ -95,7 +95,7 @@ def test_symbolic_sizes_stay_symbolic_without_guards() -> None:
     assert shape("sum", x, env=env, dims=(1,), keepdim=True) == (n, 1)
     assert shape("pad", x, env=env, low=(1, 0), high=(0, 0), interior=(0, 1), value=0.0) == (
         n + 1, 7,
-    )  # fmt: skip
+    )
     where = {"starts": (0, 0), "stops": (n, 4), "steps": (2, 3)}
     assert shape("slice", x, env=env, **where) == ((n + 1) // 2, 2)
     weight = tensor(5, 4)
@@ -212,7 +212,7 @@ ERRORS = [
     ("nll_loss", (tensor(2, 3), tensor(1, dtype=i64)),
      {"ignore_index": -100, "reduction": "mean"}, ValueError,
      "Expected input batch_size (2) to match target batch_size (1)."),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("name, types, attrs, kind, text", ERRORS)

@@ -64,7 +64,7 @@ def check(
     gradients = autodiff.backward(
         builder, [outs[i].node for i in chosen], [s.node for s in seed_values],
         [values[i].node for i in wrt],
-    )  # fmt: skip
+    )
     torch_seeds = [torch.tensor(s, requires_grad=True) for s in seeds]
     expected_gradients = torch.autograd.grad(
         [expected[i] for i in chosen], [leaves[i] for i in wrt], torch_seeds, create_graph=second
@@ -83,7 +83,7 @@ def check(
     expected_seconds = torch.autograd.grad(
         expected_gradients, [*(leaves[i] for i in wrt), *torch_seeds],
         [torch.tensor(p) for p in probes], allow_unused=True,
-    )  # fmt: skip
+    )
     present = [g for g in seconds if g is not None]
     got = interpret.evaluate(builder.build(present), [*arrays, *seeds, *probes], MEANING)
     found = iter(got)
@@ -119,7 +119,7 @@ def test_prod_and_cumprod_with_zeros_to_second_order() -> None:
     check(lambda x: ops.prod(x, dims=(1,), keepdim=False), lambda x: x.prod(1), rows)
     check(lambda x: ops.cumprod(x, dim=1), lambda x: x.cumprod(1), rows)
     check(lambda x: ops.prod(x, dims=(0, 2), keepdim=True),
-          lambda x: x.prod(2, True).prod(0, True), uniform(2, 3, 4))  # fmt: skip
+          lambda x: x.prod(2, True).prod(0, True), uniform(2, 3, 4))
 
 
 def test_extrema_share_among_ties() -> None:
@@ -128,26 +128,26 @@ def test_extrema_share_among_ties() -> None:
     source, index = np.round(uniform(3, 5)), random.integers(0, 4, (3, 5))
     check(lambda x, i, s: ops.scatter(x, i, s, dim=1, reduce="amin"),
           lambda x, i, s: x.scatter_reduce(1, i, s, "amin"),
-          np.round(uniform(3, 4)), index, source)  # fmt: skip
+          np.round(uniform(3, 4)), index, source)
 
 
 def test_scatter_mul_with_zeros() -> None:
     index = np.array([[0, 0, 1, 2, 2]])
     check(lambda x, i, s: ops.scatter(x, i, s, dim=1, reduce="mul"),
           lambda x, i, s: x.scatter_reduce(1, i, s, "prod"),
-          [[2.0, 0.0, 3.0, 4.0]], index, [[0.0, 5.0, 6.0, 0.0, 0.0]], second=False)  # fmt: skip
+          [[2.0, 0.0, 3.0, 4.0]], index, [[0.0, 5.0, 6.0, 0.0, 0.0]], second=False)
 
 
 def test_overlapping_strided_views_add() -> None:
     where = {"size": (3, 2), "stride": (1, 1), "offset": 2}
     check(lambda x: ops.as_strided(x, **where), lambda x: x.as_strided(*where.values()),
-          uniform(3, 4))  # fmt: skip
+          uniform(3, 4))
 
 
 @pytest.mark.parametrize("steps", [(1, 1), (2, 3)])
 def test_slices_to_nothing(steps: tuple[int, int]) -> None:
     check(lambda x: ops.slice(x, starts=(1, 1), stops=(1, 4), steps=steps),
-          lambda x: x[1 : 1 : steps[0], 1 : 4 : steps[1]], uniform(2, 5))  # fmt: skip
+          lambda x: x[1 : 1 : steps[0], 1 : 4 : steps[1]], uniform(2, 5))
 
 
 POOLS = [
@@ -174,7 +174,7 @@ def test_max_pool_over_one_trailing_dim_of_equal_leading_sizes() -> None:
     attrs = {"window": (3,), "stride": (1,), "pad_low": (1,), "pad_high": (1,), "dilation": (1,)}
     check(lambda x: ops.max_pool(x, **attrs),
           lambda x: functional.max_pool1d(x, 3, 1, 1, return_indices=True),
-          uniform(4, 4, 4))  # fmt: skip
+          uniform(4, 4, 4))
 
 
 CONV = {"stride": (2, 1), "pad_low": (1, 0), "pad_high": (1, 0), "dilation": (1, 2)}
@@ -183,7 +183,7 @@ CONV = {"stride": (2, 1), "pad_low": (1, 0), "pad_high": (1, 0), "dilation": (1,
 def test_convolution_to_second_order() -> None:
     check(lambda x, w: ops.conv(x, w, **CONV, groups=2),
           lambda x, w: functional.conv2d(x, w, None, (2, 1), (1, 0), (1, 2), 2),
-          uniform(2, 4, 7, 8), uniform(6, 2, 3, 3))  # fmt: skip
+          uniform(2, 4, 7, 8), uniform(6, 2, 3, 3))
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
@@ -191,7 +191,7 @@ def test_softmax_family_at_infinities(name: str) -> None:
     keep = {"keepdim": False} if name == "logsumexp" else {}
     x = [[-inf, -inf], [inf, 1.0], [1000.0, -1000.0]]
     check(lambda x: getattr(ops, name)(x, dim=1, **keep), lambda x: getattr(torch, name)(x, 1), x,
-          second=False)  # fmt: skip
+          second=False)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
@@ -236,13 +236,13 @@ def test_batch_norm_with_gradients_of_its_moments() -> None:
         return y, x.mean((0, 2)), x.var((0, 2), correction=0)
 
     check(lambda x, w, b: ops.batch_norm(x, w, b, eps=1e-5), theirs,
-          uniform(4, 3, 2), uniform(3), uniform(3))  # fmt: skip
+          uniform(4, 3, 2), uniform(3), uniform(3))
 
 
 def test_layer_norm() -> None:
     check(lambda x, w, b: ops.layer_norm(x, w, b, normalized_dims=(1, 2), eps=1e-5),
           lambda x, w, b: functional.layer_norm(x, (3, 4), w, b),
-          uniform(5, 3, 4), uniform(3, 4), uniform(3, 4))  # fmt: skip
+          uniform(5, 3, 4), uniform(3, 4), uniform(3, 4))
 
 
 @pytest.mark.parametrize("kind", ["none", "causal", "bool", "float"])
@@ -255,4 +255,4 @@ def test_attention(kind: str) -> None:
     check(lambda *x: ops.attention(*x, causal=causal, scale=0.7),
           lambda q, k, v, *mask: functional.scaled_dot_product_attention(
               q, k, v, *mask, is_causal=causal, scale=0.7),
-          q, k, v, *masks)  # fmt: skip
+          q, k, v, *masks)

@@ -48,7 +48,7 @@ def random_inputs(graph: Graph) -> list[np.ndarray]:
         if n.dtype.is_float
         else rng.integers(0, 3, n.tensor_type.static_shape).astype(n.dtype.numpy)
         for n in graph.inputs
-    ]  # fmt: skip
+    ]
 
 
 def assert_same_values(a: Graph, b: Graph, tolerance: float = 0.0) -> None:
@@ -91,11 +91,11 @@ def test_cse_keeps_attributes_constants_and_random_draws_apart() -> None:
     x = value(builder, 2, 2)
     state = builder.input(STATE)
     draws = [builder.results(builder.emit(get("rng_uniform"), state, shape=(2, 2), dtype=f32))[0]
-             for _ in range(2)]  # fmt: skip
+             for _ in range(2)]
     parts = [
         ops.sum(x, dims=(0,), keepdim=False), ops.sum(x, dims=(1,), keepdim=False),
         x + 0.0, x + -0.0, x * Expr(builder, builder.const(1.0, f32)),
-    ]  # fmt: skip
+    ]
     graph = builder.build([*draws, *(p.node for p in parts)])
     assert len(cse(graph).nodes) == len(graph.nodes)
 
@@ -263,7 +263,7 @@ def run_split(graph: Graph, forward_inputs: int, forward_outputs: int) -> Any:
     saved = [arrays[i] if kind == "input" else first[i] for kind, i in parts.saved]
     second = interpret.evaluate(parts.backward, [*saved, *arrays[forward_inputs:]], TABLE)
     for have, want in zip([*first[:forward_outputs], *second],
-                          interpret.evaluate(graph, arrays, TABLE), strict=True):  # fmt: skip
+                          interpret.evaluate(graph, arrays, TABLE), strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
     return parts
 

@@ -45,7 +45,7 @@ def values_for(graph: Graph, arrays: tuple[np.ndarray, ...]) -> list[np.ndarray]
     rng = np.random.default_rng(0)
     cotangents = graph.inputs[len(arrays) :]
     return [*arrays, *(np.asarray(rng.uniform(-1, 1, n.tensor_type.static_shape), n.dtype.numpy)
-                       for n in cotangents)]  # fmt: skip
+                       for n in cotangents)]
 
 
 def assert_close(name: str, old: list[Any], new: list[Any], tolerance: float) -> None:

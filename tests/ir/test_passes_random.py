@@ -57,6 +57,6 @@ def test_random_graph(seed: int) -> None:
     saved = [arrays[i] if kind == "input" else first[i] for kind, i in parts.saved]
     second = interpret.evaluate(
         parts.backward, [*saved, *arrays[inputs:]], TABLE, graph.env.hints
-    )  # fmt: skip
+    )
     for a, b in zip(new, [*first[:outputs], *second], strict=True):
         np.testing.assert_array_equal(b.astype(np.float64), a.astype(np.float64))

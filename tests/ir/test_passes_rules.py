@@ -315,7 +315,7 @@ CASES: dict[str, list[Case]] = {
     "movement.permuted_dot": [
         (f32, (A, (6, 5)), lambda x, y: ops.permute(ops.dot_general(x, y, **_DOT), dims=(1, 0))),
     ],
-}  # fmt: skip
+}
 SPELLINGS = [(rule, i) for rule, cases in CASES.items() for i in range(len(cases))]
 
 

@@ -98,7 +98,7 @@ def test_attributes_of_every_kind() -> None:
         ops.cast(x, dtype=dtypes.bf16), ops.gelu(x, approximate="tanh"),
         *ops.sort(z, dim=1, descending=True, stable=False),
         ops.permute(x, dims=(2, 1, 0)), ops.sum(x, dims=(), keepdim=True),
-    ]  # fmt: skip
+    ]
     graph = builder.build([v.node for v in values], "<lambda> of f")
     assert graph.env.guards
     round_trip(graph)
@@ -251,7 +251,7 @@ def test_verifier_finds_what_is_wrong() -> None:
                               .node.inputs[0]],
         "reads all the results": [node("exp", (ops.sort(
             Expr(builder, x), dim=0, descending=False, stable=True)[0].node.inputs[0],), x.type)],
-    }  # fmt: skip
+    }
     for message, outputs in bad.items():
         with pytest.raises(verify.VerifyError, match=message):
             verify.verify(builder.build(outputs), after="a pass")

@@ -157,11 +157,11 @@ def test_compiled(name: str, kind: str) -> None:
 def test_empty(shape: tuple[int, ...]) -> None:
     def function(t: Any, x: Any) -> Any:
         found = [*t.linalg.svd(x, full_matrices=False), *t.linalg.qr(x), t.linalg.pinv(x),
-                 t.linalg.matrix_rank(x), t.linalg.vector_norm(x)]  # fmt: skip
+                 t.linalg.matrix_rank(x), t.linalg.vector_norm(x)]
         if shape[-1] == shape[-2]:
             found += [t.linalg.inv(x), t.linalg.det(x), *t.linalg.slogdet(x), *t.linalg.eigh(x),
                       t.linalg.matrix_exp(x), t.linalg.cholesky(x), t.linalg.eigvals(x),
-                      t.linalg.solve(x, x)]  # fmt: skip
+                      t.linalg.solve(x, x)]
         return found
 
     compare(function, np.zeros(shape), grad=False)

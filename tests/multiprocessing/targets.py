@@ -140,7 +140,7 @@ class Images:
         return {
             "float": whole, "half": whole.bfloat16(), "truth": whole > 3,
             "pair": (whole.to(graphc.complex64), index), "name": f"number {index}",
-        }  # fmt: skip
+        }
 
 
 class Dying(Images):

@@ -93,7 +93,7 @@ def _module(t: Any) -> Any:
         [p.is_shared() for p in model.parameters()], [b.is_shared() for b in model.buffers()],
         [p.grad.is_shared() for p in model.parameters()], model[0].weight.tolist(),
         model[1].num_batches_tracked.item(),
-    )  # fmt: skip
+    )
 
 
 SCRIPTS = [_plain, _views, _storage, _empty, _gradients, _view_history, _module]
@@ -193,7 +193,7 @@ def test_writes_are_seen_by_the_other_process(method: str) -> None:
         "floats": graphc.zeros(4), "turned": base.t(), "half": graphc.ones(3).bfloat16(),
         "truth": graphc.tensor([True, False]), "scalar": graphc.tensor(1),
         "weight": graphc.nn.Parameter(graphc.ones(2)),
-    }  # fmt: skip
+    }
     for tensor in tensors.values():
         tensor.share_memory_()
     process = mp.get_context(method).Process(target=targets.write, args=(tensors,))

@@ -32,7 +32,7 @@ CASES: dict[str, tuple[list[float], Callable[[Any, Any, Any], Any]]] = {
     "mish": (LOGITS, lambda s, x, t: (s.F.mish(x / 1e2) * t).sum()),
     "cosine": (ENDS, lambda s, x, t: s.F.cosine_similarity(x * 0, t, dim=0)),
     "smooth l1": (ENDS, lambda s, x, t: s.F.smooth_l1_loss(x, t, beta=0.0)),
-}  # fmt: skip
+}
 
 
 def _run(s: Any, name: str, compiled: bool) -> tuple[Any, Any]:

@@ -98,7 +98,7 @@ def test_continues_from_torch_state(name: str) -> None:
 @pytest.mark.parametrize("options", [
     {}, {"lr": 0.5, "history_size": 3}, {"line_search_fn": "strong_wolfe"},
     {"line_search_fn": "strong_wolfe", "max_iter": 4, "lr": 0.1},
-], ids=str)  # fmt: skip
+], ids=str)
 def test_lbfgs(options: dict[str, Any]) -> None:
     found = []
     for s in SPACES:

@@ -18,4 +18,4 @@ __all__ = [
     "CASES", "cases_creation", "cases_database", "cases_indexing", "cases_linalg",
     "cases_methods", "cases_more", "cases_pointwise", "cases_reduction", "cases_shape",
     "cases_sorting",
-]  # fmt: skip
+]

@@ -7,7 +7,7 @@ from typing import Any
 
 SIZES: tuple[tuple[int, ...], ...] = (
     (), (0,), (1,), (5,), (15,), (16,), (17,), (8, 4), (1000,),
-)  # fmt: skip
+)
 FLOATS = ("float32", "float64", "bfloat16", "float16")
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 ANY = (*FLOATS, *INTEGERS, "bool")
@@ -114,4 +114,4 @@ CASES: dict[str, tuple[tuple[str, ...], Draw]] = {
         t.ones(s, dtype=d), 0.3, training=True)),
     "gumbel_softmax": (("float32", "float64"), lambda t, s, d: t.nn.functional.gumbel_softmax(
         t.ones((*s, 4), dtype=d), hard=True)),
-}  # fmt: skip
+}

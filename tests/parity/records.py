@@ -25,7 +25,7 @@ HALVES = ("float16", "bfloat16")
 TOLERANCE = {
     "float64": (1e-11, 1e-12), "float32": (2e-5, 2e-6), "float16": (4e-3, 4e-3),
     "bfloat16": (3e-2, 3e-2),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

@@ -251,7 +251,7 @@ def _arguments(m: Any) -> dict[str, Any]:
         "im": real(1, 4, 4, 4), "i": m.arange(1, 5), "si": m.tensor(3), "sb": m.tensor(True),
         "b": m.tensor([True, False, True, True]), "b3": m.ones(2, 3, 4, dtype=m.bool),
         "z": m.complex(real(4), real(4) + 1),
-    }  # fmt: skip
+    }
 
 
 def _memory(tensor: Any) -> int:

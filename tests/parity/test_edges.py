@@ -30,7 +30,7 @@ ROWS: dict[str, list[Any]] = {
     "ties": [1.0, 2, 2, 3, 2], "even": [1.0, 2, 2, 2, 2, 3], "equal": [3.0] * 5,
     "one nan": [nan, 1, 1, 2, 2], "nans": [nan, nan, 1.0], "only nans": [nan, nan],
     "infinite": [1.0, inf, inf, inf, -inf], "negative": [-inf, -inf, 1, -inf], "none": [],
-}  # fmt: skip
+}
 
 
 @COMPILED
@@ -55,7 +55,7 @@ SUMS: dict[str, Callable[..., Any]] = {
 INFINITE = (
     [1.0, inf, 2, 3], [-inf, -inf, 1, 2], [inf, -inf, inf, 1], [-inf, 1, inf, inf],
     [nan, 1, inf, 2], [1, nan, inf, 2], [inf] * 4, [-inf] * 4, [0.5, 0.5, -1, 3],
-)  # fmt: skip
+)
 
 
 @COMPILED
@@ -72,7 +72,7 @@ def test_logarithms_of_sums_at_infinity(name: str, compiled: bool) -> None:
 
 BOUNDS = ({"min": nan}, {"max": nan}, {"min": nan, "max": 1.0}, {"min": 0.0, "max": nan},
           {"min": nan, "max": nan}, {"min": 1.0, "max": -1.0}, {"min": inf}, {"max": -inf},
-          {"min": -0.5, "max": 0.5}, {"min": -inf, "max": inf})  # fmt: skip
+          {"min": -0.5, "max": 0.5}, {"min": -inf, "max": inf})
 BOUND_KINDS: dict[str, Callable[[Any, float], Any]] = {
     "number": lambda m, v: v,
     "scalar tensor": lambda m, v: m.tensor(v),

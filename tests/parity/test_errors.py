@@ -165,7 +165,7 @@ SAME: dict[str, Callable[[Any], Any]] = {
     "gather out dtype": lambda t: t.gather(t.ones(2), 0, t.tensor([0]), out=t.empty(1).double()),
     "cov weights": lambda t: t.cov(t.ones(3), aweights=t.tensor([-1.0, 1.0, 1.0])),
     "bincount negative": lambda t: t.bincount(t.tensor([-1])),
-}  # fmt: skip
+}
 
 # the same exception, in other words
 SAME_TYPE: dict[str, Callable[[Any], Any]] = {

@@ -110,7 +110,7 @@ def default_options() -> Iterator[None]:
         {"profile": "full"}, {"precision": 7, "sci_mode": True},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_options(options: dict[str, Any], default_options: None) -> None:
     for t in (torch, graphc):
         t.set_printoptions(**options)

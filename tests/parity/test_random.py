@@ -34,7 +34,7 @@ EXACT: dict[str, Callable[[Any], Any]] = {
     "mixed order": lambda t: (t.rand(3), t.randn(20), t.randperm(5), t.rand(2), t.randn(2),
                               t.randint(9, (3,))),
     "spare normal": lambda t: (t.randn(1), t.rand(1), t.randn(1), t.randn(3), t.randn(2)),
-}  # fmt: skip
+}
 CLOSE: dict[str, Callable[[Any], Any]] = {
     "randn": lambda t: (t.randn(3, 7), t.randn(16), t.randn(100), t.randn_like(t.zeros(33))),
     "normal_": lambda t: (t.empty(5).normal_(), t.empty(40).normal_(1, 2),
@@ -42,14 +42,14 @@ CLOSE: dict[str, Callable[[Any], Any]] = {
     "normal": lambda t: (t.normal(0.0, 1.0, (4,)), t.normal(t.zeros(20), t.ones(20)),
                          t.normal(t.arange(3.0), 2.0), t.normal(1.0, t.ones(3))),
     "log_normal_": lambda t: t.empty(5).log_normal_(),
-}  # fmt: skip
+}
 BY_CHANCE: dict[str, Callable[[Any], Any]] = {
     "bernoulli_": lambda t: (t.empty(50).bernoulli_(0.3), t.empty(9, dtype=t.int64).bernoulli_()),
     "exponential_": lambda t: (t.empty(50).exponential_(), t.empty(9).exponential_(2.0)),
     "dropout": lambda t: t.nn.functional.dropout(t.ones(30), 0.4),
     "multinomial": lambda t: (t.multinomial(t.tensor([1.0, 2, 3, 4]), 2),
                               t.multinomial(t.ones(2, 5), 1)),
-}  # fmt: skip
+}
 
 
 def _compare(run: Callable[[Any], Any], tolerance: float) -> None:

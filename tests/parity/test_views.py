@@ -76,7 +76,7 @@ ALIASES: dict[str, Callable[[Any, Any], Any]] = {
     "atleast_2d": lambda t, x: t.atleast_2d(x),
     "chain": lambda t, x: x[1:].transpose(0, 1)[..., 1].unsqueeze(0),
     "positive": lambda t, x: +x,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", list(ALIASES))
@@ -161,7 +161,7 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "masked_fill_": lambda t, y: y.masked_fill_(t.tensor([True, False, True]), 3),
     "clamp_": lambda t, y: y.clamp_(max=0.5),
     "squeeze view": lambda t, y: y.unsqueeze(0).squeeze(0)[0].neg_(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", list(WRITES))

@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     seeds = [
         s for s in range(options.start, options.start + options.count)
         if not options.construct or options.construct in {p.construct for p in generate(s).pieces}
-    ]  # fmt: skip
+    ]
     parts = [seeds[i : i + _BATCH] for i in range(0, len(seeds), _BATCH)]
     if options.jobs == 1:
         for part in parts:
@@ -123,7 +123,7 @@ def listing(program: Program) -> str:
     used = [
         name for line in PRELUDE.split("\n") if line.startswith("import ")
         for name in line[len("import ") :].split(", ") if re.search(rf"\b{name}\b", text)
-    ]  # fmt: skip
+    ]
     head = "import " + ", ".join(used) + "\n" if used else ""
     return head + re.sub(r"\n\n\n+", "\n\n", text)
 

@@ -72,7 +72,7 @@ def parse(family: str, text: str) -> list[Construct]:
         found.append(Construct(
             family, name.strip(), tuple(parts["T"]), tuple(map(_named, parts["S"])),
             tuple(map(_named, parts["A"])), tuple(parts["B"]), tuple(parts["C"]),
-        ))  # fmt: skip
+        ))
     return found
 
 

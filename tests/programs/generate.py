@@ -39,7 +39,7 @@ FAMILIES = {
 CONSTRUCTS: dict[str, Construct] = {
     construct.name: construct
     for family, text in FAMILIES.items() for construct in parse(family, text)
-}  # fmt: skip
+}
 
 SHAPES = ("helper", "method", "nested", "loop", "no_grad", "flag", "generator", "try")
 

@@ -36,7 +36,7 @@ TABLES: dict[str, Any] = {
        ("PURE", "HIGHER_ORDER", "OPERATORS", "READS", "WRITES", "NUMPY_WRITES", "NUMPY_READS",
         "METHODS_OF_VALUES", "CLASSES", "SETTINGS", "SWITCHES", "SAYING", "STORING")},
     **{name: getattr(c_functions, name) for name in ("RULES", "PYTHON")},
-}  # fmt: skip
+}
 
 
 class Mutant(NamedTuple):
@@ -85,11 +85,11 @@ _SINCE = {
     "typing.TypeVar": (3, 12), "itertools.batched": (3, 12), "collections._deque_iterator": (3, 12),
     "collections._deque_reverse_iterator": (3, 12), "pathlib._local.PosixPath": (3, 13),
     "pathlib._local.PurePosixPath": (3, 13),
-}  # fmt: skip
+}
 _BELOW = {
     "_collections._deque_iterator": (3, 12), "_collections._deque_reverse_iterator": (3, 12),
     "pathlib.PosixPath": (3, 13), "pathlib.PurePosixPath": (3, 13),
-}  # fmt: skip
+}
 
 
 def rows() -> list[Mutant]:
@@ -97,7 +97,7 @@ def rows() -> list[Mutant]:
     return [
         Mutant(name, row) for name, table in TABLES.items() for row in sorted(map(text, table))
         if _SINCE.get(row, (3, 0)) <= sys.version_info < _BELOW.get(row, (4, 0))
-    ]  # fmt: skip
+    ]
 
 
 def text(row: Any) -> str:
@@ -127,7 +127,7 @@ def put(table: Any, other: Any) -> None:
 GUARDS = tuple(
     name for name, kind in vars(guards).items()
     if isinstance(kind, type) and issubclass(kind, guards.Guard) and kind is not guards.Guard
-)  # fmt: skip
+)
 # what a version checks beside its list of guards: attributes that hold the records
 CHECKS = ("flags", "pairs", "identities", "guards")
 CHECKS_OF_TRACES = ("grad_reads", "lodgers", "numbers")
@@ -243,7 +243,7 @@ EFFECTS = (
     "Variable _local", "Repeat print", "Repeat warn_explicit", "Repeat _handle", "Repeat putenv",
     "Repeat unsetenv", "cell", "slot", "item of dict", "item of list", "item of type",
     "removal from dict", "removal from type", "removal from slot", "removal from _local",
-)  # fmt: skip
+)
 
 
 def effects() -> list[Mutant]:
@@ -317,7 +317,7 @@ STEPS: dict[str, Callable[..., Any]] = {
     "look": _plain_lookup,
     "cached": lambda self, function, args, kwargs, path: function(*args, **kwargs),
     "referent": lambda self, reference: reference(),
-}  # fmt: skip
+}
 
 
 class Site(NamedTuple):

@@ -122,14 +122,14 @@ class Painter:
 
     def _attributes(self, value: Any, kind: type) -> tuple[Any, ...]:
         if isinstance(value, (types.FunctionType, functools.partial, types.MethodType,
-                              types.BuiltinMethodType, types.ModuleType, slice)):  # fmt: skip
+                              types.BuiltinMethodType, types.ModuleType, slice)):
             return self._code(value)
         if hasattr(kind, "cache_info"):
             return ()  # a trace calls what a cache wraps
         module = kind.__module__
         if module in _IMMUTABLE or module in ("uuid", "re") or kind.__name__ in (
             "dtype", "PosixPath"
-        ):  # fmt: skip
+        ):
             return (str(value),) if module != "uuid" else ()
         if isinstance(value, threading.local):
             return tuple((k, self._item(v)) for k, v in vars(value).items())
@@ -168,13 +168,13 @@ class Painter:
             if not value.__name__.startswith(("aid", "made")):
                 return (value.__name__,)
             return tuple((k, self._item(v)) for k, v in sorted(vars(value).items())
-                         if not k.startswith("__"))  # fmt: skip
+                         if not k.startswith("__"))
         if isinstance(value, slice):
             return self._item(value.start), self._item(value.stop), self._item(value.step)
         if value.__module__ != self.module.__name__:
             return (value.__name__,)
         return value.__name__, *((k, self._item(v)) for k, v in sorted(vars(value).items())
-                                 if not k.startswith("_"))  # fmt: skip
+                                 if not k.startswith("_"))
 
     # --- tensors and what holds them ---------------------------------------------------------
 
@@ -204,7 +204,7 @@ class Painter:
         states = [
             {k: v for k, v in value.state[p].items() if v is not None}
             for g in value.param_groups for p in g["params"] if p in value.state
-        ]  # fmt: skip
+        ]
         return self._item(groups), self._item(states)
 
     def _array(self, value: np.ndarray) -> tuple[Any, ...]:

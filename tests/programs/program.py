@@ -112,7 +112,7 @@ class _Renderer:
         if not self.owned:
             inner.append(self._function("entry", ""))
         inner += [self._change(i, s) for i, s in enumerate(self.program.steps())
-                  if isinstance(s, Change)]  # fmt: skip
+                  if isinstance(s, Change)]
         if self.closure:
             lines += [owner] if owner else []
             lines.append(self._factory(inner))
@@ -134,7 +134,7 @@ class _Renderer:
             "global": slot.name, "attribute": f"box.{slot.name}", "class": f"Box.{slot.name}",
             "item": f'store["{slot.name}"]', "slots": f"slot.{slot.name}",
             "list": f"cells[{number * 4 + 'hkmn'.index(slot.name[0])}]", "aid": f"aid.{slot.name}",
-        }[slot.kind]  # fmt: skip
+        }[slot.kind]
 
     def _with_places(self, text: str, piece: Piece, inside: bool = False) -> str:
         for name, slot in piece.slots:
@@ -256,7 +256,7 @@ class _Renderer:
         stored = _stored(text)
         cells = {s.name for s in self._slots("nonlocal")} if self.closure else set()
         cells |= {f"part{p.index}" for p in self.program.pieces
-                  if self.closure and p.shape in ("helper", "generator")}  # fmt: skip
+                  if self.closure and p.shape in ("helper", "generator")}
         lines = [f"nonlocal {name}" for name in sorted(stored & cells)]
         lines += [f"global {name}" for name in sorted(stored - cells)]
         return f"def change_{number}():\n" + _indent("\n".join([*lines, text]))
@@ -311,6 +311,6 @@ def _stored(text: str) -> set[str]:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             found.add(node.name)
         elif not isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
-                                   ast.GeneratorExp)):  # fmt: skip
+                                   ast.GeneratorExp)):
             stack.extend(ast.iter_child_nodes(node))
     return found

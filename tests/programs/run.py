@@ -110,7 +110,7 @@ def run(program: Program, torch: Any, compile: Callable[..., Any]) -> Seen:
     return Seen(
         steps, segments is None, getattr(last, "compile_count", 0),
         tuple(end.reason for end in ends), any(end.value for end in ends), _guards(last),
-    )  # fmt: skip
+    )
 
 
 def _guards(compiled: Any) -> int:
@@ -145,7 +145,7 @@ def _steps(module: types.ModuleType, torch: Any) -> list[Any]:
                 ),
                 "log": tuple(handler.lines),
                 "environment": tuple(os.environ.get(n) for n in ("PROGRAM_KEY", "PROGRAM_COUNT")),
-            })  # fmt: skip
+            })
             handler.lines.clear()
             if error:
                 # a call that raises leaves its tensors as they were, where PyTorch leaves what
@@ -203,7 +203,7 @@ def _roots(space: dict[str, Any]) -> dict[str, Any]:
         # of a decorated method: one object, as the method itself is
         entry = space.setdefault("plain_entry", types.MethodType(
             entry.__func__.__compiled_function__, entry.__self__
-        ))  # fmt: skip
+        ))
     found["entry"] = getattr(entry, "__compiled_function__", entry)
     found["owner"] = space.get("owner")
     if hasattr(found["entry"], "_orig_mod"):

@@ -74,7 +74,7 @@ def _plainer(program: Program) -> Iterator[Program]:
     calls = [s for s in program.steps() if isinstance(s, Call)]
     for call in calls:
         for plainer in (replace(calls[0], mode=""), replace(call, x="data(3, 0)"),
-                        replace(call, mode="")):  # fmt: skip
+                        replace(call, mode="")):
             if plainer != call:
                 script = [plainer if s == call else s for s in program.steps()]
                 yield replace(program, script=tuple(script))

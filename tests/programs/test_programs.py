@@ -124,7 +124,7 @@ def test_lost_writes_are_caught() -> None:
         replace(generate(seed), form="function") for seed in range(4000)
         if any(slot.kind == "item" and p.construct in ("counter", "ema", "rotate_list")
                for p in generate(seed).pieces for _, slot in p.slots)
-    ]  # fmt: skip
+    ]
     assert wanted and all(caught(program, forgetful) for program in wanted)
 
 

@@ -31,7 +31,7 @@ class TestFiles:
         net, net2 = MLP(), MLP()
         assert list(net.state_dict()) == [
             "hidden.weight", "hidden.bias", "output.weight", "output.bias",
-        ]  # fmt: skip
+        ]
         x = torch.randn(2, 784)
         torch.save(net.state_dict(), tmp_path / "net.pt")
         net2.load_state_dict(torch.load(tmp_path / "net.pt", map_location=torch.device("cpu")))
@@ -49,7 +49,7 @@ class TestFiles:
         found = {k: group[k] for k in ("lr", "momentum", "dampening", "weight_decay", "nesterov")}
         assert found == {
             "lr": 0.001, "momentum": 0.9, "dampening": 0, "weight_decay": 0, "nesterov": False,
-        }  # fmt: skip
+        }
         assert group["params"] == [0, 1, 2, 3]
 
     def test_warm_start_with_other_keys(self) -> None:

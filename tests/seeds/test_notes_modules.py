@@ -21,7 +21,7 @@ class MyDictDense(nn.Module):
         self.params = nn.ParameterDict({
             "linear1": nn.Parameter(torch.randn(4, 4)),
             "linear2": nn.Parameter(torch.randn(4, 1)),
-        })  # fmt: skip
+        })
         self.params.update({"linear3": nn.Parameter(torch.randn(4, 2))})
 
     def forward(self, x, choice="linear1"):  # type: ignore[no-untyped-def]
@@ -127,7 +127,7 @@ class TestBuilding:
         assert list(Plain().parameters()) == []
         assert [p.size() for p in nn.ModuleList([nn.Linear(10, 10)]).parameters()] == [
             torch.Size([10, 10]), torch.Size([10]),
-        ]  # fmt: skip
+        ]
 
     def test_module_list_in_forward(self) -> None:
         class MyModule(nn.Module):
@@ -198,11 +198,11 @@ class TestParameters:
         assert [tuple(p.size()) for p in net.parameters()] == [(3, 4), (3,), (1, 3), (1,)]
         assert [n for n, _ in net.named_parameters()] == [
             "0.weight", "0.bias", "2.weight", "2.bias",
-        ]  # fmt: skip
+        ]
         assert [n for n, _ in net[0].named_parameters()] == ["weight", "bias"]
         assert [n for n, _ in net[:3].named_parameters()] == [
             "0.weight", "0.bias", "2.weight", "2.bias",
-        ]  # fmt: skip
+        ]
         assert all(type(p) is nn.Parameter for p in net.parameters())
         y = net(torch.rand(2, 4)).sum()
         assert "grad_fn=<SumBackward0>" in repr(y)

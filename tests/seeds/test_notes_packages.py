@@ -40,7 +40,7 @@ def run(program: str, folder: Path, repository: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "graphc", "run", "script.py"], cwd=folder, text=True,
         capture_output=True, env={**os.environ, "PYTHONPATH": str(repository)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -86,4 +86,4 @@ def test_tensorboard_under_both_names(repository: Path, tmp_path: Path) -> None:
         assert [tag for tag, _, _ in found].count("data/loss") == 100
         assert {(tag, kind) for tag, step, kind in found if step == 7} == {
             ("tensor", "simple_value"), ("weights", "histo"), ("picture", "image"),
-        }  # fmt: skip
+        }

@@ -15,7 +15,7 @@ import graphc
 TOLERANCE = {
     torch.float64: (1e-7, 1e-7), torch.float32: (2e-4, 2e-5), torch.bfloat16: (4e-2, 2e-2),
     torch.float16: (4e-3, 2e-3), torch.complex128: (1e-7, 1e-7), torch.complex64: (2e-4, 2e-5),
-}  # fmt: skip
+}
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
@@ -80,7 +80,7 @@ def twin(value: Any, memory: Memory | None = None) -> Any:
         return graphc.device(str(value))
     if value in (torch.strided, torch.contiguous_format, torch.preserve_format,
                  torch.channels_last, torch.channels_last_3d) and not isinstance(value, int):
-        return getattr(graphc, str(value).removeprefix("torch."))  # fmt: skip
+        return getattr(graphc, str(value).removeprefix("torch."))
     if isinstance(value, torch.Size):
         return tuple(value)
     if isinstance(value, tuple):

@@ -178,7 +178,7 @@ def _as_measured(op: Any, function: Callable[..., Any], sample: Any, mine: list[
 
 
 _WIDE = {torch.float32: torch.float64, torch.bfloat16: torch.float64, torch.float16: torch.float64,
-         torch.complex64: torch.complex128}  # fmt: skip
+         torch.complex64: torch.complex128}
 
 
 def _widened(value: Any) -> Any:
@@ -395,7 +395,7 @@ def table(found: dict[str, Outcome]) -> str:
         "alone (jiterator). Where a value differs from PyTorch's, double precision decides (right",
         "is what is as near to it as PyTorch's); where a gradient differs, differences decide.", "",
         "| column | right | of | share |", "| --- | --- | --- | --- |",
-    ]  # fmt: skip
+    ]
     for column in COLUMNS:
         rows = [o for o in found.values() if column in o or o["forward"] == "missing"]
         right = sum(1 for o in rows if o.get(column) == "")

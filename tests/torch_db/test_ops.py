@@ -28,7 +28,7 @@ def _compared(found: dict[str, dict[str, str]], stated: set[tuple[str, str]]) ->
     wrong = {
         (name, column): text
         for name, outcome in found.items() for column in COLUMNS if (text := outcome.get(column))
-    }  # fmt: skip
+    }
     new = [f"{', '.join(each)}: {wrong[each]}" for each in sorted(wrong.keys() - stated)]
     assert not new, "\n".join(new)
     right = {each for each in stated if each[0] in found} - wrong.keys()

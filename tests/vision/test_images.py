@@ -40,7 +40,7 @@ EXACT = {
     "rotate 180": lambda x: F.rotate(x, 180),
     "invert": F.invert, "shift": lambda x: F.affine(x, 0, (3, -2), 1.0, 0.0),
     "resize same": lambda x: F.resize(x, [12, 17]),
-}  # fmt: skip
+}
 # largest difference in levels: the two round at different places
 CLOSE = {
     "grey": (lambda x: F.rgb_to_grayscale(x, 3), 1),
@@ -51,7 +51,7 @@ CLOSE = {
     "resize down": (lambda x: F.resize(x, 6), 1), "resize up": (lambda x: F.resize(x, [30, 21]), 1),
     "resize bicubic": (lambda x: F.resize(x, [7, 9], T.InterpolationMode.BICUBIC), 2),
     "blur": (lambda x: F.gaussian_blur(x, [3, 5], [0.7, 1.1]), 0),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -114,7 +114,7 @@ def test_draws_are_as_documented() -> None:
     lambda: T.RandomVerticalFlip(), lambda: T.RandomChoice([F.hflip, F.vflip]),
     lambda: T.RandomApply([F.hflip]), lambda: T.RandomOrder([F.hflip, F.vflip]),
     lambda: T.Resize(9), lambda: T.Pad(2), lambda: T.Lambda(F.hflip),
-])  # fmt: skip
+])
 def test_random_transforms_take_both_kinds(make: Callable[[], Any]) -> None:
     """The same seed draws the same parameters for a Tensor and a PIL image: equal sizes."""
     transform, shapes = make(), []

@@ -24,7 +24,7 @@ PARAMETERS = {
     "squeezenet1_0": 1_248_424, "squeezenet1_1": 1_235_496, "mobilenet_v2": 3_504_872,
     "densenet121": 7_978_856, "densenet161": 28_681_000, "densenet169": 14_149_480,
     "densenet201": 20_013_928, "inception_v3": 27_161_264,
-}  # fmt: skip
+}
 SMALL = {"alexnet", "resnet18", "squeezenet1_1", "mobilenet_v2", "densenet121"}
 SIZE = {"inception_v3": 75, "densenet121": 32, "alexnet": 64, "squeezenet1_1": 33}
 
@@ -59,7 +59,7 @@ def on_torch(module: Any, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 FAMILIES = {
     "alexnet": "alexnet", "resnet18": "resnet", "squeezenet1_1": "squeezenet",
     "mobilenet_v2": "mobilenetv2", "densenet121": "densenet", "inception_v3": "inception",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_same_numbers_as_torch(name: str, monkeypatch: pytest.MonkeyPatch) -> No
         key: generator.normal(0, 0.05, tuple(value.shape)).astype(np.float32)
         if value.is_floating_point() else value.numpy()
         for key, value in theirs.state_dict().items()
-    }  # fmt: skip
+    }
     state = {k: np.abs(v) + 0.5 if k.endswith("running_var") else v for k, v in state.items()}
     assert list(ours.state_dict()) == list(state)
     ours.load_state_dict({k: graphc.from_numpy(v.copy()) for k, v in state.items()})
@@ -110,4 +110,4 @@ def test_old_densenet_names_are_understood() -> None:
     old = {"features.denseblock1.denselayer1.norm.1.weight": 1, "classifier.weight": 2}
     assert list(_modern(old)) == [
         "features.denseblock1.denselayer1.norm1.weight", "classifier.weight",
-    ]  # fmt: skip
+    ]

@@ -70,7 +70,7 @@ class Helper:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self._log,
-        )  # fmt: skip
+        )
         self._finalizer = weakref.finalize(self, _end, self._process, self._log, os.getpid())
         return self._process
 

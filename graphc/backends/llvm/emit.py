@@ -62,7 +62,7 @@ def kernel_checks(kernel: Kernel) -> list[Check]:
     return [
         stmt for body in walk.bodies(kernel) for stmt in walk.statements(body)
         if isinstance(stmt, Check)
-    ]  # fmt: skip
+    ]
 
 
 def mutable_buffers(body: Sequence[Stmt]) -> frozenset[str]:
@@ -102,7 +102,7 @@ def emit_epilogue(fn: Function, kernel: Kernel, tile: Tile) -> None:
     context = _context(fn, fn.module, tile.target, kernel, template.epilogue)
     context.buffers["acc.tile"] = Buffer(lambda: "%tile", template.acc_dtype, False)
     for name, word in (("b", "%b"), ("tile.m", "%m"), ("tile.n", "%n"), ("tile.pitch", "%pitch"),
-                       ("tile.rows", "%rows"), ("tile.columns", "%columns")):  # fmt: skip
+                       ("tile.rows", "%rows"), ("tile.columns", "%columns")):
         context.bind(name, Value(word, dtypes.i64, 1, 0))
         context.upper[name] = UNKNOWN
     for name, size in (("b", template.batch), ("tile.m", template.m)):

@@ -63,7 +63,7 @@ _LEVELS = {
     "": (), "generic": (), "x86-64": (), "x86-64-v2": ("sse4.2", "popcnt"),
     "x86-64-v3": ("sse4.2", "popcnt", "avx2", "fma", "bmi2", "f16c"),
     "x86-64-v4": ("sse4.2", "avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl"),
-}  # fmt: skip
+}
 
 
 def require_runnable(target: Target) -> None:

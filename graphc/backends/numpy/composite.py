@@ -106,7 +106,7 @@ def _batch_norm(x: Array, *parameters: Array, eps: float) -> tuple[Array, Array,
 
 _PRIMITIVES: dict[str, Function] = {
     **elementwise.TABLE, **movement.TABLE, **INDEXING, **CONTRACT, **random.TABLE,
-}  # fmt: skip
+}
 
 
 def _by_decomposition(name: str) -> Function:

@@ -176,13 +176,13 @@ _UNARY: dict[str, Function] = {
     "atanh": np.arctanh, "erf": special.erf, "erfc": special.erfc, "erfinv": special.erfinv,
     "lgamma": special.lgamma, "digamma": special.digamma, "sigmoid": _sigmoid,
     "bitwise_not": np.invert,
-}  # fmt: skip
+}
 _ROUNDING: dict[str, Function] = {
     "floor": np.floor, "ceil": np.ceil, "round": np.rint, "trunc": np.trunc,
-}  # fmt: skip
+}
 _TO_BOOL: dict[str, Function] = {
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "logical_not": np.logical_not,
-}  # fmt: skip
+}
 _BINARY: dict[str, Function] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,
     "floor_divide": _floor_divide, "remainder": _remainder, "trunc_divide": _trunc_divide,
@@ -191,11 +191,11 @@ _BINARY: dict[str, Function] = {
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "shift_left": np.left_shift, "shift_right": np.right_shift,
     "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
-}  # fmt: skip
+}
 _COMPARE: dict[str, Function] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal,
-}  # fmt: skip
+}
 
 TABLE: dict[str, Function] = {
     **{name: through_f32(f) for name, f in (_UNARY | _BINARY).items()},

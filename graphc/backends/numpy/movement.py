@@ -222,5 +222,5 @@ TABLE: dict[str, Function] = {
     "cumsum": _cumulative(np.add), "cumprod": _cumulative(np.multiply),
     "cummax": _running_extremum(np.maximum), "cummin": _running_extremum(np.minimum),
     "sort": _sort, "topk": _topk,
-}  # fmt: skip
+}
 

@@ -18,4 +18,4 @@ def is_captured(trace: Trace, array: np.ndarray) -> bool:
         isinstance(source, TensorInput) and source.kind != "tangent"
         and np.may_share_memory(array, source.owner._storage.root.flat())
         for source in trace.inputs
-    )  # fmt: skip
+    )

@@ -201,7 +201,7 @@ def _by_descriptor(observer: Observer, obj: Any, member: Any, name: str) -> Any:
             observer.is_known(obj) and not is_plain(found)
         ) else found
     if name in ("__class__", "__weakref__", "__doc__", "__cause__", "__context__", "args",
-                "__traceback__", "__suppress_context__", "__notes__"):  # fmt: skip
+                "__traceback__", "__suppress_context__", "__notes__"):
         return c_attributes.ask(observer, obj, name, object.__getattribute__)
     observer.open(f"reading {name} of {observer.path(obj)}")
     return object.__getattribute__(obj, name)
@@ -238,7 +238,7 @@ _OF_SCHEDULES = frozenset(
 _C_DESCRIPTORS = frozenset((
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
     types.ClassMethodDescriptorType, type,
-))  # fmt: skip
+))
 
 
 def _understood(kind: type) -> bool:

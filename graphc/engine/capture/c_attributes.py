@@ -16,7 +16,7 @@ from .places import same
 _METHODS = (
     types.BuiltinFunctionType, types.MethodWrapperType, types.MethodType,
     type(re.compile("").sub),  # a method that is told its class
-)  # fmt: skip
+)
 # of an array, but for its values
 _OF_ARRAYS = frozenset("shape dtype ndim size itemsize nbytes strides base flags".split())
 

@@ -26,12 +26,12 @@ def arguments(
         _entry(observer, value) if i == place
         else _items(observer, value) if first <= i and (end is None or i < end) else value
         for i, value in enumerate(args)
-    ])  # fmt: skip
+    ])
     named = {
         k: _entry(observer, v) if k in ("key", "func")
         else _items(observer, v) if k == "iterable" else v
         for k, v in kwargs.items()
-    }  # fmt: skip
+    }
     return given, named
 
 
@@ -54,7 +54,7 @@ def _items(observer: Observer, value: Any) -> Any:
 
 
 _CALLED = frozenset((Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL, Kind.CLASS, Kind.BUILTIN,
-                     Kind.FIXED))  # fmt: skip
+                     Kind.FIXED))
 
 
 def reversed_of(

@@ -47,7 +47,7 @@ def call(
     if kind is weakref.ReferenceType:
         return answer(observer.referent(function))
     if full_name(kind) in ("operator.itemgetter", "operator.attrgetter",
-                           "operator.methodcaller"):  # fmt: skip
+                           "operator.methodcaller"):
         return answer(_getter(observer, function, args[0]))
     if full_name(kind) == "functools.KeyWrapper" and not observer.is_known(function):
         return function, args, kwargs  # what cmp_to_key was given is recorded, as it is compared

@@ -31,7 +31,7 @@ PURE = frozenset(
     | {"function.__get__", "object.__init__", "object.__eq__", "object.__ne__", "object.__repr__",
        "object.__str__", "object.__format__", "object.__hash__", "object.__sizeof__",
        "type.__call__", "type.__instancecheck__", "type.__subclasscheck__", "type.mro"}
-)  # fmt: skip
+)
 # those that call functions among their arguments, or iterate over the others
 HIGHER_ORDER = frozenset(
     _of("builtins", """
@@ -56,7 +56,7 @@ ITERATED = {
     "product": (0, None), "compress": (0, 2), "repeat": (0, 0), "count": (0, 0),
     "cmp_to_key": (0, 0), **dict.fromkeys(
         ("filter", "reduce", "dropwhile", "filterfalse", "starmap", "takewhile"), (1, 2)),
-}  # fmt: skip
+}
 OPERATORS = {
     f"_operator.{name}": sign for name, sign in {
         "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
@@ -67,7 +67,7 @@ OPERATORS = {
         "pos": "+", "invert": "~", "not_": "not", "getitem": "[]", "setitem": "[]=",
         "contains": "in", "is_": "is", "is_not": "is not",
     }.items()
-}  # fmt: skip
+}
 # methods of lists, dicts, sets and deques
 READS = frozenset("""
     index count copy get keys values items __contains__ __len__ __iter__ __getitem__ __eq__ __ne__
@@ -113,7 +113,7 @@ SETTINGS = {
         "are_deterministic_algorithms_enabled get_float32_matmul_precision is_warn_always_enabled"
         .split(), "graphc.frontend.functions.settings"),
     "initial_seed": "graphc.frontend.random_state",
-}  # fmt: skip
+}
 SWITCHES = {
     "set_default": "graphc.config", "set_default_dtype": "graphc.frontend.promote",
     **dict.fromkeys(
@@ -123,4 +123,4 @@ SWITCHES = {
         "set_autocast_enabled set_autocast_dtype set_autocast_cpu_enabled "
         "set_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cache_enabled".split(),
         "graphc.amp.state"),
-}  # fmt: skip
+}

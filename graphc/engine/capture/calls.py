@@ -202,7 +202,7 @@ def _members(observer: Observer, kind: type) -> None:
 
 _HELD = frozenset((
     Kind.LIST, Kind.TUPLE, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.VIEW, Kind.ITERATOR,
-))  # fmt: skip
+))
 # (id of code, id of globals): the copy, and what keeps the ids taken
 _CODES: dict[tuple[int, int], tuple[types.CodeType, types.CodeType, Any]] = {}
 _LIMIT = 4096

@@ -39,4 +39,4 @@ def _reset_variable(observer: Observer, function: Any, args: Any, kwargs: Any) -
 RULES = {
     "ContextVar.get": _get_variable, "ContextVar.set": _set_variable,
     "ContextVar.reset": _reset_variable,
-}  # fmt: skip
+}

@@ -28,7 +28,7 @@ def objects_of(value: np.ndarray) -> list[Any]:
 READERS: dict[Kind, Callable[[Any], list[Any]]] = {
     Kind.LIST: list, Kind.DICT: dict_items, Kind.SET: list, Kind.QUEUE: list,
     Kind.VIEW: list, Kind.ARRAY: objects_of, Kind.BUFFER: lambda value: [bytes(value)],
-}  # fmt: skip
+}
 
 
 def copy_of(container: Any) -> Any:

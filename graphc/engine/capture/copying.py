@@ -58,7 +58,7 @@ def reduce(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
     return ((
         *made, state, items.iterate(observer, obj) if found is Kind.LIST else None,
         items.iterate(observer, pairs) if pairs is not None else None,
-    ),)  # fmt: skip
+    ),)
 
 
 def _by_c_code(observer: Observer, obj: Any, found: Kind | None, protocol: int) -> Any:

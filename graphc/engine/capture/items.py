@@ -19,7 +19,7 @@ from .places import MISSING
 
 _CONTAINERS = frozenset((
     Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.BUFFER, Kind.VIEW,
-))  # fmt: skip
+))
 
 
 def python_method(observer: Observer, obj: Any, name: str) -> Any:

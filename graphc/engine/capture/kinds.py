@@ -81,7 +81,7 @@ _CONTAINERS: dict[type, Kind] = {
     tuple: Kind.TUPLE, frozenset: Kind.TUPLE, list: Kind.LIST, dict: Kind.DICT,
     OrderedDict: Kind.DICT, defaultdict: Kind.DICT, set: Kind.SET, deque: Kind.QUEUE,
     np.ndarray: Kind.ARRAY, bytearray: Kind.BUFFER, array: Kind.BUFFER,
-}  # fmt: skip
+}
 _EXACT: dict[type, Kind] = {
     types.FunctionType: Kind.FUNCTION, types.MethodType: Kind.METHOD,
     types.BuiltinFunctionType: Kind.BUILTIN, types.MethodDescriptorType: Kind.BUILTIN,
@@ -94,7 +94,7 @@ _EXACT: dict[type, Kind] = {
     type({}.keys()): Kind.VIEW, type({}.values()): Kind.VIEW, type({}.items()): Kind.VIEW,
     type(OrderedDict().keys()): Kind.VIEW, type(OrderedDict().values()): Kind.VIEW,
     type(OrderedDict().items()): Kind.VIEW,
-}  # fmt: skip
+}
 # C iterators that are closed when the call itself made them
 _ITERATORS = frozenset("""
     builtins.zip builtins.map builtins.filter builtins.enumerate builtins.reversed
@@ -121,7 +121,7 @@ OWN_CODE = (
     "graphc.compiler", "graphc._C", "graphc.late_names", "graphc.compat", "graphc.export",
     "graphc.unsupported", "graphc.library", "graphc.profiler", "graphc.amp.autocast_mode",
     "graphc.nn.modules.module_notes",
-)  # fmt: skip
+)
 # modules among them that do nothing but call the user's functions: these are rewritten, too
 _PASSING_ON = ("graphc.frontend.decorated",)
 PACKAGE = str(Path(__file__).parents[2])
@@ -241,7 +241,7 @@ def _from_c(kind: type) -> bool:
             and name not in ("__dict__", "__weakref__"))
         or (isinstance(member, types.BuiltinFunctionType) and name == "__new__")
         for name, member in vars(kind).items()
-    )  # fmt: skip
+    )
 
 
 def content_of(kind: type) -> Kind | None:

@@ -129,5 +129,5 @@ RULES: dict[str, Rule] = {
         "heappush", "heappop", "heapify", "heapreplace", "heappushpop"
     )},
     "_collections._count_elements": _count, "sys.exc_info": _handled,
-}  # fmt: skip
+}
 PYTHON: dict[str, Rule] = {"json.dumps": _json, "json.loads": _json}

@@ -40,7 +40,7 @@ _VALUES = (fractions.__file__, numbers.__file__)
 _TEXTS = frozenset((PurePath.__fspath__.__code__, PurePath.__str__.__code__))
 _HARMLESS = frozenset((
     ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
-))  # fmt: skip
+))
 _LIMIT = 50_000
 _seen: dict[int, tuple[str, CodeType]] = {}  # by id, which the code keeps taken
 

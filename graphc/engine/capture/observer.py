@@ -253,7 +253,7 @@ class Observer(ClassMembers, Counts, Writes):
                 own = old is not None and id(item) not in old
                 self._inside(value, key, f"a key of {path}", deep, old is not None and (
                     id(key) not in old
-                ))  # fmt: skip
+                ))
                 self._inside(value, item, f"{path}[{key_text(key)}]", deep, own)
         elif kind is not Kind.BUFFER:
             items = value.flat if kind is Kind.ARRAY else value
@@ -408,7 +408,7 @@ class Observer(ClassMembers, Counts, Writes):
         given = tuple([
             value.expression if is_traced_value(value) else numbers.leaf("constant", value, value)
             for value in args
-        ])  # fmt: skip
+        ])
         value = getattr(stream.container, name)(*[each.value for each in given])
         draw = Draw(stream, name, given, type(value))
         self.draws.append(draw)
@@ -471,8 +471,8 @@ def _type_of(container: dict[Any, Any], key: Any) -> type:
 _NO_CONTENT = frozenset((
     Kind.VALUE, Kind.FIXED, Kind.FUNCTION, Kind.METHOD, Kind.BUILTIN, Kind.PARTIAL, Kind.CLASS,
     Kind.MODULE, Kind.TENSOR, Kind.NUMBER, Kind.OWN,
-))  # fmt: skip
+))
 _HOLDERS = frozenset((
     Kind.TUPLE, Kind.LIST, Kind.DICT, Kind.SET, Kind.QUEUE, Kind.ARRAY, Kind.BUFFER, Kind.VIEW,
     Kind.INSTANCE, Kind.ITERATOR, Kind.OPEN, Kind.TEXT,
-))  # fmt: skip
+))

@@ -24,22 +24,22 @@ _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "%": (operator.mod, "mod"), "**": (operator.pow, "pow"), "@": (operator.matmul, "matmul"),
     "&": (operator.and_, "and"), "|": (operator.or_, "or"), "^": (operator.xor, "xor"),
     "<<": (operator.lshift, "lshift"), ">>": (operator.rshift, "rshift"),
-}  # fmt: skip
+}
 _IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv,
     "//": operator.ifloordiv, "%": operator.imod, "**": operator.ipow, "@": operator.imatmul,
     "&": operator.iand, "|": operator.ior, "^": operator.ixor, "<<": operator.ilshift,
     ">>": operator.irshift,
-}  # fmt: skip
+}
 _COMPARE: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
     "<": (operator.lt, "__lt__", "__gt__"), "<=": (operator.le, "__le__", "__ge__"),
     "==": (operator.eq, "__eq__", "__eq__"), "!=": (operator.ne, "__ne__", "__ne__"),
     ">": (operator.gt, "__gt__", "__lt__"), ">=": (operator.ge, "__ge__", "__le__"),
-}  # fmt: skip
+}
 _UNARY: dict[str, tuple[Callable[[Any], Any], str]] = {
     "-": (operator.neg, "__neg__"), "+": (operator.pos, "__pos__"),
     "~": (operator.invert, "__invert__"),
-}  # fmt: skip
+}
 _EASY = frozenset((Kind.VALUE, Kind.TENSOR, Kind.NUMBER, Kind.FIXED))
 
 

@@ -104,7 +104,7 @@ def _warn(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
     observer.know(registry, "__warningregistry__")
     observer.repeat(warnings.warn_explicit, (
         message, kind, frame.f_code.co_filename, frame.f_lineno, module, registry,
-    ), {})  # fmt: skip
+    ), {})
     return (None,)
 
 
@@ -212,7 +212,7 @@ def _record(
     observer.know(logger, f"logging.getLogger({logger.name!r})")
     observer.repeat(_handle, (
         logger, level, code.co_filename, frame.f_lineno, code.co_name, said[0], *said[1:],
-    ), {})  # fmt: skip
+    ), {})
     return (None,)
 
 
@@ -225,7 +225,7 @@ def _handle(
 _LEVELS = {
     "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING,
     "warn": logging.WARNING, "error": logging.ERROR, "critical": logging.CRITICAL, "log": None,
-}  # fmt: skip
+}
 _LOGGING: dict[str, Rule] = {f"logging.Logger.{n}": _log(level) for n, level in _LEVELS.items()}
 
 

@@ -218,7 +218,7 @@ class Recording:
             raise TraceError(located(
                 f"compiled {self.name}() gives back {error}, which one graph cannot make again at "
                 f"every call. Cure: give back tensors in plain containers{self.trace.otherwise}"
-            )) from None  # fmt: skip
+            )) from None
 
     def _was_there(self, value: Any) -> bool:
         """Whether an object was there before the call."""
@@ -247,7 +247,7 @@ class Recording:
                 raise TraceError(located(
                     f"compiled {self.name}() uses {path}, a NumPy array on a tensor's memory. "
                     f"Cure: use the tensor{self.trace.otherwise}"
-                ))  # fmt: skip
+                ))
 
     def _effects(self) -> None:
         self._shared_memory()
@@ -258,7 +258,7 @@ class Recording:
             raise TraceError(located(
                 f"compiled {self.name}() {error}, which one graph cannot do again at every call. "
                 f"Cure: do that outside and pass the value in or out{self.trace.otherwise}"
-            )) from None  # fmt: skip
+            )) from None
         lifted = dict(self.lifted)
         for place, old, now in changes:
             self.old_values.append((place, lifted.get(place, old)))
@@ -285,7 +285,7 @@ class Recording:
             raise TraceError(located(
                 f"compiled {self.name}() writes to a {error} among its arguments. Cure: return "
                 f"what it puts there{self.trace.otherwise}"
-            )) from None  # fmt: skip
+            )) from None
         self.stored.update(given)
         self.order += given
 
@@ -327,7 +327,7 @@ class Recording:
             raise TraceError(located(
                 f"compiled {self.name}() writes to {place.path}, which shares memory with a tensor"
                 f". Cure: write to the tensor{self.trace.otherwise}"
-            ))  # fmt: skip
+            ))
         items = _items(now)
         for item in (*_items(old), *items):
             if isinstance(item, Tensor) and item._trace is None:
@@ -335,7 +335,7 @@ class Recording:
         if isinstance(place, Contents):
             for item in items:
                 if not (isinstance(item, Tensor) or is_plain(item) or is_traced_value(item)
-                        or self.observer.is_known(item)):  # fmt: skip
+                        or self.observer.is_known(item)):
                     raise self._renewed(place, item, FirstUse if not old else TraceError)
         self.stored[place] = now
 
@@ -343,7 +343,7 @@ class Recording:
         return error(located(
             f"compiled {self.name}() puts a new {type(now).__name__} in {place.path}, which it "
             f"also reads. Cure: keep tensors in attributes of their own{self.trace.otherwise}"
-        ))  # fmt: skip
+        ))
 
     def take_back(self, error: BaseException, look: bool) -> None:
         """What is left of a run that failed: the Python state, if it is the user's own error."""
@@ -357,7 +357,7 @@ class Recording:
             set_grad_mode(*self.mode)
             raise TraceError(located(
                 f"compiled {self.name}() raises {type(error).__name__}, which holds tensors"
-            )) from None  # fmt: skip
+            )) from None
         keep_python(self.observer, self.writes)
         for action in self.trace.deferred:
             action()

@@ -78,14 +78,14 @@ NUMPY: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "set_printoptions": (
         _pairs(np.get_printoptions), lambda value: np.set_printoptions(**dict(value))
     ),
-}  # fmt: skip
+}
 
 # functions that make texts of arrays
 NUMPY_TEXTS = frozenset(("array2string", "array_repr", "array_str"))
 # functions that tell what one of those sets
 NUMPY_TELLS = {
     "geterr": "seterr", "getbufsize": "setbufsize", "get_printoptions": "set_printoptions",
-}  # fmt: skip
+}
 
 
 def ask(observer: Observer, name: str, switches: bool) -> None:

@@ -16,7 +16,7 @@ from .places import Place
 
 RANDOM, LEGACY, GENERATOR = (
     "random.Random", "numpy.random.mtrand.RandomState", "numpy.random._generator.Generator",
-)  # fmt: skip
+)
 # methods that draw one Python number, and how many numbers they take
 DRAWS: dict[str, dict[str, int]] = {
     RANDOM: {
@@ -33,7 +33,7 @@ DRAWS: dict[str, dict[str, int]] = {
         "random": 0, "standard_normal": 0, "uniform": 2, "normal": 2, "exponential": 1,
         "lognormal": 2, "beta": 2,
     },
-}  # fmt: skip
+}
 
 
 class Stream(Place):

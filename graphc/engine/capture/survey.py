@@ -65,7 +65,7 @@ class Survey(SegmentTrace):
     def opened(self, what: str, cure: str, owner: Any = None) -> None:
         error = TraceError(located(
             f"{what} inside a function that is compiled as one graph. Cure: {cure}"
-        ))  # fmt: skip
+        ))
         self._note(what, cure, error)
         if owner is not None and id(owner) not in self._states:
             keep = _STATES.get(f"{type(owner).__module__}.{type(owner).__qualname__}")
@@ -138,7 +138,7 @@ class Survey(SegmentTrace):
         return OpenError(
             f"{self.name}() is no one graph: {len(texts)} places in it are open\n"
             + "\n".join(texts) + otherwise, self.places,
-        )  # fmt: skip
+        )
 
 
 def _never(trace: SegmentTrace) -> None:

@@ -77,4 +77,4 @@ _CHECKS = ("abc", "enum", "typing", "_py_abc")
 
 RULES = {
     "builtins.type": _type, "builtins.isinstance": _isinstance, "builtins.issubclass": _issubclass,
-}  # fmt: skip
+}

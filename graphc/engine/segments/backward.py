@@ -150,7 +150,7 @@ class SegmentBackward(SavingNode):
                 "create_graph=True through a segment of a compiled function that overwrites what "
                 "its gradients are computed from is not supported. Cure: clone() that first, or "
                 "call the function uncompiled"
-            ))  # fmt: skip
+            ))
         for i in plan.read.intersection(self.owners):
             _check_unchanged(self.owners[i], self.inputs[i])
         like = world.to_expr(next(g for g in grads if g is not None))
@@ -176,4 +176,4 @@ def _check_unchanged(stamp: tuple[Any, int], array: np.ndarray) -> None:
             f"inplace operation: [torch.Tensor {list(array.shape)}] is at version "
             f"{storage.version}; expected version {version} instead. Hint: use an "
             "out-of-place operation, or clone() the tensor before the in-place one."
-        ))  # fmt: skip
+        ))

@@ -380,7 +380,7 @@ class Segments:
         recorded = Recorded(
             segment.trace, tuple([i.node for i in segment.inputs]),
             [edge(t) for t in segment.roots], [place for _, place in segment.entries],
-        )  # fmt: skip
+        )
         node.remember(
             recorded,
             [before.get(i, array) for i, array in enumerate(given)],
@@ -415,7 +415,7 @@ def _plan(
         split.backward, split.saved, entries, strict, allocator.empty, build,
         behind(graph, inputs, count),
         lambda graph: pipeline.as_drawn(graph, configuration.current()),
-    )  # fmt: skip
+    )
     plan.inner = inner_roots(roots)
     sources = [_source(segment, segment.entries[i][0]) for i in entries]
     plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)

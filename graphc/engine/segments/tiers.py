@@ -152,7 +152,7 @@ def warn_versions(name: str, reason: str) -> None:
     _warn(
         f"compiled {name}() needs another version at each call ({reason}) and runs in segments "
         "from now on", user_location(),
-    )  # fmt: skip
+    )
 
 
 def warn_values_only(name: str, ends: dict[SegmentEnd, int]) -> None:
@@ -163,7 +163,7 @@ def warn_values_only(name: str, ends: dict[SegmentEnd, int]) -> None:
         f"GRAPHC_CHECK=3: compiled {name}() runs in segments{why}: its Python decides everything "
         "at each call, so that of it the values of each compiled segment are compared, and "
         "nothing else", UserWarning, None if end is None else end.loc,
-    )  # fmt: skip
+    )
 
 
 def _warn(text: str, loc: Loc | None) -> None:

@@ -217,4 +217,4 @@ def _check_unchanged(stamps: Iterable[tuple[Any, int]]) -> None:
                 "one of the variables needed for gradient computation has been modified by an "
                 "inplace operation after the compiled forward that reads it. Hint: call "
                 "backward() before the in-place operation, or clone() the tensor."
-            ))  # fmt: skip
+            ))

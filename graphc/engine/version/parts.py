@@ -115,7 +115,7 @@ class Parts:
         made: dict[IrNode, IrNode] = {}
         kept = [i for i, node in enumerate(graph.inputs) if node in needed and (
             not bits[node] or bits[node] & live
-        )]  # fmt: skip
+        )]
         for i in kept:
             node = graph.inputs[i]
             made[node] = builder.input(node.tensor_type, node.attrs["name"])
@@ -133,7 +133,7 @@ class Parts:
         return Part(
             Engine(self._build(reduced), types, tuple(graph.env.hints)),
             [i for i in kept if i < count], [i - count for i in kept if i >= count], results,
-        )  # fmt: skip
+        )
 
 
 def _zeros(builder: Builder, node: IrNode) -> IrNode:

@@ -130,7 +130,7 @@ def _function(value: Any) -> Maker:
 
 _OF_FUNCTIONS = (
     "__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__",
-)  # fmt: skip
+)
 
 
 def _is_users(function: types.FunctionType) -> bool:

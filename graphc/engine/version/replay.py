@@ -68,7 +68,7 @@ def replay(
         raise RuntimeError(located(
             "create_graph=True through a compiled function whose inputs overlap in memory is not "
             "supported. Cure: clone() one of them first, or call the function uncompiled"
-        ))  # fmt: skip
+        ))
     values: list[Any] = []
     for i, array in enumerate(arrays):
         tensor = from_array(array)

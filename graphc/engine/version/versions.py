@@ -66,7 +66,7 @@ class Versions:
                 parts.append((
                     array.dtype, array.ndim, gradient_kind(leaf), leaf._storage.inference,
                     type(leaf),
-                ))  # fmt: skip
+                ))
                 shapes.append(array.shape)
             elif isinstance(leaf, _PLAIN):
                 parts.append((type(leaf), leaf))

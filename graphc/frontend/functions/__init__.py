@@ -256,7 +256,7 @@ NAMES |= {
     "is_conj": conversion.METHODS["is_conj"], "is_neg": conversion.METHODS["is_neg"],
     "resize_as_": inplace_shape.resize_as_,
     "detach": Tensor.detach, "detach_": inplace_shape.detach_, "index_put_": gathering.index_put_,
-}  # fmt: skip
+}
 NAMES = tensors_only(NAMES, "graphc")
 globals().update(NAMES)
 Tensor._constructor = staticmethod(tensor_types.legacy_constructor)

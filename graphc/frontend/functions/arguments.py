@@ -40,7 +40,7 @@ def wrap_dim(dim: Any, rank: int) -> int:
         raise IndexError(located(
             f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], "
             f"but got {dim})"
-        ))  # fmt: skip
+        ))
     return int(dim) % span
 
 
@@ -77,12 +77,12 @@ def as_size(size: Any, name: str = "") -> Any:
         raise TypeError(located(
             f"{name}(): argument 'size' (position 1) must be tuple of ints, not "
             f"{type(size).__name__}: {size!r}"
-        ))  # fmt: skip
+        ))
     return size.__index__()
 
 
 _FIT_NAMES = {**CPP_NAMES, dtypes.i64: "int64_t", dtypes.i16: "int16_t", dtypes.i8: "int8_t",
-              dtypes.u8: "uint8_t"}  # fmt: skip
+              dtypes.u8: "uint8_t"}
 
 
 def fitting(value: Any, dtype: DType) -> Any:
@@ -102,7 +102,7 @@ def fitting(value: Any, dtype: DType) -> Any:
     if isinstance(value, complex):
         raise RuntimeError(located(
             f"value cannot be converted to type {_FIT_NAMES[dtype]} without overflow: {value}"
-        ))  # fmt: skip
+        ))
     if dtype.is_float:
         if type(value) is int:
             value = float(value)
@@ -116,7 +116,7 @@ def fitting(value: Any, dtype: DType) -> Any:
     if too_big:
         raise RuntimeError(located(
             f"value cannot be converted to type {_FIT_NAMES[dtype]} without overflow: {value}"
-        ))  # fmt: skip
+        ))
     return value
 
 
@@ -127,7 +127,7 @@ def non_negative(shape: Iterable[Any]) -> None:
         if isinstance(size, int) and size < 0:
             raise RuntimeError(located(
                 f"Trying to create tensor with negative dimension {size}: {list(sizes)}"
-            ))  # fmt: skip
+            ))
 
 
 _STATIC = DimEnv()
@@ -247,7 +247,7 @@ def with_out(function: F) -> F:
             raise RuntimeError(located(
                 f"{function.__name__}(): functions with out=... arguments don't support automatic "
                 "differentiation, but one of the arguments requires grad."
-            ))  # fmt: skip
+            ))
         if isinstance(result, Tensor):
             return write_out(out, result)
         for target, value in zip(out, result, strict=True):
@@ -263,7 +263,7 @@ def _check_same_dtype(targets: Iterable[Tensor], results: Iterable[Tensor]) -> N
             raise RuntimeError(located(
                 f"Expected out tensor to have dtype {CPP_NAMES[found.dtype]}, but got "
                 f"{CPP_NAMES[target.dtype]} instead"
-            ))  # fmt: skip
+            ))
 
 
 def _check_single(out: Tensor) -> None:

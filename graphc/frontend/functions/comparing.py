@@ -23,7 +23,7 @@ def isclose(
         name, value = ("rtol", rtol) if rtol < 0 else ("atol", atol)
         raise RuntimeError(located(
             f"{name} must be greater than or equal to zero, but got {value}"
-        ))  # fmt: skip
+        ))
     close = P.eq(input, other)
     if equal_nan and input.dtype.differentiable:
         close = P.logical_or(close, P.logical_and(P.isnan(input), P.isnan(other)))
@@ -52,7 +52,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     if not isinstance(other, Tensor):
         raise TypeError(located(
             f"equal(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
-        ))  # fmt: skip
+        ))
     if shape(input) != shape(other):
         return False
     return bool(P.eq(input, other).all())

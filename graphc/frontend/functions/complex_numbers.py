@@ -45,7 +45,7 @@ def imag(input: Tensor) -> Tensor:
     if not input.dtype.is_complex:
         raise RuntimeError(located(
             "imag is not implemented for tensors with non-complex dtypes."
-        ))  # fmt: skip
+        ))
     return select(view_as_real(input), -1, 1)
 
 
@@ -92,12 +92,12 @@ def _pair(name: str, first: Tensor, second: Tensor) -> None:
             raise RuntimeError(located(
                 "Expected both inputs to be Half, Float or Double tensors but got "
                 f"{promote._name(first.dtype)} and {promote._name(second.dtype)}"
-            ))  # fmt: skip
+            ))
     if first.dtype is not second.dtype:
         raise RuntimeError(located(
             f"Expected object of scalar type {promote._name(first.dtype)} but got scalar type "
             f"{promote._name(second.dtype)} for second argument"
-        ))  # fmt: skip
+        ))
 
 
 @with_out

@@ -63,7 +63,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             raise TypeError(located(
                 f"to() received an invalid combination of arguments - got {value!r}; expected a "
                 "dtype, a device or a Tensor"
-            ))  # fmt: skip
+            ))
     if len(flags) == 2:
         copy = flags[1]
     if other is not None:
@@ -74,7 +74,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         raise NotImplementedError(located(
             "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead"
             " of torch.nn.Module.to() when moving module from meta to a different device."
-        ))  # fmt: skip
+        ))
     result = self if dtype is None else promote.cast(self, _dtype(dtype))
     result = _laid_out(result, layout)
     return clone(result) if copy and result is self else result
@@ -115,7 +115,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     if not isinstance(other, Tensor):
         raise TypeError(located(
             f"type_as(): argument 'other' (position 1) must be Tensor, not {kind_name(other)}"
-        ))  # fmt: skip
+        ))
     return promote.cast(self, other.dtype)
 
 
@@ -135,7 +135,7 @@ CASTS = {
         "long": dtypes.i64, "int": dtypes.i32, "short": dtypes.i16, "char": dtypes.i8,
         "byte": dtypes.u8, "bool": dtypes.bool_, "cfloat": dtypes.c64, "cdouble": dtypes.c128,
     }.items()
-}  # fmt: skip
+}
 
 
 def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
@@ -174,7 +174,7 @@ def item(self: Tensor) -> Any:
     if array.size != 1:
         raise RuntimeError(located(
             f"a Tensor with {array.size} elements cannot be converted to Scalar"
-        ))  # fmt: skip
+        ))
     found = array.reshape(()).item()
     return float(found) if self.dtype.is_float else found
 
@@ -231,7 +231,7 @@ def _bool(self: Tensor) -> bool:
     if count != 1:
         raise RuntimeError(located(
             "Boolean value of Tensor with more than one value is ambiguous"
-        ))  # fmt: skip
+        ))
     return bool(values(self, "bool(tensor)", _CURE).reshape(()))
 
 
@@ -253,7 +253,7 @@ def _index(self: Tensor) -> int:
     if self.dtype.is_float or self._type.elements != 1:
         raise TypeError(located(
             "only integer tensors of a single element can be converted to an index"
-        ))  # fmt: skip
+        ))
     return int(item(self))
 
 
@@ -288,7 +288,7 @@ def _contains(self: Tensor, element: Any) -> bool:
     raise RuntimeError(located(
         "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
         f"{element.__class__.__name__}."
-    ))  # fmt: skip
+    ))
 
 
 def _format(self: Tensor, specification: str) -> str:
@@ -315,7 +315,7 @@ def numel(input: Tensor) -> Any:
     if not isinstance(input, Tensor):
         raise TypeError(located(
             f"numel(): argument 'input' must be Tensor, not {input.__class__.__name__}"
-        ))  # fmt: skip
+        ))
     return public_size(input._type.elements)
 
 
@@ -382,7 +382,7 @@ def _absent(name: str, why: str, cure: str) -> Any:
     def missing(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(located(
             f"graphc does not have Tensor.{name}(): {why}. Cure: {cure}"
-        ))  # fmt: skip
+        ))
 
     missing.__name__ = name
     missing.__doc__ = f"Raises NotImplementedError: {why}."
@@ -392,13 +392,13 @@ def _absent(name: str, why: str, cure: str) -> Any:
 _NO_SPARSE = (
     "there are no sparse tensors",
     "use dense tensors; torch.mm and `@` take them in the same places",
-)  # fmt: skip
+)
 _ABSENT = {
     **dict.fromkeys((
         "to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr",
         "to_sparse_bsc", "sparse_mask", "coalesce",
     ), _NO_SPARSE),
-}  # fmt: skip
+}
 
 
 PROPERTIES = {
@@ -444,4 +444,4 @@ METHODS = {
     "__reversed__": _reversed, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
     **{name: _absent(name, *reason) for name, reason in _ABSENT.items()},
     **CASTS,
-}  # fmt: skip
+}

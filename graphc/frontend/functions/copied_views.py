@@ -31,7 +31,7 @@ def _narrow(input: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     if dim >= input.ndim:  # torch's error is an IndexError for narrow(), and this here
         raise RuntimeError(located(
             f"Expected dim < {input.ndim} to be true, but got false: dim is {dim}"
-        ))  # fmt: skip
+        ))
     return parts.narrow(input, dim, start, length)
 
 
@@ -44,7 +44,7 @@ _VIEWS: dict[str, Callable[..., Any]] = {
     "transpose": shape.transpose, "unsqueeze": shape.unsqueeze, "view": shape.view,
     "view_as_complex": complex_numbers.view_as_complex,
     "view_as_real": complex_numbers.view_as_real,
-}  # fmt: skip
+}
 
 
 def _copied(name: str, view: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,12 +85,12 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     if len(amounts) % 2:
         raise RuntimeError(located(
             f"Length of pad must be even but instead it equals {len(amounts)}"
-        ))  # fmt: skip
+        ))
     if len(amounts) > 2 * input.ndim:
         raise RuntimeError(located(
             "Length of pad should be no more than twice the number of dimensions of the input. "
             f"Pad length is {len(amounts)} while the input has {input.ndim} dimensions."
-        ))  # fmt: skip
+        ))
     x = input
     low, high = [0] * x.ndim, [0] * x.ndim
     for i, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
@@ -101,7 +101,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
                 f"The input size {size}, plus negative padding {before} and {after} resulted in a "
                 "negative output size, which is invalid. Check dimension "
                 f"{dim} of your input."
-            ))  # fmt: skip
+            ))
         x = parts.slice_dim(x, dim, max(-before, 0), size - max(-after, 0))
         low[dim], high[dim] = max(before, 0), max(after, 0)
     filler = promote.operand(fitting(value, x.dtype), x.dtype).item()

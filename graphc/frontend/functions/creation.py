@@ -65,7 +65,7 @@ def _element(data: Tensor) -> Tensor:
         raise ValueError(located("only one element tensors can be converted to Python scalars"))
     raise TypeError(located(
         "only integer tensors of a single element can be converted to an index"
-    ))  # fmt: skip
+    ))
 
 
 def _inexact_dtype(data: Any) -> DType:
@@ -132,7 +132,7 @@ def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
     if array.dtype.kind == "c" and not dtype.is_complex:
         raise RuntimeError(located(
             f"value cannot be converted to type {dtype.torch_name} without overflow"
-        ))  # fmt: skip
+        ))
     if dtype.is_integer and array.size and array.dtype.kind in "iuf":
         for bound in (array.min(), array.max()):
             if not np.isnan(bound) and not isinstance(bound, np.floating):
@@ -147,7 +147,7 @@ def _fits(value: int, dtype: DType) -> None:
     except RuntimeError:
         raise RuntimeError(located(
             f"value cannot be converted to type {dtype.torch_name} without overflow: {value}"
-        )) from None  # fmt: skip
+        )) from None
 
 
 def _first(data: Any) -> Any:
@@ -178,7 +178,7 @@ def _check_ragged(data: Any, depth: int) -> None:
                 raise TypeError(located("not a sequence: nested sequences must be rectangular"))
             raise ValueError(located(
                 f"expected sequence of length {lengths[0]} at dim {depth + 1} (got {length})"
-            ))  # fmt: skip
+            ))
     for item in data:
         _check_ragged(item, depth + 1)
 
@@ -239,7 +239,7 @@ def asarray(
         raise ValueError(located(
             f"can't alias {type(obj).__name__} as a tensor"
             + ("" if dtype is None else f" of dtype {dtype}") + ". Cure: leave copy=False out"
-        ))  # fmt: skip
+        ))
     if copy and shared:
         found = clone(found)
     if requires_grad is None:
@@ -257,7 +257,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             "At least one stride in the given numpy array is negative, and tensors with negative "
             "strides are not currently supported. (You can probably work around this by making a "
             "copy of your array with array.copy().)"
-        ))  # fmt: skip
+        ))
     result = from_array(ndarray)
     result._storage.exposed = True
     return result
@@ -430,7 +430,7 @@ def empty_permuted(size: Any, physical_layout: Any, **kwargs: Any) -> Tensor:
         raise RuntimeError(located(
             "Number of dimensions in size does not match the length of the physical_layout; i.e. "
             f"len(size) = {len(sizes)} is not equal to len(physical_layout) = {len(order)}"
-        ))  # fmt: skip
+        ))
     if sorted(order) != list(range(len(sizes))):
         raise RuntimeError(located(f"Duplicate or invalid dim in physical_layout: {list(order)}"))
     strides, step = [0] * len(sizes), 1

@@ -21,7 +21,7 @@ def deepcopied(tensor: Tensor, memo: dict[Any, Any]) -> Any:
         raise RuntimeError(located(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
             "protocol at the moment. Cure: detach() it first"
-        ))  # fmt: skip
+        ))
     if local.trace is not None:
         found = _traced(tensor, memo)
         if found is not None:

@@ -16,10 +16,10 @@ NAMES: dict[str, DType] = {
     "cfloat": dtypes.c64, "cdouble": dtypes.c128, "chalf": dtypes.c32,
     "float": dtypes.f32, "double": dtypes.f64, "half": dtypes.f16,
     "long": dtypes.i64, "int": dtypes.i32, "short": dtypes.i16,
-}  # fmt: skip
+}
 
 PYTHON: dict[Any, DType] = {float: dtypes.f64, int: dtypes.i64, bool: dtypes.bool_,
-                            complex: dtypes.c128}  # fmt: skip
+                            complex: dtypes.c128}
 
 TYPE_STRINGS: dict[str, DType] = {
     "FloatTensor": dtypes.f32, "DoubleTensor": dtypes.f64, "HalfTensor": dtypes.f16,
@@ -27,7 +27,7 @@ TYPE_STRINGS: dict[str, DType] = {
     "ShortTensor": dtypes.i16, "CharTensor": dtypes.i8, "ByteTensor": dtypes.u8,
     "BoolTensor": dtypes.bool_, "ComplexFloatTensor": dtypes.c64,
     "ComplexDoubleTensor": dtypes.c128,
-}  # fmt: skip
+}
 
 TYPE_NAMES = {dtype: name for name, dtype in TYPE_STRINGS.items()}
 
@@ -39,7 +39,7 @@ CPP_NAMES: dict[DType, str] = {
     dtypes.i16: "short int", dtypes.i8: "signed char", dtypes.u8: "unsigned char",
     dtypes.bool_: "bool", dtypes.c64: "c10::complex<float>",
     dtypes.c128: "c10::complex<double>",
-}  # fmt: skip
+}
 
 
 # the largest finite number of each dtype

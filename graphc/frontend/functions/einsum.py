@@ -30,7 +30,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         if not isinstance(x, Tensor):
             raise TypeError(located(
                 f"expected Tensor as element {i} in argument 1, but got {kind_name(x)}"
-            ))  # fmt: skip
+            ))
     inputs, output = _parse(equation.replace(" ", ""), [x.ndim for x in given])
     _check_sizes(inputs, given)
     terms = [_diagonal(x, labels) for x, labels in zip(given, inputs, strict=True)]
@@ -72,7 +72,7 @@ def _parse(equation: str, ranks: list[int]) -> tuple[list[Labels], Labels]:
         raise RuntimeError(located(
             f"einsum(): {'more' if len(parts) < len(ranks) else 'fewer'} operands were provided "
             f"than specified in the equation: {equation!r} names {len(parts)}, got {len(ranks)}"
-        ))  # fmt: skip
+        ))
     inputs = []
     widest = 0
     for i, (part, rank) in enumerate(zip(parts, ranks, strict=True)):
@@ -81,14 +81,14 @@ def _parse(equation: str, ranks: list[int]) -> tuple[list[Labels], Labels]:
             raise RuntimeError(located(
                 "einsum(): invalid subscript given at index 0 in the equation string, subscripts "
                 f"must be in [a-zA-Z]: {part!r}"
-            ))  # fmt: skip
+            ))
         hidden = rank - len(named) if "..." in part else 0
         if hidden < 0 or ("..." not in part and len(named) != rank):
             raise RuntimeError(located(
                 f"einsum(): the number of subscripts in the equation ({len(named)}) does not "
                 f"match the number of dimensions ({rank}) for operand {i}"
                 + ("" if "..." in part else " and no ellipsis was given")
-            ))  # fmt: skip
+            ))
         widest = max(widest, hidden)
         inputs.append(_spell(part, hidden))
     if arrow:
@@ -103,11 +103,11 @@ def _parse(equation: str, ranks: list[int]) -> tuple[list[Labels], Labels]:
             raise RuntimeError(located(
                 f"einsum(): output subscript {label} does not appear in the equation for any "
                 "input operand"
-            ))  # fmt: skip
+            ))
         if output.count(label) > 1:
             raise RuntimeError(located(
                 f"einsum(): output subscript {label} appears more than once in the output"
-            ))  # fmt: skip
+            ))
     return inputs, output
 
 
@@ -128,7 +128,7 @@ def _check_sizes(inputs: list[Labels], operands: list[Tensor]) -> None:
                 raise RuntimeError(located(
                     f"einsum(): subscript {label} has size {size} for operand {i} which does not "
                     f"broadcast with previously seen size {seen[label]}"
-                ))  # fmt: skip
+                ))
             seen[label] = size
 
 
@@ -174,7 +174,7 @@ def _contract(
     if a.dtype is not b.dtype:
         raise RuntimeError(located(
             f"einsum(): operands have different dtypes, {a.dtype} and {b.dtype}"
-        ))  # fmt: skip
+        ))
 
     def places(labels: Labels, names: list[str]) -> tuple[int, ...]:
         return tuple(labels.index(name) for name in names)

@@ -34,12 +34,12 @@ def gradient(
         raise RuntimeError(located(
             "torch.gradient expected spacing to be unspecified, a scalar, or a list of length "
             f"{len(dims)}, but got a list of length {len(steps)}"
-        ))  # fmt: skip
+        ))
     if any(isinstance(s, Tensor) and s.device != input.device for s in steps):
         raise RuntimeError(located(
             "torch.gradient expected each tensor to be on the same device as the input, "
             f"{input.device}"
-        ))  # fmt: skip
+        ))
     x = input
     if not (x.dtype.is_float or x.dtype.is_complex):
         x = promote.cast(x, promote.get_default_dtype())
@@ -51,7 +51,7 @@ def _along(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
     if size < edge_order + 1:
         raise RuntimeError(located(
             "torch.gradient expected each dimension size to be at least edge_order+1"
-        ))  # fmt: skip
+        ))
 
     def at(start: int, stop: int) -> Tensor:
         return slice_dim(x, dim, start, stop)
@@ -90,7 +90,7 @@ def _steps(x: Tensor, dim: int, spacing: Any, size: int) -> Tensor:
         raise RuntimeError(located(
             "torch.gradient expected each element of the spacing list to have the same length as "
             f"its dimension ({size}), got {list(spacing.shape)}"
-        ))  # fmt: skip
+        ))
     distances = promote.cast(P.sub(spacing[1:], spacing[:-1]), x.dtype)
     sizes = (1,) * dim + (size - 1,) + (1,) * (x.ndim - dim - 1)
     return distances.reshape(sizes)  # type: ignore[no-any-return]

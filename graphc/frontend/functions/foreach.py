@@ -9,7 +9,7 @@ from ..tensor import Tensor
 from .norms import vector_norm
 
 _UNARY = "abs ceil cos erf exp expm1 floor log log10 log1p log2 neg reciprocal round rsqrt "\
-         "sigmoid sign sin sqrt tan tanh trunc".split()  # fmt: skip
+         "sigmoid sign sin sqrt tan tanh trunc".split()
 _BINARY = "add sub mul div pow maximum minimum clamp_max clamp_min".split()
 
 

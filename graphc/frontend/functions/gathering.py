@@ -31,7 +31,7 @@ from .repetition import broadcast_tensors
 
 _CURE = "its result's size depends on values: call it outside the compiled function"
 _REDUCTIONS = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "amax",
-               "amin": "amin"}  # fmt: skip
+               "amin": "amin"}
 
 
 def _require_index(name: str, index: Any) -> Tensor:
@@ -72,7 +72,7 @@ def _scatter(
         if src.dtype is not x.dtype:
             raise RuntimeError(located(
                 f"{name}(): Expected self.dtype to be equal to src.dtype"
-            ))  # fmt: skip
+            ))
     else:
         src = promote.operand(fitting(src, x.dtype), x.dtype)
         src = apply(ops.expand, src, shape=shape(places))
@@ -96,7 +96,7 @@ def _cut(name: str, src: Tensor, sizes: tuple[Any, ...]) -> Tensor:
         raise RuntimeError(located(
             "Index tensor must have the same number of dimensions as src tensor "
             f"({name}: {len(sizes)} and {src.ndim})"
-        ))  # fmt: skip
+        ))
     env = environment()
     for d, (have, want) in enumerate(zip(shape(src), sizes, strict=True)):
         if env.equal(have, want):
@@ -105,7 +105,7 @@ def _cut(name: str, src: Tensor, sizes: tuple[Any, ...]) -> Tensor:
             raise RuntimeError(located(
                 f"Expected index {list(sizes)} to be no larger than src {list(shape(src))} "
                 f"({name}, dimension {d})"
-            ))  # fmt: skip
+            ))
         src = slice_dim(src, d, 0, want)
     return src
 
@@ -140,7 +140,7 @@ def scatter_reduce(
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(located(
             "reduce argument must be either sum, prod, mean, amax or amin, got " + reduce
-        ))  # fmt: skip
+        ))
     x = input
     if not include_self:
         x = _without_self(input, dim, index, reduce)
@@ -211,7 +211,7 @@ def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add
         raise RuntimeError(located(
             f"{name}(): self and source expected to have the same dtype, but got (self) "
             f"{x.dtype} and (source) {source.dtype}"
-        ))  # fmt: skip
+        ))
     value = source if isinstance(source, Tensor) else promote.operand(source, x.dtype)
     if x.ndim == 0:
         flat = _index_write(name, x.reshape(1), 0, places, value.reshape(-1), add)
@@ -224,7 +224,7 @@ def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add
             raise RuntimeError(located(
                 f"{name}(): Number of indices ({want[0]}) should be equal to source.size(dim): "
                 f"({have[0]}), for dim: {along}"
-            ))  # fmt: skip
+            ))
     return _index_put(x, value, [places], along, add)
 
 
@@ -253,7 +253,7 @@ def _same_slices(name: str, x: Tensor, dim: int, source: Tensor) -> None:
         raise RuntimeError(located(
             "source tensor shape must match self tensor shape, excluding the specified dimension. "
             f"Got self.shape = {list(a)} source.shape = {list(b)}"
-        ))  # fmt: skip
+        ))
 
 
 @with_out
@@ -283,7 +283,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
             raise RuntimeError(located(
                 "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.ndim} dimension(s)."
-            ))  # fmt: skip
+            ))
         value = promote.cast(value, input.dtype)
     else:
         value = fitting(value, input.dtype)
@@ -317,7 +317,7 @@ def index_put_(
             "Index put requires the source and destination dtypes match, got "
             f"{promote._name(self.dtype)} for the destination and "
             f"{promote._name(values.dtype)} for the source."
-        ))  # fmt: skip
+        ))
     # None in `indices` means the whole dim
     entries = tuple(slice(None) if i is None else i for i in indices)
     selection = read_index(self, entries)
@@ -337,14 +337,14 @@ def _mask(name: str, mask: Any) -> Tensor:
         raise TypeError(located(
             f"{name}(): argument 'mask' (position 1) must be Tensor, not {kind_name(mask)}. Cure: "
             "torch.tensor(mask)"
-        ))  # fmt: skip
+        ))
     if mask.dtype is not dtypes.bool_:
         found = CPP_NAMES[mask.dtype]
         raise RuntimeError(located(
             f"{name}: expected BoolTensor for mask, got {found}"
             if name != "masked_fill" else
             f"masked_fill_ only supports boolean masks, but got mask with dtype {found}"
-        ))  # fmt: skip
+        ))
     return mask
 
 
@@ -355,12 +355,12 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             raise RuntimeError(located(
                 "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.ndim} dimension(s)."
-            ))  # fmt: skip
+            ))
         if value.dtype.is_complex and not input.dtype.is_complex:
             raise RuntimeError(located(
                 f"value cannot be converted to type {CPP_NAMES[input.dtype]} without overflow: "
                 f"it is {value.dtype}"
-            ))  # fmt: skip
+            ))
         filler = promote.cast(value, input.dtype)
     else:
         filler = promote.operand(fitting(value, input.dtype), input.dtype)
@@ -387,7 +387,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         raise RuntimeError(located(
             "masked_scatter: expected self and source to have same dtypes but got "
             f"{promote._name(input.dtype)} and {promote._name(source.dtype)}"
-        ))  # fmt: skip
+        ))
     input, full = broadcast_tensors(input, _mask("masked_scatter", mask))
     flat = promote.cast(full.reshape(-1), dtypes.i64)
     order = P.clamp(P.sub(apply(ops.cumsum, flat, dim=0), 1), min=0)
@@ -413,7 +413,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         raise RuntimeError(located(
             f"put_(): self and source expected to have the same dtype, but got self.dtype = "
             f"{promote._name(input.dtype)} and source.dtype = {promote._name(source.dtype)}"
-        ))  # fmt: skip
+        ))
     changed = _index_put(input.reshape(-1), source.reshape(-1), [places], 0, accumulate)
     return changed.reshape(shape(input))  # type: ignore[no-any-return]
 

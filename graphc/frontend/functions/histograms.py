@@ -90,7 +90,7 @@ def histogramdd(
         raise RuntimeError(located(
             "torch.histogramdd: input tensor should have at least 2 dimensions, but got "
             f"{input.ndim}"
-        ))  # fmt: skip
+        ))
     array = concrete(input, "histogramdd()", _CURE)
     points = array.reshape(-1, array.shape[-1])
     count = points.shape[1]
@@ -99,7 +99,7 @@ def histogramdd(
         raise RuntimeError(located(
             f"torch.histogramdd: Expected {count} sequences of bin edges for a {count}-dimensional "
             f"histogram but got {len(given)}"
-        ))  # fmt: skip
+        ))
     edges = []
     for dim, wanted in enumerate(given):
         limits = None if range is None else (float(range[2 * dim]), float(range[2 * dim + 1]))

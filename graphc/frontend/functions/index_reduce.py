@@ -24,14 +24,14 @@ def index_reduce(
         raise RuntimeError(located(
             f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
             f"{reduce}."
-        ))  # fmt: skip
+        ))
     if index.ndim > 1:
         raise IndexError(located("index_reduce(): Index is supposed to be a vector"))
     if source.dtype is not input.dtype:
         raise RuntimeError(located(
             "index_reduce(): self and source expected to have the same dtype, but got (self) "
             f"{input.dtype} and (source) {source.dtype}"
-        ))  # fmt: skip
+        ))
     if input.ndim == 0:
         flat = index_reduce(
             input.reshape(1), 0, index.reshape(1), source.reshape(1), reduce,

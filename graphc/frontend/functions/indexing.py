@@ -47,7 +47,7 @@ class Selection:
         if not env.not_negative(start) or not env.at_most(start + 1, size):
             raise IndexError(located(
                 f"index {place} is out of bounds for dimension {original} with size {size}"
-            ))  # fmt: skip
+            ))
         self.view = drop_dim(slice_dim(self.view, self.dim, start, start + 1), self.dim)
 
     def slice(self, index: slice) -> None:
@@ -68,7 +68,7 @@ class Selection:
         if index.dtype not in _INTEGERS:
             raise IndexError(located(
                 "tensors used as indices must be long, int, byte or bool tensors"
-            ))  # fmt: skip
+            ))
         if index.ndim == 0 and local.trace is None:
             self.integer(index._array.item(), original)
             return
@@ -87,7 +87,7 @@ class Selection:
                     f"The shape of the mask {list(shape(mask))} at index {i} does not match the "
                     f"shape of the indexed tensor {list(shape(self.view))} at index "
                     f"{self.dim + i}"
-                ))  # fmt: skip
+                ))
         truth = concrete(mask, "indexing by a mask", _MASK_CURE)
         for places in np.nonzero(truth):
             self.tensors.append((self.dim, constant(places.astype(np.int64))))
@@ -156,7 +156,7 @@ def _bound(value: Any) -> Any:
     if not hasattr(value, "__index__"):
         raise TypeError(located(
             "slice indices must be integers or None or have an __index__ method"
-        ))  # fmt: skip
+        ))
     return value.__index__()
 
 
@@ -225,7 +225,7 @@ def read_index(x: Tensor, index: Any) -> Selection:
             raise IndexError(located(
                 "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or "
                 "`tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
-            ))  # fmt: skip
+            ))
         raise IndexError(located(f"too many indices for tensor of dimension {rank}"))
     selection = Selection(x)
     original = 0
@@ -252,7 +252,7 @@ def read_index(x: Tensor, index: Any) -> Selection:
             raise IndexError(located(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
                 f"are valid indices (got {type(entry).__name__})"
-            ))  # fmt: skip
+            ))
     return selection
 
 
@@ -342,7 +342,7 @@ def _source(value: Any, target: Tensor) -> Tensor:
     raise TypeError(located(
         f"can't assign a {type(value).__name__} to a torch.{TYPE_NAMES[target.dtype]}. "
         "Cure: torch.as_tensor(value)"
-    ))  # fmt: skip
+    ))
 
 
 def _require_fit(source: Tensor, sizes: tuple[Any, ...]) -> None:
@@ -362,14 +362,14 @@ def _require_fit(source: Tensor, sizes: tuple[Any, ...]) -> None:
             f"expand(torch.FloatTensor{{{list(have)}}}, size={list(sizes)}): the number of sizes "
             f"provided ({len(sizes)}) must be greater or equal to the number of dimensions in the "
             f"tensor ({len(have)})"
-        ))  # fmt: skip
+        ))
     for i, (n, m) in enumerate(zip(have, sizes[-len(have) :], strict=True), -extra):
         if n not in (1, m):
             raise RuntimeError(located(
                 f"The expanded size of the tensor ({m}) must match the existing size ({n}) at "
                 f"non-singleton dimension {i}.  Target sizes: {list(sizes)}.  Tensor sizes: "
                 f"{list(have)}"
-            ))  # fmt: skip
+            ))
 
 
 METHODS = {"__getitem__": getitem, "__setitem__": setitem}

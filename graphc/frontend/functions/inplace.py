@@ -81,7 +81,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
             raise RuntimeError(located(
                 "fill_ only supports 0-dimension value tensor but got tensor with "
                 f"{value.ndim} dimensions."
-            ))  # fmt: skip
+            ))
         inplace(_distinct(self), promote.cast(value, self.dtype), overwrite=True)
     else:
         inplace(_distinct(self), _number(value, self.dtype), overwrite=True)
@@ -102,7 +102,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if not isinstance(src, Tensor):
         raise TypeError(located(
             f"copy_(): argument 'other' (position 1) must be Tensor, not {kind_name(src)}"
-        ))  # fmt: skip
+        ))
     return inplace(self, src, overwrite=True)
 
 
@@ -139,13 +139,13 @@ def methods() -> dict[str, Callable[..., Any]]:
         "float_power_": _written(pointwise_more.float_power, False),
         "sgn_": table["sign_"], "addmm_": _product("addmm"), "addmv_": _product("addmv"),
         "baddbmm_": _product("baddbmm"), "addbmm_": _product("addbmm"), "addr_": _product("addr"),
-    }  # fmt: skip
+    }
     for operator, name in {
         "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_",
         "__ifloordiv__": "floor_divide_", "__imod__": "remainder_", "__ipow__": "pow_",
         "__iand__": "bitwise_and_", "__ior__": "bitwise_or_", "__ixor__": "bitwise_xor_",
         "__ilshift__": "bitwise_left_shift_", "__irshift__": "bitwise_right_shift_",
-    }.items():  # fmt: skip
+    }.items():
         table[operator] = table[name]
     return table
 

@@ -155,7 +155,7 @@ def set_(
     if isinstance(source, Tensor) and source._array.dtype != kind:
         raise RuntimeError(located(
             f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}"
-        ))  # fmt: skip
+        ))
     version = self._version + 1
     self._array, storage = _placed(kind, source, storage_offset, size, stride)
     self._storage = storage.sibling()

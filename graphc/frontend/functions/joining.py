@@ -22,13 +22,13 @@ def _tensors(name: str, tensors: Any, some: bool = False) -> list[Tensor]:
     if isinstance(tensors, Tensor):
         raise TypeError(located(
             f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor"
-        ))  # fmt: skip
+        ))
     given = list(tensors)
     for i, x in enumerate(given):
         if not isinstance(x, Tensor):
             raise TypeError(located(
                 f"expected Tensor as element {i} in argument 0, but got {kind_name(x)}"
-            ))  # fmt: skip
+            ))
     if some and not given:
         raise RuntimeError(located(f"{name} expects a non-empty TensorList"))
     return given
@@ -46,7 +46,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
         if x.ndim == 0:
             raise RuntimeError(located(
                 f"zero-dimensional tensor (at position {i}) cannot be concatenated"
-            ))  # fmt: skip
+            ))
     # torch skips tensors of shape [0], whatever the rank of the others
     kept = [x for x in given if shape(x) != (0,)] or given[:1]
     dim = wrap_dim(dim, kept[0].ndim)
@@ -55,7 +55,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
             raise RuntimeError(located(
                 "Tensors must have same number of dimensions: got "
                 f"{kept[0].ndim} and {kept[i].ndim}"
-            ))  # fmt: skip
+            ))
     result: Tensor = apply(ops.concat, *[promote.cast(x, dtype) for x in kept], dim=dim)
     if len(kept) < len(given):
         for x in given:
@@ -83,7 +83,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
             raise RuntimeError(located(
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 "
                 f"and {list(sizes)} at entry {i}"
-            ))  # fmt: skip
+            ))
     return cat([unsqueeze(x, dim) for x in given], dim)
 
 
@@ -180,7 +180,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     if len(moves) != len(along):
         raise RuntimeError(located(
             f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(along)}"
-        ))  # fmt: skip
+        ))
     for shift, dim in zip(moves, along, strict=True):
         dim = wrap_dim(dim, input.ndim)
         size = shape(input)[dim]
@@ -200,16 +200,16 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     if len(dims) != 2:
         raise RuntimeError(located(
             f"expected total rotation dims == 2, but got dims = {len(dims)}"
-        ))  # fmt: skip
+        ))
     if input.ndim < 2:
         raise RuntimeError(located(
             f"expected total dims >= 2, but got total dims = {input.ndim}"
-        ))  # fmt: skip
+        ))
     if dims[0] == dims[1] or abs(dims[0] - dims[1]) == input.ndim:
         raise RuntimeError(located(
             "expected rotation dims to be different, but got dim0 = "
             f"{dims[0]} and dim1 = {dims[1]}"
-        ))  # fmt: skip
+        ))
     a, b = (wrap_dim(d, input.ndim) for d in dims)
     k %= 4
     if k == 0:
@@ -258,7 +258,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(located(
             f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
-        ))  # fmt: skip
+        ))
     swap = indexing == "xy" and len(given) >= 2
     if swap:
         given[0], given[1] = given[1], given[0]
@@ -269,7 +269,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
             raise RuntimeError(located(
                 "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: "
                 f"{list(shape(x))}"
-            ))  # fmt: skip
+            ))
         column = tuple(n if j == i else 1 for j, n in enumerate(sizes))
         grid: Tensor = apply(ops.expand, apply(ops.reshape, x, shape=column), shape=sizes)
         grids.append(grid)

@@ -37,7 +37,7 @@ def _same_dtype(a: Tensor, b: Tensor) -> None:
         raise RuntimeError(located(
             f"expected m1 and m2 to have the same dtype, but got: {CPP_NAMES[a.dtype]} != "
             f"{CPP_NAMES[b.dtype]}. Cure: convert one of them with .to(dtype)"
-        ))  # fmt: skip
+        ))
 
 
 def _same_scalar_type(a: Tensor, b: Tensor) -> None:
@@ -45,7 +45,7 @@ def _same_scalar_type(a: Tensor, b: Tensor) -> None:
         raise RuntimeError(located(
             f"expected scalar type {promote._name(a.dtype)} but found {promote._name(b.dtype)}. "
             "Cure: convert one of them with .to(dtype)"
-        ))  # fmt: skip
+        ))
 
 
 def dot_general(
@@ -67,7 +67,7 @@ def _require_tensors(name: str, *values: Any) -> None:
             raise TypeError(located(
                 f"{name}(): argument '{argument}' (position {i + 1}) must be Tensor, not "
                 f"{kind_name(value)}"
-            ))  # fmt: skip
+            ))
 
 
 _SECOND = {"mm": "mat2", "bmm": "mat2", "mv": "vec", "dot": "tensor"}
@@ -83,7 +83,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         raise RuntimeError(located(
             "both arguments to matmul need to be at least 1D, but they are "
             f"{len(a)}D and {len(b)}D"
-        ))  # fmt: skip
+        ))
     if len(a) == 1 and len(b) == 1:
         return dot(input, other)
     if len(a) == 2 and len(b) == 1:
@@ -110,17 +110,17 @@ def _mismatch(a: Any, b: Any) -> RuntimeError:
         rows = product(a[:-1])
         return RuntimeError(located(
             f"size mismatch, got input ({rows}), mat ({rows}x{a[-1]}), vec ({b[0]})"
-        ))  # fmt: skip
+        ))
     if len(b) <= 2 or len(a) <= 2:
         rows = a[-2] if len(a) == 2 else product(a[:-1]) if len(b) <= 2 else 1
         return RuntimeError(located(
             "mat1 and mat2 shapes cannot be multiplied "
             f"({rows}x{a[-1]} and {b[-2]}x{b[-1]})"
-        ))  # fmt: skip
+        ))
     return RuntimeError(located(
         "Expected size for first two dimensions of batch2 tensor to be: "
         f"[{product(a[:-2])}, {a[-1]}] but got: [{product(b[:-2])}, {b[-2]}]."
-    ))  # fmt: skip
+    ))
 
 
 def _batched(x: Tensor, y: Tensor, a: Any, b: Any) -> Tensor:
@@ -166,7 +166,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
         raise RuntimeError(located(
             f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] "
             f"but got: [{b[0]}, {b[1]}]."
-        ))  # fmt: skip
+        ))
     return named(dot_general(input, mat2, (2,), (1,), (0,), (0,)), "BmmBackward0")
 
 
@@ -178,11 +178,11 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     if len(a) != 2 or len(b) != 1:
         raise RuntimeError(located(
             f"vector + matrix @ vector expected, got 1, {len(a)}, {len(b)}"
-        ))  # fmt: skip
+        ))
     if not environment().equal(a[1], b[0]):
         raise RuntimeError(located(
             f"size mismatch, got input ({a[0]}), mat ({a[0]}x{a[1]}), vec ({b[0]})"
-        ))  # fmt: skip
+        ))
     _same_dtype(input, vec)
     return named(dot_general(input, vec, (1,), (0,)), "MvBackward0")
 
@@ -195,17 +195,17 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     if len(a) != 1 or len(b) != 1:
         raise RuntimeError(located(
             f"1D tensors expected, but got {len(a)}D and {len(b)}D tensors"
-        ))  # fmt: skip
+        ))
     if input.dtype is not tensor.dtype:
         raise RuntimeError(located(
             "dot : expected both vectors to have same dtype, but found "
             f"{promote._name(input.dtype)} and {promote._name(tensor.dtype)}"
-        ))  # fmt: skip
+        ))
     if not environment().equal(a[0], b[0]):
         raise RuntimeError(located(
             f"inconsistent tensor size, expected tensor [{a[0]}] and src [{b[0]}] to have the "
             f"same number of elements, but got {a[0]} and {b[0]} elements respectively"
-        ))  # fmt: skip
+        ))
     return named(dot_general(input, tensor, (0,), (0,)), "DotBackward0")
 
 
@@ -232,7 +232,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
         if x.ndim != 1:
             raise RuntimeError(located(
                 f"outer: Expected 1-D argument {name}, but got {x.ndim}-D"
-            ))  # fmt: skip
+            ))
     return P.mul(input.unsqueeze(1), vec2)  # type: ignore[no-any-return]
 
 
@@ -257,7 +257,7 @@ def _whole(name: str, x: Tensor, argument: str, factor: Any) -> Any:
     if name == "addr" and isinstance(factor, float):
         raise RuntimeError(located(
             f"For integral input tensors, argument {argument} must not be a floating point number."
-        ))  # fmt: skip
+        ))
     return bool(factor) if x.dtype is dtypes.bool_ else int(factor)
 
 
@@ -271,7 +271,7 @@ def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
             raise TypeError(located(
                 f"{name}() takes input, {factors[0]} and {factors[1]}, beta= and alpha=; got "
                 f"{1 + len(given)} positional arguments and {[*rest, *named_factors]}"
-            ))  # fmt: skip
+            ))
         return compute(input, *found, beta=beta, alpha=alpha)
 
     def compute(input: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
@@ -281,7 +281,7 @@ def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
                     f"{word} and {factors[1]} must have the same dtype, but got "
                     f"{promote._name(x.dtype)} and {promote._name(y.dtype)}. Cure: convert one of "
                     "them with .to(dtype)"
-                ))  # fmt: skip
+                ))
         same = input.dtype is first.dtype is second.dtype
         if name in _ROUNDED_ONCE and same and first.dtype.bits == 16 and first.dtype.is_float:
             a, b, c = (promote.cast(x, dtypes.f32) for x in (input, first, second))
@@ -299,7 +299,7 @@ def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
             raise RuntimeError(located(
                 f"{name}: input of shape {list(shape(input))} does not broadcast to "
                 f"{list(shape(found))}"
-            ))  # fmt: skip
+            ))
         return named(result, f"{name.capitalize()}Backward0")
 
     function.__name__ = name
@@ -347,7 +347,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
             raise RuntimeError(located(
                 f"contracted dimensions need to match, but first has size {m} in dim {first} and "
                 f"second has size {n} in dim {j}"
-            ))  # fmt: skip
+            ))
     _same_dtype(a, b)
     result = dot_general(a, b, left, right)
     if out is not None:

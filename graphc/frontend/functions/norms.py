@@ -59,7 +59,7 @@ def vector_norm(
         raise RuntimeError(located(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
             f"{promote._name(x.dtype)}"
-        ))  # fmt: skip
+        ))
     if x.dtype.bits < 32:
         wide = promote.cast(x, dtypes.f32)
         return promote.cast(vector_norm(wide, ord, dim, keepdim), x.dtype)

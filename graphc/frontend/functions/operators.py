@@ -19,7 +19,7 @@ def _operator(function: Callable[..., Any], swap: bool = False) -> Callable[[Any
         if not isinstance(self, Tensor):
             raise TypeError(located(
                 f"{function.__name__}: a Tensor's method called on {type(self).__name__}"
-            ))  # fmt: skip
+            ))
         if not isinstance(other, Tensor) and not is_number(other):
             if not isinstance(other, np.ndarray):
                 return NotImplemented
@@ -33,7 +33,7 @@ OPERATORS = {
     "add": P.add, "sub": P.sub, "mul": P.mul, "truediv": P.div, "floordiv": P.floor_divide,
     "mod": P.remainder, "pow": P.pow, "and": P.bitwise_and, "or": P.bitwise_or,
     "xor": P.bitwise_xor, "lshift": P.bitwise_left_shift, "rshift": P.bitwise_right_shift,
-}  # fmt: skip
+}
 COMPARISONS = {"eq": P.eq, "ne": P.ne, "lt": P.lt, "le": P.le, "gt": P.gt, "ge": P.ge}
 
 
@@ -47,5 +47,5 @@ def operator_methods() -> dict[str, Any]:
     for name, function in COMPARISONS.items():
         table[f"__{name}__"] = _operator(function)
     table |= {"__neg__": P.neg, "__pos__": lambda self: self, "__abs__": P.abs,
-              "__invert__": P.bitwise_not}  # fmt: skip
+              "__invert__": P.bitwise_not}
     return table

@@ -51,7 +51,7 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
         raise IndexError(located(
             f"select(): index {index} out of range for tensor of size {list(sizes)} at dimension "
             f"{dim}"
-        ))  # fmt: skip
+        ))
     return named(drop_dim(slice_dim(input, dim, place, place + 1), dim), "SelectBackward0")
 
 
@@ -70,13 +70,13 @@ def narrow(input: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     if isinstance(size, int) and isinstance(start, int) and not -size <= start <= size:
         raise IndexError(located(
             f"start out of range (expected to be in range of [-{size}, {size}], but got {start})"
-        ))  # fmt: skip
+        ))
     if not env.not_negative(start):
         start = start + size
     if not env.at_most(start + length, size):
         raise RuntimeError(located(
             f"start ({start}) + length ({length}) exceeds dimension size ({size})."
-        ))  # fmt: skip
+        ))
     return slice_dim(input, dim, start, start + length)
 
 
@@ -107,14 +107,14 @@ def split(
     if isinstance(step, int) and step < 0:
         raise RuntimeError(located(
             f"split expects split_size be non-negative, but got split_size={step}"
-        ))  # fmt: skip
+        ))
     size = sizes[dim]
     if isinstance(step, int) and step == 0:
         if size != 0:
             raise RuntimeError(located(
                 "split_size can only be 0 if dimension size is 0, but got dimension size of "
                 f"{size}"
-            ))  # fmt: skip
+            ))
         return (slice_dim(tensor, dim, 0, 0),)
     if env.equal(size, step):
         return (slice_dim(tensor, dim, 0, size),)
@@ -129,7 +129,7 @@ def _split_sizes(x: Tensor, pieces: Shape, dim: int) -> tuple[Tensor, ...]:
         raise RuntimeError(located(
             "split_with_sizes expects split_sizes have only non-negative entries, but got "
             f"split_sizes={list(pieces)}"
-        ))  # fmt: skip
+        ))
     total: Any = 0
     for piece in pieces:
         total = total + piece
@@ -137,7 +137,7 @@ def _split_sizes(x: Tensor, pieces: Shape, dim: int) -> tuple[Tensor, ...]:
         raise RuntimeError(located(
             f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size "
             f"at dimension {dim}), but got split_sizes={list(pieces)}"
-        ))  # fmt: skip
+        ))
     result = []
     start: Any = 0
     for piece in pieces:
@@ -187,7 +187,7 @@ def tensor_split(
         if count <= 0:
             raise RuntimeError(located(
                 f"number of sections must be larger than 0, got {count}"
-            ))  # fmt: skip
+            ))
         small, extra = divmod(size, count)
         cuts = [0]
         for i in range(count):

@@ -83,7 +83,7 @@ def sign(input: Tensor) -> Tensor:
         raise NotImplementedError(located(
             "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use "
             "torch.sgn instead."
-        ))  # fmt: skip
+        ))
     result: Tensor = apply(ops.sign, input)
     return result
 
@@ -103,7 +103,7 @@ def neg(input: Tensor) -> Tensor:
         raise RuntimeError(located(
             "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to "
             "invert a mask, use the `~` or `logical_not()` operator instead."
-        ))  # fmt: skip
+        ))
     result: Tensor = promote.unary(ops.neg, input, to_float=False)
     return result
 
@@ -187,7 +187,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
             raise RuntimeError(located(
                 "Subtraction, the `-` operator, with two bool tensors is not supported. Use the "
                 "`^` or `logical_xor()` operator instead."
-            ))  # fmt: skip
+            ))
     found = promote.scaled_sum(sub, input, other, alpha)
     if found is not None:
         return found
@@ -225,7 +225,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         raise RuntimeError(located(
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
             f"{rounding_mode!r}"
-        ))  # fmt: skip
+        ))
     return result
 
 
@@ -237,7 +237,7 @@ def require_tensors(name: str, *values: Any) -> None:
             raise TypeError(located(
                 f"{name}(): argument '{argument}' (position {i + 1}) must be Tensor, not "
                 f"{kind_name(value)}"
-            ))  # fmt: skip
+            ))
 
 
 def require_one_tensor(name: str, first: Any, second: Any) -> None:
@@ -246,7 +246,7 @@ def require_one_tensor(name: str, first: Any, second: Any) -> None:
         raise TypeError(located(
             f"{name}() received an invalid combination of arguments - got "
             f"({type(first).__name__}, {type(second).__name__}), but one must be a Tensor"
-        ))  # fmt: skip
+        ))
 
 
 # both are tensors; the others let a number stand for the second
@@ -255,7 +255,7 @@ _TWO_TENSORS = frozenset({"atan2", "hypot", "maximum", "minimum", "fmax", "fmin"
 _NUMBER_FIRST = frozenset({
     "floor_divide", "remainder", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left",
     "shift_right",
-})  # fmt: skip
+})
 
 
 def _binary(name: str, doc: str, to_float: bool = False) -> Callable[..., Tensor]:
@@ -320,7 +320,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
         if not input.dtype.differentiable and exponent < 0:
             raise RuntimeError(located(
                 "Integers to negative integer powers are not allowed."
-            ))  # fmt: skip
+            ))
         if exponent == 2 and input.dtype is not dtypes.bool_:
             return square(input)
     if isinstance(input, Tensor) and isinstance(exponent, float) and input.dtype.is_float:
@@ -376,13 +376,13 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     if not isinstance(condition, Tensor):
         raise TypeError(located(
             f"where(): argument 'condition' must be Tensor, not {type(condition).__name__}"
-        ))  # fmt: skip
+        ))
     if condition.dtype is not dtypes.bool_:
         if condition.dtype is not dtypes.u8:
             raise RuntimeError(located(
                 "where expected condition to be a boolean tensor, but got a tensor with dtype "
                 f"{promote._name(condition.dtype)}"
-            ))  # fmt: skip
+            ))
         condition = promote.cast(condition, dtypes.bool_)
     return apply(
         ops.where, condition, promote.operand(input, dtype), promote.operand(other, dtype)
@@ -482,7 +482,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
         raise RuntimeError(located(
             "Integer division with addcdiv is no longer supported. Cure: use input + value * "
             "tensor1 / tensor2, or torch.trunc of the quotient"
-        ))  # fmt: skip
+        ))
     return _combined("addcdiv", div, input, tensor1, tensor2, value)
 
 

@@ -39,7 +39,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
         raise TypeError(located(
             "heaviside(): argument 'values' (position 2) must be Tensor, not "
             f"{type(values).__name__}"
-        ))  # fmt: skip
+        ))
     result: Tensor = P.where(P.eq(input, 0), values, promote.cast(P.gt(input, 0), input.dtype))
     return result
 
@@ -51,7 +51,7 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
         raise TypeError(located(
             f"logaddexp(): both arguments must be Tensor, not {type(input).__name__} and "
             f"{type(other).__name__}"
-        ))  # fmt: skip
+        ))
     if input.dtype.is_complex or other.dtype.is_complex:
         return complex_logaddexp(input, other)
     return _log_of_sum(input, other, P.exp, 1.0)
@@ -223,7 +223,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     if input.ndim < 2:
         raise RuntimeError(located(
             f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions"
-        ))  # fmt: skip
+        ))
     along = wrap_dim(dim, input.ndim)
     others = tuple(d for d in range(input.ndim) if d != along)
     norms = vector_norm(input, p, others, True)

@@ -132,7 +132,7 @@ def randint(
         if not given or not isinstance(given[-1], (tuple, list)):
             raise TypeError(located(
                 "randint() received an invalid combination of arguments: size must be a tuple"
-            ))  # fmt: skip
+            ))
         size = given.pop()
     if len(given) == 2:
         low, high = given
@@ -142,7 +142,7 @@ def randint(
         raise TypeError(located(
             "randint() received an invalid combination of arguments: high is missing. Cure: "
             "torch.randint(high, size)"
-        ))  # fmt: skip
+        ))
     return _integers(
         0 if low is None else int(low), int(high), shape_of((size,), "randint"), generator,
         check_dtype(dtype) or dtypes.i64, requires_grad, out,
@@ -156,7 +156,7 @@ def _integers(
     if low >= high:
         raise RuntimeError(located(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
-        ))  # fmt: skip
+        ))
     non_negative(size)
     if out is not None:
         return random_(_resized(out, size), low, high, generator=generator)
@@ -246,7 +246,7 @@ def bernoulli(
     if not input.dtype.is_float:
         raise RuntimeError(located(
             f"\"bernoulli_tensor_cpu_self_\" not implemented for '{promote._name(input.dtype)}'"
-        ))  # fmt: skip
+        ))
     kind = dtypes.f64 if input.dtype is dtypes.f64 else dtypes.f32
     u = draw("uniform", generator, shape=shape(input), dtype=kind)
     found = promote.cast(P.lt(u, promote.cast(input.detach(), kind)), input.dtype)
@@ -261,21 +261,21 @@ def multinomial(
     if out is not None and out.dtype is not dtypes.i64:
         raise RuntimeError(located(
             f"multinomial expects Long tensor out, got: {promote._name(out.dtype)}"
-        ))  # fmt: skip
+        ))
     if input.ndim not in (1, 2):
         raise RuntimeError(located("prob_dist must be 1 or 2 dim"))
     if not input.dtype.is_float:
         raise RuntimeError(located(
             "multinomial only supports floating-point dtypes for input, got: "
             f"{promote._name(input.dtype)}"
-        ))  # fmt: skip
+        ))
     size = shape(input)[-1]
     if num_samples <= 0:
         raise RuntimeError(located("cannot sample n_sample <= 0 samples"))
     if not replacement and isinstance(size, int) and num_samples > size:
         raise RuntimeError(located(
             "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
-        ))  # fmt: skip
+        ))
     if isinstance(size, int) and size > _MOST_CATEGORIES:
         raise RuntimeError(located("number of categories cannot exceed 2^24"))
     weights = input.detach()
@@ -302,11 +302,11 @@ def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:
         if not bool(P.logical_and(P.ge(weights, 0), P.isfinite(weights)).all()):
             raise RuntimeError(located(
                 "probability tensor contains either `inf`, `nan` or element < 0"
-            ))  # fmt: skip
+            ))
     elif not bool(P.logical_and(P.ge(weights, 0), P.isfinite(weights)).all()):
         raise RuntimeError(located(
             "invalid multinomial distribution (encountering probability entry < 0, infinite or nan)"
-        ))  # fmt: skip
+        ))
     if bool(P.eq(weights.sum(-1), 0).any()):
         raise RuntimeError(located("invalid multinomial distribution (sum of probabilities <= 0)"))
 
@@ -328,4 +328,4 @@ METHODS = {
     "uniform_": uniform_, "normal_": normal_, "exponential_": exponential_,
     "bernoulli_": bernoulli_, "bernoulli": bernoulli, "random_": random_, "cauchy_": cauchy_,
     "log_normal_": log_normal_, "geometric_": geometric_, "multinomial": multinomial,
-}  # fmt: skip
+}

@@ -35,7 +35,7 @@ def float_dtype(dtype: Any, name: str) -> Any:
     if not found.is_float:
         raise RuntimeError(located(
             f'"{name}_cpu" not implemented for \'{promote._name(found)}\''
-        ))  # fmt: skip
+        ))
     return found
 
 
@@ -112,11 +112,11 @@ def uniform_(
     if kw:
         raise TypeError(located(
             f"uniform_() got an unexpected keyword argument {next(iter(kw))!r}"
-        ))  # fmt: skip
+        ))
     if not a <= b:
         raise RuntimeError(located(
             f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}"
-        ))  # fmt: skip
+        ))
     if self.dtype.is_complex:
         uniform_(_both_parts(self), a, b, generator=generator)
         return self
@@ -191,7 +191,7 @@ def exponential_(
     if lambd <= 0:
         raise RuntimeError(located(
             f"exponential_ expects lambda > 0.0, but found lambda={lambd}"
-        ))  # fmt: skip
+        ))
     kind = float_dtype(self.dtype, "exponential")
 
     def make(sizes: Any) -> Tensor:
@@ -265,7 +265,7 @@ def bernoulli_(
         if not p.dtype.is_float:
             raise RuntimeError(located(
                 f"expected probabilities tensor to have floating type, got {p.dtype}"
-            ))  # fmt: skip
+            ))
         kind = dtypes.f64 if p.dtype is dtypes.f64 else dtypes.f32
         u = draw("uniform", generator, shape=shape(self), dtype=kind)
         drawn = P.lt(u, promote.cast(p.detach(), kind))
@@ -296,7 +296,7 @@ def random_(
     if bottom >= top:
         raise RuntimeError(located(
             f"random_ expects 'from' to be less than 'to', but got from={bottom} >= to={top}"
-        ))  # fmt: skip
+        ))
     kind = self.dtype if self.dtype.is_integer else dtypes.i64
     return _in_memory_order(
         self,

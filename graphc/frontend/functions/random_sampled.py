@@ -22,7 +22,7 @@ def _float(input: Tensor, name: str) -> Tensor:
     if not input.dtype.is_float:
         raise RuntimeError(located(
             f"\"{name}_cpu\" not implemented for '{promote._name(input.dtype)}'"
-        ))  # fmt: skip
+        ))
     return input.detach()
 
 
@@ -38,7 +38,7 @@ def binomial(
     if count.dtype is not prob.dtype:
         raise RuntimeError(located(
             f"Found dtype {prob.dtype} but expected {count.dtype}: count and prob have one dtype"
-        ))  # fmt: skip
+        ))
     trials, probability = broadcast_tensors(_float(count, "binomial"), _float(prob, "binomial"))
     return draw_from("binomial", generator, trials, probability)
 
@@ -92,7 +92,7 @@ def _sample_dirichlet(input: Tensor, generator: Generator | None = None) -> Tens
 _ENDS = {
     dtypes.f32: (2.0**-126, 1 - 2.0**-24), dtypes.f64: (2.0**-1022, 1 - 2.0**-53),
     dtypes.f16: (2.0**-14, 1 - 2.0**-11), dtypes.bf16: (2.0**-126, 1 - 2.0**-8),
-}  # fmt: skip
+}
 
 
 def beta_gradient(alpha: Tensor, total: Tensor, value: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ def arange(
     if (step > 0 and start > end) or (step < 0 and start < end):
         raise RuntimeError(located(
             "upper bound and lower bound inconsistent with step sign"
-        ))  # fmt: skip
+        ))
     count = math.ceil((end - start) / step)
     if dtype.is_integer and int(step) == 0:
         raise ValueError(located(f"step must be nonzero, but {step} is cut to 0 for {dtype}"))
@@ -78,7 +78,7 @@ def linspace(
         raise TypeError(located(
             "linspace() received an invalid combination of arguments - got ("
             f"{', '.join(type(v).__name__ for v in (start, end, steps))}): steps must be an int"
-        ))  # fmt: skip
+        ))
     steps = steps.__index__()
     if steps < 0:
         raise RuntimeError(located("number of steps must be non-negative"))

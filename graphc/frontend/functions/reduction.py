@@ -87,7 +87,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
         raise RuntimeError(located(
             f"mean(): could not infer output dtype. {which} must be either a floating point or "
             f"complex dtype. Got: {promote._name(x.dtype)}"
-        ))  # fmt: skip
+        ))
     result = _mean(x, wrap_dims(dim, x.ndim), keepdim)
     return named(result, "MeanBackward0" if dim is None else "MeanBackward1")
 
@@ -179,10 +179,10 @@ def _require_elements(name: str, x: Tensor, dims: Dims, whole: bool) -> None:
                 raise RuntimeError(located(
                     f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
                     "Specify the reduction dim with the 'dim' argument."
-                ))  # fmt: skip
+                ))
             raise IndexError(located(
                 f"{name}(): Expected reduction dim {d} to have non-zero size."
-            ))  # fmt: skip
+            ))
 
 
 amax = _extreme("amax", "The largest over `dim`; ties share the gradient.")
@@ -207,7 +207,7 @@ def _arg(name: str, doc: str) -> Any:
             if input._type.elements == 0:
                 raise IndexError(located(
                     f"{name}(): Expected reduction dim to be specified for input.numel() == 0."
-                ))  # fmt: skip
+                ))
             flat = apply(ops.reshape, input, shape=(input._type.elements,))
             found: Tensor = apply(record, flat, dim=0, keepdim=False)
             return apply(ops.reshape, found, shape=(1,) * rank) if keepdim else found
@@ -288,7 +288,7 @@ def _moments(
         if not x.dtype.is_complex:
             raise RuntimeError(located(
                 "std and var only support floating point and complex dtypes"
-            ))  # fmt: skip
+            ))
         across, along = (
             _moments(part, dim, unbiased, correction, keepdim)[0] for part in (x.real, x.imag)
         )
@@ -409,7 +409,7 @@ def _softmax(name: str) -> Any:
             raise NotImplementedError(located(
                 f'"{name}_lastdim_kernel_impl" not implemented for '
                 f"'{promote._name(x.dtype)}'"
-            ))  # fmt: skip
+            ))
         if x.ndim == 0:
             wrap_dim(dim, 0)
             flat: Tensor = apply(record, x.reshape(1), dim=0)

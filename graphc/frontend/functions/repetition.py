@@ -43,7 +43,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
             f"expand({input.dtype}{list(have)}, size={list(want)}): the number of sizes provided "
             f"({len(want)}) must be greater or equal to the number of dimensions in the tensor "
             f"({len(have)})"
-        ))  # fmt: skip
+        ))
     full: list[Any] = []
     for i, n in enumerate(want):
         if isinstance(n, int) and n == -1:
@@ -51,7 +51,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
                 raise RuntimeError(located(
                     f"The expanded size of the tensor ({n}) isn't allowed in a leading, "
                     f"non-existing dimension {i}"
-                ))  # fmt: skip
+                ))
             n = have[i - extra]
         full.append(n)
     result: Tensor = apply(ops.expand, input, shape=tuple(full))
@@ -86,11 +86,11 @@ def repeat(self: Tensor, *repeats: Any) -> Tensor:
         raise RuntimeError(located(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
             "tensor"
-        ))  # fmt: skip
+        ))
     if any(isinstance(n, int) and n < 0 for n in counts):
         raise RuntimeError(located(
             f"Trying to create tensor with negative dimension: repeat{counts}"
-        ))  # fmt: skip
+        ))
     sizes = (1,) * extra + have
     spread = tuple(n for size in sizes for n in (1, size))
     grown = tuple(n for c, size in zip(counts, sizes, strict=True) for n in (c, size))
@@ -153,6 +153,6 @@ def repeat_by_counts(
         raise RuntimeError(located(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = "
             f"{len(array)} and input.size({dim}) = {shape(x)[dim]}"
-        ))  # fmt: skip
+        ))
     places = np.repeat(np.arange(len(array)), array)
     return take(x, [constant(places)], dim)

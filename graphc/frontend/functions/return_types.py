@@ -22,7 +22,7 @@ def _struct(name: str, *fields: str) -> Any:
         "__module__": "torch.return_types", "__doc__": f"What torch.{name} gives: {fields}.",
         "__reduce__": lambda self: (_make, (name, tuple(self))),
         "__match_args__": fields, "_make": classmethod(lambda cls, values: cls(tuple(values))),
-    }  # fmt: skip
+    }
     for i, field in enumerate(fields):
         body[field] = property(operator.itemgetter(i))
     return type(name, (tuple,), body)

@@ -43,7 +43,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(located(
             f"{precision} is not one of 'highest', 'high', 'medium'"
-        ))  # fmt: skip
+        ))
     _State.matmul_precision = precision
 
 

@@ -48,7 +48,7 @@ def infer_shape(sizes: Shape, elements: Any) -> Shape:
             raise RuntimeError(located(
                 f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the "
                 "unspecified dimension size -1 can be any value and is ambiguous"
-            ))  # fmt: skip
+            ))
         raise _invalid_shape(sizes, elements)
     if isinstance(rest, int) and isinstance(elements, int) and elements % rest:
         raise _invalid_shape(sizes, elements)
@@ -60,7 +60,7 @@ def infer_shape(sizes: Shape, elements: Any) -> Shape:
 def _invalid_shape(sizes: Shape, elements: Any) -> RuntimeError:
     return RuntimeError(located(
         f"shape '{[*sizes]}' is invalid for input of size {elements}"
-    ))  # fmt: skip
+    ))
 
 
 @variadic("shape")
@@ -93,7 +93,7 @@ def view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
         raise RuntimeError(located(
             "view size is not compatible with input tensor's size and stride (at least one "
             "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
-        ))  # fmt: skip
+        ))
     return _reshape(self, sizes)
 
 
@@ -131,7 +131,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     if start > end:
         raise RuntimeError(located(
             "flatten() has invalid args: start_dim cannot come after end_dim"
-        ))  # fmt: skip
+        ))
     if not sizes:
         return _reshape(input, (1,))
     if start == end:
@@ -157,7 +157,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
         raise RuntimeError(located(
             f"unflatten: Provided sizes {list(as_sequence(sizes))} don't multiply up to the size "
             f"of dim {dim} ({have[dim]}) in the input tensor"
-        ))  # fmt: skip
+        ))
     return view(input, *have[:dim], *new, *have[dim + 1 :])
 
 
@@ -198,7 +198,7 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
             "permute(sparse_coo): number of dimensions in the tensor input does not match the "
             f"length of the desired ordering of dimensions i.e. input.dim() = {rank} is not equal "
             f"to len(dims) = {len(order)}"
-        ))  # fmt: skip
+        ))
     wrapped = tuple(wrap_dim(d, rank) for d in order)
     if len(set(wrapped)) != rank:
         raise RuntimeError(located("permute(): duplicate dims are not allowed."))
@@ -224,7 +224,7 @@ def t(input: Tensor) -> Tensor:
     if input.ndim > 2:
         raise RuntimeError(located(
             f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D"
-        ))  # fmt: skip
+        ))
     return named(reverse_dims(input), "TBackward0")
 
 
@@ -240,7 +240,7 @@ def matrix_transpose(self: Tensor) -> Tensor:
         raise RuntimeError(located(
             "tensor.mT is only supported on matrices or batches of matrices. Got "
             f"{self.ndim}-D tensor."
-        ))  # fmt: skip
+        ))
     return transpose(self, -2, -1)
 
 
@@ -260,7 +260,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
             "movedim: Invalid source or destination dims: source "
             f"({list(as_sequence(source))} dims) should contain the same number of dims as "
             f"destination ({list(as_sequence(destination))} dims)"
-        ))  # fmt: skip
+        ))
     for name, dims in (("source", origins), ("destination", places)):
         if len(set(dims)) != len(dims):
             raise RuntimeError(located(f"movedim: repeated dim in `{name}` ({dims})"))
@@ -284,7 +284,7 @@ def view_dtype(self: Tensor, dtype: DType) -> Tensor:
     if array.ndim == 0 and array.itemsize != dtype.itemsize:
         raise RuntimeError(located(
             f"self.dim() cannot be 0 to view {self.dtype} as {dtype} (different element sizes)"
-        ))  # fmt: skip
+        ))
     try:
         seen = array.view(dtype.numpy)
     except ValueError as error:

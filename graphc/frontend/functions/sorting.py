@@ -74,7 +74,7 @@ def topk(
     if k < 0 or not environment().at_most(k, size):
         raise RuntimeError(located(
             f"selected index k out of range: k is {k}, dimension {dim} has size {size}"
-        ))  # fmt: skip
+        ))
     return return_types.topk(apply(ops.topk, input, k=int(k), dim=along, largest=bool(largest)))
 
 
@@ -92,7 +92,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     if k < 1 or not environment().at_most(k, size):
         raise RuntimeError(located(
             f"kthvalue(): selected number k out of range for dimension {dim}"
-        ))  # fmt: skip
+        ))
     index = slice_dim(_sorted(input.detach(), along, False, True)[1], along, k - 1, k).contiguous()
     return return_types.kthvalue(pick(input, index, along, keepdim))
 
@@ -191,7 +191,7 @@ def _quantile(
         raise RuntimeError(located(
             "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, "
             f"but got {interpolation}"
-        ))  # fmt: skip
+        ))
     i = promote.cast(low, dtypes.i64)
     j = P.clamp(P.add(i, 1), max=size - 1)
     if ignore_nan:
@@ -297,7 +297,7 @@ def searchsorted(
             raise RuntimeError(located(
                 "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
                 "dimensions of boundaries tensor and input value tensor must match"
-            ))  # fmt: skip
+            ))
         edges = edges.unsqueeze(-2)
     values = values.unsqueeze(-1)
     # counting the edges below is O(n) per value, but it traces and fuses
@@ -324,7 +324,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise RuntimeError(located(
             "bincount only supports 1-d non-negative integral inputs."
-        ))  # fmt: skip
+        ))
     if array.size and array.min() < 0:
         raise RuntimeError(located("bincount only supports 1-d non-negative integral inputs."))
     if weights is None:

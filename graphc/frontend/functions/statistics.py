@@ -35,7 +35,7 @@ def cov(
         raise RuntimeError(located(
             f"cov(): expected input to have two or fewer dimensions but got an input with "
             f"{input.ndim} dimensions"
-        ))  # fmt: skip
+        ))
     x = input.reshape(1, -1) if input.ndim < 2 else input
     if not (x.dtype.is_float or x.dtype.is_complex):
         x = promote.cast(x, get_default_dtype())
@@ -73,7 +73,7 @@ def _weights(fweights: Any, aweights: Any, count: int, x: Tensor) -> Tensor | No
             raise RuntimeError(located(
                 f"cov(): expected {name} to be one number per observation ([{count}]), got shape "
                 f"{list(weights.shape)}"
-            ))  # fmt: skip
+            ))
         if (name == "fweights") == weights.dtype.is_float:
             wanted = "integral" if name == "fweights" else "floating point"
             raise RuntimeError(located(f"cov(): expected {name} to have {wanted} dtype"))
@@ -118,7 +118,7 @@ def _splitter(name: str, dim: int, least: int) -> Any:
             raise RuntimeError(located(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a "
                 f"tensor with {input.ndim} dimensions!"
-            ))  # fmt: skip
+            ))
         along = 0 if name == "hsplit" and input.ndim == 1 else dim
         return parts.tensor_split(input, indices_or_sections, along)
 
@@ -148,7 +148,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     if indices.dtype.kind not in ("int", "uint"):
         raise ValueError(located(
             f"expected 'indices' to be integer dtype, but got {indices.dtype}"
-        ))  # fmt: skip
+        ))
     found = []
     sizes = as_sequence(shape.tolist() if isinstance(shape, Tensor) else shape)
     if any(not isinstance(plain_size(n), int) or plain_size(n) < 0 for n in sizes):
@@ -170,7 +170,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     if extra < 0:
         raise RuntimeError(located(
             f"size {{{list(want)}}} is not expandable to size {{{list(have)}}}."
-        ))  # fmt: skip
+        ))
     dims = tuple(range(extra)) + tuple(
         i + extra for i, n in enumerate(want) if n == 1 and have[i + extra] != 1
     )

@@ -66,7 +66,7 @@ def _outside_trace(trace: Any, x: Tensor, size: Any, stride: Any, offset: Any) -
         raise TraceError(located(
             f"{what} has a storage_offset from that memory's start, which a graph does not see. "
             "Cure: pass the whole tensor and slice it inside"
-        ))  # fmt: skip
+        ))
     with trace.eager(what):
         return as_strided(x, size, stride, offset)
 
@@ -102,7 +102,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     if a == b:
         raise RuntimeError(located(
             f"diagonal dimensions cannot be identical {dim1}, {dim2}"
-        ))  # fmt: skip
+        ))
     env = environment()
     sizes = shape(input)
     rows, columns = env.specialise(sizes[a]), env.specialise(sizes[b])
@@ -132,7 +132,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     if size > have:
         raise RuntimeError(located(
             f"maximum size for tensor at dimension {dim} is {have} but size is {size}"
-        ))  # fmt: skip
+        ))
     strides = contiguous_strides(sizes)
     count = (have - size) // step + 1
     new = (*sizes[:dim], count, *sizes[dim + 1 :], size)
@@ -151,7 +151,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     if input.ndim != 2:
         raise RuntimeError(located(
             f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D"
-        ))  # fmt: skip
+        ))
     return _diagonal(input, diagonal).clone()  # type: ignore[no-any-return]
 
 

@@ -25,7 +25,7 @@ def _window(name: str, values: Callable[..., np.ndarray]) -> Callable[..., Tenso
         if window_length < 0:
             raise RuntimeError(located(
                 f"{name} requires non-negative window_length, got window_length={window_length}"
-            ))  # fmt: skip
+            ))
         kind = check_dtype(dtype) or get_default_dtype()
         size = window_length + bool(periodic)
         array = np.ones(1) if window_length == 1 else values(size, *shape, **parameters)

@@ -26,4 +26,4 @@ __all__ = [
     "Apply", "BufferRef", "Callback", "Carry", "Check", "ConvGeometry", "Convolution",
     "IndexValue", "Kernel", "Launch", "Let", "Literal", "Load", "Local", "Loop", "Operand",
     "Param", "Product", "Program", "Scalar", "Stmt", "Store", "Template", "Var",
-]  # fmt: skip
+]

@@ -74,4 +74,4 @@ def _atom(atom: Atom, points: _Points) -> np.ndarray:
 
 _COMBINE = {
     "min": np.minimum, "max": np.maximum, "floordiv": np.floor_divide, "mod": np.remainder,
-}  # fmt: skip
+}

@@ -18,7 +18,7 @@ ACCEPTED = frozenset({dtypes.f32, dtypes.f64, *dtypes.COMPLEX})
 __all__ = [
     "ACCEPTED", "diagonal", "diagonal_matrix", "eye_mask", "mH", "mT", "matmul",
     "real", "require_matrix", "require_square", "spread", "triangle",
-]  # fmt: skip
+]
 
 
 def require_matrix(name: str, x: TensorType) -> None:
@@ -103,5 +103,5 @@ def triangle(x: Any, upper: bool, strict: bool = False) -> Any:
     """The upper or lower triangle, with or without the diagonal, of the last two dims."""
     rows, columns = _places(x, *x.type.shape[-2:])
     compare = {(True, False): ops.le, (True, True): ops.lt,
-               (False, False): ops.ge, (False, True): ops.gt}[upper, strict]  # fmt: skip
+               (False, False): ops.ge, (False, True): ops.gt}[upper, strict]
     return ops.where(compare(rows, columns), x, number(x, 0))

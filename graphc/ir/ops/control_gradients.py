@@ -87,7 +87,7 @@ def cond_vjp(
         cotangents = [builder.input(graph.outputs[i].tensor_type) for i in given]
         branches.append(builder.build(
             _gradients(builder, graph, xs, given, cotangents, wanted), f"{graph.name}_vjp"
-        ))  # fmt: skip
+        ))
     values = [*operands, *(grads[i] for i in given)]
     kept = sorted(_reads(branches[0]) | _reads(branches[1]))
     small = tuple(_restricted(graph, kept) for graph in branches)
@@ -141,7 +141,7 @@ def while_vjp(
     began = packed(ops.while_loop(
         filled(left, (), 0, dtypes.i64), before, *[Expr(builder, x) for x in starts],
         graphs=_counted(condition, body, True),
-    ))[2:]  # fmt: skip
+    ))[2:]
     found = _gradients(builder, body, [x.node for x in began], slopes, carried, slopes)
     step = builder.build([before.node, *found, *starts], f"{body.name}_vjp")
 
@@ -154,7 +154,7 @@ def while_vjp(
         grads[i] if grads[i] is not None
         else filled(inputs[i], inputs[i].type.shape, 0.0, inputs[i].type.dtype)
         for i in slopes
-    ]  # fmt: skip
+    ]
     values = packed(ops.while_loop(steps, *ends, *inputs, graphs=(test, step)))
     results: list[Any] = [None] * len(inputs)
     for i, gradient in zip(slopes, values[1:], strict=False):
@@ -196,7 +196,7 @@ def scan_vjp(
     slopes = [
         i for i in range(n)
         if inputs[i].type.dtype.is_float and (needs[i] or not same[i])
-    ]  # fmt: skip
+    ]
     rows = list(range(n, len(inputs)))
     wanted_rows = [i for i in rows if needs[i]]
     given = [j for j in range(n, len(body.outputs)) if grads[j] is not None]
@@ -211,7 +211,7 @@ def scan_vjp(
     found = _gradients(
         builder, body, [at[i] for i in range(len(body.inputs))], [*slopes, *given],
         [*carried_g, *given_g], [*slopes, *wanted_rows],
-    )  # fmt: skip
+    )
     count = len(slopes)
     step = builder.build(
         [*found[:count], *constants.values(), *found[count:]], f"{body.name}_vjp"
@@ -220,15 +220,15 @@ def scan_vjp(
         grads[i] if grads[i] is not None
         else filled(inputs[i], inputs[i].type.shape, 0.0, inputs[i].type.dtype)
         for i in slopes
-    ]  # fmt: skip
+    ]
     sequences = [
         *_stacks(inputs, outs, body, n, variant), *[inputs[i] for i in rows],
         *[grads[j] for j in given],
-    ]  # fmt: skip
+    ]
     values = packed(ops.scan(
         *ends, *[inputs[i] for i in constants], *[ops.flip(s, dims=(0,)) for s in sequences],
         n_carried=count + len(constants), graphs=(step,),
-    ))  # fmt: skip
+    ))
     results: list[Any] = [None] * len(inputs)
     for i, gradient in zip(slopes, values[:count], strict=True):
         results[i] = gradient if needs[i] else None

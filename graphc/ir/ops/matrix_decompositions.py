@@ -98,7 +98,7 @@ def _svd_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     return TupleType((
         TensorType(x.dtype, (*lead, m, left)), TensorType(x.dtype.real, (*lead, k)),
         TensorType(x.dtype, (*lead, right, n)),
-    ))  # fmt: skip
+    ))
 
 
 def _svd_vjp(grads: Any, inputs: Any, outs: Any, needs: Any, *, full: bool) -> Any:

@@ -69,7 +69,7 @@ def _trim_node(node: Node, used: set[int], graph: Graph) -> tuple[Node, dict[int
         trimmed = builder.emit(
             node.op, *node.inputs[:lead], *(operands[i] for i in read),
             graphs=tuple(bodies), **node.attrs,
-        )  # fmt: skip
+        )
         results = builder.results(trimmed)
     return trimmed, dict(zip(outputs, results, strict=True))
 

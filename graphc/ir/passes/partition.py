@@ -127,7 +127,7 @@ def _minimum_cut(
                 stack.append(source)
     _, (kept_side, _) = nx.minimum_cut(net, "source", "sink", flow_func=boykov)
     return [n for n in graph.nodes
-            if n in seen and (n, "in") in kept_side and (n, "out") not in kept_side]  # fmt: skip
+            if n in seen and (n, "in") in kept_side and (n, "out") not in kept_side]
 
 
 def _cost(node: Node, graph: Graph, results: set[Node]) -> int | None:

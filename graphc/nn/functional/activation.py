@@ -89,7 +89,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         raise RuntimeError(located(
             f"prelu: Type promoting not supported. Got {promote._name(input.dtype)} and "
             f"{promote._name(weight.dtype)}. Cure: x.to({weight.dtype}), or convert the model"
-        ))  # fmt: skip
+        ))
     if weight.numel() > 1:
         if input.dim() < 2 or input.shape[1] != weight.numel():
             raise RuntimeError(

@@ -37,7 +37,7 @@ def scaled_dot_product_attention(
         raise RuntimeError(located(
             "Expected query, key, and value to have the same dtype, but got "
             f"{found[0]} {found[1]} and {found[2]} instead."
-        ))  # fmt: skip
+        ))
     width = query.shape[-1]
     factor = width**-0.5 if scale is None else scale
     if enable_gqa:

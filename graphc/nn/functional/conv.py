@@ -58,7 +58,7 @@ def _linear_shapes(input: Tensor, weight: Tensor) -> RuntimeError:
     if input.dim() == 0:
         return RuntimeError(located(
             f"both arguments to linear need to be at least 1D, but they are 0D and {weight.dim()}D"
-        ))  # fmt: skip
+        ))
     rows = 1
     for size in input.shape[:-1]:
         rows = rows * size
@@ -67,7 +67,7 @@ def _linear_shapes(input: Tensor, weight: Tensor) -> RuntimeError:
         f"mat1 and mat2 shapes cannot be multiplied ({rows}x{input.shape[-1]} and "
         f"{wanted}x{outputs}). Cure: an input whose last size is {wanted}, or a layer with "
         f"in_features={input.shape[-1]}; this one got {list(input.shape)}"
-    ))  # fmt: skip
+    ))
 
 
 def _linear_dtypes(input: Tensor, weight: Tensor, bias: Tensor | None) -> RuntimeError:
@@ -79,11 +79,11 @@ def _linear_dtypes(input: Tensor, weight: Tensor, bias: Tensor | None) -> Runtim
         return RuntimeError(located(
             f"expected m1 and m2 to have the same dtype, but got: {given} != {own}. "
             f"{_to_dtype(weight)}"
-        ))  # fmt: skip
+        ))
     return RuntimeError(located(
         f"{first} and mat2 must have the same dtype, but got {promote._name(second.dtype)} and "
         f"{promote._name(weight.dtype)}. {_to_dtype(weight)}"
-    ))  # fmt: skip
+    ))
 
 
 def _to_dtype(weight: Tensor) -> str:
@@ -116,7 +116,7 @@ def _check(
         raise RuntimeError(located(
             f"Input type ({CPP_NAMES[input.dtype]}) and {word} type ({CPP_NAMES[other.dtype]}) "
             f"should be the same. {_to_dtype(weight)}"
-        ))  # fmt: skip
+        ))
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
     outputs = weight.shape[1] * groups if transposed else weight.shape[0]

@@ -52,7 +52,7 @@ def _require_floats(name: str, input: Tensor, target: Tensor) -> None:
         raise NotImplementedError(located(
             f"\"{name}_cpu\" not implemented for '{promote._name(input.dtype)}'. "
             "Cure: input.float()"
-        ))  # fmt: skip
+        ))
 
 
 def _same_weights(input: Tensor, weight: Tensor) -> None:
@@ -89,7 +89,7 @@ def cross_entropy(
             "Expected floating point type for target with class probabilities, got "
             f"{promote._name(target.dtype)}. Cure: class indices, of the shape of the input "
             "without its class dimension, or target.float()"
-        ))  # fmt: skip
+        ))
     if target.dim() < input.dim() or not target.dtype.is_floating_point:
         _check_class_dtype(target)
     if target.dtype.is_floating_point:
@@ -104,7 +104,7 @@ def cross_entropy(
         raise RuntimeError(located(
             f"expected scalar type {promote._name(input.dtype)} but found "
             f"{promote._name(weight.dtype)}: the class weights' dtype. Cure: weight.to(input.dtype)"
-        ))  # fmt: skip
+        ))
     inputs = (input, target.long()) if weight is None else (input, target.long(), weight)
     loss: Tensor = apply(
         ops.cross_entropy, *inputs, ignore_index=ignore_index,
@@ -118,7 +118,7 @@ def _check_class_dtype(target: Tensor) -> None:
         raise RuntimeError(located(
             f"expected target dtype to be Long or Byte, but got {promote._name(target.dtype)}. "
             "Cure: target.long()"
-        ))  # fmt: skip
+        ))
 
 
 def _check_classes(input: Tensor, target: Tensor) -> None:
@@ -135,10 +135,10 @@ def _check_classes(input: Tensor, target: Tensor) -> None:
             raise RuntimeError(located(
                 "0D or 1D target tensor expected, multi-target not supported: got "
                 f"{list(target.shape)}. Cure: target.squeeze(1)"
-            ))  # fmt: skip
+            ))
         raise RuntimeError(located(
             f"Expected target size {list(expected)}, got {list(target.shape)}"
-        ))  # fmt: skip
+        ))
 
 
 def _soft_cross_entropy(
@@ -210,7 +210,7 @@ def smooth_l1_loss(
     if beta < 0:
         raise RuntimeError(located(
             f"smooth_l1_loss does not support negative values for beta: {beta}"
-        ))  # fmt: skip
+        ))
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction)
     _warn_of_broadcasting(input, target)
@@ -258,7 +258,7 @@ def binary_cross_entropy(
         raise RuntimeError(located(
             f"Found dtype {promote._name(target.dtype)} but expected {promote._name(input.dtype)}. "
             "Cure: target.to(input.dtype)"
-        ))  # fmt: skip
+        ))
     if local.trace is None and input.numel() and (
         not bool(((input >= 0) & (input <= 1)).all())
     ):

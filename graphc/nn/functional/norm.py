@@ -141,7 +141,7 @@ def _normal_rows(grouped: Tensor, eps: float, *affine: Tensor | None) -> Tensor:
                 "mixed dtype (CPU): all inputs must share same datatype. Got an input of "
                 f"{grouped.dtype} and parameters of {parameter.dtype}. Cure: "
                 f"x.to({parameter.dtype}), or convert the model"
-            ))  # fmt: skip
+            ))
     if half and any(p is not None for p in affine):
         grouped = grouped.float()
     result: Tensor = apply(ops.layer_norm, grouped, normalized_dims=(2,), eps=float(eps))
@@ -288,7 +288,7 @@ def _masked(input: Tensor, p: float, noise: Tensor | None, inplace: bool) -> Ten
             raise RuntimeError(located(
                 "result type Float can't be cast to the desired output type "
                 f"{promote._name(input.dtype)}. Cure: dropout(x.float())"
-            ))  # fmt: skip
+            ))
         result = input * (noise / (1 - p))
     return input.copy_(result) if inplace else result
 

@@ -47,7 +47,7 @@ def check_indices(input: Tensor, name: str) -> None:
             "Expected tensor for argument #1 'indices' to have one of the following scalar "
             f"types: Long, Int; but got {input.type()} instead (while checking arguments for "
             f"{name}). Cure: indices.long()"
-        ))  # fmt: skip
+        ))
 
 
 def _by_frequency(rows: Tensor, indices: Tensor, count: int) -> Tensor:

@@ -32,7 +32,7 @@ _REGISTRIES = ("_parameters", "_buffers", "_modules")
 _CURES = {
     "save": ". Cure: torch.save(model.state_dict(), path), or torch.export.export(model, args)"
             ".save('model.gcx'), which runs without the model's code",
-}  # fmt: skip
+}
 
 
 def _indent(text: str) -> str:
@@ -279,7 +279,7 @@ class Module(TraversalMixin, StateDictMixin):
             k: dict(v) if k in _REGISTRIES else (
                 OrderedDict(v) if isinstance(v, WatchedOrdered) else v
             ) for k, v in self.__dict__.items() if k != "_compiled_call_impl"
-        }  # fmt: skip
+        }
 
     def _hook(self, registry: str, hook: Callable[..., Any], prepend: bool = False) -> HookHandle:
         state_version.bump()

@@ -94,4 +94,4 @@ globals().update(unsupported.table("torch.nn.quantized", _CURE, kinds="""
     ConvTranspose3d DeQuantize ELU Embedding EmbeddingBag GroupNorm Hardswish InstanceNorm1d
     InstanceNorm2d InstanceNorm3d LayerNorm LeakyReLU Linear MaxPool2d Quantize ReLU6 Sigmoid
     Softmax Dropout PReLU
-"""))  # fmt: skip
+"""))

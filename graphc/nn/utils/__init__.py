@@ -25,7 +25,7 @@ _LATE = {
     "fuse_conv_bn_eval": "fusion", "fuse_conv_bn_weights": "fusion",
     "fuse_linear_bn_eval": "fusion", "fuse_linear_bn_weights": "fusion",
     "skip_init": "init",
-}  # fmt: skip
+}
 _MODULES = ("fusion", "init", "memory_format", "parametrizations", "parametrize", "prune",
             "stateless")
 

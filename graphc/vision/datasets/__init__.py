@@ -10,4 +10,4 @@ from .vision import VisionDataset
 __all__ = [
     "CIFAR10", "CIFAR100", "KMNIST", "MNIST", "CocoCaptions", "CocoDetection", "DatasetFolder",
     "FakeData", "FashionMNIST", "ImageFolder", "VisionDataset", "default_loader",
-]  # fmt: skip
+]

@@ -18,7 +18,7 @@ from .vision import Transform, VisionDataset, as_image
 _ALLOWED = {
     ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct"),
     ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode"),
-}  # fmt: skip
+}
 
 
 class _ArraysOnly(pickle.Unpickler):

@@ -11,7 +11,7 @@ from .vision import Transform, VisionDataset
 
 IMG_EXTENSIONS = (
     ".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp",
-)  # fmt: skip
+)
 
 
 def default_loader(path: Any) -> Any:

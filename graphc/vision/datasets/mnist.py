@@ -162,7 +162,7 @@ class FashionMNIST(_FromFiles):
     classes = (
         "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker",
         "Bag", "Ankle boot",
-    )  # fmt: skip
+    )
 
 
 class KMNIST(_FromFiles):

@@ -40,4 +40,4 @@ def get_model(name: str, **config: object) -> object:
 __all__ = [
     "VGG", "AlexNet", "DenseNet", "Inception3", "InceptionOutputs", "MobileNetV2", "ResNet",
     "SqueezeNet", "get_model", "list_models", *_BUILDERS, *_WEIGHTS,
-]  # fmt: skip
+]

@@ -21,13 +21,13 @@ class AlexNet(nn.Module):
             nn.Conv2d(384, 256, kernel_size=3, padding=1), nn.ReLU(inplace=True),
             nn.Conv2d(256, 256, kernel_size=3, padding=1), nn.ReLU(inplace=True),
             nn.MaxPool2d(kernel_size=3, stride=2),
-        )  # fmt: skip
+        )
         self.avgpool = nn.AdaptiveAvgPool2d((6, 6))
         self.classifier = nn.Sequential(
             nn.Dropout(p=dropout), nn.Linear(256 * 6 * 6, 4096), nn.ReLU(inplace=True),
             nn.Dropout(p=dropout), nn.Linear(4096, 4096), nn.ReLU(inplace=True),
             nn.Linear(4096, num_classes),
-        )  # fmt: skip
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""

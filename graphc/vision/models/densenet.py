@@ -90,7 +90,7 @@ class DenseNet(nn.Module):
             conv0=nn.Conv2d(3, num_init_features, 7, stride=2, padding=3, bias=False),
             norm0=nn.BatchNorm2d(num_init_features), relu0=nn.ReLU(inplace=True),
             pool0=nn.MaxPool2d(kernel_size=3, stride=2, padding=1),
-        ))  # fmt: skip
+        ))
         width = num_init_features
         for i, layers in enumerate(block_config):
             block = _DenseBlock(layers, width, bn_size, growth_rate, drop_rate, memory_efficient)
@@ -130,7 +130,7 @@ def _modern(state_dict: Any) -> Any:
 _KINDS = {
     "121": (32, (6, 12, 24, 16), 64), "161": (48, (6, 12, 36, 24), 96),
     "169": (32, (6, 12, 32, 32), 64), "201": (32, (6, 12, 48, 32), 64),
-}  # fmt: skip
+}
 BUILDERS = {
     f"densenet{name}": builder(
         f"densenet{name}", f"DenseNet{name}", functools.partial(DenseNet, *sizes)

@@ -13,7 +13,7 @@ Norm = Callable[[int], nn.Module]
 _SETTING = (
     (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
     (6, 320, 1, 1),
-)  # fmt: skip
+)
 
 
 def make_divisible(value: float, divisor: int = 8) -> int:

@@ -172,7 +172,7 @@ _KINDS: dict[str, tuple[str, type[BasicBlock | Bottleneck], tuple[int, ...], dic
     ),
     "wide_resnet50_2": ("Wide_ResNet50_2", Bottleneck, (3, 4, 6, 3), {"width_per_group": 128}),
     "wide_resnet101_2": ("Wide_ResNet101_2", Bottleneck, (3, 4, 23, 3), {"width_per_group": 128}),
-}  # fmt: skip
+}
 BUILDERS = {
     name: builder(name, family, functools.partial(ResNet, block, layers, **options))
     for name, (family, block, layers, options) in _KINDS.items()

@@ -42,7 +42,7 @@ def _features(version: str) -> nn.Sequential:
             Fire(96, 16, 64, 64), Fire(128, 16, 64, 64), Fire(128, 32, 128, 128), _pool(),
             Fire(256, 32, 128, 128), Fire(256, 48, 192, 192), Fire(384, 48, 192, 192),
             Fire(384, 64, 256, 256), _pool(), Fire(512, 64, 256, 256),
-        )  # fmt: skip
+        )
     if version == "1_1":
         return nn.Sequential(
             nn.Conv2d(3, 64, kernel_size=3, stride=2), nn.ReLU(inplace=True), _pool(),
@@ -50,7 +50,7 @@ def _features(version: str) -> nn.Sequential:
             Fire(128, 32, 128, 128), Fire(256, 32, 128, 128), _pool(),
             Fire(256, 48, 192, 192), Fire(384, 48, 192, 192), Fire(384, 64, 256, 256),
             Fire(512, 64, 256, 256),
-        )  # fmt: skip
+        )
     raise ValueError(f"Unsupported SqueezeNet version {version}: 1_0 or 1_1 expected")
 
 

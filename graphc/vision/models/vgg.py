@@ -33,7 +33,7 @@ class VGG(nn.Module):
             nn.Linear(512 * 7 * 7, 4096), nn.ReLU(True), nn.Dropout(p=dropout),
             nn.Linear(4096, 4096), nn.ReLU(True), nn.Dropout(p=dropout),
             nn.Linear(4096, num_classes),
-        )  # fmt: skip
+        )
         if init_weights:
             for module in self.modules():
                 _initialise(module)

@@ -6,4 +6,4 @@ from .stochastic_depth import StochasticDepth, stochastic_depth
 __all__ = [
     "MLP", "Conv2dNormActivation", "FrozenBatchNorm2d", "Permute", "SqueezeExcitation",
     "StochasticDepth", "stochastic_depth",
-]  # fmt: skip
+]

@@ -18,7 +18,7 @@ class FrozenBatchNorm2d(nn.Module):
         super().__init__()
         self.eps = eps
         for name, fill in (("weight", 1.0), ("bias", 0.0), ("running_mean", 0.0),
-                           ("running_var", 1.0)):  # fmt: skip
+                           ("running_var", 1.0)):
             self.register_buffer(name, graphc.full((num_features,), fill))
 
     def _load_from_state_dict(

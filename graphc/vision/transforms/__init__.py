@@ -27,4 +27,4 @@ __all__ = [
     "RandomGrayscale", "RandomHorizontalFlip", "RandomInvert", "RandomOrder",
     "RandomResizedCrop", "RandomRotation", "RandomVerticalFlip", "Resize", "TenCrop",
     "ToPILImage", "ToTensor", "functional",
-]  # fmt: skip
+]

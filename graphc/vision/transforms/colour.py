@@ -99,11 +99,11 @@ class GaussianBlur:
         self.kernel_size = pair(kernel_size)
         if any(k <= 0 or k % 2 == 0 for k in self.kernel_size):
             raise ValueError(f"Kernel size value should be an odd and positive number, "
-                             f"got {self.kernel_size}")  # fmt: skip
+                             f"got {self.kernel_size}")
         low, high = (sigma, sigma) if isinstance(sigma, (int, float)) else sigma
         if not 0 < low <= high:
             raise ValueError(f"sigma values should be positive and of the form (min, max), "
-                             f"got {(low, high)}")  # fmt: skip
+                             f"got {(low, high)}")
         self.sigma = (float(low), float(high))
 
     def __call__(self, img: Any) -> Any:

@@ -116,7 +116,7 @@ class Gemm:
         template = Product(
             batch, m, n, k, Operand("A", left, self.dtype), Operand("B", right, self.dtype), acc,
             epilogue or store,
-        )  # fmt: skip
+        )
         buffers = (
             Param("A", self.dtype, batch * m * k, "in"),
             Param("B", self.dtype, batch * k * n, "in"),
@@ -176,7 +176,7 @@ class Conv:
         return ConvGeometry(
             self.batch, self.channels, self.outputs, self.input, self.window, self.output,
             self.stride, self.pad, self.dilation, self.groups,
-        )  # fmt: skip
+        )
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -198,7 +198,7 @@ class Conv:
         template = Convolution(
             kind, g, Operand(left, g.planes(left), self.dtype),
             Operand(right, g.planes(right), self.dtype), acc, (),
-        )  # fmt: skip
+        )
         m, n = template.m, template.n
         store = Store(out, B * (m * n) + M * n + N, value or Var("acc", acc))
         template = replace(template, epilogue=(store,))

@@ -322,7 +322,7 @@ def test_a_product_with_a_harmless_division_stays_one_kernel() -> None:
         lambda a, b, i: ops.floor_divide(
             ops.cast(_dot(a, b), dtype=i64), ops.full.like(a, shape=(), value=3, dtype=i64)
         ) + i, (D, D, D), 0,
-    )  # fmt: skip
+    )
     graph, built = compiled(case)
     compare(case, graph, built, inputs_of(case))
     assert len([s for s in built.program.steps if isinstance(s, Launch)]) == 1

@@ -66,7 +66,7 @@ def reference(case: Conv, kind: str, operands: list[np.ndarray]) -> np.ndarray:
     wide = Conv(
         case.batch, case.channels, case.input, case.outputs, case.window, case.stride, case.pad,
         case.dilation, case.groups, dtypes.f64,
-    )  # fmt: skip
+    )
     kernel = wide.kernel(kind)
     result = np.zeros(int(np.prod(case.shapes[kernel.params[2].name])))
     run_kernel(kernel, [*(x.astype(np.float64).ravel() for x in operands), result], (), TABLE)

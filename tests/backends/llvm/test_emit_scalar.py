@@ -27,7 +27,7 @@ TO_BOOL = set("isnan isinf isfinite logical_not logical_and logical_or logical_x
     "eq ne lt le gt ge".split()
 )
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 88.0,
-           -100.0, 3e38, 1e-45, 7.0, -3.0, 1e10]  # fmt: skip
+           -100.0, 3e38, 1e-45, 7.0, -3.0, 1e10]
 
 
 def operand(dtype: DType, size: int, seed: int) -> np.ndarray:

@@ -84,7 +84,7 @@ def test_float_to_int_beyond_32_bits_wraps() -> None:
         ("max_pool_grad", [np.ones(2), np.array([0, 9])], {"plane_shape": (4,)}, RuntimeError),
         ("as_strided", [np.ones(4)], {"size": (3,), "stride": (2,), "offset": 0}, RuntimeError),
     ],
-)  # fmt: skip
+)
 def test_nothing_outside_an_array_is_touched(
     name: str, arrays: list[Any], attrs: dict[str, Any], error: type[Exception]
 ) -> None:
@@ -100,7 +100,7 @@ def test_nothing_outside_an_array_is_touched(
         ("slice", {"starts": (0, 1), "stops": (2, 3), "steps": (1, 2)}),
         ("as_strided", {"size": (2,), "stride": (3,), "offset": 1}),
     ],
-)  # fmt: skip
+)
 def test_views_share_memory_and_can_be_written_through(name: str, attrs: dict[str, Any]) -> None:
     x = np.arange(6.0).reshape(2, 3)
     view = run(get(name), [x], attrs)
@@ -114,7 +114,7 @@ def test_only_views_share_memory() -> None:
     same = {"sum": {"dims": (), "keepdim": False}, "flip": {"dims": ()}, "neg": {}, "floor": {},
             "cast": {"dtype": dtypes.f64}, "concat": {"dim": 0},
             "pad": {"low": (0, 0), "high": (0, 0), "interior": (0, 0), "value": 0.0},
-            }  # fmt: skip
+            }
     for name, attrs in same.items():
         assert not np.shares_memory(run(get(name), [x], attrs), x), name
     whole = {"starts": (0, 0), "stops": (2, 3), "steps": (1, 1)}
@@ -146,7 +146,7 @@ def test_results_are_arrays_even_without_dimensions() -> None:
 def test_every_operator_that_computes_is_in_the_table() -> None:
     assert set(REGISTRY) - set(TABLE) == {
         "input", "get", "cond", "while_loop", "scan", "fusion"
-    }  # fmt: skip
+    }
     assert set(TABLE) <= set(REGISTRY)
 
 

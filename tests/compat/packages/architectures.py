@@ -33,7 +33,7 @@ def _transformers(name: str, kind: str, labels: bool, **options: Any) -> Callabl
         "vocab_size": _WORDS, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
         "intermediate_size": 32, "max_position_embeddings": 64, "pad_token_id": 0,
         "bos_token_id": 1, "eos_token_id": 2, **options,
-    }  # fmt: skip
+    }
 
     def build() -> Built:
         package = importlib.import_module("transformers")
@@ -65,7 +65,7 @@ def _pair(name: str, **options: Any) -> Callable[[], Built]:
         f"{part}_{key}": value for part in ("encoder", "decoder") for key, value in {
             "layers": 1, "attention_heads": 2, "ffn_dim": 32, "layerdrop": 0.0,
         }.items()
-    }  # fmt: skip
+    }
     given = {"d_model": 16, "decoder_start_token_id": 1, **sizes, **options}
     return _transformers(name, "ForConditionalGeneration", True, **given)
 
@@ -74,7 +74,7 @@ def _vision(name: str, **options: Any) -> Callable[[], Built]:
     given = {
         "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
         "intermediate_size": 32, "image_size": 32, "patch_size": 8, **options,
-    }  # fmt: skip
+    }
 
     def build() -> Built:
         package = importlib.import_module("transformers")
@@ -88,7 +88,7 @@ def _vit_pytorch(module: str, kind: str, **options: Any) -> Callable[[], Built]:
     given = {
         "image_size": 32, "patch_size": 8, "num_classes": 5, "dim": 16, "depth": 2, "heads": 2,
         "mlp_dim": 32, **options,
-    }  # fmt: skip
+    }
 
     def build() -> Built:
         found = importlib.import_module(f"vit_pytorch.{module}")
@@ -165,4 +165,4 @@ MODELS: dict[str, dict[str, Callable[[], Built]]] = {
         "relative": _x_transformers(rel_pos_bias=True),
     },
     "einops": {"patches": _einops},
-}  # fmt: skip
+}

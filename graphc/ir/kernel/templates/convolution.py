@@ -169,7 +169,7 @@ class Convolution:
 OPERANDS = {
     "conv": ("w", "x", "y"), "conv_input_grad": ("w", "y", "x"),
     "conv_weight_grad": ("y", "x", "w"),
-}  # fmt: skip
+}
 
 
 # --- text -------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def _read_geometry(reader: Reader) -> ConvGeometry:
     sizes: dict[str, tuple[Size, ...]] = {}
     plain: dict[str, tuple[int, ...]] = {}
     for name in ("batch", "channels", "input", "window", "output", "stride", "pad", "dilation",
-                 "groups"):  # fmt: skip
+                 "groups"):
         reader.expect(name)
         if name in ("batch", "input", "output"):
             sizes[name] = reader.sizes()
@@ -193,7 +193,7 @@ def _read_geometry(reader: Reader) -> ConvGeometry:
         sizes["batch"][0], plain["channels"][0], plain["channels"][1], sizes["input"],
         plain["window"], sizes["output"], plain["stride"], plain["pad"], plain["dilation"],
         plain["groups"][0],
-    )  # fmt: skip
+    )
 
 
 # --- meaning ----------------------------------------------------------------------------------
@@ -295,4 +295,4 @@ def _conv_weight_grad(s: _Numbers, gy: Array, x: Array, acc: np.dtype[Any]) -> I
 
 _MEANING = {
     "conv": _conv, "conv_input_grad": _conv_input_grad, "conv_weight_grad": _conv_weight_grad,
-}  # fmt: skip
+}

@@ -47,7 +47,7 @@ class Operand:
     def gather(
         self, memory: Mapping[str, Array], env: Mapping[str, Any], shape: tuple[int, ...],
         dtype: np.dtype[Any],
-    ) -> Array:  # fmt: skip
+    ) -> Array:
         """The elements for variables that are arrays which broadcast to `shape`."""
         where = np.broadcast_to(np.asarray(eval_index(self.index, env)), shape)
         found: Array = memory[self.buffer][where].astype(dtype, copy=False)

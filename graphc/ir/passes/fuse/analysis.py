@@ -31,11 +31,11 @@ _BY_NAME = {
     **dict.fromkeys(("max_pool", "window_sum"), WINDOW),
     **dict.fromkeys(("scatter", "index_put", "max_pool_grad"), SCATTER),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), CUMULATIVE),
-}  # fmt: skip
+}
 _BY_FAMILY = {
     **dict.fromkeys(("unary", "binary", "compare", "ternary", "cast"), POINT),
     "reduce": REDUCE, "arg_reduce": REDUCE,
-}  # fmt: skip
+}
 
 _NEED_DIMS = frozenset({"index", "cumulative", "arg_reduce"})  # on a 0-d tensor: routines
 
@@ -177,7 +177,7 @@ def needs_checks(a: Analysis, node: Node) -> bool:
             and tuple(made.inputs[0].inputs[0].shape[-len(node.attrs["plane_shape"]):])
             == tuple(node.attrs["plane_shape"])
             and len(made.inputs[0].attrs["window"]) == len(node.attrs["plane_shape"])
-        )  # fmt: skip
+        )
     if node.op.name == "index_put":
         return not a.checked.issuperset(_positions(node, 2))
     return True
@@ -210,7 +210,7 @@ def find_cones(a: Analysis, stored: Container[Node]) -> None:
     for node in a.graph.nodes:
         if (
             a.category[node] not in (POINT, MOVE, CREATE) or node in a.must or node in stored
-        ):  # fmt: skip
+        ):
             a.cone_cost[node] = 0
             a.cone_sources[node] = frozenset((node,))
             continue

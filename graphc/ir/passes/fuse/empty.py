@@ -30,7 +30,7 @@ def replace_empty(graph: Graph) -> Graph:
     return Graph(
         graph.name, tuple(new[n] for n in graph.inputs), tuple(new[n] for n in graph.outputs),
         graph.env,
-    )  # fmt: skip
+    )
 
 
 def _is_empty(node: Node) -> bool:

@@ -60,7 +60,7 @@ class Epilogues:
                     node is contraction or node in self.a.must
                     or any(u in useful for u in self.a.users[node])
                     or all(self.a.users[x] == [node] and x not in self.a.must for x in mine)
-                ):  # fmt: skip
+                ):
                     useful.add(node)
                 else:
                     del self.owner[node]

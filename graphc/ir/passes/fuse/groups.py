@@ -249,7 +249,7 @@ class Grouping:
             return any(
                 depth[x] > depth[node]
                 for member in group.orders for x in member.inputs if x not in group.orders
-            )  # fmt: skip
+            )
         if group.pattern is None:
             return False
         for pattern in self.a.cone_reductions[node]:
@@ -368,7 +368,7 @@ class Grouping:
         return (
             order == LINEAR and len(group.orders) <= _FLIP_NODES
             and self.a.updates.isdisjoint(group.orders)
-        )  # fmt: skip
+        )
 
     def _feeds_space(self, node: Node, group: Group) -> bool:
         """Whether the whole space is computed from a reduction's result, at once or after steps

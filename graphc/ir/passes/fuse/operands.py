@@ -46,7 +46,7 @@ def affine_operands(graph: Graph, machine: Machine) -> Graph:
     return Graph(
         graph.name, tuple(new[n] for n in graph.inputs), tuple(new[n] for n in graph.outputs),
         graph.env,
-    )  # fmt: skip
+    )
 
 
 def _permuted(builder: Builder, operand: Node, attrs: dict[str, object], side: str) -> Node:

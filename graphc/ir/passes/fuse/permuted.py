@@ -45,12 +45,12 @@ def _rebuilt(graph: Graph, chosen: dict[Node, Node]) -> Graph:
                 inputs.append(
                     new[x] if x not in chosen or chosen[x] is node
                     else _back(builder, new, x, chosen[x])
-                )  # fmt: skip
+                )
             new[node] = builder.emit(node.op, *inputs, graphs=node.graphs, **node.attrs)
     return Graph(
         graph.name, tuple(new[n] for n in graph.inputs), tuple(new[n] for n in graph.outputs),
         graph.env,
-    )  # fmt: skip
+    )
 
 
 def _back(builder: Builder, new: dict[Node, Node], product: Node, permuted: Node) -> Node:

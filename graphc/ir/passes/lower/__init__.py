@@ -52,7 +52,7 @@ def lower(fused: Graph, machine: Machine) -> dict[Node, Lowered]:
     return {
         node: lower_node(node, machine) for node in fused.nodes
         if node.op.name == "fusion" and not _empty(node)
-    }  # fmt: skip
+    }
 
 
 def _empty(node: Node) -> bool:

@@ -107,7 +107,7 @@ def _convolution(body: Body, node: Node) -> Contraction:
         x[0], _known(x[1]), _known(w[0]), x[2:], tuple(int(s) for s in w[2:]), y[2:],  # type: ignore[arg-type]
         tuple(attrs["stride"]), tuple(attrs["pad_low"]), tuple(attrs["dilation"]),
         attrs["groups"],
-    )  # fmt: skip
+    )
     b, m, n = (Dim.var(v) for v in "bmn")
     if name == "conv_weight_grad":
         result = (*index_maps.unravel(m, w[:1]), *index_maps.unravel(n, w[1:]))
@@ -116,7 +116,7 @@ def _convolution(body: Body, node: Node) -> Contraction:
         result = (
             *index_maps.unravel(b, shape[:1]), *index_maps.unravel(m, shape[1:2]),
             *index_maps.unravel(n, shape[2:]),
-        )  # fmt: skip
+        )
     return Contraction(geometry, second, first, None, None, result)
 
 
@@ -167,7 +167,7 @@ def _stores_columns(c: Template) -> bool:
     return (
         index_maps.coefficient(index, "m") == 1 and index_maps.coefficient(index, "n") != 1
         and c.m != 1
-    )  # fmt: skip
+    )
 
 
 def _write(body: Body, node: Node, swap: bool) -> Template:

@@ -35,7 +35,7 @@ def move(body: Body, node: Node, coordinates: Coordinates) -> Coordinates:
         return index_maps.slice_(
             coordinates, shape, body.sizes(node.attrs["starts"]), body.sizes(node.attrs["stops"]),
             node.attrs["steps"],
-        )  # fmt: skip
+        )
     if name == "flip":
         return index_maps.flip(coordinates, shape, node.attrs["dims"])
     if name == "as_strided":

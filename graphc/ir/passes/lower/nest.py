@@ -191,7 +191,7 @@ def _let_index(name: str, value: Size) -> Stmt:
 def open_blocks(
     writer: Writer, body: Body, axes: Sequence[Axis], inner: Axis, block: int, work: int,
     weight: int,
-) -> tuple[list[Size], Size]:  # fmt: skip
+) -> tuple[list[Size], Size]:
     """Outer axes and blocks of `inner` as one parallel loop, then the vector loop over a block.
 
     `work` is what one lane does. Returns the outer roots and the inner axis's expression.
@@ -214,7 +214,7 @@ def open_blocks(
 def make_kernel(
     body: Body, stages: Sequence[tuple[Stmt, ...]], dims: tuple[str, ...],
     scratch: Sequence[Param] = (), sizes: dict[Node, Size] | None = None,
-) -> Kernel:  # fmt: skip
+) -> Kernel:
     """A kernel over the body's inputs a0.., outputs o0.. and scratch buffers."""
     return Kernel(kernel_name(body), params(body, scratch, sizes or {}), dims, tuple(stages))
 

@@ -17,7 +17,7 @@ from .values import At, Values
 _COMBINE = {
     "sum": "add", "prod": "mul", "amax": "max", "amin": "min", "any": "or", "all": "and",
     "argmax": "argmax", "argmin": "argmin",
-}  # fmt: skip
+}
 
 
 def identity(combine: str, dtype: DType) -> Literal:

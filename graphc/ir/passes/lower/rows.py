@@ -159,7 +159,7 @@ def _store_outputs(
 def _use_tiles(
     body: Body, plan: Plan, values: Values,
     places: tuple[tuple[Digit, ...], tuple[Digit, ...]], number: int,
-) -> None:  # fmt: skip
+) -> None:
     """Keep this pass's costly values in their tiles; read those of earlier passes."""
     row = unwrap(product(a.size for a in plan.reduced_axes))
     place, inside = places  # in the whole space, in the row

@@ -38,7 +38,7 @@ def lower_scatter(body: Body, checked: bool = True) -> Kernel:
     """The kernel of scatter, index_put or max_pool_grad. Without checks, positions out of range
     are left out; another kernel must check the same positions."""
     node = next(n for n in body.graph.nodes if n.op.family in ("index", "window") and n.inputs
-                and n.op.name in ("scatter", "index_put", "max_pool_grad"))  # fmt: skip
+                and n.op.name in ("scatter", "index_put", "max_pool_grad"))
     combine = _combine(node)
     wide = carrier(node.dtype)
     elements = unwrap(product(body.shape(node)))
@@ -164,7 +164,7 @@ def _index_put(body: Body, node: Node, target: _Target, checked: bool) -> tuple[
     column = unwrap(start + column)
     coordinates = (
         *index_maps.unravel(p, lead), *where, *index_maps.unravel(column, suffix)
-    )  # fmt: skip
+    )
     value = values.value(source, values.at(index_maps.broadcast(coordinates, body.shape(source))))
     flat = unwrap(flat * unwrap(product(suffix)) + column)
     writer.store(
@@ -198,7 +198,7 @@ def _scatter(body: Body, node: Node, target: _Target, checked: bool) -> tuple[St
     column = unwrap(start + column)
     coordinates: Coordinates = (
         *index_maps.unravel(p, lead), exact(j, along), *index_maps.unravel(column, suffix)
-    )  # fmt: skip
+    )
     at = values.at(coordinates)
     index = values.value(index_node, at)
     position, mask = _position(values, index, shape[dim], dim, False, checked)
@@ -211,7 +211,7 @@ def _scatter(body: Body, node: Node, target: _Target, checked: bool) -> tuple[St
     writer.store(
         target.buffer, index_maps.linear_index(tuple(place), shape),
         values.stored(value, target.dtype), mask, target.combine,
-    )  # fmt: skip
+    )
     return _close_all(writer)
 
 
@@ -231,7 +231,7 @@ def _unpool(body: Body, node: Node, target: _Target, checked: bool) -> tuple[Stm
     at = values.at(
         (*index_maps.unravel(p, lead), *index_maps.reshape(((Digit(i, count, 1, count),),), pooled))
         if count != 1 else (*index_maps.unravel(p, lead), *(() for _ in pooled))
-    )  # fmt: skip
+    )
     index = values.value(index_node, at)
     dim = len(shape) - 1
     position, mask = _position(values, index, plane, dim, False, checked)
@@ -239,5 +239,5 @@ def _unpool(body: Body, node: Node, target: _Target, checked: bool) -> tuple[Stm
     writer.store(
         target.buffer, unwrap(p * plane + position), values.stored(value, target.dtype), mask,
         target.combine,
-    )  # fmt: skip
+    )
     return _close_all(writer)

@@ -72,7 +72,7 @@ class Writer:
         self.scope.stmts.append(
             Loop(scope.kind, scope.var, scope.extent, tuple(scope.stmts), tuple(carries),
                  scope.chunk)
-        )  # fmt: skip
+        )
         if scope.kind == "parallel":
             self.floor = 0
         for carry in carries:
@@ -123,7 +123,7 @@ class Writer:
     def load(
         self, buffer: str, index: Size, dtype: DType, mask: Value | None = None,
         other: Value | None = None, least: int = 0,
-    ) -> Value:  # fmt: skip
+    ) -> Value:
         """A load; an equal one that is still bound is used again."""
         load = Load(buffer, index, dtype, mask, other)
         level = max(self.level(load), least)

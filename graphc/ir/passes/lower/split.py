@@ -133,7 +133,7 @@ def _open_reduced(
 def _reduce_into_scratch(
     values: Values, plan: Plan, place: tuple[Digit, ...], loops: list[Axis], base: Size,
     kept: list[Size],
-) -> None:  # fmt: skip
+) -> None:
     body = values.body
     carries = []
     for node in plan.reductions[0]:

@@ -355,7 +355,7 @@ class Values:
         return writer.apply(
             "logical_and", dtypes.bool_, writer.apply("ge", dtypes.bool_, index, low),
             writer.apply("lt", dtypes.bool_, index, high),
-        )  # fmt: skip
+        )
 
     def _gather(self, node: Node, at: At) -> Code:
         x, index_node = node.inputs

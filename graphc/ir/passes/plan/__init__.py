@@ -77,7 +77,7 @@ class _Planner:
     def __init__(
         self, graph: Graph, kernels: Mapping[Node, Lowered], machine: Machine,
         mutated: dict[int, int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.graph = graph
         self.kernels = kernels
         self.machine = machine
@@ -144,7 +144,7 @@ class _Planner:
         return [
             Storage(p.dtype, substitute(p.size, env))
             for p in lowered.kernel.params if p.access == "scratch"
-        ]  # fmt: skip
+        ]
 
     # --- outputs --------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class _Planner:
             source.space != "arena" or writer is None or writer.lowered is None or writer.can_fail
             or writer in self._before_checks or source.dtype is not destination.dtype
             or source.elements != destination.elements
-        ):  # fmt: skip
+        ):
             return False
         mine = [r for r, storage in enumerate(writer.reads) if storage is destination]
         result = writer.writes.index(source)
@@ -280,7 +280,7 @@ class _Planner:
             self.graph.name, _named(types), types,
             tuple(n.tensor_type for n in self.graph.outputs), tuple(self.constants),
             tuple(_emit(step) for step in order), size, self.in_place, first,
-        )  # fmt: skip
+        )
 
 
 def _named(types: tuple[TensorType, ...]) -> tuple[str, ...]:
@@ -324,7 +324,7 @@ def _callback(step: Step) -> Callback:
         node.op.name, attrs, tuple(s.ref() for s in step.reads),
         tuple(x.tensor_type for x in node.inputs), tuple(s.ref() for s in step.writes),
         tuple(results), () if node.loc is None else (node.place,),
-    )  # fmt: skip
+    )
 
 
 def has_check(kernel: Kernel) -> bool:
@@ -332,4 +332,4 @@ def has_check(kernel: Kernel) -> bool:
     return any(
         isinstance(stmt, Check)
         for body in walk.bodies(kernel) for stmt in walk.statements(body)
-    )  # fmt: skip
+    )

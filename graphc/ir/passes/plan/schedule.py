@@ -37,7 +37,7 @@ class _Scheduler:
         self.unread = {
             storage: len(dict.fromkeys(storage.readers))
             for step in steps for storage in step.writes
-        }  # fmt: skip
+        }
         self.failing = sum(step.can_fail for step in steps)
         self.unfinished = len(steps)
         self.steps = steps

@@ -39,7 +39,7 @@ def plus_negative_zero(m: Match) -> Any:
 @RULES.add(
     p.add(x, number(0)), p.sub(x, number(0)), p.bitwise_or(x, number(0)),
     p.bitwise_xor(x, number(0)), p.shift_left(x, number(0)), p.shift_right(x, number(0)),
-)  # fmt: skip
+)
 def plus_integer_zero(m: Match) -> Any:
     return m.spread(m.x) if _integral(m) else None
 
@@ -62,7 +62,7 @@ def logical_absorption(m: Match) -> Any:
 @RULES.add(
     p.maximum(x, x), p.minimum(x, x), p.fmax(x, x), p.fmin(x, x), p.logical_and(x, x),
     p.logical_or(x, x), p.bitwise_and(x, x), p.bitwise_or(x, x),
-)  # fmt: skip
+)
 def twice_the_same(m: Match) -> Any:
     return m.x
 
@@ -77,7 +77,7 @@ def integer_minus_itself(m: Match) -> Any:
 
 @RULES.add(
     p.neg(p.neg(x)), p.logical_not(p.logical_not(x)), p.bitwise_not(p.bitwise_not(x))
-)  # fmt: skip
+)
 def undone(m: Match) -> Any:
     return m.x if m.x.dtype is m.root.dtype else None
 
@@ -92,7 +92,7 @@ def even_of_sign(m: Match) -> Any:
 @RULES.add(
     p.abs(p.abs(x)), p.relu(p.relu(x)), p.floor(p.floor(x)), p.ceil(p.ceil(x)),
     p.round(p.round(x)), p.trunc(p.trunc(x)), p.sign(p.sign(x)),
-)  # fmt: skip
+)
 def idempotent(m: Match) -> Any:
     (inner,) = m.inputs()
     return inner
@@ -227,7 +227,7 @@ def negated_equality(m: Match) -> Any:
 @RULES.add(
     p.logical_not(p.lt(x, y)), p.logical_not(p.le(x, y)), p.logical_not(p.gt(x, y)),
     p.logical_not(p.ge(x, y)),
-)  # fmt: skip
+)
 def negated_order(m: Match) -> Any:
     """Not for floats: NaN is neither less nor greater nor equal."""
     opposite = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}[m.root.inputs[0].op.name]

@@ -20,7 +20,7 @@ _FLIPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "n
 _COMMUTATIVE = (
     "add", "mul", "maximum", "minimum", "fmax", "fmin", "bitwise_and", "bitwise_or",
     "bitwise_xor", "logical_and", "logical_or", "logical_xor",
-)  # fmt: skip
+)
 
 
 def canonicalize(graph: Graph) -> Graph:
@@ -122,7 +122,7 @@ def expand_by_ones(m: Match) -> Any:
 @RULES.add(
     p.reshape(p.full(name="f")), p.expand(p.full(name="f")), p.permute(p.full(name="f")),
     p.slice(p.full(name="f")), p.flip(p.full(name="f")), p.as_strided(p.full(name="f")),
-)  # fmt: skip
+)
 def moved_fill(m: Match) -> Any:
     return m.filled(m.attr("value", "f"))
 
@@ -164,7 +164,7 @@ def cast_number(m: Match) -> Any:
     *(getattr(p, op)(p.full(name="f"), wild("x")) for op in ("sub", "div", "pow")),
     p.where(wild("c"), p.full(name="f"), wild("x")),
     p.where(wild("c"), wild("x"), p.full(name="f")),
-)  # fmt: skip
+)
 def fill_operand(m: Match) -> Any:
     """A filled operand that gives the result no dims is a 0-d constant."""
     fill = m.node("f")

@@ -167,7 +167,7 @@ def _apart(m: Match) -> bool:
 @RULES.add(
     p.slice_update(p.slice_update(x, y, name="inner"), wild("z")),
     p.as_strided_update(p.as_strided_update(x, y, name="inner"), wild("z")),
-)  # fmt: skip
+)
 def overwritten(m: Match) -> Any:
     """The second of two writes to one region."""
     if not _same_region(m, "", "inner", m.root.op.name):
@@ -177,7 +177,7 @@ def overwritten(m: Match) -> Any:
 
 @RULES.add(
     p.slice_update(x, p.slice(x, name="read")), p.as_strided_update(x, p.as_strided(x, name="read"))
-)  # fmt: skip
+)
 def written_back(m: Match) -> Any:
     return m.x if _same_region(m, "", "read", m.root.op.name) else None
 
@@ -241,7 +241,7 @@ def unary_before_expand(m: Match) -> Any:
 @RULES.add(
     p.amax(p.expand(x, name="wide")), p.amin(p.expand(x, name="wide")),
     p.any(p.expand(x, name="wide")), p.all(p.expand(x, name="wide")),
-)  # fmt: skip
+)
 def extremum_of_repeated(m: Match) -> Any:
     """An extremum over repeated dims only is one of the copies."""
     extra = len(m.node("wide").shape) - len(m.x.shape)
@@ -306,7 +306,7 @@ def _keeps_order(m: Match, side: str, order: tuple[int, ...]) -> bool:
 
 @RULES.add(
     p.dot_general(p.permute(x, name="moved"), y), p.dot_general(y, p.permute(x, name="moved"))
-)  # fmt: skip
+)
 def dot_of_permuted(m: Match) -> Any:
     """A contraction names its dims: it reads a permuted operand where it lies."""
     side = "a" if m.root.inputs[0] is m.node("moved") else "b"
@@ -334,6 +334,6 @@ def permuted_dot(m: Match) -> Any:
     return get("dot_general")(
         m.y, m.x, batch_a=attrs["batch_b"], batch_b=attrs["batch_a"],
         contract_a=attrs["contract_b"], contract_b=attrs["contract_a"],
-    )  # fmt: skip
+    )
 
 

@@ -44,4 +44,4 @@ __all__ = [
     "five_crop", "gaussian_blur", "get_dimensions", "get_image_num_channels", "get_image_size",
     "hflip", "invert", "normalize", "pad", "pair", "pil_to_tensor", "resize", "resized_crop",
     "rgb_to_grayscale", "rotate", "ten_crop", "to_grayscale", "to_pil_image", "to_tensor", "vflip",
-]  # fmt: skip
+]

@@ -35,7 +35,7 @@ def _check_channels(img: Tensor, name: str) -> int:
     channels = get_dimensions(img)[0]
     if channels not in (1, 3):
         raise TypeError(f"{name}: input image tensor permitted channel values are 1 or 3, "
-                        f"but found {channels}")  # fmt: skip
+                        f"but found {channels}")
     return channels
 
 
@@ -206,7 +206,7 @@ def gaussian_blur(img: Any, kernel_size: Sequence[int], sigma: Any = None) -> An
     for size, width in zip(sizes, widths, strict=True):
         if size % 2 == 0 or size < 0 or width <= 0:
             raise ValueError(f"kernel_size should be odd and positive and sigma positive, "
-                             f"got {kernel_size} and {sigma}")  # fmt: skip
+                             f"got {kernel_size} and {sigma}")
     batch, back = as_batch(img)
     rows, columns = (_bell(k, s, batch) for k, s in zip(sizes, widths, strict=True))
     half = [size // 2 for size in sizes]

@@ -17,7 +17,7 @@ from .image import InterpolationMode, check_image, get_dimensions, is_pil, pair
 _MODES = {
     InterpolationMode.NEAREST, InterpolationMode.NEAREST_EXACT, InterpolationMode.BILINEAR,
     InterpolationMode.BICUBIC,
-}  # fmt: skip
+}
 
 
 def _target(img: Any, size: Any, max_size: int | None) -> tuple[int, int]:
@@ -71,7 +71,7 @@ def resize(
     return back(nnf.interpolate(
         batch, size=[height, width], mode=mode.value,
         align_corners=False if smooth else None, antialias=bool(antialias) and smooth,
-    ))  # fmt: skip
+    ))
 
 
 def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
@@ -202,7 +202,7 @@ def _inverse(
          -math.cos(turn) * math.tan(shear_x) / math.cos(shear_y) - math.sin(rotation)],
         [math.sin(turn) / math.cos(shear_y),
          -math.sin(turn) * math.tan(shear_x) / math.cos(shear_y) + math.cos(rotation)],
-    ]) * scale  # fmt: skip
+    ]) * scale
     inverse = np.linalg.inv(linear)
     middle = np.asarray(center, float)
     offset = middle - inverse @ (middle + np.asarray(translate, float))
@@ -225,7 +225,7 @@ def _transform(
     grid = graphc.stack([
         (a * x[None, :] + b * y[:, None] + c) / (0.5 * columns),
         (d * x[None, :] + e * y[:, None] + f) / (0.5 * rows),
-    ], -1).expand(batch.shape[0], height, width, 2)  # fmt: skip
+    ], -1).expand(batch.shape[0], height, width, 2)
     options = {"mode": mode.value, "padding_mode": "zeros", "align_corners": False}
     result = nnf.grid_sample(batch, grid, **options)
     if fill:
@@ -263,7 +263,7 @@ def rotate(
 def _expanded(matrix: Sequence[float], columns: int, rows: int) -> tuple[int, int]:
     """The size that holds the whole rotated image."""
     corners = np.array([[x, y, 1.0] for x in (-0.5 * columns, 0.5 * columns)
-                        for y in (-0.5 * rows, 0.5 * rows)])  # fmt: skip
+                        for y in (-0.5 * rows, 0.5 * rows)])
     placed = corners @ np.asarray(matrix).reshape(2, 3).T
     halves = np.array([columns, rows]) * 0.5
     ends = np.array([placed.min(0) + halves, placed.max(0) + halves], np.float32)
