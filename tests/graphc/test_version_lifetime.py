@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import weakref
 from typing import Any
@@ -110,3 +111,32 @@ def test_fullgraph_keeps_no_more_versions_than_others() -> None:
         state["k"] = str(k)
         assert run(graphc.zeros(2)).tolist() == [float(k)] * 2
     assert run.compile_count == count
+
+
+def test_a_recording_that_fails_holds_nothing_back() -> None:
+    """What the attempt at one graph met is freed with it, at once: the collector is not asked."""
+    held = [Box()]
+    watch = weakref.ref(held[0])
+    seen = collections.defaultdict(list)
+
+    def entry(x: Any) -> Any:
+        x = x * (2 if watch() is None else 3)
+        seen["t"].append(x)
+        return x + seen["t"][0] + len(seen["t"])
+
+    run = graphc.compile(entry)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):
+            run(graphc.ones(2))
+        seen.clear()  # the length is a run-time number now, and the list a new one: segments
+        run(graphc.ones(2))
+        held.clear()
+        assert watch() is None
+    finally:
+        gc.enable()
+
+
+class Box:
+    """What may be referred to weakly."""

@@ -151,7 +151,10 @@ class Recording:
                 self._finish()
                 return
             if not isinstance(trace, SegmentTrace) or trace.tainted:
-                raise problem
+                try:
+                    raise problem
+                finally:
+                    del problem, held  # or the error's own frame would hold it, and all it met
             trace.note_end(str(problem).split(". Cure")[0])
             trace.passing = isinstance(problem, FirstUse)
         trace.flush()
@@ -197,6 +200,7 @@ class Recording:
             raise
         finally:
             running.observer, local.enter, local.nested = outer, entered, nested
+            trace.existed = None  # or the two would hold each other, and all that was met
         if trace.refused is not None:  # the user's code caught it
             raise trace.refused
         return result
