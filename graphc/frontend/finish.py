@@ -194,7 +194,8 @@ class _Finish:
                 unrecorded=value._no_grad_view,
                 base=(self.output(base), value._chain) if id(base) in self.leaving else None,
             )
-        return self._value(trace.read(value), state, requires, root.inference)
+        found = self._value(trace.read(value), state, requires, root.inference)
+        return replace(found, unrecorded=True) if value._no_grad_view else found
 
     def _value(self, node: Node, state: Any, requires: bool, inference: bool) -> Output:
         order = None

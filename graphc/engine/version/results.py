@@ -82,9 +82,13 @@ class Results:
                 array = array.transpose(output.order)
             result = from_array(array)
             result._storage.inference = output.inference
-        if output.requires_grad:
+        of_base = output.unrecorded and output.base is not None  # a view made in no_grad mode
+        if output.requires_grad and not of_base:
             # history.attach() gives those that can still be differentiated their own node
             result._node = SpentNode((), (result._type,))
+            if output.unrecorded:  # its base has the history, and is not given back
+                with no_grad():
+                    result = result.view(result.shape)
         return result
 
     def _view(self, output: Output) -> Tensor:

@@ -15,7 +15,7 @@ from .dtype_names import TYPE_STRINGS
 
 class _State:
     matmul_precision = "highest"
-    deterministic = True
+    deterministic = False
     warn_always = False
 
 
