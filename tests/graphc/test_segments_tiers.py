@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -291,3 +292,29 @@ def test_data_that_changes_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> Non
     assert run.segments.compile_count <= 4
     kept = [n for n in run.segments.nodes.table.values() if n.op.name == "const"]
     assert all(n.attrs["value"].array.size == 1 for n in kept)  # data of one call is not kept
+
+
+def test_drawn_numbers_that_steer_python_make_no_version_each() -> None:
+    """Teacher forcing: which words come next is drawn, five times a call."""
+    drawn = random.Random(0)
+
+    def step(x: Any) -> Any:
+        for _ in range(5):
+            x = x * 2 if drawn.random() < 0.5 else x + 1
+        return x
+
+    compiled = graphc.compile(step)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", graphc.PerformanceWarning)
+        found = [compiled(graphc.ones(2)).tolist() for _ in range(20)]
+    drawn.seed(0)
+    assert found == [step(graphc.ones(2)).tolist() for _ in range(20)]
+    assert compiled.compile_count == 0
+    assert any("steered its Python" in end.reason for end in compiled.segments.ends)
+
+
+def test_one_drawn_number_may_steer_one_graph() -> None:
+    drawn = random.Random(0)
+    compiled = graphc.compile(lambda x: x * 2 if drawn.random() < 0.5 else x + 1)
+    found = [compiled(graphc.zeros(2)).tolist()[0] for _ in range(20)]
+    assert set(found) == {0.0, 1.0} and compiled.compile_count == 2

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...frontend.number_expr import NumberExpr
 from ...frontend.numbers import is_traced_number
 from . import items
 from .kinds import full_name
 from .observer import Observer
-from .streams import DRAWS, GENERATOR, LEGACY, RANDOM, Stream
+from .streams import DRAWS, GENERATOR, LEGACY, RANDOM, Draw, Stream
 
 
 def call(
@@ -16,6 +17,9 @@ def call(
 ) -> Any:
     """A method of a generator: a 1-tuple with what it gives, or None where it is open."""
     name = function.__name__
+    if _decided(observer) >= _DECIDED:
+        observer.open(f"{phrase(owner, name)}, after others of this call have steered its Python")
+        return None
     if name == "choice" and len(args) == 1 and not kwargs:
         return (_choice(observer, owner, args[0]),)
     most = DRAWS[full_name(type(owner))].get(name, -1)
@@ -24,6 +28,25 @@ def call(
         observer.open(phrase(owner, name))
         return None
     return (observer.draw(_stream(observer, owner), name, args),)
+
+
+def _decided(observer: Observer) -> int:
+    """How often the recording has asked for the value of what was drawn in it."""
+    if not observer.draws:
+        return 0
+    return sum(map(_is_drawn, observer.trace.number_guards))
+
+
+def _is_drawn(expression: NumberExpr) -> bool:
+    """Whether an expression hangs on a number that is drawn."""
+    if expression.op == "source":
+        return isinstance(expression.args[0], Draw)
+    parts = (part for part in expression.args if isinstance(part, NumberExpr))
+    return any(map(_is_drawn, parts))
+
+
+# Each such decision doubles the versions that the calls need, if not more.
+_DECIDED = 2
 
 
 def _stream(observer: Observer, generator: Any) -> Stream:
