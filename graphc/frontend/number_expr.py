@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from graphc.ir.dim import evaluate
@@ -76,6 +76,22 @@ class NumberExpr:
                 else:
                     done[id(node)] = PYTHON[node.op](*[done[id(a)] for a in node.args])
         return done[id(self)]
+
+
+def sources_of(expressions: Iterable[NumberExpr]) -> dict[Any, Any]:
+    """The run-time numbers that expressions read, with their values at the trace."""
+    found: dict[Any, Any] = {}
+    stack, seen = list(expressions), set()
+    while stack:
+        expression = stack.pop()
+        if id(expression) in seen:
+            continue
+        seen.add(id(expression))
+        if expression.op == "source":
+            found.setdefault(expression.args[0], expression.value)
+        elif expression.op not in ("dim", "constant"):
+            stack.extend(expression.args)
+    return found
 
 
 class NumberGuard(NamedTuple):

@@ -318,3 +318,20 @@ def test_one_drawn_number_may_steer_one_graph() -> None:
     compiled = graphc.compile(lambda x: x * 2 if drawn.random() < 0.5 else x + 1)
     found = [compiled(graphc.zeros(2)).tolist()[0] for _ in range(20)]
     assert set(found) == {0.0, 1.0} and compiled.compile_count == 2
+
+
+def test_a_sum_of_many_drawn_numbers_may_steer() -> None:
+    """Expressions as deep as Python's stack is high."""
+    drawn = random.Random(0)
+
+    def step(x: Any) -> Any:
+        total = 0.0
+        for _ in range(3000):
+            total = total + drawn.random()
+        x = x * 2 if total > 1500 else x + 1
+        return x + drawn.random()
+
+    compiled = graphc.compile(step)
+    found = [compiled(graphc.zeros(1)).tolist() for _ in range(3)]
+    drawn.seed(0)
+    assert found == [step(graphc.zeros(1)).tolist() for _ in range(3)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...frontend.number_expr import NumberExpr
+from ...frontend.number_expr import sources_of
 from ...frontend.numbers import is_traced_number
 from . import items
 from .kinds import full_name
@@ -34,15 +34,10 @@ def _decided(observer: Observer) -> int:
     """How often the recording has asked for the value of what was drawn in it."""
     if not observer.draws:
         return 0
-    return sum(map(_is_drawn, observer.trace.number_guards))
-
-
-def _is_drawn(expression: NumberExpr) -> bool:
-    """Whether an expression hangs on a number that is drawn."""
-    if expression.op == "source":
-        return isinstance(expression.args[0], Draw)
-    parts = (part for part in expression.args if isinstance(part, NumberExpr))
-    return any(map(_is_drawn, parts))
+    return sum(
+        any(isinstance(source, Draw) for source in sources_of((expression,)))
+        for expression in observer.trace.number_guards
+    )
 
 
 # Each such decision doubles the versions that the calls need, if not more.

@@ -15,6 +15,7 @@ from ...frontend import state_version
 from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
 from ...frontend.functionalize import is_contiguous
 from ...frontend.grad_mode import no_grad
+from ...frontend.number_expr import sources_of
 from ...frontend.storage import address, strides_of
 from ...frontend.tensor import Tensor, from_array, gradient_kind
 from ...frontend.tree import flatten
@@ -469,22 +470,11 @@ def _identities(leaves: list[Any], observer: Observer) -> list[tuple[int, int | 
 
 def _sources(traced: TracedGraph, draws: list[Draw]) -> list[tuple[Any, float | int]]:
     """The run-time numbers that inputs, guards and results read, with their values at the trace."""
-    found: dict[Any, float | int] = {}
-    stack = [guard.expression for guard in traced.numbers]
-    stack += [i.expression for i in traced.inputs if isinstance(i, NumberInput)]
-    stack += [o.number for o in all_outputs(traced) if o.number is not None]
-    stack += [argument for draw in draws for argument in draw.arguments]
-    seen = set()
-    while stack:
-        expression = stack.pop()
-        if id(expression) in seen:
-            continue
-        seen.add(id(expression))
-        if expression.op == "source":
-            found.setdefault(expression.args[0], expression.value)
-        elif expression.op not in ("dim", "constant"):
-            stack.extend(expression.args)
-    return list(found.items())
+    read = [guard.expression for guard in traced.numbers]
+    read += [i.expression for i in traced.inputs if isinstance(i, NumberInput)]
+    read += [o.number for o in all_outputs(traced) if o.number is not None]
+    read += [argument for draw in draws for argument in draw.arguments]
+    return list(sources_of(read).items())
 
 
 def _hooks(tensor: Tensor) -> tuple[Any, ...]:
