@@ -21,7 +21,7 @@ from graphc.inspect.report import kernel_uses
 from graphc.inspect.value_check import ValueCheck
 from graphc.ir.graph import Graph, Node
 from graphc.ir.interpret import Table
-from graphc.ir.kernel import Kernel, Launch, Program
+from graphc.ir.kernel import Kernel, Launch, Program, leaves
 from graphc.ir.kernel.interpret import run_program
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.kernel.verify import verify_kernel
@@ -195,7 +195,7 @@ def _new_folder(parent: Path, name: str) -> Path | None:
 def kernels_of(program: Program) -> list[Kernel]:
     """The distinct kernels of a program, in order of first use."""
     found: dict[int, Kernel] = {}
-    for step in program.steps:
+    for step in leaves(program.steps):
         if isinstance(step, Launch):
             found.setdefault(id(step.kernel), step.kernel)
     return list(found.values())

@@ -290,6 +290,12 @@ def everywhere(graph: Graph, one: Callable[[Graph], Graph]) -> Graph:
     return done[graph]
 
 
+def in_bodies(graph: Graph, one: Callable[[Graph], Graph]) -> Graph:
+    """Apply a pass to all sub-graphs, innermost first, but not to the graph itself."""
+    bodies = dict.fromkeys(body for node in graph.nodes for body in node.graphs)
+    return _with_graphs(graph, {body: everywhere(body, one) for body in bodies})
+
+
 def _with_graphs(graph: Graph, done: dict[Graph, Graph]) -> Graph:
     if not any(node.graphs for node in graph.nodes):
         return graph

@@ -183,13 +183,15 @@ def test_value_check_sees_wrong_native_code(monkeypatch: pytest.MonkeyPatch) -> 
         def __init__(self, real: Any) -> None:
             self.real, self.stats = real, real.stats
 
-        def trace(self, inputs: Any, outputs: Any, visit: Any, dims: Any) -> None:
+        def trace(
+            self, inputs: Any, outputs: Any, before: Any, after: Any, dims: Any
+        ) -> None:
             def spoil(number: int, step: Any, fetch: Any) -> None:
                 if number == 1:
                     outputs[0][...] += 0.5
-                visit(number, step, fetch)
+                after(number, step, fetch)
 
-            self.real.trace(inputs, outputs, spoil, dims)
+            self.real.trace(inputs, outputs, before, spoil, dims)
 
     real = pipeline.native
     monkeypatch.setattr(pipeline, "native", lambda *arguments: Wrong(real(*arguments)))

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from graphc.backends.llvm.allocator import Array
-from graphc.ir import interpret, op
+from graphc.ir import interpret
 from graphc.ir.dim import evaluate
-from graphc.ir.kernel import Callback, Program
+from graphc.ir.kernel import Callback, Program, leaves
 from graphc.ir.types import TensorType
 
 _Native = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -22,27 +22,32 @@ class Callbacks:
     """The C function that a driver calls for a Callback step, and the exceptions it caught."""
 
     def __init__(self, program: Program, table: Mapping[str, Callable[..., Any]]) -> None:
-        self._program = program
-        self._functions = {
-            number: _function(step, table)
-            for number, step in enumerate(program.steps)
+        self._names = program.dims
+        self._steps = {
+            number: step for number, step in enumerate(leaves(program.steps))
             if isinstance(step, Callback)
         }
+        self._functions = {
+            number: _function(step, table) for number, step in self._steps.items()
+        }
         self._failures: dict[int, BaseException] = {}  # by thread: calls may run side by side
-        self._native = _Native(self._call) if self._functions else None
+        self._native = _Native(self._call)
 
     @property
     def address(self) -> int:
-        """The function's address, 0 if the program has no Callback."""
-        return ctypes.cast(self._native, ctypes.c_void_p).value or 0 if self._native else 0
+        """The function's address."""
+        return ctypes.cast(self._native, ctypes.c_void_p).value or 0
 
-    def take_failure(self) -> BaseException:
-        """What the last failed Callback of this thread raised."""
-        return self._failures.pop(threading.get_ident())
+    def take_failure(self) -> BaseException | None:
+        """What this thread's last call raised in a Callback, or for a signal; None for neither."""
+        return self._failures.pop(threading.get_ident(), None)
 
     def _call(self, number: int, args: int) -> int:
+        """A step's number; or -1, by a long loop, which asks whether a signal has come: that its
+        handler runs here, and may raise, is the answer."""
         try:
-            self._run(number, args)
+            if number >= 0:
+                self._run(number, args)
         except BaseException as error:
             self._failures[threading.get_ident()] = error
             return 1
@@ -50,9 +55,7 @@ class Callbacks:
 
     def _run(self, number: int, args: int) -> None:
         """Inputs, outputs and dims lie in `args`, in this order."""
-        step = self._program.steps[number]
-        assert isinstance(step, Callback)
-        names = self._program.dims
+        step, names = self._steps[number], self._names
         count = len(step.inputs) + len(step.outputs)
         words = (ctypes.c_int64 * (count + len(names))).from_address(args)
         dims = dict(zip(names, words[count:], strict=True))
@@ -71,11 +74,6 @@ class Callbacks:
 def _function(step: Callback, table: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
     """function(inputs, attributes, dims) of a step."""
     found = table.get(step.op)
-    if found is None and step.op in op.REGISTRY and any(n == "graphs" for n, _ in step.attrs):
-        control = op.REGISTRY[step.op]
-        return lambda arrays, attrs, dims: interpret.run_control(
-            control, arrays, attrs, table, dims
-        )
     if found is None:
         raise NotImplementedError(
             f"operator {step.op!r} has neither native code nor an entry in the callback table"

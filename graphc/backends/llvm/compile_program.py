@@ -13,7 +13,7 @@ from graphc.backends.llvm.gemm_scratch import scratch_symbols
 from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target
-from graphc.ir.kernel import Callback, Kernel, Launch, Program
+from graphc.ir.kernel import Callback, Kernel, Launch, Program, leaves
 from graphc.ir.kernel.text import print_kernel
 
 
@@ -58,12 +58,13 @@ def compile_program(program: Program, target: Target, pool: Pool, cache: ObjectC
     """Compiles what the cache lacks and links it with the driver."""
     stats = BuildStats()
     compiler = _Compiler(target, cache, stats)
+    steps = list(leaves(program.steps))
     symbols = [
-        compiler.kernel(step.kernel) if isinstance(step, Launch) else "" for step in program.steps
+        compiler.kernel(step.kernel) if isinstance(step, Launch) else "" for step in steps
     ]
     checks = [
         isinstance(step, Callback) or compiler.checked[symbol]
-        for step, symbol in zip(program.steps, symbols, strict=True)
+        for step, symbol in zip(steps, symbols, strict=True)
     ]
     start = time.perf_counter()
     text, layout = emit_driver(program, symbols, checks, target)

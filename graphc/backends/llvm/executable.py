@@ -18,20 +18,15 @@ from graphc.backends.llvm.compile_program import BuildStats, Compiled, compile_p
 from graphc.backends.llvm.emit import kernel_checks
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target, require_runnable
+from graphc.backends.llvm.traced import Visit, run_traced
 from graphc.ir.dim import evaluate
-from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.kernel import Launch, Program, leaves
 from graphc.ir.op import OutOfRange
 from graphc.ir.types import TensorType
 
 ARENA_ALIGNMENT = 64
 
-# visit(step number, step, fetch): fetch(buffer, dtype, elements) is a view of a buffer's memory.
-Fetch = Callable[[BufferRef, np.dtype[Any], int], Array]
-Visit = Callable[[int, Launch | Callback, Fetch], None]
-
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-_RunSteps = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-_Sizes = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def build(
@@ -83,8 +78,7 @@ class Executable:
         self._layout = compiled.layout
         library = compiled.library
         self._run = _Run(library.address(driver.RUN))
-        self._run_steps = _RunSteps(library.address(driver.RUN_STEPS))
-        self._sizes = _Sizes(library.address(driver.SIZES))
+        self._steps = list(leaves(program.steps))
         self._constants = [np.ascontiguousarray(c) for c in program.constants]
         self._callbacks = Callbacks(program, table)
         arena = program.arena_bytes
@@ -111,27 +105,17 @@ class Executable:
         self,
         inputs: Sequence[Array],
         outputs: Sequence[Array],
-        visit: Visit,
+        before: Visit,
+        after: Visit,
         dims: Sequence[int] = (),
     ) -> None:
-        """Like run, one step at a time, with `visit` called after each (for debugging)."""
+        """Like run, one step at a time, with `before` and `after` called around each Launch and
+        Callback (for debugging)."""
         lease = self._lease(inputs, outputs, dims)
-        self._sizes(lease.address)
-        operands = driver.Block(self.program)
-        for step in self.program.steps:  # gives symbolic sizes the words they have in the driver
-            operands.operands(step)
-
-        def fetch(buffer: BufferRef, dtype: np.dtype[Any], elements: int) -> Array:
-            first, second, constant = operands.buffer(buffer)
-            address = lease.block[first] + lease.block[second] + constant
-            memory = (ctypes.c_uint8 * (elements * dtype.itemsize)).from_address(address)
-            return np.ndarray((elements,), dtype, memoryview(memory))
-
         try:
-            for number, step in enumerate(self.program.steps):
-                if self._run_steps(lease.address, number, number + 1):
-                    raise self._failure(lease)
-                visit(number, step, fetch)
+            library = self._compiled.library
+            if not run_traced(self.program, library, lease.block, before, after):
+                raise self._failure(lease)
         finally:
             self._leases.append(lease)
 
@@ -199,10 +183,12 @@ class Executable:
 
     def _failure(self, lease: _Lease) -> BaseException:
         """The exception for a call that stopped."""
+        raised = self._callbacks.take_failure()
+        if raised is not None:
+            return raised
         status = lease.block[driver.STATUS : driver.STATUS + 4]
-        step = self.program.steps[status[1] - 1]
-        if isinstance(step, Callback):
-            return self._callbacks.take_failure()
+        step = self._steps[status[1] - 1]
+        assert isinstance(step, Launch)
         check = kernel_checks(step.kernel)[status[2]]
         return check_error(check.message.replace("{value}", str(status[3])), step.locs)
 

@@ -18,12 +18,24 @@ from .nest import (
     Store,
     Var,
 )
-from .program import BufferRef, Callback, Launch, Program
+from .program import (
+    Branch,
+    BufferRef,
+    Callback,
+    Launch,
+    Leaf,
+    Program,
+    ProgramStep,
+    Repeat,
+    leaves,
+    rebound,
+)
 from .templates import ConvGeometry, Convolution, Product, Template
 from .templates.operand import Operand
 
 __all__ = [
-    "Apply", "BufferRef", "Callback", "Carry", "Check", "ConvGeometry", "Convolution",
-    "IndexValue", "Kernel", "Launch", "Let", "Literal", "Load", "Local", "Loop", "Operand",
-    "Param", "Product", "Program", "Scalar", "Stmt", "Store", "Template", "Var",
+    "Apply", "Branch", "BufferRef", "Callback", "Carry", "Check", "ConvGeometry", "Convolution",
+    "IndexValue", "Kernel", "Launch", "Leaf", "Let", "Literal", "Load", "Local", "Loop", "Operand",
+    "Param", "Product", "Program", "ProgramStep", "Repeat", "Scalar", "Stmt", "Store", "Template",
+    "Var", "leaves", "rebound",
 ]

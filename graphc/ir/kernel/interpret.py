@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .. import op
 from ..dim import Dim, Size, evaluate
-from ..dtypes import DType
-from ..interpret import resolve_attrs, run_control
+from ..dtypes import DType, bool_
+from ..interpret import resolve_attrs
 from ..types import TensorType
 from .lanes import Array, CheckFailed, Lanes, Table
 from .nest import Kernel
-from .program import BufferRef, Callback, Launch, Program
+from .program import Branch, BufferRef, Callback, Launch, Program, ProgramStep, Repeat
 from .templates import Template
 
 __all__ = ["CheckFailed", "run_kernel", "run_program"]
@@ -77,16 +76,38 @@ def run_program(
             if isinstance(size, Dim) and str(size) in program.dims:
                 env.setdefault(str(size), got)
     spaces = _Spaces(program, inputs, env)
-    for step in program.steps:
+    _run_steps(program.steps, spaces, table)
+    return spaces.outputs
+
+
+def _run_steps(steps: Sequence[ProgramStep], spaces: _Spaces, table: Table) -> None:
+    for step in steps:
         if isinstance(step, Launch):
+            env = spaces.env
             flat = [
                 spaces.flat(ref, param.dtype, _launch_size(param.size, step, env))
                 for ref, param in zip(step.buffers, step.kernel.params, strict=True)
             ]
             run_kernel(step.kernel, flat, [evaluate(d, env) for d in step.dims], table)
+        elif isinstance(step, Callback):
+            _run_callback(step, spaces, spaces.env, table)
+        elif isinstance(step, Branch):
+            taken = step.then if spaces.flat(step.flag, bool_, 1)[0] else step.otherwise
+            _run_steps(taken, spaces, table)
         else:
-            _run_callback(step, spaces, env, table)
-    return spaces.outputs
+            _run_repeat(step, spaces, table)
+
+
+def _run_repeat(step: Repeat, spaces: _Spaces, table: Table) -> None:
+    spaces.env[step.var] = 0
+    while True:
+        _run_steps(step.test, spaces, table)
+        if step.flag is not None and not spaces.flat(step.flag, bool_, 1)[0]:
+            return
+        if step.count is not None and spaces.env[step.var] >= evaluate(step.count, spaces.env):
+            return
+        _run_steps(step.steps, spaces, table)
+        spaces.env[step.var] += 1
 
 
 def _tensor(type_: object) -> TensorType:
@@ -104,7 +125,7 @@ class _Spaces:
     """The memory of one call: where each BufferRef points."""
 
     def __init__(
-        self, program: Program, inputs: Sequence[Array], env: Mapping[str, int]
+        self, program: Program, inputs: Sequence[Array], env: dict[str, int]
     ) -> None:
         self.env = env
         self.arena = np.full(evaluate(program.arena_bytes, env) + 64, 0xA5, np.uint8)
@@ -124,11 +145,11 @@ class _Spaces:
                 self.outputs.append(np.zeros(shape, tensor.dtype.numpy))
 
     def flat(self, ref: BufferRef, dtype: DType, size: int) -> Array:
+        start = evaluate(ref.offset, self.env)
         if ref.space == "arena":
-            start = evaluate(ref.offset, self.env)
             return self.arena[start : start + size * dtype.itemsize].view(dtype.numpy)
         space = {"input": self.inputs, "output": self.outputs, "const": self.constants}[ref.space]
-        return space[ref.index].reshape(-1).view(dtype.numpy)
+        return space[ref.index].reshape(-1).view(dtype.numpy)[start // dtype.itemsize :]
 
 
 def _run_callback(
@@ -138,11 +159,7 @@ def _run_callback(
     for ref, type_ in zip(step.inputs, step.input_types, strict=True):
         arrays.append(_shaped(spaces, ref, _tensor(type_), env))
     attrs = resolve_attrs(dict(step.attrs), env)
-    function = table.get(step.op)
-    if function is None:
-        result = run_control(op.get(step.op), arrays, attrs, table, env)
-    else:
-        result = function(*arrays, **attrs)
+    result = table[step.op](*arrays, **attrs)
     results = result if isinstance(result, (tuple, list)) else (result,)
     for ref, type_, value in zip(step.outputs, step.output_types, results, strict=True):
         _shaped(spaces, ref, _tensor(type_), env)[...] = value

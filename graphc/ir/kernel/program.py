@@ -1,8 +1,13 @@
-"""Programs: what planning hands to a backend. Kernel calls in order over planned buffers."""
+"""Programs: what planning hands to a backend. Kernel calls in order over planned buffers.
+
+Steps are leaves (a Launch, a Callback) or hold steps (Repeat, Branch). Leaves are numbered in the
+order in which they are written down: `leaves`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from ..dim import Size
 from .nest import Kernel
@@ -10,8 +15,9 @@ from .nest import Kernel
 
 @dataclass(frozen=True, slots=True)
 class BufferRef:
-    """A buffer of a program. space: "input" | "output" | "const" (by index) or "arena" (`offset`
-    in bytes, 64-byte aligned; an expression over named dims where sizes are symbolic)."""
+    """A buffer of a program. space: "input" | "output" | "const" (by index) or "arena". `offset` in
+    bytes: where a value lies in the arena (64-byte aligned), or a row in a buffer; an expression
+    over named dims where sizes are symbolic, and over the variables of the Repeats around it."""
 
     space: str
     index: int = 0
@@ -44,6 +50,70 @@ class Callback:
     locs: tuple[str, ...] = ()
 
 
+Leaf = Launch | Callback
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A loop over steps: `count` times, or, where `flag` is given, while the bool that `test`
+    leaves there is true; `test` runs before each iteration. Offsets inside may use `var`, the
+    number of the iteration; behind the loop it is the number of iterations that ran."""
+
+    var: str
+    steps: tuple[ProgramStep, ...]
+    count: Size | None
+    test: tuple[ProgramStep, ...] = ()
+    flag: BufferRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """`then` where the bool in `flag` is true, else `otherwise`."""
+
+    flag: BufferRef
+    then: tuple[ProgramStep, ...]
+    otherwise: tuple[ProgramStep, ...]
+
+
+ProgramStep = Leaf | Repeat | Branch
+
+
+def leaves(steps: Iterable[ProgramStep]) -> Iterator[Leaf]:
+    """Every Launch and Callback, each once."""
+    for step in steps:
+        if isinstance(step, Repeat):
+            yield from leaves(step.test)
+            yield from leaves(step.steps)
+        elif isinstance(step, Branch):
+            yield from leaves(step.then)
+            yield from leaves(step.otherwise)
+        else:
+            yield step
+
+
+Bind = Callable[[BufferRef], BufferRef]
+
+
+def rebound(steps: Iterable[ProgramStep], bind: Bind) -> tuple[ProgramStep, ...]:
+    """The steps on other buffers."""
+    return tuple(_rebound(step, bind) for step in steps)
+
+
+def _rebound(step: ProgramStep, bind: Bind) -> ProgramStep:
+    if isinstance(step, Launch):
+        return replace(step, buffers=tuple(map(bind, step.buffers)))
+    if isinstance(step, Callback):
+        inputs, outputs = tuple(map(bind, step.inputs)), tuple(map(bind, step.outputs))
+        return replace(step, inputs=inputs, outputs=outputs)
+    if isinstance(step, Branch):
+        then, otherwise = rebound(step.then, bind), rebound(step.otherwise, bind)
+        return Branch(bind(step.flag), then, otherwise)
+    flag = None if step.flag is None else bind(step.flag)
+    return replace(
+        step, steps=rebound(step.steps, bind), test=rebound(step.test, bind), flag=flag
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A planned graph: steps in order over inputs, outputs, constants and one arena.
@@ -59,7 +129,7 @@ class Program:
     input_types: tuple[object, ...]  # TensorType
     output_types: tuple[object, ...]  # TensorType
     constants: tuple[object, ...]  # np.ndarray, contiguous
-    steps: tuple[Launch | Callback, ...]
+    steps: tuple[ProgramStep, ...]
     arena_bytes: Size
     outputs_in_place: dict[int, int] = field(default_factory=dict)
     first_visible_write: int = 0

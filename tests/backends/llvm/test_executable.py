@@ -7,8 +7,9 @@ import pytest
 
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.driver import emit_driver
-from graphc.backends.llvm.executable import Executable, Fetch, build, check_error
+from graphc.backends.llvm.executable import Executable, build, check_error
 from graphc.backends.llvm.target import host_target
+from graphc.backends.llvm.traced import Fetch
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import BufferRef, Callback, Launch, Program
@@ -187,7 +188,7 @@ def test_trace_shows_every_step() -> None:
     def visit(number: int, step: object, fetch: Fetch) -> None:
         seen.append((number, float(fetch(where, np.dtype("f4"), 50)[0])))
 
-    executable.trace(inputs, outputs, visit, [50])
+    executable.trace(inputs, outputs, lambda *_: None, visit, [50])
     first = float(inputs[0][0] * inputs[1][0] + np.float32(0.5))
     assert seen == [(0, first), (1, first), (2, first)]
 

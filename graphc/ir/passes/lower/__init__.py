@@ -48,11 +48,16 @@ _MOST = 4096
 
 
 def lower(fused: Graph, machine: Machine) -> dict[Node, Lowered]:
-    """The kernels of a fused graph's fusion nodes. Those with empty results have none."""
-    return {
-        node: lower_node(node, machine) for node in fused.nodes
-        if node.op.name == "fusion" and not _empty(node)
-    }
+    """The kernels of the fusion nodes of a fused graph and of the bodies of its control flow.
+    Those with empty results have none."""
+    found: dict[Node, Lowered] = {}
+    for node in fused.nodes:
+        if node.op.name != "fusion":
+            for body in node.graphs:
+                found |= lower(body, machine)
+        elif not _empty(node):
+            found[node] = lower_node(node, machine)
+    return found
 
 
 def _empty(node: Node) -> bool:
