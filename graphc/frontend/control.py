@@ -270,6 +270,8 @@ def scan(
             "All xs leaves must have the same number of elements in the scan dimension, got "
             f"{[x.shape[dim] for x in sequences]}"
         )
+    if length == 0:
+        raise RuntimeError("All xs leaves must at least have 1 element in the scan dimension")
     rows = [x.movedim(dim, 0) for x in sequences]
     if reverse:
         rows = [x.flip(0) for x in rows]
@@ -299,8 +301,6 @@ def scan(
 def _eager_scan(
     step: Function, carry: list[Tensor], rows: list[Tensor], length: int
 ) -> tuple[list[Tensor], list[Tensor], Structure]:
-    if length == 0:
-        raise RuntimeError("All xs leaves must at least have 1 element in the scan dimension")
     columns: list[list[Tensor]] = []
     structure: Any = None
     want = [t._type for t in carry]

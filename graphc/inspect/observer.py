@@ -23,6 +23,7 @@ from graphc.ir.graph import Graph, Node
 from graphc.ir.interpret import Table
 from graphc.ir.kernel import Kernel, Launch, Program, leaves
 from graphc.ir.kernel.interpret import run_program
+from graphc.ir.kernel.program_text import print_program
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.kernel.verify import verify_kernel
 from graphc.ir.passes.lower import Lowered
@@ -121,6 +122,7 @@ class Observer:
             self.values.program(found, graph)
         if self.config.debug < KERNELS and self._folder is None:
             return
+        self._show(KERNELS, "plan.program", print_program(program))
         uses = kernel_uses(program, fused)
         for kernel in kernels_of(program):
             lines = [*(f"# {use}" for use in uses[id(kernel)]), print_kernel(kernel)]

@@ -290,7 +290,7 @@ def test_dump_writes_numbered_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     stages = [name.split("_", 1)[1].split(".")[0] for name in names]
     assert stages[1 : len(pipeline.PIPELINE)] == [step.name for step in pipeline.PIPELINE[:-1]]
     kinds = {name.split(".")[1] for name in names}
-    assert kinds == {"graph", "kernels", "kernel", "ll", "s"}
+    assert kinds == {"graph", "kernels", "kernel", "program", "ll", "s"}
 
 
 def test_dumps_of_several_processes_do_not_mix(

@@ -31,23 +31,20 @@ class Callbacks:
             number: _function(step, table) for number, step in self._steps.items()
         }
         self._failures: dict[int, BaseException] = {}  # by thread: calls may run side by side
-        self._native = _Native(self._call)
+        self._native = _Native(self._call) if self._functions else None
 
     @property
     def address(self) -> int:
-        """The function's address."""
-        return ctypes.cast(self._native, ctypes.c_void_p).value or 0
+        """The function's address, 0 if the program has no Callback."""
+        return ctypes.cast(self._native, ctypes.c_void_p).value or 0 if self._native else 0
 
-    def take_failure(self) -> BaseException | None:
-        """What this thread's last call raised in a Callback, or for a signal; None for neither."""
-        return self._failures.pop(threading.get_ident(), None)
+    def take_failure(self) -> BaseException:
+        """What the last failed Callback of this thread raised."""
+        return self._failures.pop(threading.get_ident())
 
     def _call(self, number: int, args: int) -> int:
-        """A step's number; or -1, by a long loop, which asks whether a signal has come: that its
-        handler runs here, and may raise, is the answer."""
         try:
-            if number >= 0:
-                self._run(number, args)
+            self._run(number, args)
         except BaseException as error:
             self._failures[threading.get_ident()] = error
             return 1

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from dataclasses import dataclass, field
 
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.contraction import contraction_libraries, emit_library
-from graphc.backends.llvm.driver import Layout, emit_driver
+from graphc.backends.llvm.driver import PYTHON, Layout, emit_driver, ends_by_flag
 from graphc.backends.llvm.emit import emit, kernel_checks, kernel_symbol
 from graphc.backends.llvm.gemm_scratch import scratch_symbols
 from graphc.backends.llvm.jit import Library
@@ -75,9 +76,16 @@ def compile_program(program: Program, target: Target, pool: Pool, cache: ObjectC
     shared = {"graphc_par": pool.address}
     if compiler.libraries:
         shared |= scratch_symbols(lambda text: cache.compile(text, target))
+    if ends_by_flag(program):
+        shared |= {name: _address(name) for name in PYTHON}
     library = Library(objects, shared)
     stats.link = time.perf_counter() - start
     return Compiled(library, layout, stats, pool)
+
+
+def _address(name: str) -> int:
+    """Where a function of CPython's API lies."""
+    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
 class _Compiler:

@@ -43,6 +43,12 @@ RUN = "graphc_run_program"
 RUN_STEPS = "graphc_run_steps"
 SIZES = "graphc_sizes"
 LOOK_EVERY = 4096  # iterations of a loop that ends by a flag
+# of CPython's API, by name: (result, parameters)
+PYTHON = {
+    "PyEval_SaveThread": ("ptr", ""),
+    "PyEval_RestoreThread": ("void", "ptr"),
+    "PyErr_CheckSignals": ("i32", ""),
+}
 
 _STEP = "{ ptr, i32, i32, i64 }"  # kernel (null: the callback), first operand, count, has Checks
 _OPERAND = "{ i32, i32, i64 }"  # two words and a constant
@@ -127,6 +133,12 @@ def _held(steps: Iterable[ProgramStep]) -> Iterator[Repeat | Branch]:
             yield from _held((*step.then, *step.otherwise))
 
 
+def ends_by_flag(program: Program) -> bool:
+    """Whether a loop of the program ends by what it computes. Its entry point then takes the GIL
+    from the caller, gives it back, and leaves the exception of a signal handler set."""
+    return any(isinstance(step, Repeat) and step.flag is not None for step in _held(program.steps))
+
+
 def _variables(steps: Iterable[ProgramStep]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(step.var for step in _held(steps) if isinstance(step, Repeat)))
 
@@ -180,9 +192,18 @@ class _Main:
         if any(isinstance(step, Repeat | Branch) for step in program.steps):
             self.failed = f.label("failed")
             self.result = f.alloca("i64", 1, 8)
+            open_end = ends_by_flag(program)
+            if open_end:
+                self.thread = f.alloca("ptr", 1, 8)
+                for name, (result, parameters) in PYTHON.items():
+                    self.module.declare(f"declare {result} @{name}({parameters})")
+                self._release_gil()
             self._steps(program.steps)
-            f.ret("i64 0")
+            f.store(0, "i64", self.result, 8)
+            f.br(self.failed)
             f.block(self.failed)
+            if open_end:
+                self._hold_gil()
             f.ret(f"i64 {f.load(self.result, 'i64', 8)}")
         else:
             count = len(program.steps)
@@ -254,17 +275,26 @@ class _Main:
         f.block(end)
 
     def _look_at_signals(self, place: str) -> None:
-        """A loop without a known end gives Python a chance to raise KeyboardInterrupt."""
+        """A loop without a known end lets Python's signal handlers run, which may raise."""
         f = self.f
         look, on = f.label("look"), f.label("on")
         late = f.cmp("eq", f.mod(f.load(place, "i64", 8), LOOK_EVERY), LOOK_EVERY - 1)
         f.cond_br(late, look, on)
         f.block(look)
-        function = f.load(f.gep("%block", CALLBACK, "i64"), "ptr", 8)
-        answer = f.call("i64", function, "i64 -1", "ptr null")
+        self._hold_gil()
+        answer = f.let(f"sext i32 {f.call('i32', '@PyErr_CheckSignals')} to i64")
+        self._release_gil()
         f.store(answer, "i64", self.result, 8)
         f.cond_br(f.cmp("ne", answer, 0), self.failed, on)
         f.block(on)
+
+    def _hold_gil(self) -> None:
+        f = self.f
+        f.call("void", "@PyEval_RestoreThread", f"ptr {f.load(self.thread, 'ptr', 8)}")
+
+    def _release_gil(self) -> None:
+        f = self.f
+        f.store(f.call("ptr", "@PyEval_SaveThread"), "ptr", self.thread, 8)
 
     def _branch(self, step: Branch) -> None:
         f = self.f

@@ -20,13 +20,14 @@ from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target, require_runnable
 from graphc.backends.llvm.traced import Visit, run_traced
 from graphc.ir.dim import evaluate
-from graphc.ir.kernel import Launch, Program, leaves
+from graphc.ir.kernel import Callback, Program, leaves
 from graphc.ir.op import OutOfRange
 from graphc.ir.types import TensorType
 
 ARENA_ALIGNMENT = 64
 
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+_RunHoldingGIL = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
 def build(
@@ -77,7 +78,8 @@ class Executable:
         self._compiled = compiled  # keeps the code alive
         self._layout = compiled.layout
         library = compiled.library
-        self._run = _Run(library.address(driver.RUN))
+        prototype = _RunHoldingGIL if driver.ends_by_flag(program) else _Run
+        self._run = prototype(library.address(driver.RUN))
         self._steps = list(leaves(program.steps))
         self._constants = [np.ascontiguousarray(c) for c in program.constants]
         self._callbacks = Callbacks(program, table)
@@ -183,12 +185,10 @@ class Executable:
 
     def _failure(self, lease: _Lease) -> BaseException:
         """The exception for a call that stopped."""
-        raised = self._callbacks.take_failure()
-        if raised is not None:
-            return raised
         status = lease.block[driver.STATUS : driver.STATUS + 4]
         step = self._steps[status[1] - 1]
-        assert isinstance(step, Launch)
+        if isinstance(step, Callback):
+            return self._callbacks.take_failure()
         check = kernel_checks(step.kernel)[status[2]]
         return check_error(check.message.replace("{value}", str(status[3])), step.locs)
 

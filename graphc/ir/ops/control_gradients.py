@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import autodiff, batching, dtypes
+from .. import autodiff, dtypes
 from ..graph import Builder, Expr, Graph, Node
 from ..types import TensorType
 from ._rules import filled, ops
@@ -21,9 +21,13 @@ from ._rules import filled, ops
 
 def copied(builder: Builder, graph: Graph, inputs: Sequence[Node]) -> list[Node]:
     """A graph's nodes again, in another Builder, on these inputs: its outputs."""
-    like = Expr(builder, builder.const(0.0))
-    outputs = batching.run_graph(graph, [Expr(builder, x) for x in inputs], like)
-    return [x.node for x in outputs]
+    at: dict[Node, Node] = dict(zip(graph.inputs, inputs, strict=True))
+    for node in graph.nodes:
+        if node not in at:
+            sources = (at[x] for x in node.inputs)
+            with builder.at(node.loc, node.backward):
+                at[node] = builder.emit(node.op, *sources, graphs=node.graphs, **node.attrs)
+    return [at[node] for node in graph.outputs]
 
 
 def packed(values: Any) -> tuple[Any, ...]:
