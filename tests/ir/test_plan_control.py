@@ -47,7 +47,7 @@ def scanned(h: Expr, w: Expr, x: Expr) -> tuple[Expr, Expr]:
         lambda h, w, x: (ops.tanh(h * w + x), w, ops.tanh(h * w + x)),
         h.shape, w.shape, x.shape[1:], env=h.builder.env,
     )
-    last, _, stacked = ops.scan(h, w, x, n_carried=2, graphs=(step,))
+    last, _, stacked = ops.scan(h, w, x, n_carried=2, reverse=False, graphs=(step,))
     return last, stacked
 
 
@@ -132,12 +132,12 @@ def test_a_loop_in_a_loop_has_a_variable_of_its_own() -> None:
     inner = body(lambda c, x: (c + x, c * x), (4,), (4,))
 
     def outer_body(c: Expr, x: Expr) -> Any:
-        last, rows = ops.scan(c, x, n_carried=1, graphs=(inner,))
-        again, more = ops.scan(last, x, n_carried=1, graphs=(inner,))
+        last, rows = ops.scan(c, x, n_carried=1, reverse=False, graphs=(inner,))
+        again, more = ops.scan(last, x, n_carried=1, reverse=False, graphs=(inner,))
         return again, rows + more
 
     outer = body(outer_body, (4,), (3, 4))
-    graph = build(lambda c, x: ops.scan(c, x, n_carried=1, graphs=(outer,)), (4,), (2, 3, 4))
+    graph = build(lambda c, x: ops.scan(c, x, n_carried=1, reverse=False, graphs=(outer,)), (4,), (2, 3, 4))
     program = check(graph)
     (loop,) = [s for s in program.steps if isinstance(s, Repeat)]
     assert loop.var == "i2"
@@ -153,7 +153,7 @@ def test_routines_run_inside_loops() -> None:
     step = body(
         lambda c, x: (ops.sort(c + x, dim=0, descending=False, stable=True)[0], c), (6,), (6,)
     )
-    graph = build(lambda c, x: ops.scan(c, x, n_carried=1, graphs=(step,)), (6,), (4, 6))
+    graph = build(lambda c, x: ops.scan(c, x, n_carried=1, reverse=False, graphs=(step,)), (6,), (4, 6))
     program = check(graph)
     assert [s.op for s in leaves(program.steps) if isinstance(s, Callback)] == ["sort"]
     inputs = arrays(graph)
@@ -168,7 +168,7 @@ def test_nothing_visible_is_written_before_a_check_in_a_loop() -> None:
             lambda c, t, i: (c + ops.index(t, i, dim=0), t),
             (3,), (5, 3), TensorType(i64, ()),
         )
-        return p * 2.0, ops.scan(zero, table, ids, n_carried=2, graphs=(step,))[0]
+        return p * 2.0, ops.scan(zero, table, ids, n_carried=2, reverse=False, graphs=(step,))[0]
 
     graph = build(function, (8,), (5, 3), (i64, (4,)), (3,))
     program = compiled(graph, {0: 0})

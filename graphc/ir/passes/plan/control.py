@@ -187,6 +187,7 @@ class _Scan(_Loop):
         super().__init__(node, reads, planner, self.graph, count)
         self._name()
         self.length = node.inputs[count].tensor_type.shape[0]
+        self.reverse: bool = node.attrs["reverse"]
 
     def steps(self) -> tuple[ProgramStep, ...]:
         n = self.carried
@@ -201,8 +202,10 @@ class _Scan(_Loop):
 
     def _row(self, storage: Storage, like: Node) -> BufferRef:
         """This iteration's row of a sequence."""
-        row = product(like.shape) * like.dtype.itemsize
-        return moved(storage.ref(), unwrap(Dim.var(self.var) * row))
+        number: Size = Dim.var(self.var)
+        if self.reverse:
+            number = self.length - 1 - number
+        return moved(storage.ref(), unwrap(number * product(like.shape) * like.dtype.itemsize))
 
 
 class _While(_Loop):
