@@ -21,7 +21,6 @@ from .op import OpError
 from .op import get as get_op
 from .types import TensorType, TupleType, Type
 
-
 # Attributes that an operator got later: what texts written before mean.
 _LATER: dict[str, dict[str, Any]] = {"scan": {"reverse": False}}
 

@@ -41,6 +41,10 @@ def body(function: Callable[..., Any], *inputs: Any, env: Any = None) -> Graph:
     return builder.build([r.node for r in results], "body")
 
 
+def scan_of(step: Graph, carry: Expr, rows: Expr, reverse: bool = False) -> Any:
+    return ops.scan(carry, rows, n_carried=1, reverse=reverse, graphs=(step,))
+
+
 def scanned(h: Expr, w: Expr, x: Expr) -> tuple[Expr, Expr]:
     """h = tanh(h * w + x[t]) for every row of x, and all of them; w stays the same."""
     step = body(
@@ -132,12 +136,12 @@ def test_a_loop_in_a_loop_has_a_variable_of_its_own() -> None:
     inner = body(lambda c, x: (c + x, c * x), (4,), (4,))
 
     def outer_body(c: Expr, x: Expr) -> Any:
-        last, rows = ops.scan(c, x, n_carried=1, reverse=False, graphs=(inner,))
-        again, more = ops.scan(last, x, n_carried=1, reverse=False, graphs=(inner,))
+        last, rows = scan_of(inner, c, x)
+        again, more = scan_of(inner, last, x, reverse=True)
         return again, rows + more
 
     outer = body(outer_body, (4,), (3, 4))
-    graph = build(lambda c, x: ops.scan(c, x, n_carried=1, reverse=False, graphs=(outer,)), (4,), (2, 3, 4))
+    graph = build(lambda c, x: scan_of(outer, c, x), (4,), (2, 3, 4))
     program = check(graph)
     (loop,) = [s for s in program.steps if isinstance(s, Repeat)]
     assert loop.var == "i2"
@@ -153,7 +157,7 @@ def test_routines_run_inside_loops() -> None:
     step = body(
         lambda c, x: (ops.sort(c + x, dim=0, descending=False, stable=True)[0], c), (6,), (6,)
     )
-    graph = build(lambda c, x: ops.scan(c, x, n_carried=1, reverse=False, graphs=(step,)), (6,), (4, 6))
+    graph = build(lambda c, x: scan_of(step, c, x), (6,), (4, 6))
     program = check(graph)
     assert [s.op for s in leaves(program.steps) if isinstance(s, Callback)] == ["sort"]
     inputs = arrays(graph)

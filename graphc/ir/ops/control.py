@@ -126,8 +126,8 @@ register(
 register(
     Op(
         "scan", "control", _scan_type, scan_vjp, results=0, attrs=("n_carried", "reverse"),
-        doc="Runs body(*carried, *rows) -> (*carried, *outputs) for each row of dim 0, the last one "
-        "first with `reverse`; gives the last carried values, and the outputs stacked in "
+        doc="Runs body(*carried, *rows) -> (*carried, *outputs) for each row of dim 0, the last "
+        "one first with `reverse`; gives the last carried values, and the outputs stacked in "
         "the order of the rows.",
     )
 )

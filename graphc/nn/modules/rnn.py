@@ -1,4 +1,5 @@
-"""Recurrent layers, unrolled over time: one GEMM projects the inputs of all steps."""
+"""Recurrent layers: one GEMM projects the inputs of all steps; under a trace a scan runs over them,
+else Python does."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...frontend import functions as T
+from ...frontend.context import local
+from ...frontend.control import scan
 from ...frontend.tensor import Parameter, Tensor
 from .. import functional as F
 from .. import init
@@ -164,6 +167,8 @@ class RNNBase(Module):
             input = input.unsqueeze(1)
         elif self.batch_first:
             input = input.transpose(0, 1)
+        if input.shape[0] == 0:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
         initial = self._initial(input.shape[1], input.dtype, given, batched)
         input, states = self._layers(input, initial, None)
         if not batched:
@@ -221,6 +226,8 @@ class RNNBase(Module):
 
         if counts is not None:
             return _packed_steps(step, projected, state, counts, backwards)
+        if local.trace is not None:
+            return _looped(step, projected, state, backwards)
         outputs = []
         times = range(input.shape[0])
         for time in reversed(times) if backwards else times:
@@ -238,6 +245,19 @@ class RNNBase(Module):
             if value != default:
                 text += f", {name}={value}"
         return text
+
+
+def _looped(
+    step: Callable[[Tensor, State], State], projected: Tensor, state: State, backwards: bool
+) -> tuple[Tensor, State]:
+    """The steps under a trace: one loop, whatever the length."""
+
+    def shown(state: State, projected: Tensor) -> tuple[State, Tensor]:
+        state = step(projected, state)
+        return state, state[0]
+
+    end, outputs = scan(shown, state, projected, reverse=backwards)
+    return outputs, end
 
 
 def _packed_steps(
