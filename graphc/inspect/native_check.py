@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.backends import Executable
 from graphc.inspect.value_check import TOLERANCE, ValueChangedError, difference, rounding
 from graphc.ir.dim import evaluate
 from graphc.ir.dtypes import DType
@@ -22,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 def check_native(
-    program: Program, executable: Any, inputs: Sequence[Array], outputs: Sequence[Array],
+    program: Program, executable: Executable, inputs: Sequence[Array], outputs: Sequence[Array],
     table: Table, dims: Mapping[str, int],
 ) -> None:
     """Run `executable` once, a step at a time. Raises ValueChangedError naming a wrong kernel."""

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphc.backends.llvm.emit import kernel_symbol
 from graphc.inspect.cost import Cost, callback_cost, launch_cost
 from graphc.ir.dim import evaluate, product
 from graphc.ir.graph import Graph, Node
 from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -67,10 +67,7 @@ class Memory:
 def steps_of(built: Built) -> list[Step]:
     """A row per step of the program, in the order in which they run."""
     dims = built.graph.env.hints
-    cached = {
-        kernel.symbol: kernel.cached
-        for kernel in getattr(getattr(built.executable, "stats", None), "kernels", ())
-    }
+    cached = {kernel.symbol: kernel.cached for kernel in built.executable.stats.kernels}
     sources = _Sources(built.fused)
     symbols: dict[int, str] = {}
     rows: list[Step] = []
@@ -91,7 +88,7 @@ def steps_of(built: Built) -> list[Step]:
         symbol = symbols.get(id(step.kernel))
         if symbol is None:
             symbol = symbols[id(step.kernel)] = kernel_symbol(step.kernel)
-        cost = launch_cost(step, dims)
+        cost = launch_cost(step, dims, built.backend.machine)
         reads, writes = operands(step, built.program, built.fused)
         rows.append(Step(
             step.kernel.name, kind, lines, cost, symbol, cached.get(symbol),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from graphc.backends.llvm.machine import CPU
+from graphc.backends.host.machine import CPU
 
 # Little shapes take the paths of big ones.
 TINY = replace(

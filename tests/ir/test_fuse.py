@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from graphc.backends.llvm.machine import CPU
+from graphc.backends.host.machine import CPU
 from graphc.ir import ops
 from graphc.ir.graph import Builder, Graph, Node
 from graphc.ir.passes.fuse import fuse

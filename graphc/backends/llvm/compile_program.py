@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.contraction import contraction_libraries, emit_library
 from graphc.backends.llvm.driver import Layout, emit_driver
-from graphc.backends.llvm.emit import emit, kernel_checks, kernel_symbol
+from graphc.backends.llvm.emit import emit, kernel_checks
 from graphc.backends.llvm.gemm_scratch import scratch_symbols
 from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target
 from graphc.ir.kernel import Callback, Kernel, Launch, Program
-from graphc.ir.kernel.text import print_kernel
+from graphc.ir.kernel.text import kernel_symbol, print_kernel
 
 
 @dataclass(slots=True)
@@ -37,6 +37,11 @@ class BuildStats:
     driver: float = 0.0  # the driver, from text to object
     link: float = 0.0
     kernels: list[KernelStats] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """All of them, by stage."""
+        return {name: getattr(self, name) for name in ("emit", "codegen", "driver", "link")}
 
     @property
     def cache_hits(self) -> int:

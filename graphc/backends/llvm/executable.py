@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import builtins
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from graphc.backends.llvm import driver
-from graphc.backends.llvm.allocator import Array, address_of
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.callbacks import Callbacks
 from graphc.backends.llvm.compile_program import BuildStats, Compiled, compile_program
-from graphc.backends.llvm.emit import kernel_checks
+from graphc.backends.llvm.emit import emit, kernel_checks
+from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target, require_runnable
 from graphc.ir.dim import evaluate
-from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.interpret import Table
+from graphc.ir.kernel import BufferRef, Callback, Kernel, Program
+from graphc.ir.kernel.program import Visit
+from graphc.ir.kernel.text import kernel_symbol
+from graphc.ir.memory import Array, Memory
 from graphc.ir.op import OutOfRange
 from graphc.ir.types import TensorType
 
 ARENA_ALIGNMENT = 64
-
-# visit(step number, step, fetch): fetch(buffer, dtype, elements) is a view of a buffer's memory.
-Fetch = Callable[[BufferRef, np.dtype[Any], int], Array]
-Visit = Callable[[int, Launch | Callback, Fetch], None]
 
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _RunSteps = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -38,46 +38,52 @@ def build(
     program: Program,
     *,
     pool: Pool,
+    memory: Memory,
+    table: Table,
     target: Target | None = None,
     cache: ObjectCache | None = None,
     cache_dir: Path | None = None,
-    callback_table: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Executable:
     """Compiles and links a program.
 
-    `cache` (or one over `cache_dir`, or in memory) keeps the kernels' objects; `callback_table`
-    holds the NumPy implementations of the operators that its Callbacks name. Raises ValueError for
-    a target that is not a subset of this machine, and LLVMError.
+    `cache` (or one over `cache_dir`, or in memory) keeps the kernels' objects. Buffers lie in
+    `memory`; `table` holds NumPy's functions for the operators that its Callbacks name. Raises
+    ValueError for a target that is not a subset of this machine, and LLVMError.
     """
     if target is not None:
         require_runnable(target)
     if cache is None:
         cache = ObjectCache(cache_dir)
-    compiled = compile_program(program, target or host_target(), pool, cache)
-    return Executable(program, compiled, callback_table or {})
+    target = target or host_target()
+    compiled = compile_program(program, target, pool, cache)
+    return Executable(program, compiled, target, memory, Callbacks(program, table, memory))
 
 
 class _Lease:
     """What one call needs for itself: a block of words, and an arena."""
 
-    def __init__(self, words: int) -> None:
+    def __init__(self, words: int, memory: Memory) -> None:
+        self.memory = memory
         self.block = (ctypes.c_int64 * words)()
         self.address = ctypes.addressof(self.block)
-        self.arena: Array = np.empty(0, np.uint8)
+        self.arena = np.empty(0, np.uint8)
 
     def resize(self, size: int) -> None:
         """Makes the arena at least `size` bytes, plus what unmasked reads may overrun."""
         self.arena = np.empty(size + 2 * ARENA_ALIGNMENT, np.uint8)
-        self.block[driver.ARENA] = -(-address_of(self.arena) // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
+        start = self.memory.address(self.arena)
+        self.block[driver.ARENA] = -(-start // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
 
 
 class Executable:
     """A compiled program. `run` may be called from several threads, and from inside itself."""
 
     def __init__(
-        self, program: Program, compiled: Compiled, table: Mapping[str, Callable[..., Any]]
+        self, program: Program, compiled: Compiled, target: Target, memory: Memory,
+        callbacks: Callbacks,
     ) -> None:
-        self.program = program
+        self.program, self.target, self.memory = program, target, memory
+        self._address_of = memory.address
         self.stats: BuildStats = compiled.stats
         self._compiled = compiled  # keeps the code alive
         self._layout = compiled.layout
@@ -86,7 +92,7 @@ class Executable:
         self._run_steps = _RunSteps(library.address(driver.RUN_STEPS))
         self._sizes = _Sizes(library.address(driver.SIZES))
         self._constants = [np.ascontiguousarray(c) for c in program.constants]
-        self._callbacks = Callbacks(program, table)
+        self._callbacks = callbacks
         arena = program.arena_bytes
         self._arena_bytes = arena if isinstance(arena, int) else None
         self._leases: list[_Lease] = []
@@ -124,8 +130,8 @@ class Executable:
         def fetch(buffer: BufferRef, dtype: np.dtype[Any], elements: int) -> Array:
             first, second, constant = operands.buffer(buffer)
             address = lease.block[first] + lease.block[second] + constant
-            memory = (ctypes.c_uint8 * (elements * dtype.itemsize)).from_address(address)
-            return np.ndarray((elements,), dtype, memoryview(memory))
+            found: Array = self.memory.at(address, (elements,), dtype)
+            return found
 
         try:
             for number, step in enumerate(self.program.steps):
@@ -134,6 +140,12 @@ class Executable:
                 visit(number, step, fetch)
         finally:
             self._leases.append(lease)
+
+    def texts(self, kernel: Kernel) -> Iterator[tuple[str, str]]:
+        """LLVM assembly, and the machine's."""
+        text = emit(kernel, self.target)
+        yield "ll", f"; {kernel_symbol(kernel)}\n{text}"
+        yield "s", compile_assembly(text, self.target)
 
     def _lease(
         self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int]
@@ -148,8 +160,8 @@ class Executable:
         block, layout = lease.block, self._layout
         first = driver.FIRST_BUFFER
         block[first : first + self._buffers] = [
-            *map(address_of, inputs),
-            *map(address_of, outputs),
+            *map(self._address_of, inputs),
+            *map(self._address_of, outputs),
         ]
         block[driver.STATUS] = 0
         if dims:
@@ -162,11 +174,11 @@ class Executable:
         return lease
 
     def _new_lease(self) -> _Lease:
-        lease = _Lease(self._layout.words)
+        lease = _Lease(self._layout.words, self.memory)
         lease.resize(self._arena_bytes or 0)
         lease.block[driver.CALLBACK] = self._callbacks.address
         for position, constant in enumerate(self._constants):
-            lease.block[self._layout.constants + position] = address_of(constant)
+            lease.block[self._layout.constants + position] = self._address_of(constant)
         return lease
 
     def _wrong_count(self, inputs: int, outputs: int, dims: int) -> str:

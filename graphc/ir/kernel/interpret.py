@@ -7,17 +7,17 @@ TABLE does; a Program's Callbacks are looked up in the same table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from .. import op
 from ..dim import Dim, Size, evaluate
-from ..dtypes import DType
-from ..interpret import resolve_attrs, run_control
+from ..dtypes import DType, from_numpy
 from ..types import TensorType
 from .lanes import Array, CheckFailed, Lanes, Table
 from .nest import Kernel
-from .program import BufferRef, Callback, Launch, Program
+from .program import BufferRef, Callback, Launch, Program, Visit
+from .routine import HostRoutine
 from .templates import Template
 
 __all__ = ["CheckFailed", "run_kernel", "run_program"]
@@ -65,11 +65,13 @@ def _run_template(
 
 
 def run_program(
-    program: Program, inputs: Sequence[Array], table: Table, dims: Mapping[str, int] | None = None
+    program: Program, inputs: Sequence[Array], table: Table,
+    dims: Mapping[str, int] | None = None, visit: Visit | None = None,
 ) -> list[Array]:
     """Run a planned graph; returns its outputs. Inputs that outputs are written into change.
 
-    `dims` are read off the inputs' shapes where they are not given. Raises CheckFailed.
+    `dims` are read off the inputs' shapes where they are not given. `visit` is called after each
+    step. Raises CheckFailed.
     """
     env = dict(dims or {})
     for type_, array in zip(program.input_types, inputs, strict=True):
@@ -77,7 +79,7 @@ def run_program(
             if isinstance(size, Dim) and str(size) in program.dims:
                 env.setdefault(str(size), got)
     spaces = _Spaces(program, inputs, env)
-    for step in program.steps:
+    for number, step in enumerate(program.steps):
         if isinstance(step, Launch):
             flat = [
                 spaces.flat(ref, param.dtype, _launch_size(param.size, step, env))
@@ -86,6 +88,8 @@ def run_program(
             run_kernel(step.kernel, flat, [evaluate(d, env) for d in step.dims], table)
         else:
             _run_callback(step, spaces, env, table)
+        if visit is not None:
+            visit(number, step, spaces.fetch)
     return spaces.outputs
 
 
@@ -130,6 +134,9 @@ class _Spaces:
         space = {"input": self.inputs, "output": self.outputs, "const": self.constants}[ref.space]
         return space[ref.index].reshape(-1).view(dtype.numpy)
 
+    def fetch(self, ref: BufferRef, dtype: np.dtype[Any], elements: int) -> Array:
+        return self.flat(ref, from_numpy(dtype), elements)[:elements]
+
 
 def _run_callback(
     step: Callback, spaces: _Spaces, env: Mapping[str, int], table: Table
@@ -137,13 +144,7 @@ def _run_callback(
     arrays: list[Array] = []
     for ref, type_ in zip(step.inputs, step.input_types, strict=True):
         arrays.append(_shaped(spaces, ref, _tensor(type_), env))
-    attrs = resolve_attrs(dict(step.attrs), env)
-    function = table.get(step.op)
-    if function is None:
-        result = run_control(op.get(step.op), arrays, attrs, table, env)
-    else:
-        result = function(*arrays, **attrs)
-    results = result if isinstance(result, (tuple, list)) else (result,)
+    results = HostRoutine(step, table).results(arrays, env)
     for ref, type_, value in zip(step.outputs, step.output_types, results, strict=True):
         _shaped(spaces, ref, _tensor(type_), env)[...] = value
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from ..dim import Size
 from .nest import Kernel
@@ -63,3 +65,9 @@ class Program:
     arena_bytes: Size
     outputs_in_place: dict[int, int] = field(default_factory=dict)
     first_visible_write: int = 0
+
+
+# fetch(buffer, NumPy dtype, elements): what is in a program's buffer now, as a flat array
+Fetch: TypeAlias = Callable[[BufferRef, Any, int], Any]
+# visit(number of the step, step, fetch): called after each step of a call that is traced
+Visit: TypeAlias = Callable[[int, Launch | Callback, Fetch], None]
