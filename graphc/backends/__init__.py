@@ -168,12 +168,13 @@ def names(exclude: Collection[str] = ()) -> list[str]:
 
 def _own(module: str) -> Callable[[], Backend]:
     """Loads a backend of this folder: llvmlite and the like wait until then."""
-    return lambda: importlib.import_module(f".{module}.backend", __name__).BACKEND
+    return lambda: importlib.import_module(f".{module}", __name__).BACKEND
 
 
-register("llvm", _own("llvm"))
-register("numpy", _own("numpy"), tags=("debug",))
-register("cuda", _own("cuda"), tags=("experimental",))
+register("llvm", _own("llvm.backend"))
+register("numpy", _own("numpy.backend"), tags=("debug",))
+register("eager", _own("numpy.eager"), tags=("debug",))
+register("cuda", _own("cuda.backend"), tags=("experimental",))
 
 # --- torch.backends ---------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from graphc.doubt.checked import Checked, case_of
 from graphc.inspect.observer import AGAIN, Observer
 from graphc.inspect.value_check import ValueChangedError
 from graphc.ir import passes
-from graphc.ir.graph import Graph
+from graphc.ir.graph import Graph, Node
 from graphc.ir.kernel import Program
 from graphc.ir.passes.counter_random import counter_random
 from graphc.ir.passes.cse import cse
@@ -50,14 +51,15 @@ class Step(NamedTuple):
 # Runs under GRAPHC_RANDOM=counter alone.
 COUNTER = Step("counter_random", counter_random, "before all: draws become plain arithmetic")
 # Whole-graph passes; a joint graph is cut after them and before fusion.
+DECOMPOSE = Step("decompose", decompose, "first: after it, primitives and what a backend claims")
 OPTIMISE: tuple[Step, ...] = (
-    Step("decompose", decompose, "first: every later pass sees primitive operators only"),
+    DECOMPOSE,
     Step("fold", lambda graph: fold(graph, TABLE), "rules match numbers, so compute them first"),
     Step("simplify", simplify, "canonical spelling: cse and fuse then meet one form of each thing"),
     Step("cse", cse, "after rewriting, which makes unequal spellings equal"),
     Step("dce", dce, "drops what rewriting and merging left unused, before fusion counts uses"),
 )
-# For one Machine.
+# For one Machine, and what its backend renders.
 FUSE = Step("fuse", fuse, "what a kernel computes is decided on the final operators")
 LOWER = Step("lower", lower, "before planning: kernels say what scratch they need, what can fail")
 PLAN = Step("plan", plan, "last: lifetimes are known once the kernels are")
@@ -110,7 +112,7 @@ def build(
     times: dict[str, float] = {}
     with _blamed(observer, specialised, mutated or {}):
         observer.begin(specialised)
-        optimised = _run(_optimise(config), specialised, observer, times)
+        optimised = _run(_optimise(config, chosen), specialised, observer, times)
         return _finish(graph, optimised, observer, times, mutated or {}, chosen)
 
 
@@ -138,7 +140,7 @@ def build_pair(
     times: dict[str, float] = {}
     with _blamed(observer, graph, {}):
         observer.begin(graph)
-        optimised = _run(_optimise(config), graph, observer, times)
+        optimised = _run(_optimise(config, chosen), graph, observer, times)
     start = time.perf_counter()
     parts = split(optimised, forward_inputs, forward_outputs)
     times["partition"] = time.perf_counter() - start
@@ -179,8 +181,17 @@ def adapt(config: Config) -> None:
         backend.adapt(host(config))
 
 
-def _optimise(config: Config) -> tuple[Step, ...]:
-    return (COUNTER, *OPTIMISE) if config.random == "counter" else OPTIMISE
+def _optimise(config: Config, backend: Backend) -> list[Step]:
+    claimed = _claimed(backend)
+    steps = [
+        step._replace(function=partial(step.function, claimed=claimed)) if step is DECOMPOSE
+        else step for step in OPTIMISE
+    ]
+    return [COUNTER, *steps] if config.random == "counter" else steps
+
+
+def _claimed(backend: Backend) -> Callable[[Node], bool]:
+    return lambda node: backend.claims(node, backend.machine)
 
 
 def as_drawn(graph: Graph, config: Config) -> Graph:
@@ -214,14 +225,18 @@ def _finish(
     backend: Backend,
 ) -> Built:
     """From the optimised graph to the backend's code."""
-    machine = backend.machine
-    step = FUSE._replace(function=lambda graph: fuse(graph, machine, mutated=tuple(mutated)))
+    machine, claimed = backend.machine, _claimed(backend)
+
+    def routine(node: Node) -> bool:
+        return claimed(node) or not backend.computes(node)
+
+    step = FUSE._replace(function=lambda graph: fuse(graph, machine, routine, tuple(mutated)))
     fused = _run((step,), optimised, observer, times)
     with _timed(LOWER, times):
-        kernels = lower(fused, machine)
+        kernels = lower(fused, machine, backend.renders)
     observer.lowered(kernels)
     with _timed(PLAN, times):
-        program = plan(fused, kernels, machine, mutated=mutated)
+        program = plan(fused, kernels, machine, mutated=mutated, claimed=claimed)
         program = replace(program, name=observer.name, dims=tuple(fused.env.hints))
     observer.program(program, optimised, fused)
     executable = backend.build(program, host(observer.config))

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from graphc.ir.dim import Dim, Size, ceil_div, product, substitute
 from graphc.ir.kernel import (
     Apply,
-    Callback,
     Check,
     Kernel,
     Launch,
     Let,
     Loop,
+    Routine,
     Scalar,
     Stmt,
     Store,
@@ -58,8 +58,8 @@ def launch_cost(step: Launch, dims: Mapping[str, int], machine: Machine) -> Cost
     return Cost(read, written, flops, chunks)
 
 
-def callback_cost(step: Callback, dims: Mapping[str, int]) -> Cost:
-    """The bytes that a NumPy callback reads and writes; its work is not known."""
+def routine_cost(step: Routine, dims: Mapping[str, int]) -> Cost:
+    """The bytes that a routine reads and writes; its work is not known."""
     return Cost(_bytes(step.input_types, dims), _bytes(step.output_types, dims), 0, 1)
 
 

@@ -15,7 +15,7 @@ from graphc.inspect.value_check import TOLERANCE, ValueChangedError, difference,
 from graphc.ir.dim import evaluate
 from graphc.ir.dtypes import DType
 from graphc.ir.interpret import Table
-from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.kernel import BufferRef, Launch, Program, Routine
 from graphc.ir.kernel.interpret import run_kernel
 from graphc.ir.kernel.text import print_kernel
 
@@ -65,7 +65,7 @@ class _NativeCheck:
         if number >= len(self.program.steps):
             return
         step = self.program.steps[number]
-        if isinstance(step, Callback):
+        if isinstance(step, Routine):
             return
         elements, values = self._elements(step)
         self.expected = [
@@ -78,7 +78,7 @@ class _NativeCheck:
         ]
         run_kernel(step.kernel, self.expected, values, self.table)
 
-    def visit(self, number: int, step: Launch | Callback, fetch: Any) -> None:
+    def visit(self, number: int, step: Launch | Routine, fetch: Any) -> None:
         """Called after each native step: compare it, and interpret the next one."""
         if isinstance(step, Launch):
             params = zip(step.buffers, step.kernel.params, self.expected, strict=True)

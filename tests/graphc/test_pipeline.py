@@ -179,7 +179,7 @@ def test_value_check_names_the_pass_and_shows_the_graph(monkeypatch: pytest.Monk
 
 def test_value_check_sees_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     lower, plan, wrong = pipeline.lower, pipeline.plan, scaled_fused()
-    monkeypatch.setattr(pipeline, "lower", lambda graph, machine: lower(wrong, machine))
+    monkeypatch.setattr(pipeline, "lower", lambda graph, *rest: lower(wrong, *rest))
     monkeypatch.setattr(pipeline, "plan", lambda graph, *rest, **kw: plan(wrong, *rest, **kw))
     with pytest.raises(ValueChangedError, match="lower or plan changed output 0"):
         pipeline.build(mlp(), config=QUIET._replace(check=2), backend="numpy")

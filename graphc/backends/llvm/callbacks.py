@@ -1,4 +1,4 @@
-"""Callback steps: operators that the host runs inside the native call."""
+"""Routine steps: operators that the host runs inside the native call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
-from graphc.ir.kernel import Callback, Program
+from graphc.ir.kernel import Program, Routine
 from graphc.ir.kernel.routine import HostRoutine
 from graphc.ir.memory import Buffer, Memory
 from graphc.ir.types import TensorType
@@ -17,25 +17,25 @@ _Native = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
 class Callbacks:
-    """The C function that a driver calls for a Callback step, and the exceptions it caught."""
+    """The C function that a driver calls for a Routine step, and the exceptions it caught."""
 
     def __init__(self, program: Program, table: Table, memory: Memory) -> None:
         self._program, self._memory = program, memory
         self._routines = {
             number: HostRoutine(step, table)
             for number, step in enumerate(program.steps)
-            if isinstance(step, Callback)
+            if isinstance(step, Routine)
         }
         self._failures: dict[int, BaseException] = {}  # by thread: calls may run side by side
         self._native = _Native(self._call) if self._routines else None
 
     @property
     def address(self) -> int:
-        """The function's address, 0 if the program has no Callback."""
+        """The function's address, 0 if the program has no Routine."""
         return ctypes.cast(self._native, ctypes.c_void_p).value or 0 if self._native else 0
 
     def take_failure(self) -> BaseException:
-        """What the last failed Callback of this thread raised."""
+        """What the last failed Routine of this thread raised."""
         return self._failures.pop(threading.get_ident())
 
     def _call(self, number: int, args: int) -> int:
@@ -49,7 +49,7 @@ class Callbacks:
     def _run(self, number: int, args: int) -> None:
         """Addresses of inputs and outputs, and the dims, lie in `args`, in this order."""
         step = self._program.steps[number]
-        assert isinstance(step, Callback)
+        assert isinstance(step, Routine)
         names = self._program.dims
         first, count = len(step.inputs), len(step.inputs) + len(step.outputs)
         words = (ctypes.c_int64 * (count + len(names))).from_address(args)

@@ -13,7 +13,7 @@ from graphc.backends.llvm.gemm_scratch import scratch_symbols
 from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target
-from graphc.ir.kernel import Callback, Kernel, Launch, Program
+from graphc.ir.kernel import Kernel, Launch, Program, Routine
 from graphc.ir.kernel.text import kernel_symbol, print_kernel
 
 
@@ -67,7 +67,7 @@ def compile_program(program: Program, target: Target, pool: Pool, cache: ObjectC
         compiler.kernel(step.kernel) if isinstance(step, Launch) else "" for step in program.steps
     ]
     checks = [
-        isinstance(step, Callback) or compiler.checked[symbol]
+        isinstance(step, Routine) or compiler.checked[symbol]
         for step, symbol in zip(program.steps, symbols, strict=True)
     ]
     start = time.perf_counter()

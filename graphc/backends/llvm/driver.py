@@ -24,7 +24,7 @@ from graphc.backends.llvm.text import Function, Module
 from graphc.backends.llvm.values import Value
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
-from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.kernel import BufferRef, Launch, Program, Routine
 
 ZERO, ARENA, CALLBACK, STATUS = 0, 1, 2, 3
 FIRST_BUFFER = 7
@@ -84,7 +84,7 @@ class Block:
         }[ref.space]
         return word, *self.size(ref.offset)
 
-    def operands(self, step: Launch | Callback) -> list[tuple[int, int, int]]:
+    def operands(self, step: Launch | Routine) -> list[tuple[int, int, int]]:
         """What a step's args array holds."""
         if isinstance(step, Launch):
             sizes = [(ZERO, *self.size(size)) for size in step.dims]
@@ -98,7 +98,7 @@ def emit_driver(
 ) -> tuple[str, Layout]:
     """The driver's text and the block's layout.
 
-    `symbols`: per step the kernel's name, or "" for a Callback; `checks`: may the step fail.
+    `symbols`: per step the kernel's name, or "" for a Routine; `checks`: may the step fail.
     Defines i64 @graphc_run_program(ptr block) and, for one step at a time, void
     @graphc_sizes(ptr block) and i64 @graphc_run_steps(ptr block, i64 first, i64 last). The result
     is 0, or the number of the step that failed plus one.

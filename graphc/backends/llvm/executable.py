@@ -20,7 +20,7 @@ from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target, require_runnable
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
-from graphc.ir.kernel import BufferRef, Callback, Kernel, Program
+from graphc.ir.kernel import BufferRef, Kernel, Program, Routine
 from graphc.ir.kernel.program import Visit
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.memory import Array, Memory
@@ -104,7 +104,7 @@ class Executable:
         """Runs the program on C-contiguous arrays of the declared dtypes and shapes.
 
         `outputs` are written, `dims` are the values of the program's dims. Raises what a failed
-        Check names, or what a Callback raised; then nothing that the caller sees was written.
+        Check names, or what a Routine raised; then nothing that the caller sees was written.
         """
         lease = self._lease(inputs, outputs, dims)
         try:
@@ -213,7 +213,7 @@ class Executable:
         """The exception for a call that stopped."""
         status = lease.block[driver.STATUS : driver.STATUS + 4]
         step = self.program.steps[status[1] - 1]
-        if isinstance(step, Callback):
+        if isinstance(step, Routine):
             return self._callbacks.take_failure()
         check = kernel_checks(step.kernel)[status[2]]
         return check_error(check.message.replace("{value}", str(status[3])), step.locs)

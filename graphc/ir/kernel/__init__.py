@@ -18,12 +18,33 @@ from .nest import (
     Store,
     Var,
 )
-from .program import BufferRef, Callback, Launch, Program
+from .program import BufferRef, Launch, Program, Routine
 from .templates import ConvGeometry, Convolution, Product, Template
 from .templates.operand import Operand
 
 __all__ = [
-    "Apply", "BufferRef", "Callback", "Carry", "Check", "ConvGeometry", "Convolution",
-    "IndexValue", "Kernel", "Launch", "Let", "Literal", "Load", "Local", "Loop", "Operand",
-    "Param", "Product", "Program", "Scalar", "Stmt", "Store", "Template", "Var",
+    "Apply",
+    "BufferRef",
+    "Carry",
+    "Check",
+    "ConvGeometry",
+    "Convolution",
+    "IndexValue",
+    "Kernel",
+    "Launch",
+    "Let",
+    "Literal",
+    "Load",
+    "Local",
+    "Loop",
+    "Operand",
+    "Param",
+    "Product",
+    "Program",
+    "Routine",
+    "Scalar",
+    "Stmt",
+    "Store",
+    "Template",
+    "Var",
 ]

@@ -1,7 +1,7 @@
 """The meaning of the kernel IR: a NumPy interpreter of Kernels and Programs.
 
 `table` maps an elementwise operator's name to function(*arrays, **attrs), as the NumPy backend's
-TABLE does; a Program's Callbacks are looked up in the same table.
+TABLE does; a Program's Routines are looked up in the same table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..dtypes import DType, from_numpy
 from ..types import TensorType
 from .lanes import Array, CheckFailed, Lanes, Table
 from .nest import Kernel
-from .program import BufferRef, Callback, Launch, Program, Visit
+from .program import BufferRef, Launch, Program, Routine, Visit
 from .routine import HostRoutine
 from .templates import Template
 
@@ -87,7 +87,7 @@ def run_program(
             ]
             run_kernel(step.kernel, flat, [evaluate(d, env) for d in step.dims], table)
         else:
-            _run_callback(step, spaces, env, table)
+            _run_routine(step, spaces, env, table)
         if visit is not None:
             visit(number, step, spaces.fetch)
     return spaces.outputs
@@ -138,8 +138,8 @@ class _Spaces:
         return self.flat(ref, from_numpy(dtype), elements)[:elements]
 
 
-def _run_callback(
-    step: Callback, spaces: _Spaces, env: Mapping[str, int], table: Table
+def _run_routine(
+    step: Routine, spaces: _Spaces, env: Mapping[str, int], table: Table
 ) -> None:
     arrays: list[Array] = []
     for ref, type_ in zip(step.inputs, step.input_types, strict=True):

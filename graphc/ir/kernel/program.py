@@ -33,9 +33,10 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Callback:
-    """A graph operator run by the NumPy backend inside the native call (sort, random, ...).
-    Shapes are symbolic Sizes over the program's dims; buffers are contiguous."""
+class Routine:
+    """A graph operator that is no kernel (sort, random, ...): run by the backend that `claimed` it,
+    else by the host, in NumPy. Shapes are symbolic Sizes over the program's dims; buffers are
+    contiguous."""
 
     op: str
     attrs: tuple[tuple[str, object], ...]
@@ -44,6 +45,7 @@ class Callback:
     outputs: tuple[BufferRef, ...]
     output_types: tuple[object, ...]  # TensorType
     locs: tuple[str, ...] = ()
+    claimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Program:
     `dims` are the program's named dims. `outputs_in_place` maps an output index to the input
     whose buffer it is written into (a parameter update); the caller then passes that buffer.
     Steps from `first_visible_write` on may write buffers that the user sees; every Check and
-    Callback that can fail comes before it.
+    Routine that can fail comes before it.
     """
 
     name: str
@@ -61,7 +63,7 @@ class Program:
     input_types: tuple[object, ...]  # TensorType
     output_types: tuple[object, ...]  # TensorType
     constants: tuple[object, ...]  # np.ndarray, contiguous
-    steps: tuple[Launch | Callback, ...]
+    steps: tuple[Launch | Routine, ...]
     arena_bytes: Size
     outputs_in_place: dict[int, int] = field(default_factory=dict)
     first_visible_write: int = 0
@@ -70,4 +72,4 @@ class Program:
 # fetch(buffer, NumPy dtype, elements): what is in a program's buffer now, as a flat array
 Fetch: TypeAlias = Callable[[BufferRef, Any, int], Any]
 # visit(number of the step, step, fetch): called after each step of a call that is traced
-Visit: TypeAlias = Callable[[int, Launch | Callback, Fetch], None]
+Visit: TypeAlias = Callable[[int, Launch | Routine, Fetch], None]

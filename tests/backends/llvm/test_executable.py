@@ -12,7 +12,7 @@ from graphc.backends.llvm.executable import Executable, build, check_error
 from graphc.backends.llvm.target import host_target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
-from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.kernel import BufferRef, Launch, Program, Routine
 from graphc.ir.kernel.program import Fetch
 from graphc.ir.types import TensorType
 
@@ -47,7 +47,7 @@ def chain() -> Program:
     behind = 4 * N + 64
     steps = (
         Launch(MUL_ADD, (first, second, const, arena(behind)), (N,), ("mul", "add"), ("m.py:3",)),
-        Callback("sorted", (), (arena(behind),), (VECTOR,), (BufferRef("output", 1),), (VECTOR,)),
+        Routine("sorted", (), (arena(behind),), (VECTOR,), (BufferRef("output", 1),), (VECTOR,)),
         Launch(MUL_ADD, (arena(behind), second, const, BufferRef("output", 0)), (N,)),
     )
     half = np.array([0.5], np.float32)

@@ -8,14 +8,14 @@ can fail afterwards. Otherwise it goes to the arena and is copied at the very en
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...dim import Dim, Size, product, substitute, unwrap
 from ...dtypes import DType
 from ...graph import Graph, Node
-from ...kernel import BufferRef, Callback, Check, Kernel, Launch, Program, walk
+from ...kernel import BufferRef, Check, Kernel, Launch, Program, Routine, walk
 from ...machine import Machine
 from ...types import TensorType, TupleType
 from ..lower import Lowered
@@ -50,7 +50,7 @@ class Storage:
 
 @dataclass(eq=False)
 class Step:
-    """A launch, callback or copy in the making."""
+    """A launch, routine or copy in the making."""
 
     node: Node | None  # None: a copy
     reads: list[Storage]
@@ -66,18 +66,20 @@ class Step:
 
 def plan(
     fused: Graph, kernels: Mapping[Node, Lowered], machine: Machine, *,
-    mutated: Mapping[int, int] | None = None,
+    mutated: Mapping[int, int] | None = None, claimed: Callable[[Node], bool] = lambda node: False,
 ) -> Program:
     """The program of a fused graph and the kernels of its fusion nodes. `mutated` maps an output's
-    index to that of the input whose buffer it is written back to."""
-    return _Planner(fused, kernels, machine, dict(mutated or {})).program()
+    index to that of the input whose buffer it is written back to; `claimed` says which of the
+    other nodes the backend runs, and not the host."""
+    return _Planner(fused, kernels, machine, dict(mutated or {}), claimed).program()
 
 
 class _Planner:
     def __init__(
         self, graph: Graph, kernels: Mapping[Node, Lowered], machine: Machine,
-        mutated: dict[int, int],
+        mutated: dict[int, int], claimed: Callable[[Node], bool],
     ) -> None:
+        self.claimed = claimed
         self.graph = graph
         self.kernels = kernels
         self.machine = machine
@@ -279,8 +281,14 @@ class _Planner:
         return Program(
             self.graph.name, _named(types), types,
             tuple(n.tensor_type for n in self.graph.outputs), tuple(self.constants),
-            tuple(_emit(step) for step in order), size, self.in_place, first,
+            tuple(self._emit(step) for step in order), size, self.in_place, first,
         )
+
+    def _emit(self, step: Step) -> Launch | Routine:
+        if step.lowered is not None:
+            return _launch(step)
+        assert step.node is not None
+        return _routine(step, step.node, self.claimed(step.node))
 
 
 def _named(types: tuple[TensorType, ...]) -> tuple[str, ...]:
@@ -292,9 +300,8 @@ def _named(types: tuple[TensorType, ...]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _emit(step: Step) -> Launch | Callback:
-    if step.lowered is None:
-        return _callback(step)
+def _launch(step: Step) -> Launch:
+    assert step.lowered is not None
     kernel = step.lowered.kernel
     skipped = {read for read, _ in step.pairs}
     if step.pairs:
@@ -313,17 +320,15 @@ def _provenance(node: Node | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(n.op.name for n in inside), tuple(locs)
 
 
-def _callback(step: Step) -> Callback:
-    node = step.node
-    assert node is not None
+def _routine(step: Step, node: Node, claimed: bool) -> Routine:
     attrs = tuple(node.attrs.items())
     if node.graphs:
         attrs += (("graphs", node.graphs),)
     results = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
-    return Callback(
+    return Routine(
         node.op.name, attrs, tuple(s.ref() for s in step.reads),
         tuple(x.tensor_type for x in node.inputs), tuple(s.ref() for s in step.writes),
-        tuple(results), () if node.loc is None else (node.place,),
+        tuple(results), () if node.loc is None else (node.place,), claimed,
     )
 
 
