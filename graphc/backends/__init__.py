@@ -15,7 +15,7 @@ from graphc.ir.interpret import Table
 from graphc.ir.kernel import Kernel, Program, Template
 from graphc.ir.kernel.program import Visit
 from graphc.ir.machine import Machine
-from graphc.ir.memory import Array, Memory
+from graphc.ir.memory import Buffer, Memory
 
 if __name__ != "graphc.backends":  # reached through the link at the repository's root
     right = "import graphc.backends"
@@ -57,14 +57,14 @@ class Executable(Protocol):
     def stats(self) -> Stats: ...
 
     def run(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
+        self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], dims: Sequence[int] = ()
     ) -> None:
-        """One call on contiguous arrays of the program's types; `outputs` are written, `dims` are
-        the values of its dims. Raises what a Check names, or a routine; then nothing that the
-        caller sees was written."""
+        """One call on buffers of the backend's memory, of the program's types; `outputs` are
+        written, `dims` are the values of its dims. Raises what a Check names, or a routine; then
+        nothing that the caller sees was written."""
 
     def trace(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], visit: Visit,
+        self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], visit: Visit,
         dims: Sequence[int] = (),
     ) -> None:
         """Like run, one step at a time, with `visit` called after each."""

@@ -61,7 +61,7 @@ class Machine:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""
         scale = max(1, cost // LIGHT)
         least, most = self.chunk_least // scale, self.chunk_most // scale
-        return max(least, min(most, total // self.parallelism))
+        return max(1, least, min(most, total // self.parallelism))
 
     def pieces(self, flops: int) -> int:
         """How many workers may share a template's work."""

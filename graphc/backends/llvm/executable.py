@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import ctypes
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,10 +20,10 @@ from graphc.backends.llvm.target import Target, host_target, require_runnable
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
 from graphc.ir.kernel import BufferRef, Kernel, Program, Routine
+from graphc.ir.kernel.failure import check_error
 from graphc.ir.kernel.program import Visit
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.memory import Array, Memory
-from graphc.ir.op import OutOfRange
 from graphc.ir.types import TensorType
 
 ARENA_ALIGNMENT = 64
@@ -217,16 +216,3 @@ class Executable:
             return self._callbacks.take_failure()
         check = kernel_checks(step.kernel)[status[2]]
         return check_error(check.message.replace("{value}", str(status[3])), step.locs)
-
-
-def check_error(message: str, locs: Sequence[str]) -> Exception:
-    """A failed Check's exception: "IndexError: text" raises that class, else RuntimeError."""
-    name, colon, rest = message.partition(": ")
-    found = OutOfRange if name == "OutOfRange" else getattr(builtins, name, None)
-    kind: type[Exception] = RuntimeError
-    if colon and isinstance(found, type) and issubclass(found, Exception):
-        kind, message = found, rest
-    places = list(dict.fromkeys(loc for loc in locs if loc))
-    if places:
-        message += f"\n  in compiled code from {', '.join(places[:3])}"
-    return kind(message)

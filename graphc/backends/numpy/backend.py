@@ -12,7 +12,8 @@ from graphc.backends.host.memory import HOST
 from graphc.ir.graph import Node
 from graphc.ir.interpret import Table
 from graphc.ir.kernel import Kernel, Program, Template
-from graphc.ir.kernel.interpret import run_program
+from graphc.ir.kernel.failure import check_error
+from graphc.ir.kernel.interpret import CheckFailed, run_program
 from graphc.ir.kernel.program import Visit
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.machine import Machine
@@ -67,7 +68,7 @@ class Interpreted:
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
     ) -> None:
-        """See Executable. Raises kernel.interpret.CheckFailed."""
+        """See Executable."""
         self.trace(inputs, outputs, None, dims)
 
     def trace(
@@ -76,7 +77,10 @@ class Interpreted:
     ) -> None:
         """See Executable."""
         named = dict(zip(self.program.dims, dims, strict=True))
-        results = run_program(self.program, inputs, self._table, named, visit)
+        try:
+            results = run_program(self.program, inputs, self._table, named, visit)
+        except CheckFailed as failed:
+            raise check_error(str(failed), failed.locs) from None
         for output, result in zip(outputs, results, strict=True):
             if output is not result:
                 output[...] = result

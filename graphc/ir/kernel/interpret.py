@@ -85,7 +85,11 @@ def run_program(
                 spaces.flat(ref, param.dtype, _launch_size(param.size, step, env))
                 for ref, param in zip(step.buffers, step.kernel.params, strict=True)
             ]
-            run_kernel(step.kernel, flat, [evaluate(d, env) for d in step.dims], table)
+            try:
+                run_kernel(step.kernel, flat, [evaluate(d, env) for d in step.dims], table)
+            except CheckFailed as failed:
+                failed.locs = step.locs
+                raise
         else:
             _run_routine(step, spaces, env, table)
         if visit is not None:

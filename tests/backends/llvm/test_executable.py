@@ -8,11 +8,12 @@ import pytest
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.driver import emit_driver
-from graphc.backends.llvm.executable import Executable, build, check_error
+from graphc.backends.llvm.executable import Executable, build
 from graphc.backends.llvm.target import host_target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import BufferRef, Launch, Program, Routine
+from graphc.ir.kernel.failure import check_error
 from graphc.ir.kernel.program import Fetch
 from graphc.ir.types import TensorType
 
