@@ -149,7 +149,7 @@ def _part_lines(part: Part) -> Iterator[str]:
     flops = sum(step.cost.flops * (step.times or 1) for step in part.steps)
     yield (
         f"graph {part.built.fused.name}{sizes}: {len(part.built.graph.nodes)} nodes, "
-        f"{len(part.steps)} steps, {_si(flops)}FLOP"
+        f"{len(part.steps)} steps{_on_host(part)}, {_si(flops)}FLOP"
     )
     memory = part.memory
     yield (
@@ -170,6 +170,12 @@ def _part_lines(part: Part) -> Iterator[str]:
             if names:
                 more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
                 yield f"        {verb} {', '.join(names[:_NAMES])}{more}"
+
+
+def _on_host(part: Part) -> str:
+    """How many steps the backend leaves to the host."""
+    count = sum(step.kind == "NumPy" for step in part.steps)
+    return f" ({count} on the host)" if count else ""
 
 
 def _step_line(number: int, step: Step) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from graphc.backends import Executable
 from graphc.inspect.value_check import TOLERANCE, ValueChangedError, difference, rounding
 from graphc.ir.dim import evaluate
 from graphc.ir.dtypes import DType
 from graphc.ir.interpret import Table
-from graphc.ir.kernel import Callback, Launch, Leaf, Program
+from graphc.ir.kernel import Launch, Leaf, Program, Routine
 from graphc.ir.kernel.interpret import run_kernel
 from graphc.ir.kernel.text import print_kernel
 
@@ -22,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 def check_native(
-    program: Program, executable: Any, inputs: Sequence[Array], outputs: Sequence[Array],
+    program: Program, executable: Executable, inputs: Sequence[Array], outputs: Sequence[Array],
     table: Table, dims: Mapping[str, int],
 ) -> None:
     """Run `executable` once, a step at a time. Raises ValueChangedError naming a wrong kernel."""
@@ -47,7 +48,7 @@ class _NativeCheck:
     def before(self, number: int, step: Leaf, fetch: Any) -> None:
         """Interpret a step on a copy of the memory before it."""
         self.expected = []
-        if isinstance(step, Callback):
+        if isinstance(step, Routine):
             return
         elements, values = self._elements(step)
         self.expected = [

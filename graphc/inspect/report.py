@@ -8,21 +8,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphc.backends.llvm.emit import kernel_symbol
-from graphc.inspect.cost import Cost, callback_cost, launch_cost
+from graphc.inspect.cost import Cost, launch_cost, routine_cost
 from graphc.ir.dim import evaluate, product
 from graphc.ir.graph import Graph, Node
 from graphc.ir.kernel import (
     Branch,
     BufferRef,
-    Callback,
     Launch,
     Leaf,
     Program,
     ProgramStep,
     Repeat,
+    Routine,
     leaves,
 )
+from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ Lines = tuple[tuple[str, tuple[str, ...]], ...]  # (user's line, operators recor
 class Step:
     """One step of a program.
 
-    kind: "loop", "rows", "contraction", ... (what fusion made), "copy", or "NumPy" for an operator
-    that is called back. `lines`: (place in the user's code, operators recorded there), in order.
+    kind: "loop", "rows", "contraction", ... (what fusion made), "copy", "routine" for an operator
+    that the backend runs whole, or "NumPy" for one that the host runs. `lines`: (place in the
+    user's code, operators recorded there), in order.
     `cached`: its code came from the cache; None where that is not known. `reads` and `writes`:
     the names of the graph's inputs among its buffers, and "output 0" or the input that an output
     is written into. `node`: of the fused graph; None for a copy. `times`: how often a call runs it;
@@ -79,20 +80,18 @@ class Memory:
 def steps_of(built: Built) -> list[Step]:
     """A row per step of the program, in the order in which they run."""
     dims = built.graph.env.hints
-    cached = {
-        kernel.symbol: kernel.cached
-        for kernel in getattr(getattr(built.executable, "stats", None), "kernels", ())
-    }
+    cached = {kernel.symbol: kernel.cached for kernel in built.executable.stats.kernels}
     sources = _Sources(built.fused)
     symbols: dict[int, str] = {}
     rows: list[Step] = []
     for step, times in _with_times(built.program.steps, dims):
-        if isinstance(step, Callback):
+        if isinstance(step, Routine):
             lines: Lines = tuple((loc, (step.op,)) for loc in map(short_path, step.locs)) or (
                 ("", (step.op,)),
             )
+            kind = "routine" if step.claimed else "NumPy"
             rows.append(Step(
-                step.op, "NumPy", lines, callback_cost(step, dims), "", None,
+                step.op, kind, lines, routine_cost(step, dims), "", None,
                 _buffer_names(step.inputs, built), _buffer_names(step.outputs, built),
                 sources.called_back(step), times,
             ))
@@ -103,7 +102,7 @@ def steps_of(built: Built) -> list[Step]:
         symbol = symbols.get(id(step.kernel))
         if symbol is None:
             symbol = symbols[id(step.kernel)] = kernel_symbol(step.kernel)
-        cost = launch_cost(step, dims)
+        cost = launch_cost(step, dims, built.backend.machine)
         reads, writes = operands(step, built.program, built.fused)
         rows.append(Step(
             step.kernel.name, kind, lines, cost, symbol, cached.get(symbol),
@@ -222,7 +221,7 @@ class _Sources:
         """The fusion node of a launch; None for a copy."""
         return self._next((step.ops, step.locs))
 
-    def called_back(self, step: Callback) -> Node | None:
+    def called_back(self, step: Routine) -> Node | None:
         """The node that NumPy runs."""
         return self._next((step.op, step.locs))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.backends.llvm.machine import CPU
+from graphc.backends.host.machine import CPU
 from graphc.backends.numpy import TABLE
 from graphc.ir import dtypes, interpret, ops
 from graphc.ir.dim import Size

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.contraction import contraction_libraries, emit_library
 from graphc.backends.llvm.driver import PYTHON, Layout, emit_driver, ends_by_flag
-from graphc.backends.llvm.emit import emit, kernel_checks, kernel_symbol
+from graphc.backends.llvm.emit import emit, kernel_checks
 from graphc.backends.llvm.gemm_scratch import scratch_symbols
 from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target
-from graphc.ir.kernel import Callback, Kernel, Launch, Program, leaves
-from graphc.ir.kernel.text import print_kernel
+from graphc.ir.kernel import Kernel, Launch, Program, Routine, leaves
+from graphc.ir.kernel.text import kernel_symbol, print_kernel
 
 
 @dataclass(slots=True)
@@ -38,6 +38,11 @@ class BuildStats:
     driver: float = 0.0  # the driver, from text to object
     link: float = 0.0
     kernels: list[KernelStats] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """All of them, by stage."""
+        return {name: getattr(self, name) for name in ("emit", "codegen", "driver", "link")}
 
     @property
     def cache_hits(self) -> int:
@@ -64,7 +69,7 @@ def compile_program(program: Program, target: Target, pool: Pool, cache: ObjectC
         compiler.kernel(step.kernel) if isinstance(step, Launch) else "" for step in steps
     ]
     checks = [
-        isinstance(step, Callback) or compiler.checked[symbol]
+        isinstance(step, Routine) or compiler.checked[symbol]
         for step, symbol in zip(steps, symbols, strict=True)
     ]
     start = time.perf_counter()

@@ -148,7 +148,7 @@ def emit_driver(
 ) -> tuple[str, Layout]:
     """The driver's text and the block's layout.
 
-    `symbols`: per leaf the kernel's name, or "" for a Callback; `checks`: may the leaf fail.
+    `symbols`: per leaf the kernel's name, or "" for a Routine; `checks`: may the leaf fail.
     Defines i64 @graphc_run_program(ptr block) and, for one leaf at a time, void
     @graphc_sizes(ptr block) and i64 @graphc_run_steps(ptr block, i64 first, i64 last). The result
     is 0, or the number of the leaf that failed plus one.

@@ -21,21 +21,22 @@ from .nest import (
 from .program import (
     Branch,
     BufferRef,
-    Callback,
     Launch,
     Leaf,
     Program,
     ProgramStep,
     Repeat,
+    Routine,
     leaves,
     rebound,
+    run_steps,
 )
 from .templates import ConvGeometry, Convolution, Product, Template
 from .templates.operand import Operand
 
 __all__ = [
-    "Apply", "Branch", "BufferRef", "Callback", "Carry", "Check", "ConvGeometry", "Convolution",
-    "IndexValue", "Kernel", "Launch", "Leaf", "Let", "Literal", "Load", "Local", "Loop", "Operand",
-    "Param", "Product", "Program", "ProgramStep", "Repeat", "Scalar", "Stmt", "Store", "Template",
-    "Var", "leaves", "rebound",
+    "Apply", "Branch", "BufferRef", "Carry", "Check", "ConvGeometry", "Convolution", "IndexValue",
+    "Kernel", "Launch", "Leaf", "Let", "Literal", "Load", "Local", "Loop", "Operand", "Param",
+    "Product", "Program", "ProgramStep", "Repeat", "Routine", "Scalar", "Stmt", "Store",
+    "Template", "Var", "leaves", "rebound", "run_steps",
 ]

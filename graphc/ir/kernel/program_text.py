@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..dim import Size
-from .program import Branch, BufferRef, Callback, Launch, Program, ProgramStep
+from .program import Branch, BufferRef, Launch, Program, ProgramStep, Routine
 
 _SHORT = {"input": "in", "output": "out", "const": "const"}
 
@@ -31,7 +31,7 @@ def _steps(steps: Sequence[ProgramStep], margin: str) -> Iterator[str]:
             dims = zip(step.kernel.dims, map(_size, step.dims), strict=True)
             bound = [*zip(names, map(_buffer, step.buffers), strict=True), *dims]
             yield margin + " ".join([step.kernel.name, *(f"{k}={v}" for k, v in bound)])
-        elif isinstance(step, Callback):
+        elif isinstance(step, Routine):
             yield f"{margin}call {step.op} {_all(step.inputs)} -> {_all(step.outputs)}"
         elif isinstance(step, Branch):
             yield f"{margin}if {_buffer(step.flag)}"

@@ -8,13 +8,13 @@ can fail afterwards. Otherwise it goes to the arena and is copied at the very en
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any
 
 from ...dim import Dim, product, substitute, unwrap
 from ...graph import Graph, Node
-from ...kernel import Callback, Launch, Program, ProgramStep
+from ...kernel import Launch, Program, ProgramStep, Routine
 from ...machine import Machine
 from ...types import TensorType, TupleType
 from ..lower import Lowered
@@ -28,11 +28,12 @@ from .step import HARMLESS, Step, Storage, has_check
 
 def plan(
     fused: Graph, kernels: Mapping[Node, Lowered], machine: Machine, *,
-    mutated: Mapping[int, int] | None = None,
+    mutated: Mapping[int, int] | None = None, claimed: Callable[[Node], bool] = lambda node: False,
 ) -> Program:
     """The program of a fused graph and the kernels of its fusion nodes. `mutated` maps an output's
-    index to that of the input whose buffer it is written back to."""
-    return Planner(fused, kernels, machine, dict(mutated or {})).program()
+    index to that of the input whose buffer it is written back to; `claimed` says which of the
+    other nodes the backend runs, and not the host."""
+    return Planner(fused, kernels, machine, dict(mutated or {}), claimed).program()
 
 
 class Planner:
@@ -40,8 +41,9 @@ class Planner:
 
     def __init__(
         self, graph: Graph, kernels: Mapping[Node, Lowered], machine: Machine,
-        mutated: dict[int, int],
+        mutated: dict[int, int], claimed: Callable[[Node], bool],
     ) -> None:
+        self.claimed = claimed
         self.graph = graph
         self.kernels = kernels
         self.machine = machine
@@ -108,7 +110,7 @@ class Planner:
 
     def inner(self, graph: Graph) -> tuple[Planner, Program]:
         """A body's planner, and its program."""
-        planner = Planner(graph, self.kernels, self.machine, {})
+        planner = Planner(graph, self.kernels, self.machine, {}, self.claimed)
         return planner, planner.program()
 
     def _insert(self, step: Step) -> None:
@@ -254,7 +256,7 @@ class Planner:
         live = [s for s in self.steps if any(w.elements != 0 for w in s.writes)]
         order = schedule(live, self.graph.env)
         size = assign_offsets(order, self.graph.env)
-        steps = [_emit(step) for step in order]
+        steps = [self._emit(step) for step in order]
         first = next((i for i, s in enumerate(order) if s.visible), len(order))
         first = sum(map(len, steps[:first]))
         types = tuple(n.tensor_type for n in self.graph.inputs)
@@ -264,6 +266,14 @@ class Planner:
             tuple(chain.from_iterable(steps)), size, self.in_place, first,
         )
 
+    def _emit(self, step: Step) -> tuple[ProgramStep, ...]:
+        if step.control is not None:
+            return step.control.steps()
+        if step.lowered is not None:
+            return (_launch(step, step.lowered),)
+        assert step.node is not None
+        return (_routine(step, step.node, self.claimed(step.node)),)
+
 
 def _named(types: tuple[TensorType, ...]) -> tuple[str, ...]:
     names: set[str] = set()
@@ -272,12 +282,6 @@ def _named(types: tuple[TensorType, ...]) -> tuple[str, ...]:
             if isinstance(size, Dim):
                 names |= size.variables()
     return tuple(sorted(names))
-
-
-def _emit(step: Step) -> tuple[ProgramStep, ...]:
-    if step.control is not None:
-        return step.control.steps()
-    return (_callback(step) if step.lowered is None else _launch(step, step.lowered),)
 
 
 def _launch(step: Step, lowered: Lowered) -> Launch:
@@ -299,13 +303,11 @@ def _provenance(node: Node | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(n.op.name for n in inside), tuple(locs)
 
 
-def _callback(step: Step) -> Callback:
-    node = step.node
-    assert node is not None
+def _routine(step: Step, node: Node, claimed: bool) -> Routine:
     attrs = tuple(node.attrs.items())
     results = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
-    return Callback(
+    return Routine(
         node.op.name, attrs, tuple(s.ref() for s in step.reads),
         tuple(x.tensor_type for x in node.inputs), tuple(s.ref() for s in step.writes),
-        tuple(results), () if node.loc is None else (node.place,),
+        tuple(results), () if node.loc is None else (node.place,), claimed,
     )

@@ -18,10 +18,10 @@ from ...graph import Graph, Node
 from ...kernel import (
     Branch,
     BufferRef,
-    Callback,
     Launch,
     ProgramStep,
     Repeat,
+    Routine,
     leaves,
     rebound,
 )
@@ -93,7 +93,7 @@ class _Body:
     @property
     def can_fail(self) -> bool:
         for leaf in leaves(self.program.steps):
-            if isinstance(leaf, Callback):
+            if isinstance(leaf, Routine):
                 if op.get(leaf.op).family not in HARMLESS:
                     return True
             elif has_check(leaf.kernel):
