@@ -19,7 +19,7 @@ from graphc.engine import pipeline
 from graphc.inspect.observer import VALUES
 from graphc.ir import dtypes, interpret, ops
 from graphc.ir.graph import Builder, Expr, Graph
-from graphc.ir.kernel import Branch, Callback, Launch, Repeat, leaves
+from graphc.ir.kernel import Branch, Launch, Repeat, Routine, leaves
 from graphc.ir.kernel.interpret import CheckFailed, run_program
 from graphc.ir.kernel.program_text import print_program
 from graphc.ir.types import TensorType
@@ -159,7 +159,7 @@ def test_routines_run_inside_loops() -> None:
     )
     graph = build(lambda c, x: scan_of(step, c, x), (6,), (4, 6))
     program = check(graph)
-    assert [s.op for s in leaves(program.steps) if isinstance(s, Callback)] == ["sort"]
+    assert [s.op for s in leaves(program.steps) if isinstance(s, Routine)] == ["sort"]
     inputs = arrays(graph)
     want = interpret.evaluate(graph, inputs, TABLE)
     for got, expected in zip(native(graph, inputs), want, strict=True):

@@ -53,9 +53,10 @@ def fuse(
     that all parameters share. Bodies of loops and branches are fused by themselves."""
 
     def fused(graph: Graph, written: Collection[int] = ()) -> Graph:
+        graph = in_bodies(graph, fused)
         graph = store_permuted(affine_operands(replace_empty(graph), machine))
         grouping = Grouping(analyse(graph, machine, routine, written))
         merge_siblings(grouping)
         return build_fused(grouping)
 
-    return fused(in_bodies(graph, fused), mutated)
+    return fused(graph, mutated)
