@@ -147,8 +147,21 @@ class CompiledBackward(SavingNode):
         forward = plan.forward
         return (forward.inputs[i] if kind == "input" else forward.outputs[i]) in layout.read
 
+    def computes_from(self, place: int) -> bool:
+        plan = self.plan
+        kind, i = plan.saved[place]
+        if plan.tape is None or kind != "input":
+            return False
+        return i in plan.layout(plan.tape, self.dims)[0].behind
+
+    def copied(self, place: int, array: np.ndarray) -> None:
+        kind, i = self.plan.saved[place]
+        if kind == "input":
+            self.inputs[i] = array
+            self.input_stamps.pop(i, None)
+
     def release(self) -> None:
-        self.saved = None
+        super().release()
         self.inputs = []
 
     def lay_out(self) -> tuple[Edge, ...] | None:
