@@ -50,7 +50,7 @@ from .engine.version.sources import Stale
 from .engine.version.version import Specialisation, nothing
 from .engine.version.versions import Versions
 from .frontend.context import local
-from .frontend.errors import EscapedTensorError, TraceError
+from .frontend.errors import ControlError, EscapedTensorError, TraceError
 from .frontend.names import Names
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
@@ -186,7 +186,7 @@ class CompiledFunction:
             self._rest(True)
             raise
         except TraceError as error:
-            if self.fullgraph or isinstance(error, EscapedTensorError):
+            if self.fullgraph or isinstance(error, (ControlError, EscapedTensorError)):
                 raise
             segments = self._turn().opened_by(error)
             if not isinstance(error, FirstUse):
