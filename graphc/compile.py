@@ -36,20 +36,21 @@ from .engine.built import CompileCounter, Engine
 from .engine.capture.exits import Constants
 from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
-from .engine.capture.recording import FirstUse, Recording, Terms, Turned
+from .engine.capture.recording import FirstUse, Raised, Recording, Terms, Turned
 from .engine.capture.survey import OpenError, OpenPlace, Survey
 from .engine.marks import Compilers
 from .engine.segments.segments import Segments
+from .engine.twin import twin_of
 from .engine.version.backward import BackwardPlan
 from .engine.version.finished import finished
 from .engine.version.joint import JointSpecialisation, build_joint
-from .engine.version.refused import ERRORS, is_refusal, run_python
+from .engine.version.refused import ERRORS, Raises, is_refusal, run_python
 from .engine.version.shared_builds import SharedBuilds
 from .engine.version.sources import Stale
 from .engine.version.version import Specialisation, nothing
 from .engine.version.versions import Versions
 from .frontend.context import local
-from .frontend.errors import EscapedTensorError, TraceError
+from .frontend.errors import ControlError, EscapedTensorError, TraceError
 from .frontend.names import Names
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
@@ -95,6 +96,7 @@ class CompiledFunction:
             self.segments: Segments | None = None  # once it was seen to need values
             self._resting: Segments | None = None
             self._rests = self.compile_count = 0
+            self._raises = Raises()
             self.last_miss: list[str] = []
             self.seen = False  # whether it was called
             self._versions = Versions(self.dynamic)
@@ -136,7 +138,7 @@ class CompiledFunction:
                     break
             else:
                 continue
-            return self._refused(version, leaves, args, kwargs)
+            return run_python(self.function, args, kwargs)
         if not stance.recompiles(self.name, reasons):
             return self.function(*args, **kwargs)
         with self._lock:
@@ -160,7 +162,7 @@ class CompiledFunction:
             undo()
             if not is_refusal(error):
                 raise
-        return self._refused(fresh, leaves, args, kwargs)
+        return run_python(self.function, args, kwargs)
 
     def _fresh(
         self, given: Any, leaves: list[Any], structure: Structure, key: Any, reasons: list[str]
@@ -170,24 +172,37 @@ class CompiledFunction:
             self.last_miss = reasons
             self._turn().give_up(reasons)
             return None
+        if self._raises.many:
+            return _Ran(self._raises.run(self.function, *given))
         try:
             return self._compile(given, leaves, structure, reasons)
         except Turned as turned:
             self._turn().note(turned.trace)
             self._rest(turned.passing)
             return _Ran(turned.result)
+        except Raised as error:
+            raised = error
+        except KeyboardInterrupt:  # what was recorded so far has run
+            self._rest(True)
+            raise
         except TraceError as error:
-            if self.fullgraph or isinstance(error, EscapedTensorError):
+            if self.fullgraph or isinstance(error, (ControlError, EscapedTensorError)):
                 raise
             segments = self._turn().opened_by(error)
             if not isinstance(error, FirstUse):
                 return None
             self._rest(True)
             return _Ran(segments.call(self.function, *given))
+        return self._raised(raised, *given)
 
-    def _refused(self, version: Specialisation, leaves: list[Any], args: Any, kwargs: Any) -> Any:
-        """Let the Python run that a version's native code refused to stand for."""
-        return run_python(version, leaves, lambda: self.function(*args, **kwargs))
+    def _raised(self, error: Raised, args: Any, kwargs: Any) -> _Ran:
+        """Let the Python run in eager mode whose recording has raised."""
+        result = self._raises.run(self.function, args, kwargs)
+        wrong = TraceError(f"compiled {self.name}() raises {error} where it is recorded alone")
+        if self.fullgraph:
+            raise wrong
+        self._turn().opened_by(wrong)
+        return _Ran(result)
 
     def _turn(self) -> Segments:
         """From now on, run in segments."""
@@ -294,7 +309,7 @@ class CompiledFunction:
             raise
         except BaseException as error:
             if trace.whole:
-                recording.take_back(error, look or self._versions.retries)
+                recording.take_back(error, look)
             raise
         recording.put_back()
         trace.close()
@@ -463,25 +478,10 @@ def compile_module(
     module: Module, *, dynamic: bool | None, backend: str, fullgraph: bool = False
 ) -> Module:
     """A Module of the same class, on the same state, whose calls are compiled."""
-    base = type(module)
     compiled = CompiledFunction(
-        module, dynamic=dynamic, backend=backend, name=base.__name__, fullgraph=fullgraph
+        module, dynamic=dynamic, backend=backend, name=type(module).__name__, fullgraph=fullgraph
     )
-
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return compiled(*args, **kwargs)
-
-    def rebuild(self: Any, protocol: Any) -> Any:
-        return _recompiled, (module, dynamic, backend, fullgraph)
-
-    fields = {
-        "__call__": call, "__reduce_ex__": rebuild, "__module__": base.__module__,
-        "__qualname__": base.__qualname__, "__doc__": base.__doc__,
-        "_compiled_function": compiled, "_orig_mod": module,
-    }
-    twin: Module = object.__new__(type(base.__name__, (base,), fields))
-    object.__setattr__(twin, "__dict__", module.__dict__)
-    return twin
+    return twin_of(module, compiled, (_recompiled, (module, dynamic, backend, fullgraph)))
 
 
 def _recompiled(

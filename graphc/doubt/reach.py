@@ -255,11 +255,11 @@ def _tensor_inner(value: Tensor) -> Parts:
 
 def _save_storage(value: Storage) -> Any:
     own = value.root is value and value.array.flags.writeable
-    return value.flat().copy() if own else None, value.version, value.exposed, value.readers
+    return value.flat().copy() if own else None, value.version, value.exposed
 
 
 def _restore_storage(value: Storage, saved: Any) -> None:
-    values, value.version, value.exposed, value.readers = saved
+    values, value.version, value.exposed = saved
     if values is not None:
         np.copyto(value.flat(), values)
 

@@ -239,14 +239,18 @@ class Pass:
         trace = self.trace
         if trace is not None:
             trace.builder.loc = node.loc
-        if (node.tensor_hooks or node.retained or node.pre_hooks) and (
-            not isinstance(node, AccumulateGrad)
-        ):
+        needs = [
+            e is not None and (self.needed is None or self.needed.get(e[0], False))
+            for e in node.edges
+        ]
+        # what is asked for and passed on is given as it is before hooks, as in torch
+        early = any(needs)
+        if early and self.captures:
+            self._captured(node, slots)
+        if (node.tensor_hooks or node.retained) and not isinstance(node, AccumulateGrad):
             self._before(node, slots)
-        for output, value in enumerate(slots) if self.captures else ():
-            places = self.captures.get((node, output))
-            if places is not None and value is not None:
-                self._capture(node, output, value, places)
+        if not early and self.captures:
+            self._captured(node, slots)
         if isinstance(node, AccumulateGrad):
             if self.captures and ((node, 0) not in self.captures or not self.accumulate):
                 return []
@@ -254,14 +258,12 @@ class Pass:
             if value is not None:
                 self._accumulate(node, value)
             return []
-        needs = [
-            e is not None and (self.needed is None or self.needed.get(e[0], False))
-            for e in node.edges
-        ]
         if not any(needs):
             if node.released and not node.edges:
                 raise RuntimeError(located(TWICE))
             return []
+        if node.pre_hooks:
+            self._prehooks(node, slots)
         while len(slots) < len(node.out_types):
             slots.append(None)
         found = list(node.gradients(slots, needs, self.world))
@@ -289,7 +291,7 @@ class Pass:
         return contributions
 
     def _before(self, node: Node, slots: list[Any]) -> None:
-        """Hooks of the tensors that the node made, retain_grad, then the node's own prehooks."""
+        """Hooks of the tensors that the node made, then retain_grad."""
         world = self.world
         for output, hooks in (node.tensor_hooks or {}).items():
             if output < len(slots) and slots[output] is not None:
@@ -303,7 +305,6 @@ class Pass:
                 kept._grad = (
                     _private(new, self.create_graph) if old is None else apply(ops.add, old, new)
                 )
-        self._prehooks(node, slots)
 
     def _prehooks(self, node: Node, slots: list[Any]) -> None:
         world = self.world
@@ -323,6 +324,12 @@ class Pass:
             if changed is not None:
                 changed = _tuple(changed)
                 found[:] = [None if t is None else world.from_tensor(t) for t in changed]
+
+    def _captured(self, node: Node, slots: list[Any]) -> None:
+        for output, value in enumerate(slots):
+            places = self.captures.get((node, output))
+            if places is not None and value is not None:
+                self._capture(node, output, value, places)
 
     def _capture(self, node: Node, output: int, value: Any, places: list[int]) -> None:
         if self.accumulate:  # a leaf's comes with the walk, another's is retained

@@ -17,7 +17,7 @@ from graphc.ir.ops.scan_gradient import saved_for_backward
 
 from .context import local
 from .dispatch import apply, constant, inplace
-from .errors import located, raise_op_error
+from .errors import ControlError, TraceError, located
 from .subtrace import SubTrace
 from .tensor import Tensor, current, requires_grad
 from .tree import Structure, flatten, unflatten
@@ -107,8 +107,10 @@ def _outside(bodies: Sequence[Body]) -> tuple[list[Tensor], list[Tensor]]:
 def _apply(op: Any, inputs: Sequence[Tensor], **attrs: Any) -> list[Tensor]:
     try:
         out = apply(op, *inputs, **attrs)
-    except OpError as error:
-        raise_op_error(error)
+    except TraceError:
+        raise
+    except (OpError, RuntimeError, TypeError) as error:
+        raise ControlError(str(error)) from None
     return list(out) if isinstance(out, tuple) else [out]
 
 
@@ -146,7 +148,7 @@ def cond(
     ]
     then, otherwise = bodies
     if then.structure != otherwise.structure:
-        raise RuntimeError(located(
+        raise ControlError(located(
             "cond: both branches must return the same structure of tensors, got "
             f"{then.structure} and {otherwise.structure}"
         ))

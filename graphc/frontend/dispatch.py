@@ -44,7 +44,7 @@ from .errors import INFERENCE_SAVED, INFERENCE_WRITE, located, raise_op_error, u
 from .nodes import CopyBackwards, CopySlices, OpNode, class_of
 from .programs import Plan
 from .saved_hooks import hooks, pack_node
-from .storage import Storage
+from .storage import Storage, readers
 from .tensor import Tensor, current, edge, from_array, requires_grad
 from .values import Eager, Runner
 
@@ -361,7 +361,7 @@ def _write_array(target: Tensor, value: Tensor) -> None:
             "the tensor's memory is read-only (it came from a NumPy array that is not writeable). "
             "Cure: clone() it before the in-place operation"
         ))
-    if target._storage.readers is not None:
+    if readers:
         target._storage.before_write()
     np.copyto(array, value._array)
     target._storage.version += 1

@@ -53,6 +53,11 @@ class EscapedTensorError(TraceError):
     """A traced Tensor was used after its trace had ended."""
 
 
+class ControlError(TraceError):
+    """Sub-graphs that make no operator: branches that differ, a loop whose state changes its type.
+    Eager mode, which runs one branch as Python, would not say so."""
+
+
 def user_location(module: str = "", optimizer: bool = False, beyond: str = "") -> Loc | None:
     """The innermost line of running code outside graphc; None if there is none.
 

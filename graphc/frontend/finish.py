@@ -251,6 +251,10 @@ class _Finish:
         for tensor, shadow in trace.shadows.values():
             if self._has_history(shadow) and shadow._node and not _spent(shadow._node):
                 roots[id(shadow)] = (shadow, self.output(tensor))
+        tensors = [t for t, _ in roots.values()]
+        edges: list[Edge] = [e for _, e in trace.entries]
+        ends = [edge(t) for t in tensors]
+        tape = recorded_tape(trace, ends, edges)  # it may read further numbers
         tangents: list[int] = []
         seeds: list[Tensor] = []
         for value, _ in roots.values():
@@ -261,10 +265,6 @@ class _Finish:
             shadow._hooks = None
         if not roots:
             return Backward([], [], [t for t, _ in trace.entries], [None] * len(trace.entries))
-        tensors = [t for t, _ in roots.values()]
-        edges: list[Edge] = [e for _, e in trace.entries]
-        ends = [edge(t) for t in tensors]
-        tape = recorded_tape(trace, ends, edges)
         found = Pass(tensors, seeds, True, False).execute(edges, accumulate=False)
         return Backward(
             [output for _, output in roots.values()],

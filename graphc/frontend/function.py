@@ -303,7 +303,7 @@ class OnceNode(Node):
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a backward whose own operations are not recorded: differentiating its results
-    raises RuntimeError."""
+    raises RuntimeError, but for a gradient that is asked of other tensors alone: it ends here."""
 
     @functools.wraps(function)
     def wrapper(ctx: Any, *grads: Any) -> Any:
@@ -313,17 +313,16 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
             found = callout(function)(ctx, *grads)
         finally:
             local.grad = saved
-        tracked = [
-            edge(current(g)) for g in grads if isinstance(g, Tensor) and requires_grad(current(g))
-        ]
-        if not saved or not tracked:
+        if not saved or not any(
+            isinstance(g, Tensor) and requires_grad(current(g)) for g in grads
+        ):
             return found
         several = isinstance(found, tuple)
         results: list[Any] = []
         for value in found if several else (found,):
             if isinstance(value, Tensor) and value.dtype.differentiable:
-                value = alias(value)
-                value._node = OnceNode(tuple(tracked), (value._type,))
+                value, end = alias(value), value.detach().requires_grad_()
+                value._node = OnceNode((edge(current(end)),), (value._type,))
             results.append(value)
         return tuple(results) if several else results[0]
 

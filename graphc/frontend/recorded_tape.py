@@ -22,6 +22,7 @@ from graphc.ir.interpret import resolve_attrs
 from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 
+from .function import FunctionNode
 from .nodes import (
     AccumulateGrad,
     AsStridedBackward,
@@ -35,6 +36,15 @@ from .nodes import (
 )
 from .nodes import Node as GradNode
 from .programs import Plan
+from .recorded_function import (
+    Call,
+    CallValues,
+    NodeHooks,
+    NotLaidOut,
+    recorded_call,
+    recorded_hooks,
+)
+from .saved_hooks import Packed
 from .tape_order import order_of
 from .views import Chain
 
@@ -55,8 +65,8 @@ class Operation(NamedTuple):
     edges: tuple[Place | None, ...]
     in_types: tuple[TensorType, ...]
     out_types: tuple[TensorType, ...]
-    inputs: tuple[IrNode, ...]
-    results: tuple[IrNode, ...]
+    inputs: tuple[IrNode | None, ...]  # None: the rule does not read it
+    results: tuple[IrNode | None, ...]
     loc: Loc | None
 
 
@@ -72,53 +82,70 @@ class Write(NamedTuple):
 class RecordedTape(NamedTuple):
     """The tape under some results: producers first."""
 
-    steps: tuple[Operation | Write, ...]
+    steps: tuple[Operation | Write | Call, ...]
     roots: tuple[Place, ...]
+    hooks: dict[int, NodeHooks]  # by step
 
 
 def recorded_tape(
     trace: Trace, roots: Sequence[Edge], entries: Sequence[Edge]
 ) -> RecordedTape | None:
-    """The tape from `roots` to `entries`; None where it holds more than operators and writes: a
-    custom Function's backward, hooks and packed values are Python that ran in the recording."""
+    """The tape from `roots` to `entries`; None where it holds what only the recording has: hooks
+    that refer to its tensors, values that hooks of the user's have packed."""
     places: dict[Edge, Place] = {place: (~i, 0) for i, place in enumerate(entries)}
     ends = {node for node, _ in entries}
-    steps: list[Operation | Write] = []
+    steps: list[Operation | Write | Call] = []
+    hooks: dict[int, NodeHooks] = {}
     for node in reversed(order_of([node for node, _ in roots])):
         if node in ends or isinstance(node, (AccumulateGrad, DroppedGrad)):
             continue
-        step = _step(trace, node, tuple([None if e is None else places.get(e) for e in node.edges]))
-        if step is None:
+        edges = tuple([None if e is None else places.get(e) for e in node.edges])
+        try:
+            step = _step(trace, node, edges, places)
+            on_it = recorded_hooks(node)
+        except NotLaidOut:
             return None
+        if on_it is not None:
+            hooks[len(steps)] = on_it
         places.update({(node, i): (len(steps), i) for i in range(len(node.out_types))})
         steps.append(step)
     if not places.keys() >= set(roots):
         return None
-    return RecordedTape(tuple(steps), tuple([places[root] for root in roots]))
+    return RecordedTape(tuple(steps), tuple([places[root] for root in roots]), hooks)
 
 
 def _step(
-    trace: Trace, node: GradNode, edges: tuple[Place | None, ...]
-) -> Operation | Write | None:
-    if node.tensor_hooks or node.retained or node.pre_hooks or node.post_hooks:
-        return None
+    trace: Trace, node: GradNode, edges: tuple[Place | None, ...], places: Mapping[Edge, Place]
+) -> Operation | Write | Call:
     if isinstance(node, OpNode):
-        if node.packed or node.saved_in is None or node.saved_out is None:
-            return None
+        if node.saved_in is None or node.saved_out is None:
+            raise NotLaidOut
         if "graphs" in node.attrs and trace.env.hints:  # their sizes are symbolic, too
-            return None
+            raise NotLaidOut
         return Operation(
             node.op, node.attrs, edges, node.in_types, node.out_types,
-            tuple([trace.saved_node(s) for s in node.saved_in]),
-            tuple([trace.saved_node(s) for s in node.saved_out]), node.loc,
+            tuple([_saved(trace, s) for s in node.saved_in]),
+            tuple([_saved(trace, s) for s in node.saved_out]), node.loc,
         )
+    if isinstance(node, FunctionNode):
+        return recorded_call(trace, node, edges, places)
     if isinstance(node, AsStridedBackward):
         return Write(AsStridedBackward, node.chain, edges, (node.base_type, *node.out_types))
     if isinstance(node, CopySlices):
         return Write(CopySlices, node.chain, edges, (*node.out_types, node.value_type))
     if isinstance(node, CopyBackwards):
         return Write(CopyBackwards, (), edges, node.out_types)
-    return None
+    raise NotLaidOut
+
+
+def _saved(trace: Trace, value: Any) -> IrNode | None:
+    """What an operation saved. What hooks have packed is known where they give it back as it is."""
+    if not isinstance(value, Packed):
+        return None if value is None else trace.saved_node(value)
+    if value.original is None:
+        raise NotLaidOut
+    found: IrNode = value.original
+    return found
 
 
 class Layout:
@@ -132,11 +159,8 @@ class Layout:
         ]
         read: dict[IrNode, int] = {}
         for step, plan in zip(tape.steps, self.plans, strict=True):
-            if plan is not None:
-                assert isinstance(step, Operation)
-                for node in (*(step.inputs[i] for i in plan.inputs),
-                             *(step.results[i] for i in plan.outputs)):
-                    read.setdefault(node, len(read))
+            for node in _read_by(step, plan):
+                read.setdefault(node, len(read))
         self.read = read
         self.graph = Graph(f"{graph.name}_saved", graph.inputs, tuple(read), graph.env)
         numbers = {node: i for i, node in enumerate(graph.inputs)}
@@ -172,18 +196,23 @@ class Layout:
         tape that all nodes are to stay below (and above the next whole number below it).
         """
         made: list[GradNode] = []
+
+        def find(place: Place) -> Edge | None:
+            return entries[~place[0]] if place[0] < 0 else (made[place[0]], place[1])
+
+        kept = CallValues(self.read, values, stamps, find, self.dims)
         count = len(self.tape.steps)
         for i, (step, plan) in enumerate(zip(self.tape.steps, self.plans, strict=True)):
-            edges = tuple([
-                None if place is None else entries[~place[0]] if place[0] < 0
-                else (made[place[0]], place[1])
-                for place in step.edges
-            ])
+            edges = tuple([None if place is None else find(place) for place in step.edges])
             if isinstance(step, Operation):
                 assert plan is not None
                 node = self._operation(step, plan, edges, values, stamps)
+            elif isinstance(step, Call):
+                node = kept.node(step, edges, self._types(step.out_types))
             else:
                 node = self._write(step, edges)
+            if i in self.tape.hooks:
+                self.tape.hooks[i].put_on(node)
             node.sequence = before - 1 + (i + 1) / (count + 1)
             made.append(node)
         return tuple([(made[step], output) for step, output in self.tape.roots])
@@ -198,15 +227,20 @@ class Layout:
         saved_in, saved_out = list(plan.no_inputs), list(plan.no_outputs)
         found: list[Any] = []
         for i in plan.inputs:
-            number = self.read[step.inputs[i]]
+            number = self.number(step.inputs[i])
             saved_in[i] = values[number]
             if number in stamps:
                 found.append((*stamps[number], i))
         for i in plan.outputs:
-            saved_out[i] = values[self.read[step.results[i]]]
+            saved_out[i] = values[self.number(step.results[i])]
         node.saved_in, node.saved_out = tuple(saved_in), tuple(saved_out)
         node.stamps = tuple(found)
         return node
+
+    def number(self, node: IrNode | None) -> int:
+        """Which of the outputs of `graph` a value that is read is."""
+        assert node is not None
+        return self.read[node]
 
     def _write(self, step: Write, edges: tuple[Edge | None, ...]) -> GradNode:
         chain = tuple([(op, resolve_attrs(attrs, self.dims)) for op, attrs in step.chain])
@@ -217,3 +251,13 @@ class Layout:
         else:
             made = kind(chain, edges[0] if kind is AsStridedBackward else edges, *types)
         return made
+
+
+def _read_by(step: Operation | Write | Call, plan: Plan | None) -> list[IrNode]:
+    """The values that the rule of a step reads."""
+    if isinstance(step, Call):
+        return step.nodes
+    if plan is None or not isinstance(step, Operation):
+        return []
+    read = [*(step.inputs[i] for i in plan.inputs), *(step.results[i] for i in plan.outputs)]
+    return [node for node in read if node is not None]

@@ -49,11 +49,22 @@ unpacking = Unpacking()
 class Packed:
     """What a pack hook returned, in the place of a saved value."""
 
-    __slots__ = ("held", "unpack")
+    __slots__ = ("held", "original", "unpack")
 
     def __init__(self, held: Any, unpack: Pack) -> None:
         self.held = held
         self.unpack = unpack
+        # under a trace, the value that was packed, where `unpack` gives it back as it was
+        self.original: Any = None
+
+
+def _is_own(hook: Any) -> bool:
+    """Whether a hook is graphc's own: these give back what was packed, equal in value."""
+    module: str = getattr(hook, "__module__", None) or ""
+    return module.startswith(_PACKAGE)
+
+
+_PACKAGE = __name__.split(".")[0] + "."
 
 
 def pack(tensor: Tensor) -> Packed:
@@ -86,10 +97,20 @@ def pack_node(node: OpNode, wrap: Callable[[Any], Tensor], env: DimEnv | None = 
     if env is not None:
         node.forget_unread(env)
     assert node.saved_in is not None and node.saved_out is not None
-    node.saved_in = tuple([None if v is None else pack(wrap(v)) for v in node.saved_in])
-    node.saved_out = tuple([None if v is None else pack(wrap(v)) for v in node.saved_out])
+    node.saved_in = tuple([_packed(v, wrap, env) for v in node.saved_in])
+    node.saved_out = tuple([_packed(v, wrap, env) for v in node.saved_out])
     node.stamps = ()
     node.packed = True
+
+
+def _packed(value: Any, wrap: Callable[[Any], Tensor], env: DimEnv | None) -> Packed | None:
+    if value is None:
+        return None
+    tensor = wrap(value)
+    found = pack(tensor)
+    if env is not None and _is_own(found.unpack):
+        found.original = tensor._traced.value
+    return found
 
 
 def unpacked(value: Any, trace: Trace | None) -> Any:

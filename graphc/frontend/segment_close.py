@@ -52,7 +52,7 @@ class Segment:
                 self.made[root] = self._output(root)
         for source, root in trace.sources:
             if root.parent is None and root.node is not source.node:
-                self.mutations.append((len(self.outputs), source, max(root.version, 1)))
+                self.mutations.append((len(self.outputs), source, root.version))
                 self.outputs.append(root.node)
         self.changed = [(t, s) for t, s in shadows if self._changed(t, s)]
         traced = [*self.living, *[shadow for _, shadow in self.changed]]

@@ -19,23 +19,20 @@ class Storage:
 
     `array` is the array that the memory was first seen as; views of it are made by tensors.
     `root` is the Storage that stands for the memory: `.data` makes a sibling with a version of
-    its own, as torch does. `exposed`: NumPy code may have an array on it. `readers`: compiled
-    backwards that will read the memory as it is now; they are told before it is written to.
+    its own, as torch does. `exposed`: NumPy code may have an array on it.
     `inference`: made in inference mode; views of it, and what shares it, are inference tensors.
     `meta`: made inside `with torch.device("meta")`, which its tensors say.
     `segment`: of a root, the memory shared between processes that it is in.
     """
 
     __slots__ = (
-        "__weakref__", "_root", "array", "exposed", "inference", "meta", "readers", "segment",
-        "version",
+        "__weakref__", "_root", "array", "exposed", "inference", "meta", "segment", "version",
     )
 
     def __init__(self, array: np.ndarray, root: Storage | None = None) -> None:
         self.array = array
         self.version = 0
         self.exposed = False
-        self.readers: list[weakref.ref[Any]] | None = None
         self._root = root
         self.inference = local.inference
         self.meta = local.meta
@@ -52,13 +49,13 @@ class Storage:
         found.inference, found.meta = self.inference, self.meta
         return found
 
-    def before_write(self) -> None:
-        """Let compiled backwards keep the values that they will read."""
-        readers, self.readers = self.readers or (), None
-        for reference in readers:
+    def before_write(self, tracked: bool = True) -> None:
+        """Let compiled backwards keep the values that they will read. `tracked`: autograd is to
+        see the write, by this storage's version."""
+        for reference in list(readers.values()):
             reader = reference()
             if reader is not None:
-                reader.keep(self)
+                reader.keep(self, tracked)
 
     def flat(self, dtype: np.dtype | None = None) -> np.ndarray:
         """The memory's elements from the lowest to the highest address, 1-d, sharing it.
@@ -93,6 +90,22 @@ class Storage:
         if self._root is not None:
             return (Storage.sibling, (self._root,))
         return (Storage, (self.flat().copy(),))
+
+
+# compiled backwards that have not run, by id: they may read memory as it is now, and are told
+# before it is written to
+readers: dict[int, weakref.ref[Any]] = {}
+
+
+def reads_later(reader: Any) -> None:
+    """Note a compiled backward that may read memory which the user can write to."""
+    number = id(reader)
+    readers[number] = weakref.ref(reader, lambda _: readers.pop(number, None))
+
+
+def reads_no_more(reader: Any) -> None:
+    """It has run."""
+    readers.pop(id(reader), None)
 
 
 def offset_of(array: np.ndarray, storage: Storage) -> int:

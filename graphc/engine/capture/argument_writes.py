@@ -132,17 +132,12 @@ class ArgumentWrites:
             ):
                 yield original, copy
 
-    def copy_back(
-        self, resolved: Callable[[Any], Any], dead: Callable[[Any], bool] | None = None
-    ) -> None:
-        """Give the originals the items of their copies; `resolved` says what each leaf is now.
-        A container that holds `dead` values stays as it was."""
+    def copy_back(self, resolved: Callable[[Any], Any]) -> None:
+        """Give the originals the items of their copies; `resolved` says what each leaf is now."""
         real = {id(copy): original for original, copy, _ in self._pairs}
         for original, copy in list(self.written()):
             items = [(key, real.get(id(v), v)) for key, v in _items(copy)]
             items = [(key, resolved(v)) for key, v in items]
-            if dead is not None and any(dead(v) for _, v in items):
-                continue
             values = [value for _, value in items]
             _refill(original, values if isinstance(original, list) else dict(items))
 

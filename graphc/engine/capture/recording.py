@@ -33,7 +33,6 @@ from .argument_writes import ArgumentWrites, apart, may_be_given
 from .array_memory import is_captured
 from .copies import memory_of
 from .exits import Constants
-from .failed import carries, keep_python, settle_error
 from .kinds import is_plain
 from .net import Net
 from .observer import Observer, running
@@ -52,6 +51,11 @@ class Turned(Exception):
     def __init__(self, result: Any, trace: Trace, passing: bool) -> None:
         super().__init__("ran in segments")
         self.result, self.trace, self.passing = result, trace, passing
+
+
+class Raised(Exception):
+    """The function's own Python has raised: all that it did is taken back, and a call in eager mode
+    says what it raises, and what it leaves."""
 
 
 class Terms(NamedTuple):
@@ -135,10 +139,8 @@ class Recording:
         try:
             held = [self.call(function, args, kwargs)]
         except BaseException as error:
-            if isinstance(trace, SegmentTrace) and not trace.tainted and self._carries(error):
-                # what it holds becomes concrete
-                trace.note_end(f"{type(error).__name__}, which holds tensors,")
-                trace.whole = False
+            if isinstance(error, KeyboardInterrupt):
+                self._interrupt()
             if not trace.whole:
                 trace.flush()  # what eager mode would have done by now is done
                 self.writes.copy_back(self._given)
@@ -163,13 +165,12 @@ class Recording:
         self.observer.settle()  # nobody's objects are kept alive by an attempt that is over
         raise Turned(result, trace, trace.passing)
 
-    def _carries(self, error: BaseException) -> bool:
-        """Whether an error of the user's brings values of the trace to whoever catches it."""
+    def _interrupt(self) -> None:
+        """An interrupt would not come again: what was recorded is to run, if it may end here."""
         trace = self.trace
-        own = trace.refused is not None or isinstance(error, TraceError)
-        return trace.whole and not own and isinstance(trace, SegmentTrace) and not isinstance(
-            trace, Survey
-        ) and carries(self.observer, error)
+        if isinstance(trace, SegmentTrace) and not trace.tainted:
+            trace.note_end("an interrupt")
+            trace.whole = False
 
     def _problem(self, held: list[Any]) -> TraceError | None:
         """Why one graph cannot do what the Python did."""
@@ -350,21 +351,16 @@ class Recording:
         ))
 
     def take_back(self, error: BaseException, look: bool) -> None:
-        """What is left of a run that failed: the Python state, if it is the user's own error."""
-        settle_error(error)
-        if look or isinstance(error, TraceError) or self.trace.refused is not None:
-            self.restore()
-            set_grad_mode(*self.mode)
+        """What is left of a run that failed: nothing."""
+        self.restore()
+        set_grad_mode(*self.mode)
+        if look or isinstance(error, (TraceError, KeyboardInterrupt)):
             return
-        if self._carries(error):
-            self.restore()
-            set_grad_mode(*self.mode)
-            raise TraceError(located(
-                f"compiled {self.name}() raises {type(error).__name__}, which holds tensors"
-            )) from None
-        keep_python(self.observer, self.writes)
-        for action in self.trace.deferred:
-            action()
+        if self.trace.refused is not None:  # the user's code caught it
+            raise self.trace.refused from None
+        # what else an error holds may be values of the trace
+        said = ": ".join([type(error).__name__, *(a for a in error.args if type(a) is str)])
+        raise Raised(said) from None
 
     def put_back(self) -> None:
         """Give the roots their old values; the first call changes them like every other."""

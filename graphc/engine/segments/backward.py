@@ -76,10 +76,19 @@ class SegmentBackward(SavingNode):
     def name(self) -> str:
         return "CompiledBackward"
 
+    def computes_from(self, place: int) -> bool:
+        kind, i = self.plan.saved[place]
+        return kind == "input" and i in self.plan.replay.read
+
+    def copied(self, place: int, array: np.ndarray) -> None:
+        kind, i = self.plan.saved[place]
+        if kind == "input" and i < len(self.inputs):
+            self.inputs[i] = array
+            self.owners.pop(i, None)
+
     def release(self) -> None:
+        super().release()
         self.released = True
-        self.saved = None
-        self.stamps = {}
         self.inputs, self.owners = [], {}
         self.recorded = self.recorded._replace(roots=[], entries=[])
 

@@ -350,8 +350,8 @@ class Segments:
             before = {
                 i: given[i].copy() for kind, i in plan.saved if kind == "input" and i in written
             }
-        for number in version.mutated.values():
-            segment.owner(number)._storage.before_write()
+        for _, source, versions in segment.mutations:
+            segment.owner(source.number)._storage.before_write(versions > 0)
         results: list[np.ndarray] = []
         scattered: list[tuple[np.ndarray, np.ndarray]] = []
         for index, type_ in enumerate(version.engine.output_types):

@@ -62,6 +62,9 @@ class BackwardPlan:
         self.forward = Graph(graph.name, graph.inputs[:inputs], graph.outputs[:outputs], graph.env)
         self.drawn = drawn
         self._layouts: dict[Any, tuple[Layout, Graph]] = {}
+        self.memory = {  # inputs that may be written to
+            number for number, source in enumerate(traced.inputs) if isinstance(source, TensorInput)
+        }
         self.replay = replay_of(drawn(graph), inputs, outputs, traced.inputs, pairs)
         self.types: tuple[TensorType, ...] = tuple(
             o.type for o in backward.outputs if o.type is not None
@@ -147,8 +150,21 @@ class CompiledBackward(SavingNode):
         forward = plan.forward
         return (forward.inputs[i] if kind == "input" else forward.outputs[i]) in layout.read
 
+    def computes_from(self, place: int) -> bool:
+        plan = self.plan
+        kind, i = plan.saved[place]
+        if plan.tape is None or kind != "input":
+            return False
+        return i in plan.layout(plan.tape, self.dims)[0].behind
+
+    def copied(self, place: int, array: np.ndarray) -> None:
+        kind, i = self.plan.saved[place]
+        if kind == "input":
+            self.inputs[i] = array
+            self.input_stamps.pop(i, None)
+
     def release(self) -> None:
-        self.saved = None
+        super().release()
         self.inputs = []
 
     def lay_out(self) -> tuple[Edge, ...] | None:
@@ -158,7 +174,8 @@ class CompiledBackward(SavingNode):
         if plan.tape is None:
             return None
         layout, graph = plan.layout(plan.tape, self.dims)
-        if not plan.replay.read.issuperset(layout.behind.union(layout.own.values())):
+        needed = layout.behind.union(layout.own.values())
+        if not plan.replay.read.issuperset(plan.memory.intersection(needed)):
             return None
         _check_unchanged([self.input_stamps[i] for i in layout.behind if i in self.input_stamps])
         values = evaluate(graph, self.inputs, TABLE, self.dims)
@@ -198,6 +215,12 @@ class CompiledBackward(SavingNode):
 
     def _by_tape(self, grads: list[Any], needs: Sequence[bool], world: Any) -> list[Any]:
         """The gradients with a history of their own, or inside vmap."""
+        if local.grad and self.plan.tape is None:  # what was detached is known to the tape alone
+            raise RuntimeError(located(
+                "create_graph=True through a compiled function in which hooks of its own run on "
+                "saved tensors, or on gradients with tensors of that call. Cure: make the hooks "
+                "of what is there before, or call the function uncompiled"
+            ))
         like = world.to_expr(next(g for g in grads if g is not None))
         given = [
             world.to_tensor(world.from_expr(zeros(like, t)) if g is None else g)

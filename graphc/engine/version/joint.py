@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...frontend.captured import TensorInput
+from ...frontend.storage import readers
 from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
 from ...ir.passes.partition import Split
@@ -47,6 +48,8 @@ class JointSpecialisation(Specialisation):
         kept = states(self.draws)
         try:
             arrays, dims, said = self.fetch(arguments)
+            if readers:
+                self.before_write(arguments)
             saved = list(arrays)
             read = {i for kind, i in self.plan.saved if kind == "input"} | self.plan.replay.read
             for i in read.intersection(self.mutable_inputs):

@@ -16,7 +16,7 @@ from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, Trace
 from ...frontend.functionalize import is_contiguous
 from ...frontend.grad_mode import no_grad
 from ...frontend.number_expr import sources_of
-from ...frontend.storage import address, strides_of
+from ...frontend.storage import address, readers, strides_of
 from ...frontend.tensor import Tensor, from_array, gradient_kind
 from ...frontend.tree import flatten
 from ...ir.dim import Dim, evaluate, is_variable
@@ -300,6 +300,8 @@ class Specialisation:
         kept = states(self.draws)
         try:
             arrays, dims, said = self.fetch(arguments)
+            if readers:
+                self.before_write(arguments)
             results = self.execute(arrays, dims)
         except BaseException:
             forget(fresh)
@@ -307,6 +309,14 @@ class Specialisation:
             raise
         self.calls += 1
         return self.finish(arguments, results, dims, said, None, call)
+
+    def before_write(self, arguments: list[Any]) -> None:
+        """Let compiled backwards keep what they will read of the memory that this call writes."""
+        for mutation in self.traced.mutations:
+            source = self.inputs[mutation.input]
+            assert isinstance(source, TensorInput)
+            storage = tensor_of(source, arguments, self.moved)._storage
+            storage.before_write(mutation.versions > 0)
 
     def execute(self, arrays: list[np.ndarray], dims: dict[str, int]) -> list[np.ndarray]:
         """The native call: the arrays of every graph output."""
@@ -343,7 +353,7 @@ class Specialisation:
             source = self.inputs[mutation.input]
             assert isinstance(source, TensorInput)
             tensor = tensor_of(source, arguments, self.moved)
-            tensor._storage.version += max(mutation.versions, 1)
+            tensor._storage.version += mutation.versions
         if traced.rebinds or traced.grads or traced.flags:
             self._write_back(arguments, builder)
         if history is not None:
