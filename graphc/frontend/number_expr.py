@@ -41,10 +41,11 @@ class NumberExpr:
     """A Python computation on lifted numbers. `value` is its result in the example.
 
     `op` is "source" (args: the key), "dim" (a Dim), "constant" (a number, or a table of them) or a
-    name in PYTHON with NumberExprs as args. `lifted`: a source is among them.
+    name in PYTHON with NumberExprs as args. `lifted`: a source is among them; `late`: one that is
+    known only at the end of a call.
     """
 
-    __slots__ = ("args", "lifted", "op", "value")
+    __slots__ = ("args", "late", "lifted", "op", "value")
 
     def __init__(self, op: str, args: tuple[Any, ...], value: Any) -> None:
         self.op = op
@@ -52,6 +53,9 @@ class NumberExpr:
         self.value = value
         inside = [a for a in args if isinstance(a, NumberExpr)]
         self.lifted: bool = op == "source" or any(a.lifted for a in inside)
+        self.late: bool = any(a.late for a in inside) or (
+            op == "source" and getattr(args[0], "late", False)
+        )
 
     def evaluate(self, sources: Mapping[Any, Any], dims: Mapping[str, int]) -> Any:
         """The result for these values of the sources and dims; iterative."""

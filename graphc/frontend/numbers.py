@@ -20,8 +20,7 @@ from graphc.ir.dim import Dim, product, unwrap
 from graphc.ir.dim import Size as DimSize
 from graphc.ir.dtypes import DType
 
-from .errors import user_location
-from .number_expr import PYTHON, NumberExpr, NumberGuard
+from .number_expr import PYTHON, NumberExpr
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -93,10 +92,7 @@ class TracedNumber:
     def _decide(self, expression: NumberExpr) -> Any:
         """The example's value of an expression, kept true by a guard."""
         self.trace.check_open(f"the number {expression.value!r}")
-        guards = self.trace.number_guards
-        if expression.op != "constant" and expression not in guards:
-            guards[expression] = NumberGuard(expression, expression.value, user_location())
-        return expression.value
+        return expression.value if expression.op == "constant" else self.trace.decide(expression)
 
     def decided(self) -> Any:
         """The number's value, kept true by a guard."""

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .errors import user_location
-from .number_expr import PYTHON, NumberExpr, NumberGuard
+from .number_expr import PYTHON, NumberExpr
 from .numbers import TracedNumber, plain_number
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class TracedText(str):
     def decided(self) -> str:
         """The text, kept true by a guard."""
         self.trace.check_open(f"the text {self.expression.value!r}")
-        text: str = _decide(self.trace, self.expression)
+        text: str = self.trace.decide(self.expression)
         return text
 
     def __copy__(self) -> TracedText:
@@ -50,13 +49,6 @@ class TracedText(str):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return str, (self.decided(),)
-
-
-def _decide(trace: Trace, expression: NumberExpr) -> Any:
-    if expression not in trace.number_guards:
-        guard = NumberGuard(expression, expression.value, user_location())
-        trace.number_guards[expression] = guard
-    return expression.value
 
 
 # what gives another text, made of this one and of plain values
@@ -124,7 +116,7 @@ def asked(op: str, text: TracedText, *constants: Any) -> Any:
     """What `op`, a name in PYTHON, says of a text; kept true by a guard."""
     numbers = text.trace.numbers
     given = [numbers.leaf("constant", value, value) for value in constants]
-    return _decide(text.trace, numbers.combine(op, text.expression, *given))
+    return text.trace.decide(numbers.combine(op, text.expression, *given))
 
 
 def formatted(value: Any, conversion: str | None, spec: str) -> Any:

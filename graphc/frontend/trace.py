@@ -34,7 +34,7 @@ from . import views
 from .captured import UNREAD, NumberInput, TensorInput, TracedGraph
 from .context import local
 from .dispatch import explain_inputs, join_view
-from .errors import EscapedTensorError, TraceError, located, raise_op_error
+from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
 from .finish import finish
 from .functionalize import (
     Memory,
@@ -43,6 +43,7 @@ from .functionalize import (
     result_strides,
     symbolic_strides,
 )
+from .late import Late
 from .names import Names
 from .nodes import Edge, records
 from .nodes import Node as GradNode
@@ -72,9 +73,8 @@ class Trace(Scoped):
         self.inference = local.inference  # whether it has met that mode, or a tensor made in it
         self.site: Any = None  # the call that the user's rewritten code makes
         self.existed: Callable[[Any], Any] | None = None  # told of a captured leaf's hooks
-        self.may_defer = False
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
-        self.late: set[int] = set()  # ids of what holds the numbers that these will change
+        self.late = Late(self)  # the steps of schedules among these
         self.written_numbers: set[tuple[int, str]] = set()  # by the call: (id of the group, key)
         self.start(env)
 
@@ -126,15 +126,6 @@ class Trace(Scoped):
             yield
         finally:
             local.trace = saved
-
-    def defer(self, action: Callable[[], None], optimizer: Any) -> bool:
-        """Do `action`, which changes numbers in an optimizer's param groups, at the end of each
-        call; False: now."""
-        if not (self.may_defer and self.whole):
-            return False
-        self.deferred.append(action)
-        self.late.update(map(id, optimizer.param_groups))
-        return True
 
     def on_rollback(self, undo: Callable[[], None]) -> None:
         """Call `undo` if the trace fails."""
@@ -294,6 +285,14 @@ class Trace(Scoped):
         """The SymInt of a symbolic size."""
         return SymInt(dim, self)
 
+    def decide(self, expression: NumberExpr) -> Any:
+        """The example's value of an expression of run-time numbers, kept true by a guard."""
+        if expression not in self.number_guards:
+            self.late.forbid(expression, "a decision upon")
+            guard = NumberGuard(expression, expression.value, user_location())
+            self.number_guards[expression] = guard
+        return expression.value
+
     def specialise(self, dim: Dim) -> int:
         """A symbolic size as its example's int, kept true by a guard."""
         return self.env.specialise(dim)
@@ -301,6 +300,7 @@ class Trace(Scoped):
     def number_operand(self, expression: NumberExpr, dtype: DType) -> Tensor:
         """A 0-d Tensor of `dtype` with the value of a number expression."""
         self.check_open(f"the number {expression.value!r}")
+        self.late.forbid(expression, "a tensor operation on")
         self.builder.loc = self.here()
         return self.wrap(self._number_nodes.node(expression, dtype))
 

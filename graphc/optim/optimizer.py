@@ -27,11 +27,12 @@ from ..frontend.watched import Watched, WatchedDefault, WatchedOrdered
 
 
 class GroupSource:
-    """Where a lifted number comes from: one entry of a param group, or one of its items."""
+    """Where a lifted number comes from: an entry of a param group or of a schedule's attributes, or
+    one of its items."""
 
     __slots__ = ("group", "index", "key")
 
-    def __init__(self, group: ParamGroup, key: str, index: int | None) -> None:
+    def __init__(self, group: dict[str, Any], key: str, index: int | None) -> None:
         self.group, self.key, self.index = group, key, index
 
     def __hash__(self) -> int:
@@ -65,11 +66,8 @@ class ParamGroup(Watched):
         trace = local.trace
         if trace is None:
             return value
-        if id(self) in trace.late:
-            trace.end_segment(
-                "reading a param group after a schedule's step", "read it before scheduler.step()"
-            )
-            value = dict.__getitem__(self, key)
+        if trace.late.changes(self, key, value):
+            return trace.late.value(self, key)
         if (id(self), key) in trace.written_numbers:
             return value  # what this call itself has put there
         if type(value) is float:
@@ -93,7 +91,7 @@ class ParamGroup(Watched):
     def __setitem__(self, key: str, value: Any) -> None:
         trace = local.trace
         if trace is not None:
-            if id(self) in trace.late:
+            if self in trace.late:
                 trace.end_segment(
                     "writing to a param group after a schedule's step",
                     "write to it before scheduler.step()",

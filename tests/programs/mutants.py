@@ -308,7 +308,7 @@ STEPS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys((
         "open", "whole", "kind", "code", "emptiness", "membership", "array", "identity", "save",
         "write", "remove", "reshape", "extend", "save_field", "save_place", "note_real", "lend",
-        "read_group", "repeat",
+        "repeat",
     ), _nothing),
     "read": lambda self, container, key, path, *given: Place(container, key, path).get(),
     "know": lambda self, value, path: value,

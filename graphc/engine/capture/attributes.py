@@ -11,7 +11,7 @@ from ...frontend import state_version
 from ...nn.modules.module import Module
 from ...optim.lr_scheduler import LRScheduler
 from ...optim.optimizer import Optimizer
-from . import c_attributes, tensor_attributes
+from . import c_attributes, schedules, tensor_attributes
 from .kinds import Kind, full_name, has_field, is_plain, kind_of
 from .module_fields import OWN_FIELDS
 from .observer import Observer
@@ -133,9 +133,6 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
     path = f"{observer.path(obj)}.{name}"
     if known:
         observer.kind(obj)
-        if observer.trace.late and name in _OF_SCHEDULES and issubclass(type(obj), LRScheduler):
-            observer.open("reading a schedule after its step()", "read it before scheduler.step()")
-            return object.__getattribute__(obj, name)
     found = observer.lookup(kind, name)
     if found is not MISSING:
         if isinstance(found, property):
@@ -149,6 +146,13 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
     fields = fields_of(obj)
     if fields is not None:
         value = fields.get(name, MISSING)
+        late = observer.trace.late
+        if known and late.changes(fields, name, value):
+            return late.value(fields, name)
+        if known and name == "_last_lr" and issubclass(kind, LRScheduler):
+            rates = schedules.rates(observer, fields, name, path)
+            if rates is not None:
+                return rates
         if known:
             value = observer.read(fields, name, path, _is_counted(obj, name, value), obj)
         if value is not MISSING:
@@ -231,10 +235,6 @@ def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> An
     return observer.know(found, path) if observer.is_known(obj) else found
 
 
-# what a schedule's step() changes, or reads of that
-_OF_SCHEDULES = frozenset(
-    "last_epoch _last_lr get_last_lr get_lr print_lr base_lrs state_dict _step_count".split()
-)
 _C_DESCRIPTORS = frozenset((
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
     types.ClassMethodDescriptorType, type,

@@ -24,8 +24,13 @@ class Counts(Writes):
         """Whether a container counts its writes."""
         raise NotImplementedError
 
+    def looks_at(self, container: Any) -> None:
+        """Something in a container is read."""
+        raise NotImplementedError
+
     def emptiness(self, value: Any, size: Callable[[Any], Any] = bool) -> None:
         """How many items a container has is read, or whether it has any."""
+        self.looks_at(value)
         token = (id(value), size)
         if not self.is_known(value):
             return
@@ -60,6 +65,7 @@ class Counts(Writes):
 
     def membership(self, container: Any, key: Any) -> None:
         """Whether a dict or a set has a key is read."""
+        self.looks_at(container)
         token = (id(container), "in", key_of(key))
         if token not in self._read:
             self._read.add(token)

@@ -13,6 +13,7 @@ import numpy as np
 from ...frontend.numbers import chosen, is_traced_number
 from ...frontend.texts import is_text, is_traced_value, plain_text
 from ...optim.optimizer import ParamGroup
+from . import schedules
 from .kinds import Kind, content_of, is_plain, kind_of
 from .observer import Observer
 from .places import MISSING
@@ -127,7 +128,7 @@ def _list_item(observer: Observer, container: Any, key: int, path: str) -> None:
 def _dict_item(observer: Observer, container: Any, key: Any, known: bool) -> Any:
     key = plain_key(observer, key)
     if issubclass(type(container), ParamGroup):
-        observer.read_group(container, key)
+        schedules.read_group(observer, container, key)
         return container[key]
     if not known:
         return container[key]

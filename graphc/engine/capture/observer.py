@@ -65,6 +65,9 @@ class Observer(ClassMembers, Counts, Writes):
         self.constants: Any = None  # exits.Constants
         self.draws: list[Draw] = []  # of random numbers, in order
         self.streams: dict[Stream, Any] = {}  # that they come from, and their states before
+        # ids of containers that users' functions in schedules read; where one is running, the same
+        self.read_by_schedules: set[int] = set()
+        self.looked_at: set[int] | None = None
         self._paused = False
         self._read: set[Any] = set()
         self._whole: set[int] = set()
@@ -150,10 +153,13 @@ class Observer(ClassMembers, Counts, Writes):
     ) -> Any:
         """The value at a place of a container that existed before; MISSING where there is none.
         `owner`: whose `__dict__` the container is."""
+        self.looks_at(container)
         place = Place(container, key, path)
+        if self.trace.late.changes(container, key, place.get()):
+            self.open(f"reading {path} after a schedule's step")
         value = place.get()
         token = (id(container), key_of(key))
-        if token in self._read or self._was_written(place, value):
+        if token in self._read or self.was_written(place, value):
             return value
         self._read.add(token)
         self._kept.append(container)
@@ -166,13 +172,18 @@ class Observer(ClassMembers, Counts, Writes):
             self.know(value, path)
         return value
 
+    def looks_at(self, container: Any) -> None:
+        """Something in a container is read."""
+        if self.looked_at is not None:
+            self.looked_at.add(id(container))
+
     def was_read(self, place: Place) -> bool:
         """Whether a place was read before the call wrote to it."""
         key = place.key
         token = (id(place.container), key_of(key))
         return token in self._read or id(place.container) in self._whole
 
-    def _was_written(self, place: Place, value: Any) -> bool:
+    def was_written(self, place: Place, value: Any) -> bool:
         """Whether the call itself has put the value there."""
         if place in self.fields:
             return self.fields[place] is not value
@@ -235,6 +246,9 @@ class Observer(ClassMembers, Counts, Writes):
             self.whole(item)
 
     def _container(self, value: Any, kind: Kind, deep: bool) -> None:
+        self.looks_at(value)
+        if value in self.trace.late:
+            self.open(f"reading {self.path(value)} after a schedule's step")
         if self.is_known(value) and id(value) not in self._whole:
             self._whole.add(id(value))
             saved = self.saved.get(id(value))
@@ -301,20 +315,6 @@ class Observer(ClassMembers, Counts, Writes):
         if any(type(item) is int for item in pair):
             self.pairs.append((pair[0], pair[1], same))
 
-    def read_group(self, group: Any, key: Any) -> None:
-        """An entry of a param group is read; its floats are run-time inputs."""
-        value = dict.get(group, key, MISSING)
-        if type(value) is float or (
-            type(value) is tuple and value and all(type(v) is float for v in value)
-        ):
-            written = self._was_written(Place(group, key, ""), value)
-            if self.is_known(group) and local.trace is not None and not written:
-                self.result(_type_of, (group, key), f"the type of {self.path(group)}[{key!r}]",
-                            counted=True)
-            return
-        if self.is_known(group):
-            self.read(group, key, f"{self.path(group)}[{key!r}]", counted=True)
-
     @staticmethod
     def is_watched(container: Any) -> bool:
         """Whether a container counts its writes."""
@@ -345,6 +345,15 @@ class Observer(ClassMembers, Counts, Writes):
     def unobserved(self) -> Iterator[None]:
         """Inside, Python is not looked at."""
         outer, self._paused = self._paused, True
+        try:
+            yield
+        finally:
+            self._paused = outer
+
+    @contextmanager
+    def observed(self) -> Iterator[None]:
+        """Inside, it is looked at again."""
+        outer, self._paused = self._paused, False
         try:
             yield
         finally:
@@ -409,6 +418,9 @@ class Observer(ClassMembers, Counts, Writes):
             value.expression if is_traced_value(value) else numbers.leaf("constant", value, value)
             for value in args
         ])
+        for each in given:
+            self.trace.late.forbid(each, "a random number for")
+        self._effects += 1
         value = getattr(stream.container, name)(*[each.value for each in given])
         draw = Draw(stream, name, given, type(value))
         self.draws.append(draw)
@@ -425,6 +437,8 @@ class Observer(ClassMembers, Counts, Writes):
         """A container that existed before is about to be written to."""
         if isinstance(container, type):
             self._lookups.clear()
+        if container in self.trace.late:
+            self.open(f"writing to {self.path(container)} after a schedule's step")
         super().save(container, path)
 
     # --- the end -------------------------------------------------------------------------------
@@ -462,10 +476,6 @@ class Observer(ClassMembers, Counts, Writes):
 def _number(value: Any) -> Any:
     """A number or a text of the trace as what it was in this run."""
     return value.expression.value if is_traced_value(value) else value
-
-
-def _type_of(container: dict[Any, Any], key: Any) -> type:
-    return type(dict.get(container, key))
 
 
 _NO_CONTENT = frozenset((

@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...frontend import texts
 from ...frontend.numbers import is_traced_number
 from . import c_attributes
 from .items import contains, python_method, truth, unpack
-from .kinds import Kind, content_of, kind_of
+from .kinds import Kind, content_of, is_plain, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -203,6 +203,10 @@ def formatted(observer: Observer, value: Any, conversion: str | None, spec: str)
         return found
     if conversion is not None:
         value = converted(observer, value, conversion)
+    elif not spec and type(value) in (list, tuple, dict):
+        return converted(observer, value, "s")
+    if texts.is_text(value):
+        return texts.formatted(value, None, spec)
     kind = kind_of(type(value))
     if kind is Kind.INSTANCE:
         method = observer.lookup(type(value), "__format__")
@@ -217,6 +221,8 @@ def formatted(observer: Observer, value: Any, conversion: str | None, spec: str)
 def converted(observer: Observer, value: Any, conversion: str) -> Any:
     """str(), repr() or ascii()."""
     found = texts.formatted(value, conversion, "")
+    if found is None and conversion != "a" and _holds_numbers(value):
+        found = texts.joined(_spelling(observer, value))
     if found is not None:
         return found
     functions: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
@@ -232,6 +238,44 @@ def converted(observer: Observer, value: Any, conversion: str) -> Any:
                 break
     show(observer, value)
     return function(value)
+
+
+def _holds_numbers(value: Any) -> bool:
+    """Whether run-time numbers, or texts that say some, are in a list, a tuple or a dict of these
+    and of plain values; Python's own code would make constants of them to print it."""
+    return any(map(texts.is_traced_value, found := list(_leaves(value)))) and all(
+        texts.is_traced_value(leaf) or is_plain(leaf) for leaf in found
+    )
+
+
+def _leaves(value: Any, depth: int = 0) -> Iterator[Any]:
+    if type(value) in (list, tuple, dict) and depth < _DEPTH:  # it may hold itself
+        for item in (*value, *value.values()) if type(value) is dict else value:
+            yield from _leaves(item, depth + 1)
+    else:
+        yield value
+
+
+_DEPTH = 4
+
+
+def _spelling(observer: Observer, value: Any) -> Iterator[Any]:
+    """repr() of such a container, in parts."""
+    if type(value) not in (list, tuple, dict):
+        found = texts.formatted(value, "r", "")
+        yield repr(value) if found is None else found
+        return
+    observer.whole(value, deep=False)
+    kind = type(value)
+    yield "[" if kind is list else "(" if kind is tuple else "{"
+    for i, item in enumerate(value):
+        if i:
+            yield ", "
+        yield from _spelling(observer, item)
+        if kind is dict:
+            yield ": "
+            yield from _spelling(observer, value[item])
+    yield "]" if kind is list else "}" if kind is dict else ",)" if len(value) == 1 else ")"
 
 
 def show(observer: Observer, value: Any) -> None:

@@ -37,6 +37,7 @@ from .kinds import is_plain
 from .net import Net
 from .observer import Observer, running
 from .places import MISSING, Place
+from .schedules import conflict, trying
 from .streams import put_back
 from .survey import Survey
 from .writes import Contents, Tail
@@ -187,7 +188,8 @@ class Recording:
         trace, observer = self.trace, self.observer
         if isinstance(trace, SegmentTrace):
             trace.entry = _CALL
-        trace.may_defer, trace.existed = True, functools.partial(calls.existed, observer)
+        trace.late.allowed, trace.late.trying = True, functools.partial(trying, observer)
+        trace.existed = functools.partial(calls.existed, observer)
         outer, running.observer = running.observer, observer
         entered, local.enter = local.enter, observer.entry
         nested, local.nested = local.nested, None
@@ -264,6 +266,12 @@ class Recording:
                 f"compiled {self.name}() {error}, which one graph cannot do again at every call. "
                 f"Cure: do that outside and pass the value in or out{self.trace.otherwise}"
             )) from None
+        clash = conflict(observer, self.trace.late, [place for place, _, _ in changes])
+        if clash is not None:
+            raise TraceError(located(
+                f"compiled {self.name}() writes to {clash.path} and reads what a schedule's step "
+                f"makes of it. Cure: do one of them outside{self.trace.otherwise}"
+            ))
         lifted = dict(self.lifted)
         for place, old, now in changes:
             self.old_values.append((place, lifted.get(place, old)))

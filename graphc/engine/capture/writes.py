@@ -154,6 +154,7 @@ class Writes:
         self.pushed: dict[int, int] = {}  # how many items, to the end of a deque with a maxlen
         self.lent: set[int] = set()  # NumPy memory that graphc's own code got
         self._kept: list[Any] = []  # keeps ids taken
+        self._effects = 0
 
     def is_known(self, value: Any) -> bool:
         """Whether an object existed before the call."""
@@ -175,6 +176,7 @@ class Writes:
 
     def save(self, container: Any, path: str = "") -> None:
         """A container that existed before is about to be written to."""
+        self._effects += 1
         if id(container) not in self.saved:
             self.saved[id(container)] = container, copy_of(container), path or self.path(container)
             self._written.append(id(container))
@@ -211,6 +213,7 @@ class Writes:
 
     def save_place(self, place: Place) -> bool:
         """The same; whether this is the first write."""
+        self._effects += 1
         if place in self.fields:
             return False
         self.fields[place] = place.get()
@@ -222,9 +225,14 @@ class Writes:
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Repeat:
         """Each call calls a function outside the program, after what it writes."""
+        self._effects += 1
         place = Repeat(function, tuple(kwargs))
         self.repeats[place] = [*args, *kwargs.values()]
         return place
+
+    def effects(self) -> int:
+        """How many writes, calls outside the program and random numbers there were."""
+        return self._effects
 
     def tail(self, container: Any) -> int:
         """How long a list or a deque was, but for what the call itself has put at its end; -1

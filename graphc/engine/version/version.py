@@ -15,6 +15,7 @@ from ...frontend import state_version
 from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
 from ...frontend.functionalize import is_contiguous
 from ...frontend.grad_mode import no_grad
+from ...frontend.late import LateSource
 from ...frontend.number_expr import sources_of
 from ...frontend.storage import address, readers, strides_of
 from ...frontend.tensor import Tensor, from_array, gradient_kind
@@ -28,6 +29,7 @@ from ..capture.places import Place
 from ..capture.streams import Draw, put_back, states
 from ..capture.writes import Repeat
 from .guards import Guards
+from .late_numbers import LateNumbers
 from .rebuild import Rebuild
 from .refused import ERRORS, mark
 from .results import Results
@@ -109,6 +111,7 @@ class Specialisation:
         self.inputs = [i for i in traced.inputs if not _is_tangent(i)]
         self.computed = [i for i in self.inputs if isinstance(i, NumberInput)]
         self.said = [o.number for o in all_outputs(traced) if o.number is not None]
+        self.late = LateNumbers(self.said, traced.deferred)
         self.sources = _sources(traced, self.draws)
         self.expected = [_expectation(i) for i in self.inputs]
         self.mutated = {m.output: m.input for m in traced.mutations}
@@ -226,7 +229,9 @@ class Specialisation:
             for computed in self.computed:
                 arrays[computed.number] = number_array(computed, sources, dims)
             for expression in self.said:
-                said[id(expression)] = python_value(expression, sources, dims)
+                said[id(expression)] = (
+                    sources if expression.late else python_value(expression, sources, dims)
+                )
         for i, other in self.identities:
             if arguments[i] is not (arguments[other] if type(other) is int else other):
                 raise Stale(f"argument {i} was another tensor, too")
@@ -256,7 +261,7 @@ class Specialisation:
         """The lifted numbers now, by source."""
         found = {
             source: source_value(source, was, arguments) for source, was in self.sources
-            if type(source) is not Draw
+            if type(source) is not Draw and type(source) is not LateSource
         }
         for draw in self.draws:
             found[draw] = drawn(draw, found, dims)
@@ -360,6 +365,7 @@ class Specialisation:
             history.attach(builder)
         if self.writes:
             state_version.bump()
+        self.late.find(said, dims)
         result, *stored = self.rebuild.make([builder.leaf(o) for o in traced.result])
         values = dict(self.replay)
         values.update(zip(self.stored, stored, strict=True))
@@ -372,7 +378,7 @@ class Specialisation:
                 place.put(values[place])
         if history is not None:
             history.watch(builder)
-        for action in traced.deferred:
+        for action in traced.deferred[self.late.done :]:
             action()
         return result
 

@@ -72,9 +72,7 @@ class LRScheduler:
     def _deferred(self) -> bool:
         """Under a trace: whether the step will be done at the end of each call."""
         trace = local.trace
-        if trace is None or not type(self).__module__.startswith("graphc."):
-            return False  # a user's schedule may read anything
-        return trace.defer(self.step, self.optimizer)
+        return trace is not None and trace.late.defer(self.step, self)
 
     def _update_lr(self, epoch: int | None = None) -> None:
         self._get_lr_called_within_step = True

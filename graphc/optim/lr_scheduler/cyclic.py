@@ -6,6 +6,7 @@ import math
 from types import FunctionType
 from typing import Any
 
+from ...frontend.context import callout
 from ..optimizer import Optimizer
 from .base import LRScheduler, for_groups
 
@@ -66,7 +67,7 @@ class CyclicLR(LRScheduler):
     def scale_fn(self, x: Any) -> float:
         """The height of the triangle of a cycle (or of an iteration)."""
         if self._scale_fn_custom is not None:
-            return float(self._scale_fn_custom(x))
+            return float(callout(self._scale_fn_custom)(x))
         if self.mode == "triangular":
             return 1.0
         return 1 / 2.0 ** (x - 1) if self.mode == "triangular2" else float(self.gamma**x)

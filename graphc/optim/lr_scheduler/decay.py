@@ -7,6 +7,7 @@ from collections import Counter
 from types import FunctionType
 from typing import Any
 
+from ...frontend.context import callout
 from ..optimizer import Optimizer
 from .base import LRScheduler
 
@@ -25,7 +26,7 @@ class LambdaLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         return [
-            base * scale(self.last_epoch)
+            base * callout(scale)(self.last_epoch)
             for base, scale in zip(self.base_lrs, self.lr_lambdas, strict=True)
         ]
 
@@ -58,7 +59,7 @@ class MultiplicativeLR(LambdaLR):
         if self.last_epoch == 0:
             return self._current()
         return [
-            rate * scale(self.last_epoch)
+            rate * callout(scale)(self.last_epoch)
             for rate, scale in zip(self._current(), self.lr_lambdas, strict=True)
         ]
 

@@ -1,0 +1,34 @@
+"""Numbers that are known only at the end of a call: what the steps of schedules have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...frontend.late import LateSource
+from ...frontend.number_expr import NumberExpr, sources_of
+
+
+class LateNumbers:
+    """The late numbers of a version, and the steps before the last of them."""
+
+    def __init__(self, said: list[NumberExpr], deferred: list[Callable[[], None]]) -> None:
+        """`said`: the numbers and texts that the user gets; `deferred`: what ends each call."""
+        self._expressions = list(dict.fromkeys(each for each in said if each.late))
+        sources = [s for s in sources_of(self._expressions) if type(s) is LateSource]
+        self._after = [[s for s in sources if s.step is action] for action in deferred]
+        # how many of `deferred` find() does
+        self.done = max((i + 1 for i, found in enumerate(self._after) if found), default=0)
+        self._steps = deferred[: self.done]
+
+    def find(self, said: dict[int, Any], dims: dict[str, int]) -> None:
+        """Make the steps and compute the numbers; `said` has, by the id of each expression, the
+        other numbers of the call."""
+        if not self._expressions:
+            return
+        late = {}
+        for step, sources in zip(self._steps, self._after, strict=False):
+            step()
+            late.update({source: source.fetch() for source in sources})
+        for expression in self._expressions:
+            said[id(expression)] = expression.evaluate({**said[id(expression)], **late}, dims)
