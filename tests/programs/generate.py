@@ -60,12 +60,18 @@ def generate(seed: int) -> Program:
 
 
 def alone(name: str) -> Program:
-    """A program of one construct, with each of its changes in turn."""
+    """A program of one construct, with each of its changes in turn, then its other arguments.
+
+    All is called twice: what a version does is seen when it runs again.
+    """
     piece = draw(CONSTRUCTS[name], 0, ("global",), random.Random(0))
     given = tuple((argument, values[0]) for argument, values in piece.arguments)
-    script: list[Call | Change] = [Call("data(3, 1)", given)]
+    script: list[Call | Change] = [Call("data(3, 1)", given), Call("data(3, 3)", given)]
     for change in piece.changes:
-        script += [Change(0, change), Call("data(3, 2)", given)]
+        script += [Change(0, change), Call("data(3, 2)", given), Call("data(3, 4)", given)]
+    for number in range(1, max([len(values) for _, values in piece.arguments], default=0)):
+        other = tuple((name, values[number % len(values)]) for name, values in piece.arguments)
+        script += [Call("data(3, 2)", other), Call("data(3, 5)", other)]
     return Program(0, "function", "pair", (piece,), tuple(script))
 
 
