@@ -14,8 +14,10 @@ from tests.programs import (
     constructs_numpy,
     constructs_objects,
     constructs_opaque,
+    constructs_open,
     constructs_outside,
     constructs_results,
+    constructs_rules,
     constructs_state,
     constructs_tables,
     constructs_training,
@@ -33,13 +35,17 @@ FAMILIES = {
     "outside": constructs_outside.TEXT,
     "results": constructs_results.TEXT,
     "state": constructs_state.TEXT,
-    "tables": constructs_tables.TEXT + constructs_numpy.TEXT + constructs_objects.TEXT,
+    "tables": constructs_tables.TEXT + constructs_numpy.TEXT + constructs_objects.TEXT
+    + constructs_rules.TEXT,
     "training": constructs_training.TEXT,
 }
 CONSTRUCTS: dict[str, Construct] = {
     construct.name: construct
     for family, text in FAMILIES.items() for construct in parse(family, text)
 }
+
+# judged each by itself, and not drawn
+OPEN: dict[str, Construct] = {c.name: c for c in parse("open", constructs_open.TEXT)}
 
 SHAPES = ("helper", "method", "nested", "loop", "no_grad", "flag", "generator", "try")
 
@@ -64,7 +70,7 @@ def alone(name: str) -> Program:
 
     All is called twice: what a version does is seen when it runs again.
     """
-    piece = draw(CONSTRUCTS[name], 0, ("global",), random.Random(0))
+    piece = draw((CONSTRUCTS | OPEN)[name], 0, ("global",), random.Random(0))
     given = tuple((argument, values[0]) for argument, values in piece.arguments)
     script: list[Call | Change] = [Call("data(3, 1)", given), Call("data(3, 3)", given)]
     for change in piece.changes:
