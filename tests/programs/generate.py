@@ -14,8 +14,10 @@ from tests.programs import (
     constructs_numpy,
     constructs_objects,
     constructs_opaque,
+    constructs_open,
     constructs_outside,
     constructs_results,
+    constructs_rules,
     constructs_state,
     constructs_tables,
     constructs_training,
@@ -33,13 +35,17 @@ FAMILIES = {
     "outside": constructs_outside.TEXT,
     "results": constructs_results.TEXT,
     "state": constructs_state.TEXT,
-    "tables": constructs_tables.TEXT + constructs_numpy.TEXT + constructs_objects.TEXT,
+    "tables": constructs_tables.TEXT + constructs_numpy.TEXT + constructs_objects.TEXT
+    + constructs_rules.TEXT,
     "training": constructs_training.TEXT,
 }
 CONSTRUCTS: dict[str, Construct] = {
     construct.name: construct
     for family, text in FAMILIES.items() for construct in parse(family, text)
 }
+
+# judged each by itself, and not drawn
+OPEN: dict[str, Construct] = {c.name: c for c in parse("open", constructs_open.TEXT)}
 
 SHAPES = ("helper", "method", "nested", "loop", "no_grad", "flag", "generator", "try")
 
@@ -60,12 +66,18 @@ def generate(seed: int) -> Program:
 
 
 def alone(name: str) -> Program:
-    """A program of one construct, with each of its changes in turn."""
-    piece = draw(CONSTRUCTS[name], 0, ("global",), random.Random(0))
+    """A program of one construct, with each of its changes in turn, then its other arguments.
+
+    All is called twice: what a version does is seen when it runs again.
+    """
+    piece = draw((CONSTRUCTS | OPEN)[name], 0, ("global",), random.Random(0))
     given = tuple((argument, values[0]) for argument, values in piece.arguments)
-    script: list[Call | Change] = [Call("data(3, 1)", given)]
+    script: list[Call | Change] = [Call("data(3, 1)", given), Call("data(3, 3)", given)]
     for change in piece.changes:
-        script += [Change(0, change), Call("data(3, 2)", given)]
+        script += [Change(0, change), Call("data(3, 2)", given), Call("data(3, 4)", given)]
+    for number in range(1, max([len(values) for _, values in piece.arguments], default=0)):
+        other = tuple((name, values[number % len(values)]) for name, values in piece.arguments)
+        script += [Call("data(3, 2)", other), Call("data(3, 5)", other)]
     return Program(0, "function", "pair", (piece,), tuple(script))
 
 

@@ -150,10 +150,13 @@ def _always(name: str) -> None:
         _emptied(name, name in CHECKS_OF_TRACES)
 
 
-def _emptied(attribute: str, of_trace: bool) -> None:
+def _emptied(attribute: str, of_trace: bool, early: bool = False) -> None:
+    """`early`: before the version is made of the trace."""
     start = Specialisation.__init__
 
     def mutated(self: Any, traced: Any, *given: Any, **named: Any) -> None:
+        if early:
+            setattr(traced, attribute, [])
         start(self, traced, *given, **named)
         setattr(traced if of_trace else self, attribute, [])
 
@@ -214,7 +217,12 @@ def _forget(name: str) -> None:
 
 # --- effects -----------------------------------------------------------------------------------
 
-_OF_TRACES = ("mutations", "rebinds", "grads", "flags", "deferred")
+# what a call does to tensors: the trace's list, and whether the version is made of it, too
+_OF_TRACES = {
+    "mutations": ("mutations", True), "versions": ("mutations", False),
+    "rebinds": ("rebinds", False), "grads": ("grads", False), "flags": ("flags", False),
+    "deferred": ("deferred", False),
+}
 
 
 def _sort(place: Place, value: Any) -> str:
@@ -224,11 +232,12 @@ def _sort(place: Place, value: Any) -> str:
         return f"Repeat {place.path}"
     if isinstance(place, (Contents, Tail, Variable)):
         return f"{type(place).__name__} {_base(container)}"
-    if type(container) is CellType:
-        return "cell"
-    if type(place.key) is MemberDescriptorType:
-        return "slot"
-    return f"{'removal from' if value is MISSING else 'item of'} {_base(container)}"
+    alone = "cell" if type(container) is CellType else (
+        "slot" if type(place.key) is MemberDescriptorType else ""
+    )
+    if value is MISSING:
+        return f"removal from {alone or _base(container)}"
+    return alone or f"item of {_base(container)}"
 
 
 def _base(container: Any) -> str:
@@ -240,8 +249,8 @@ def _base(container: Any) -> str:
 EFFECTS = (
     "Contents dict", "Contents list", "Contents set", "Contents deque", "Contents ndarray",
     "Contents bytearray", "Contents array", "Tail list", "Tail deque", "Variable ContextVar",
-    "Variable _local", "Repeat print", "Repeat warn_explicit", "Repeat _handle", "Repeat putenv",
-    "Repeat unsetenv", "cell", "slot", "item of dict", "item of list", "item of type",
+    "Repeat print", "Repeat warn_explicit", "Repeat _handle", "Repeat putenv", "Repeat unsetenv",
+    "cell", "slot", "item of dict", "item of list", "item of type", "item of _local",
     "removal from dict", "removal from type", "removal from slot", "removal from _local",
 )
 
@@ -253,7 +262,8 @@ def effects() -> list[Mutant]:
 
 def _unwritten(name: str) -> None:
     if name in _OF_TRACES:
-        _emptied(name, True)
+        attribute, early = _OF_TRACES[name]
+        _emptied(attribute, True, early)
         return
     makes = Specialisation.makes
 

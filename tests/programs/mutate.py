@@ -21,8 +21,9 @@ from graphc.engine.capture import kinds
 from tests.fuzz import isolate
 from tests.graphc import scenario, test_never_stale
 from tests.graphc.stale_scenario import STALE
-from tests.programs.generate import CONSTRUCTS, alone
+from tests.programs.generate import CONSTRUCTS, OPEN, alone
 from tests.programs.mutants import (
+    EFFECTS,
     TABLES,
     Mutant,
     apply,
@@ -68,7 +69,7 @@ class Outcome(NamedTuple):
 def programs() -> dict[str, Callable[[], Outcome]]:
     """Every construct as a program by itself, and every scenario that is right today."""
     found: dict[str, Callable[[], Outcome]] = {}
-    for name in CONSTRUCTS:
+    for name in (*CONSTRUCTS, *OPEN):
         found[name] = lambda name=name: _construct(name)  # type: ignore[misc]
     for name in STALE:
         if name not in test_never_stale.KNOWN:
@@ -232,6 +233,12 @@ def _asked(
     return found[0] if found else Verdict(mutant, "", "", len(users))
 
 
+def unlisted(before: Before) -> set[str]:
+    """Sorts of effects that programs have and no mutant leaves out."""
+    used = {mutant for _, found in before.values() for mutant in found}
+    return {mutant.row for mutant in used if mutant.table == "effect"} - set(EFFECTS)
+
+
 def warmed() -> None:
     """Run every program in this process: its children find the native code made."""
     for program in programs().values():
@@ -251,14 +258,18 @@ def main(arguments: list[str] | None = None) -> int:
     counts: Counter[str] = Counter()
     gone = [*mutants(), *(steps() if options.steps else ())]
     searched = [mutant for mutant in gone if options.only in str(mutant)]
-    for verdict in judge(searched, measured(programs())):
+    before = measured(programs())
+    for sort in sorted(unlisted(before)):
+        counts["not listed"] += 1
+        print(f"effect {sort}: no mutant leaves it out", flush=True)
+    for verdict in judge(searched, before):
         counts[verdict.how or "not noticed"] += 1
         if not verdict.name:
             print(f"{verdict.mutant}: nobody notices ({verdict.users} programs use it)", flush=True)
         elif options.verbose:
             print(f"{verdict.mutant}: {verdict.how}, {verdict.name}", flush=True)
     print(f"{len(searched)} mutants: {', '.join(f'{n} {how}' for how, n in counts.items())}")
-    return 1 if counts["not noticed"] else 0
+    return 1 if counts["not noticed"] or counts["not listed"] else 0
 
 
 if __name__ == "__main__":

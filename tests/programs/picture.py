@@ -35,6 +35,9 @@ class Painter:
         self._taken: dict[int, tuple[Any, Any]] = {}
         self._names: dict[int, int] = {}
         self._storages: dict[int, int] = {}
+        self.written: list[bool] = []  # of each tensor in a picture
+        # by the id of a tensor
+        self._versions: dict[int, tuple[weakref.ref[Any] | None, int]] = {}
         self._alive: list[Any] = []
         self._sets: list[Any] = []
         self._taking = False
@@ -42,6 +45,7 @@ class Painter:
     def paint(self, roots: Mapping[str, Any], results: list[Any]) -> Any:
         """One picture; objects are numbered in the order in which they are met."""
         self._names, self._storages, self._alive, self._sets = {}, {}, [], []
+        self.written = []
         self._taking = True
         taken = tuple(self._item(result) for result in results)
         self._taking = False
@@ -184,9 +188,16 @@ class Painter:
         number = self._storages.setdefault(storage, len(self._storages))
         array = value.detach().to(self.torch.float32) if "bfloat" in str(value.dtype) else value
         flags = (str(value.dtype), value.requires_grad, value.is_leaf, value.is_contiguous())
+        self.written.append(self._was_written(value))
         grad = value.grad if value.is_leaf else None
         numbers = np.array(array.detach().clone().numpy())
         return *flags, number, numbers, self._item(grad), self._item(own) if own else ()
+
+    def _was_written(self, value: Any) -> bool:
+        """Whether a tensor was written to, as autograd counts it, since the last picture."""
+        known, before = self._versions.get(id(value), (None, 0))
+        self._versions[id(value)] = weakref.ref(value), value._version
+        return known is not None and known() is value and before != value._version
 
     def _module(self, value: Any) -> tuple[Any, ...]:
         own = {k: v for k, v in vars(value).items() if not k.startswith("_") and k != "training"}

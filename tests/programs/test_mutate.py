@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.programs.generate import CONSTRUCTS, alone
+from tests.programs.generate import CONSTRUCTS, OPEN, alone
 from tests.programs.mutants import Mutant, guard_kinds, mutants, rows
-from tests.programs.mutate import judge, measured, programs
+from tests.programs.mutate import judge, measured, programs, unlisted
 from tests.programs.run import check
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -46,7 +46,9 @@ USES = [construct.name for construct in CONSTRUCTS.values() if construct.family 
 # What reads or changes the outside of the program, or an array.
 IN_SEGMENTS = set(
     """
-    a_file_that_is_there numpy_buffer_read numpy_error_calls numpy_files numpy_mapped_files
+    a_file_that_is_there attributes_taken_from_classes autocast_cache_set autocast_dtype_set
+    autocast_left_off autocast_left_on autocast_switched threads_set
+    numpy_buffer_read numpy_error_calls numpy_files numpy_mapped_files
     numpy_raw_files numpy_saves numpy_saves_several numpy_saves_text numpy_shuffle
     numpy_text_files
     """.split()
@@ -58,6 +60,13 @@ def test_what_the_tables_name_is_one_graph(name: str) -> None:
     failure, seen = check(alone(name))
     assert failure is None
     assert seen.whole == (name not in IN_SEGMENTS)
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_what_is_open_runs_in_segments(name: str) -> None:
+    failure, seen = check(alone(name))
+    assert failure is None
+    assert seen.ends and not seen.whole
 
 
 # A few rows in every run, all of them in the slow one.
@@ -85,5 +94,7 @@ def test_a_row_that_is_gone_is_noticed(table: str) -> None:
 
 @pytest.mark.slow
 def test_whatever_is_gone_is_noticed() -> None:
-    judged = judge(mutants(), measured(programs()))
+    before = measured(programs())
+    assert not unlisted(before)
+    judged = judge(mutants(), before)
     assert not [str(verdict.mutant) for verdict in judged if not verdict.how]

@@ -380,6 +380,8 @@ def store_attribute(observer: Observer, obj: Any, name: str, value: Any) -> None
 
 
 def _store(observer: Observer, obj: Any, name: str, value: Any) -> None:
+    if observer.is_known(obj):
+        observer.kind(obj)
     setter = observer.lookup(type(obj), "__setattr__")
     if setter is Module.__setattr__:
         if observer.is_known(obj):
@@ -441,18 +443,39 @@ def delete_attribute(observer: Observer, obj: Any, name: str) -> None:
     """`del obj.name`."""
     kind = kind_of(type(obj))
     if kind is Kind.INSTANCE:
+        if observer.is_known(obj):
+            observer.kind(obj)
         remover = observer.lookup(type(obj), "__delattr__")
         if isinstance(remover, types.FunctionType) and remover is not Module.__delattr__:
             observer.run(remover, obj, name)
-            return
-        if observer.is_known(obj):
-            observer.open(f"del {observer.path(obj)}.{name}")
-    elif kind is Kind.FIELDS and has_field(type(obj), name):
+        elif remover is Module.__delattr__:
+            if observer.is_known(obj):
+                observer.open(f"del {observer.path(obj)}.{name}")
+            delattr(obj, name)
+        else:
+            plain_delete(observer, obj, name)
+        return
+    if kind is Kind.FIELDS and has_field(type(obj), name):
         observer.read(obj, name, f"{observer.path(obj)}.{name}")
         observer.save_field(obj, name, f"{observer.path(obj)}.{name}")
     elif kind is not Kind.TENSOR or name != "grad":
         observer.open(f"del {observer.path(obj)}.{name}")
     delattr(obj, name)
+
+
+def plain_delete(observer: Observer, obj: Any, name: str) -> None:
+    """object.__delattr__."""
+    if observer.is_known(obj):
+        found, fields = observer.lookup(type(obj), name), fields_of(obj)
+        if type(found) is _SLOT:
+            observer.read(obj, found, f"{observer.path(obj)}.{name}")
+            observer.save_field(obj, found, f"{observer.path(obj)}.{name}")
+        elif fields is None or is_counted(obj) or (found is not MISSING and _overrides(found)):
+            observer.open(f"del {observer.path(obj)}.{name}")
+        else:
+            observer.membership(observer.know(fields, f"{observer.path(obj)}.__dict__"), name)
+            observer.remove(fields, name)
+    object.__delattr__(obj, name)
 
 
 _FUNCTIONS = (Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL)

@@ -337,6 +337,13 @@ def _delattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> 
     return (None,)
 
 
+def _plain_delattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if kind_of(type(args[0])) is not Kind.INSTANCE:
+        return _delattr(observer, _, args, kwargs)
+    attributes.plain_delete(observer, *args)
+    return (None,)
+
+
 def _plain_getattr(observer: Observer, _: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     if kind_of(type(args[0])) is not Kind.INSTANCE:
         return _getattr(observer, _, args, kwargs)
@@ -475,7 +482,7 @@ def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
 RULES: dict[str, Rule] = {
     "builtins.getattr": _getattr, "builtins.setattr": _setattr, "builtins.delattr": _delattr,
     "builtins.hasattr": _hasattr, "object.__setattr__": _plain_setattr,
-    "object.__getattribute__": _plain_getattr, "object.__delattr__": _delattr,
+    "object.__getattribute__": _plain_getattr, "object.__delattr__": _plain_delattr,
     "type.__setattr__": _class_setattr, "type.__delattr__": _class_setattr,
     "type.__subclasses__": _subclasses, "builtins.callable": _callable,
     "sys.getrecursionlimit": _setting,

@@ -119,8 +119,5 @@ SWITCHES = {
     **dict.fromkeys(
         "use_deterministic_algorithms set_float32_matmul_precision set_warn_always "
         "set_default_tensor_type".split(), "graphc.frontend.functions.settings"),
-    **dict.fromkeys(
-        "set_autocast_enabled set_autocast_dtype set_autocast_cpu_enabled "
-        "set_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cache_enabled".split(),
-        "graphc.amp.state"),
+    "set_autocast_enabled": "graphc.amp.state",  # the others read and write a threading.local
 }

@@ -327,7 +327,8 @@ def _is_member(observer: Observer, item: Any, container: Any, hashed: Any) -> bo
             return True
         if python_method(observer, key, "__hash__") is not None:
             observer.open(f"`in` among objects with a __hash__ of their own, {key!r}")
-        elif hash(key) == hash(number) and same is not None:
+            return item in container
+        if hash(key) == hash(number) and same is not None:
             found = observer.run(same, item, key)
             if found is not NotImplemented and truth(observer, found):
                 return True

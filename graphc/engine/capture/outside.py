@@ -224,7 +224,7 @@ def _handle(
 
 _LEVELS = {
     "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING,
-    "warn": logging.WARNING, "error": logging.ERROR, "critical": logging.CRITICAL, "log": None,
+    "error": logging.ERROR, "critical": logging.CRITICAL, "log": None,
 }
 _LOGGING: dict[str, Rule] = {f"logging.Logger.{n}": _log(level) for n, level in _LEVELS.items()}
 

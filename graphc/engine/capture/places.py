@@ -5,7 +5,11 @@ from __future__ import annotations
 import types
 from collections import OrderedDict, deque
 from contextvars import ContextVar
+from datetime import datetime, time
+from decimal import Decimal
 from typing import Any
+
+import numpy as np
 
 from ...frontend.tensor import Tensor
 from .kinds import Kind, kind_of
@@ -62,8 +66,8 @@ class Place:
             self.container.cell_contents = value
         elif type(self.key) is types.MemberDescriptorType:
             self.key.__set__(self.container, value)
-        elif isinstance(self.container, type):
-            setattr(self.container, self.key, value)
+        elif isinstance(self.container, type):  # past a metaclass's own, which was recorded
+            type.__setattr__(self.container, self.key, value)
         elif isinstance(self.container, dict):
             own_methods(self.container).__setitem__(self.container, self.key, value)
         elif type(self.container) is ContextVar:
@@ -85,9 +89,11 @@ class Place:
                 self.key.__delete__(self.container)
         elif isinstance(self.container, dict):
             own_methods(self.container).pop(self.container, self.key, None)
-        elif isinstance(self.container, type) or (
-            type(self.key) is str and self.get() is not MISSING
-        ):
+        elif self.get() is MISSING:
+            return
+        elif isinstance(self.container, type):
+            type.__delattr__(self.container, self.key)
+        elif type(self.key) is str:
             delattr(self.container, self.key)
 
     @staticmethod
@@ -137,12 +143,12 @@ def key_of(key: Any) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equality of plain values: same type, NaN equal to NaN, 0.0 apart from -0.0; False for
+    """Equality of plain values: same type, NaN equal to NaN, what is told apart; False for
     anything that is compared by identity."""
     kind = type(a)
     if kind is not type(b):
         return False
-    if kind in _NUMBERS:
+    if kind in _TOLD_APART or issubclass(kind, np.generic):
         return repr(a) == repr(b)
     if kind is tuple:
         return len(a) == len(b) and all(
@@ -151,4 +157,6 @@ def same(a: Any, b: Any) -> bool:
     return kind_of(kind) is Kind.VALUE and bool(a == b)
 
 
-_NUMBERS = frozenset((float, complex))
+# values of which two may be equal and yet not the same: 0.0 and -0.0, Decimal("1.0") and
+# Decimal("1.00"), one time in two zones
+_TOLD_APART = frozenset((float, complex, range, slice, Decimal, datetime, time))

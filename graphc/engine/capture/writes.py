@@ -89,17 +89,17 @@ class Window(Tail):
 
 
 class Variable(Place):
-    """A context's variable (contextvars), or an attribute of a thread's (threading.local)."""
+    """A context's variable (contextvars)."""
 
     __slots__ = ("token",)
 
-    def __init__(self, variable: Any, path: str, name: str | None = None) -> None:
-        super().__init__(variable, name, path)
+    def __init__(self, variable: ContextVar[Any], path: str) -> None:
+        super().__init__(variable, None, path)
         self.token: Any = None  # of the first write that the recording did
 
     def put(self, value: Any) -> None:
         """Put a value, or take back what the recording did."""
-        if value is MISSING and isinstance(self.container, ContextVar):
+        if value is MISSING:
             if self.get() is not MISSING:
                 self.container.reset(self.token)
             return

@@ -155,12 +155,13 @@ class Items(Guard):
 
 
 class Type(Guard):
-    """An object is of this class."""
+    """An object is of this class, and its `__dict__` is the same one."""
 
-    __slots__ = ("kind", "value")
+    __slots__ = ("fields", "kind", "value")
 
     def __init__(self, value: Any, path: str) -> None:
         self.kind, self.path = type(value), path
+        self.fields = _number_of_fields(value)
         self.value: Callable[[], Any]
         try:
             self.value = weakref.ref(value)
@@ -168,13 +169,22 @@ class Type(Guard):
             self.value = lambda: value
 
     def holds(self) -> bool:
-        return type(self.value()) is self.kind
+        value = self.value()
+        return type(value) is self.kind and _number_of_fields(value) == self.fields
 
     def about(self) -> Any:
         return self.value()
 
     def text(self) -> str:
         return f"{self.path} is a {self.kind.__qualname__}"
+
+
+def _number_of_fields(value: Any) -> int:
+    """The id of an object's `__dict__`, which guards on what it holds keep taken; 0 for none."""
+    try:
+        return id(object.__getattribute__(value, "__dict__"))
+    except AttributeError:
+        return 0
 
 
 class Code(Guard):

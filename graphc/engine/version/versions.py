@@ -10,7 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import config as configuration
 from ...frontend import promote
@@ -20,6 +20,7 @@ from ...frontend.number_expr import spelled
 from ...frontend.tensor import Tensor, gradient_kind
 from ...frontend.tree import Structure
 from ...nn.modules.module import Module
+from ..capture.kinds import Kind, kind_of
 from ..capture.places import Length, Place
 from ..capture.recording import Turned
 from .guards import Entry, Result
@@ -30,6 +31,20 @@ from .version import Specialisation
 _PLAIN = (bool, str, bytes, type(None))
 _LIMIT = 8  # versions for one kind of arguments, before the function runs in segments
 Named = dict[int, dict[int, str]]  # the names of symbolic dims, by number and dim
+
+
+class _Value(NamedTuple):
+    """An argument that is known by its value: a date, a path, a slice."""
+
+    kind: type
+    text: str
+
+
+def _is_alone(value: Any) -> bool:
+    """Whether a value's text tells all of it: a slice may hold anything."""
+    return type(value) is not slice or all(
+        part is None or type(part) is int for part in (value.start, value.stop, value.step)
+    )
 
 
 class Versions:
@@ -72,6 +87,8 @@ class Versions:
                 parts.append((type(leaf), leaf))
             elif type(leaf) in (int, float):
                 parts.append(self._numbers.part(structure, i, leaf))
+            elif kind_of(type(leaf)) is Kind.VALUE and _is_alone(leaf):
+                parts.append(_Value(type(leaf), repr(leaf)))
             else:
                 parts.append(id(leaf))
         return tuple(parts), tuple(shapes)
@@ -245,7 +262,9 @@ class Versions:
         head = len(key) - len(leaves)
         parts = (
             type(leaf)
-            if type(leaf) in (int, float) or (type(part) is int and not isinstance(leaf, Module))
+            if type(leaf) in (int, float) or type(part) is _Value or (
+                type(part) is int and not isinstance(leaf, Module)
+            )
             else part
             for part, leaf in zip(key[head:], leaves, strict=True)
         )
