@@ -31,6 +31,7 @@ from .nodes import AccumulateGrad
 from .nodes import Node as GradNode
 from .outside_history import goes_on, reachable
 from .pending import PendingItem, only_returned
+from .scoped import InsideModule
 from .segment_again import operation_again
 from .segment_nodes import KnownNodes
 from .tensor import Tensor
@@ -43,6 +44,43 @@ class SegmentEnd(NamedTuple):
     reason: str
     loc: Loc | None
     value: bool = False
+
+
+class MetModule(NamedTuple):
+    """The call of a Module, as a recording met it."""
+
+    module: weakref.ref[Any]
+    between_hooks: bool  # its forward alone
+    path: str
+    nodes: slice  # of those that are noted
+    ended: bool  # a segment ended in it
+
+
+class CountedModule(InsideModule):
+    """The call of a Module, to a recording that may turn into segments."""
+
+    __slots__ = ("_between_hooks", "_flushes", "_nodes")
+    _trace: SegmentTrace
+
+    def __init__(self, trace: SegmentTrace, module: Any, between_hooks: bool = False) -> None:
+        super().__init__(trace, module)
+        self._between_hooks = between_hooks
+
+    def __enter__(self) -> None:
+        if not self._between_hooks:
+            super().__enter__()
+        self._nodes, self._flushes = len(self._trace.noted or ()), self._trace.flushes
+
+    def __exit__(self, *error: object) -> None:
+        trace = self._trace
+        if trace.met is not None:
+            nodes = slice(self._nodes, len(trace.noted or ()))
+            trace.met.append(MetModule(
+                weakref.ref(self._module), self._between_hooks, trace.module, nodes,
+                trace.flushes != self._flushes,
+            ))
+        if not self._between_hooks:
+            super().__exit__(*error)
 
 
 class SegmentTrace(Trace):
@@ -64,7 +102,8 @@ class SegmentTrace(Trace):
         self.entry: CodeType | None = None  # the code that calls the user's function
         self.stepping = 0  # optimizer steps that are running
         self.flushes = 0
-        self.noted: list[Node] | None = None  # what was recorded, where somebody asks
+        self.noted: list[Node] | None = [] if whole else None  # recorded, where somebody asks
+        self.met: list[MetModule] | None = [] if whole else None
         # memory that NumPy code may write to as well: its values when it was captured
         self.snapshots: dict[int, np.ndarray] = {}
         self.walking = 0  # backward passes that run: their gradients are nodes of this recording
@@ -123,6 +162,10 @@ class SegmentTrace(Trace):
             self._undo.clear()
             self.start()
 
+    def close(self) -> None:
+        Trace.close(self)
+        self.noted = self.met = None
+
     @property
     def may_end(self) -> bool:
         """Whether a segment can end here though no value is needed."""
@@ -158,6 +201,14 @@ class SegmentTrace(Trace):
         return not self.whole
 
     # --- recording ---------------------------------------------------------------------------
+
+    def inside(self, module: Any) -> InsideModule:
+        return InsideModule(self, module) if self.met is None else CountedModule(self, module)
+
+    def between_hooks(self, module: Any) -> Any:
+        if self.met is None:
+            return Trace.between_hooks(self, module)
+        return CountedModule(self, module, between_hooks=True)
 
     def adopt(self, tensor: Tensor) -> None:
         """Note a traced tensor that may be handed out."""
