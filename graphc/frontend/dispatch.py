@@ -138,6 +138,8 @@ def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
     except AttributeError:
         explain_inputs(op, inputs)
         raise
+    if local.counted is not None:
+        local.counted.note(op, attrs, signature)
     if op.view:
         view = views.ARRAYS[op.name](arrays[0], attrs)
         if view is not None:

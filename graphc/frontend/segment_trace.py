@@ -24,7 +24,9 @@ import numpy as np
 from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.op import Attrs, Op
 
+from .context import local
 from .dispatch import explain_inputs
+from .eager_count import EagerCount
 from .errors import unsupported_in_trace, user_location
 from .functionalize import TracedStorage
 from .nodes import AccumulateGrad
@@ -102,6 +104,9 @@ class SegmentTrace(Trace):
         self.entry: CodeType | None = None  # the code that calls the user's function
         self.stepping = 0  # optimizer steps that are running
         self.flushes = 0
+        # told of the demand at which the whole turns into segments
+        self.turned: Callable[[SegmentTrace], None] | None = None
+        self.counted: EagerCount | None = None  # what ran in eager mode from there on
         self.noted: list[Node] | None = [] if whole else None  # recorded, where somebody asks
         self.met: list[MetModule] | None = [] if whole else None
         # memory that NumPy code may write to as well: its values when it was captured
@@ -134,9 +139,11 @@ class SegmentTrace(Trace):
             self.refused = unsupported_in_trace(what, cure)
             self.refused.end = SegmentEnd(what, user_location(), value)
             raise self.refused
-        self.whole = False
+        turns, self.whole = self.whole and local.trace is self, False
         self.note_end(what, value)
         self.flush()
+        if turns and self.turned is not None and not self.stepping:
+            self.turned(self)
 
     def note_end(self, what: str, value: bool = False) -> None:
         """Remember why a segment ends."""

@@ -15,7 +15,9 @@ import graphc
 import graphc.nn as nn
 from graphc.engine.built import CompileCounter
 from graphc.engine.segments import segments as driver
+from graphc.engine.segments.backward import SegmentBackward
 from graphc.engine.segments.tiers import CALLS, FIRST, WAIT, Tiers, price, version_cost
+from graphc.frontend.context import local
 from tests.graphc import tiers
 
 LARGE = 1 << 20  # numbers: an operator on so many outweighs compiling it
@@ -78,6 +80,54 @@ def test_the_budget_is_what_was_run() -> None:
         run(graphc.ones(16))
     assert run.segments.compile_count == 0  # nothing of this size repays compiling
     assert run.segments.calls == 1 and run.segments.tiers.plain_calls == 2
+
+
+def test_the_rest_of_a_small_first_call_is_plain_eager_code_and_counted() -> None:
+    def small_then(size: int) -> Callable[..., Any]:
+        def function(x: Any) -> Any:
+            if x.sum() > 0:
+                y = graphc.ones(size)
+                for _ in range(8):
+                    y = y.exp().sin()
+                x = x + y.sum()
+            return x
+
+        return function
+
+    run, x = graphc.compile(small_then(3)), graphc.ones(3, requires_grad=True)
+    assert not isinstance(run(x).grad_fn, SegmentBackward)  # recorded nothing any more
+    assert run.segments.tiers.plain and run.segments.tiers.work >= 16
+    run(x * 2).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0, 2.0]
+    large = graphc.compile(small_then(LARGE))
+    assert large(graphc.ones(3)).tolist() == small_then(LARGE)(graphc.ones(3)).tolist()
+    assert not large.segments.tiers.plain  # though what was recorded is small
+
+
+def test_an_error_in_the_rest_of_a_first_call_leaves_no_recording() -> None:
+    def function(x: Any) -> Any:
+        if x.sum() > 0:
+            x.add_(1)
+            raise KeyError("the user's")
+        return x
+
+    run, x = graphc.compile(function), graphc.ones(3)
+    with pytest.raises(KeyError, match="the user's"):
+        run(x)
+    assert x.tolist() == [2.0, 2.0, 2.0]
+    assert local.trace is local.counted is local.nested is None
+    assert run(-x).tolist() == [-2.0, -2.0, -2.0]
+
+
+def test_a_compiled_function_in_the_rest_of_a_first_call_is_part_of_it() -> None:
+    inner = graphc.compile(lambda x: x * 2 + 1)
+
+    def function(x: Any) -> Any:
+        return inner(x) if x.sum() > 0 else x
+
+    run, x = graphc.compile(function), graphc.ones(3)
+    assert run(x).tolist() == [3.0] * 3 and inner.compile_count == 0
+    assert run(x).tolist() == [3.0] * 3 and inner.compile_count == 1  # plain eager code
 
 
 def test_state_that_is_made_once_is_no_reason_for_plain_eager_code() -> None:

@@ -16,21 +16,21 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...frontend.context import local
+from ...frontend.eager_count import Ran
 from ...frontend.saved_hooks import hooks
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.tree import flatten
 from ...ir.graph import Node
-from ...ir.types import TensorType
 from ...nn.modules.hooks import forward_between_hooks
 from ...nn.modules.module import Module
 from ..version.shared_builds import SharedBuilds
-from .tiers import BACKWARD, NUMBERS, PRICE, start_cost, version_cost, work
+from .tiers import BACKWARD, NUMBERS, PRICE, eager_work, start_cost, version_cost, work
 
 LEAST = 16  # operators that cost about as much to record as ending a segment does
 _CALL = 5  # operators that take as long as calling a version does
@@ -48,7 +48,6 @@ class NestedModule:
     path: str = ""
     nodes: int = 0  # that its forward records; 0: not known yet
     work: int = 0
-    result: int = 0  # numbers that it gives
     open: str = ""  # why it is no version of its own
     compiled: Any = None  # its CompiledFunction
     paid: int = 0  # versions of it that were counted
@@ -119,9 +118,21 @@ class NestedModules:
             nodes: list[Node] = trace.noted[start:]
         finally:
             trace.noted = outer
-        path = trace.names.module(module, trace.module)
-        _weigh(known, path, nodes, trace.flushes != ends)
+        known.path = trace.names.module(module, trace.module)
+        _weigh(known, nodes, work(nodes)[0], trace.flushes != ends)
         _weigh_operands(known, args, kwargs)
+        return result
+
+    def count(self, function: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
+        """function(module, *args, **kwargs) in eager mode, whose operators are counted."""
+        counted = local.counted
+        known = self.found.get((id(module), function)) or self._new(function, module)
+        if counted is None or known.nodes:
+            return function(module, *args, **kwargs)
+        start, demands = len(counted.ran), counted.demands
+        result = function(module, *args, **kwargs)
+        ran = counted.ran[start:]
+        _weigh(known, ran, eager_work(ran)[0], counted.demands != demands)
         return result
 
     def know(self, trace: Any) -> None:
@@ -133,7 +144,8 @@ class NestedModules:
             function = forward_between_hooks if met.between_hooks else Module._call_named
             known = self.found.get((id(module), function)) or self._new(function, module)
             if not known.nodes:
-                _weigh(known, met.path, trace.noted[met.nodes], met.ended)
+                known.path, nodes = met.path, trace.noted[met.nodes]
+                _weigh(known, nodes, work(nodes)[0], met.ended)
         trace.met = trace.noted = None
 
     def _affords(self, known: NestedModule) -> bool:
@@ -180,22 +192,20 @@ class NestedModules:
         return result
 
 
-def _weigh(known: NestedModule, path: str, nodes: list[Node], ended: bool) -> None:
+def _weigh(
+    known: NestedModule, operators: Sequence[Node | Ran], work: int, ended: bool
+) -> None:
     """Say what a Module records, and whether it comes into question."""
-    known.path, known.nodes, (known.work, _) = path, max(len(nodes), 1), work(nodes)
+    known.nodes, known.work = max(len(operators), 1), work
     if ended:
         known.open = "a segment ends in it"
-    elif len(nodes) < LEAST:
-        known.open = _TOO_SMALL.format(len(nodes))
-    elif nodes and isinstance(nodes[-1].type, TensorType):
-        shape: Any = nodes[-1].type.shape  # of numbers: sizes that change end no segment
-        known.result = math.prod(shape)
+    elif len(operators) < LEAST:
+        known.open = _TOO_SMALL.format(len(operators))
 
 
 def _weigh_operands(known: NestedModule, args: Any, kwargs: Any) -> None:
     """Say whether a Module comes into question whose operands have to go through memory."""
-    moved = _numbers((args, kwargs)) + known.result
-    if not known.open and known.nodes < LEAST + moved // NUMBERS:
+    if not known.open and known.nodes < LEAST + 2 * _numbers((args, kwargs)) // NUMBERS:
         known.open = _TOO_SMALL.format(known.nodes)
 
 

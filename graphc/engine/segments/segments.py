@@ -22,6 +22,7 @@ from ... import config as configuration
 from ...backends.llvm import allocator
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
+from ...frontend.eager_count import EagerCount
 from ...frontend.errors import TraceError
 from ...frontend.names import KeptNames
 from ...frontend.nodes import Edge, Node
@@ -47,7 +48,15 @@ from .backward import BackwardPlan, Recorded, SegmentBackward
 from .nested import NestedModules
 from .stepwise import Stepwise
 from .template import NoTemplate, Template
-from .tiers import Tiers, version_cost, warn_plain, warn_values_only, warn_versions, work
+from .tiers import (
+    Tiers,
+    eager_work,
+    version_cost,
+    warn_plain,
+    warn_values_only,
+    warn_versions,
+    work,
+)
 
 _LIMIT = 10_000
 # what a Template is made of: its name, the fingerprints, inputs, cotangents, outputs
@@ -150,6 +159,16 @@ class Segments:
             self.seconds += time.perf_counter() - started - (self._native.seconds - native)
         return result
 
+    def turned(self, trace: SegmentTrace) -> None:
+        """A recording of the whole has met a demand: unless what it ran so far is large, the rest
+        of the call is plain eager code, which is counted."""
+        # eager mode would draw torch's numbers
+        if configuration.current().random == "counter" or self.tiers.always:
+            return
+        if self.tiers.is_small:
+            trace.counted = local.counted = EagerCount()
+            local.trace, local.nested = None, self.modules.count
+
     def opened_by(self, error: TraceError) -> Segments:
         """Note what made the attempt at one graph fail, where segments will not meet it again."""
         end = error.end or SegmentEnd(str(error).split(". Cure")[0], None)
@@ -169,6 +188,9 @@ class Segments:
         with self._lock:
             self.calls += 1
             self.modules.know(trace)
+            if trace.counted is not None:
+                ran = trace.counted.ran
+                self.tiers.ran(len(ran), *eager_work(ran), 0)
             for end in trace.ends:
                 self.ends[end] = self.ends.get(end, 0) + 1
             passing = turned and trace.passing

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...frontend.eager_count import Ran
 from ...frontend.errors import user_location
 from ...ir.graph import Loc, Node
+from ...ir.op import Op
 from ...ir.types import TensorType
 from ..built import CompileCounter
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 PRICE = 128  # operators on small tensors that run while one node is compiled
 VERSION = 20  # nodes that take as long to compile as what every version takes, whatever is in it
 BACKWARD = 3  # what is differentiated comes to so many times its operators, and its versions
-FIRST = 128  # nodes that take as long to compile as the start of the compiler, once in a process
+FIRST = 96  # nodes that take as long to compile as the start of the compiler, once in a process
 SHARE = 4  # the part of what was run that compiling may take: a quarter
 CALLS = 4  # after so many it is judged whether a function's recordings are new each time
 # what compiling saves is memory traffic between operators: from so much on, counted as `PRICE` is,
@@ -111,6 +113,11 @@ class Tiers:
         self._nodes += nodes
         self._moved += moved
 
+    @property
+    def is_small(self) -> bool:
+        """Whether what was run is on so small tensors that recording it does not pay."""
+        return self._moved < GAIN * self._nodes
+
     def end_call(self, turned: bool, passing: bool = False) -> bool:
         """Count a recorded call; whether the function is found to be better off as plain eager
         code. `turned`: it began as one graph; the segments of the next call stand for what is to
@@ -118,7 +125,7 @@ class Tiers:
         self._calls += not turned
         if self.always or passing:
             pass
-        elif self._moved < GAIN * self._nodes:
+        elif self.is_small:
             self.plain = (
                 "its tensors are too small: recording their operators takes longer than compiled "
                 "code saves"
@@ -199,17 +206,31 @@ def _say(text: str, kind: type[Warning], loc: Loc | None) -> None:
         warnings.warn_explicit(text, kind, loc.file, loc.line)
 
 
+# with the types of the results and of the inputs
+_Operation: TypeAlias = tuple[Op, Mapping[str, Any], Sequence[Any], Sequence[Any]]
+
+
 def work(nodes: Iterable[Node]) -> tuple[int, int]:
     """How long nodes take in eager mode, in operators on small tensors: in all, and without the
     multiplications of contractions, which compiled code does no faster."""
+    return _work((n.op, n.attrs, (n.type,), [i.type for i in n.inputs]) for n in nodes)
+
+
+def eager_work(ran: Iterable[Ran]) -> tuple[int, int]:
+    """The same of operators that ran in eager mode."""
+    return _work((r.op, r.attrs, r.signature.results, r.signature.inputs) for r in ran)
+
+
+def _work(operations: Iterable[_Operation]) -> tuple[int, int]:
     total = moved = 0
-    for node in nodes:
+    for op, attrs, results, inputs in operations:
         total, moved = total + 1, moved + 1
-        if node.op.view or not node.inputs:  # no numbers are moved
+        if op.view or not inputs:  # no numbers are moved
             continue
-        types = [n.type for n in (node, *node.inputs)]
-        sizes: list[Any] = [math.prod(t.shape) for t in types if isinstance(t, TensorType)]
-        length = _contracted(node)
+        sizes: list[Any] = [
+            math.prod(t.shape) for t in (*results, *inputs) if isinstance(t, TensorType)
+        ]
+        length = _contracted(op, attrs, inputs)
         if length:
             total += max(*sizes, sizes[0] * length // _PRODUCTS) // NUMBERS
         else:
@@ -218,8 +239,8 @@ def work(nodes: Iterable[Node]) -> tuple[int, int]:
     return total, moved
 
 
-def _contracted(node: Node) -> Any:
+def _contracted(op: Op, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
     """How many products an element of a contraction is the sum of; 0 for other operators."""
-    if node.op.name == "dot_general":
-        return math.prod([node.inputs[0].shape[d] for d in node.attrs["contract_a"]])
-    return math.prod(node.inputs[1].shape[1:]) if node.op.name == "conv" else 0
+    if op.name == "dot_general":
+        return math.prod([inputs[0].shape[d] for d in attrs["contract_a"]])
+    return math.prod(inputs[1].shape[1:]) if op.name == "conv" else 0
