@@ -59,8 +59,9 @@ def apply(op: Op, *inputs: Tensor, **attrs: Any) -> Any:
 
     Raises what the operator's type rule finds wrong, with the user's line.
     """
-    if local.trace is not None:
-        return local.trace.apply(op, inputs, attrs)
+    trace = local.trace
+    if trace is not None:
+        return trace.apply(op, inputs, attrs)
     return _apply_eager(op, inputs, attrs)
 
 

@@ -123,7 +123,10 @@ class SegmentTrace(Trace):
 
     def demand(self, tensor: Tensor, what: str, cure: str) -> np.ndarray:
         """The array of a tensor whose value Python needs now."""
+        turns = self.whole and local.trace is self and not self.stepping
         self.end_segment(what, cure, value=True)
+        if turns and self.turned is not None:
+            self.turned(self)
         found: np.ndarray = tensor._array
         return found
 
@@ -139,11 +142,9 @@ class SegmentTrace(Trace):
             self.refused = unsupported_in_trace(what, cure)
             self.refused.end = SegmentEnd(what, user_location(), value)
             raise self.refused
-        turns, self.whole = self.whole and local.trace is self, False
+        self.whole = False
         self.note_end(what, value)
         self.flush()
-        if turns and self.turned is not None and not self.stepping:
-            self.turned(self)
 
     def note_end(self, what: str, value: bool = False) -> None:
         """Remember why a segment ends."""
@@ -153,6 +154,11 @@ class SegmentTrace(Trace):
         """Run what was recorded; traced tensors become concrete; record anew."""
         self.whole = False
         self.flushes += 1
+        if not (
+            self.handles or self.inputs or self.deferred or self.late or self._undo
+            or self.grad_reads or self.found_none
+        ):
+            return  # nothing was recorded since the last one
         self._flushing = True
         actions = list(self.deferred)
         self.deferred.clear()
