@@ -111,7 +111,7 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if local.trace is not None:
+        if local.trace is not None or local.counted is not None:  # part of another one
             return self.function(*args, **kwargs)
         stance = Compilers.stance
         if stance.eager or (stance.first_eager and not self.seen):
@@ -318,8 +318,8 @@ class CompiledFunction:
     def _trial(self, symbolic: bool) -> SegmentTrace:
         """A trace of the whole that goes on in segments where it meets a demand."""
         trace = SegmentTrace(self.name, lambda trace: self._turn().flush(trace), whole=True)
-        if symbolic:  # segments have concrete sizes
-            trace.tainted = "symbolic sizes"
+        trace.turned = lambda trace: self._turn().turned(trace)
+        trace.tainted = "symbolic sizes" if symbolic else ""  # segments have concrete sizes
         return trace
 
     def _record_steady(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from graphc.ir.dtypes import DType
 
+    from .eager_count import EagerCount
     from .trace import Trace
 
 
@@ -30,6 +31,8 @@ class _Local(threading.local):
     # what calls a function of a Module in a function that runs in segments: (function, Module,
     # args, kwargs)
     nested: Callable[[Callable[..., Any], Any, Any, Any], Any] | None = None
+    # what counts the operators of eager mode
+    counted: EagerCount | None = None
     # what a recording makes of a user's function that graphc's own code calls
     enter: Callable[[Any], Any] | None = None
     # where the user's line is looked for, and in what called it; None: in what runs

@@ -59,8 +59,9 @@ def apply(op: Op, *inputs: Tensor, **attrs: Any) -> Any:
 
     Raises what the operator's type rule finds wrong, with the user's line.
     """
-    if local.trace is not None:
-        return local.trace.apply(op, inputs, attrs)
+    trace = local.trace
+    if trace is not None:
+        return trace.apply(op, inputs, attrs)
     return _apply_eager(op, inputs, attrs)
 
 
@@ -138,6 +139,8 @@ def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
     except AttributeError:
         explain_inputs(op, inputs)
         raise
+    if local.counted is not None:
+        local.counted.note(op, attrs, signature)
     if op.view:
         view = views.ARRAYS[op.name](arrays[0], attrs)
         if view is not None:

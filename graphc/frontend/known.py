@@ -34,10 +34,22 @@ def known(tensor: Tensor) -> np.ndarray | None:
     trace = local.trace
     if trace is None or tensor._trace is not trace:
         return None
+    node = trace.read(tensor)
+    if _reads_input(node):
+        return None
     try:
-        return _folded(trace.read(tensor), {})
+        return _folded(node, {})
     except RuntimeError:  # an integer division by zero, say: the graph raises it
         return None
+
+
+def _reads_input(node: Node) -> bool:
+    """Whether the first operands lead to an input, or far away: most do, and are not looked at."""
+    for _ in range(_MOST_NODES):
+        if not node.inputs:
+            return node.op.name == "input"
+        node = node.inputs[0]
+    return bool(node.inputs)
 
 
 def _folded(node: Node, found: dict[Node, np.ndarray | None]) -> np.ndarray | None:

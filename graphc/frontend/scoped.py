@@ -34,6 +34,16 @@ class InsideModule:
         self._trace.module, self._trace.in_optimizer = self._outer
 
 
+class Uncounted:
+    """Where a trace does not ask what a Module records."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
 class Scoped(Uncut):
     """The part of a trace that knows names. They are for people: nothing is decided by them."""
 
@@ -54,6 +64,10 @@ class Scoped(Uncut):
     def inside(self, module: Any) -> InsideModule:
         """A context: what is recorded in it carries the path of a Module that is called."""
         return InsideModule(self, module)
+
+    def between_hooks(self, module: Any) -> Any:
+        """A context: what is recorded in it is the forward of a Module that has hooks."""
+        return Uncounted()
 
     @contextmanager
     def optimizer_step(self, optimizer: Any) -> Iterator[None]:

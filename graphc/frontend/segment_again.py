@@ -83,19 +83,21 @@ def operation_again(
 ) -> Any:
     """Record an operation. Raises what its type rule finds wrong."""
     parts: list[Any] = [op]
-    tracks = False
+    grad, tracks = local.grad, False
     for tensor in inputs:
         if tensor._trace is not trace:
-            inputs = tuple([t if t._trace is trace else trace.shadow(t) for t in inputs])
-            break
-    for tensor in inputs:
+            shadows = tuple([t if t._trace is trace else trace.shadow(t) for t in inputs])
+            return operation_again(trace, op, shadows, attrs)
         state, storage = tensor._traced, tensor._storage
         if storage.parent is None and state.stamp == storage._writes:
             node = state.value
         else:
             node = trace.read(tensor)
         parts.append(node if state._rows else (node, state._strides, state.offset))
-        if tensor._node is not None or tensor._requires_grad or tensor._base is not None:
+        if grad and not tracks and (
+            tensor._node is not None or tensor._requires_grad
+            or (tensor._base is not None and requires_grad(tensor))
+        ):
             tracks = True
     for name, value in attrs.items():
         kind = type(value)
@@ -114,7 +116,7 @@ def operation_again(
         results = [_view(trace, known, inputs[0])]
     else:
         results = [_made(trace, known.result)]
-    if tracks and local.grad:
+    if tracks:
         _record(trace, known, inputs, results)
     return tuple(results) if known.result is None else results[0]
 

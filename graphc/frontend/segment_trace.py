@@ -24,13 +24,16 @@ import numpy as np
 from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.op import Attrs, Op
 
+from .context import local
 from .dispatch import explain_inputs
+from .eager_count import EagerCount
 from .errors import unsupported_in_trace, user_location
 from .functionalize import TracedStorage
 from .nodes import AccumulateGrad
 from .nodes import Node as GradNode
 from .outside_history import goes_on, reachable
 from .pending import PendingItem, only_returned
+from .scoped import InsideModule
 from .segment_again import operation_again
 from .segment_nodes import KnownNodes
 from .tensor import Tensor
@@ -43,6 +46,43 @@ class SegmentEnd(NamedTuple):
     reason: str
     loc: Loc | None
     value: bool = False
+
+
+class MetModule(NamedTuple):
+    """The call of a Module, as a recording met it."""
+
+    module: weakref.ref[Any]
+    between_hooks: bool  # its forward alone
+    path: str
+    nodes: slice  # of those that are noted
+    ended: bool  # a segment ended in it
+
+
+class CountedModule(InsideModule):
+    """The call of a Module, to a recording that may turn into segments."""
+
+    __slots__ = ("_between_hooks", "_flushes", "_nodes")
+    _trace: SegmentTrace
+
+    def __init__(self, trace: SegmentTrace, module: Any, between_hooks: bool = False) -> None:
+        super().__init__(trace, module)
+        self._between_hooks = between_hooks
+
+    def __enter__(self) -> None:
+        if not self._between_hooks:
+            super().__enter__()
+        self._nodes, self._flushes = len(self._trace.noted or ()), self._trace.flushes
+
+    def __exit__(self, *error: object) -> None:
+        trace = self._trace
+        if trace.met is not None:
+            nodes = slice(self._nodes, len(trace.noted or ()))
+            trace.met.append(MetModule(
+                weakref.ref(self._module), self._between_hooks, trace.module, nodes,
+                trace.flushes != self._flushes,
+            ))
+        if not self._between_hooks:
+            super().__exit__(*error)
 
 
 class SegmentTrace(Trace):
@@ -64,7 +104,11 @@ class SegmentTrace(Trace):
         self.entry: CodeType | None = None  # the code that calls the user's function
         self.stepping = 0  # optimizer steps that are running
         self.flushes = 0
-        self.noted: list[Node] | None = None  # what was recorded, where somebody asks
+        # told of the demand at which the whole turns into segments
+        self.turned: Callable[[SegmentTrace], None] | None = None
+        self.counted: EagerCount | None = None  # what ran in eager mode from there on
+        self.noted: list[Node] | None = [] if whole else None  # recorded, where somebody asks
+        self.met: list[MetModule] | None = [] if whole else None
         # memory that NumPy code may write to as well: its values when it was captured
         self.snapshots: dict[int, np.ndarray] = {}
         self.walking = 0  # backward passes that run: their gradients are nodes of this recording
@@ -79,7 +123,10 @@ class SegmentTrace(Trace):
 
     def demand(self, tensor: Tensor, what: str, cure: str) -> np.ndarray:
         """The array of a tensor whose value Python needs now."""
+        turns = self.whole and local.trace is self and not self.stepping
         self.end_segment(what, cure, value=True)
+        if turns and self.turned is not None:
+            self.turned(self)
         found: np.ndarray = tensor._array
         return found
 
@@ -107,6 +154,11 @@ class SegmentTrace(Trace):
         """Run what was recorded; traced tensors become concrete; record anew."""
         self.whole = False
         self.flushes += 1
+        if not (
+            self.handles or self.inputs or self.deferred or self.late or self._undo
+            or self.grad_reads or self.found_none
+        ):
+            return  # nothing was recorded since the last one
         self._flushing = True
         actions = list(self.deferred)
         self.deferred.clear()
@@ -122,6 +174,10 @@ class SegmentTrace(Trace):
             self.snapshots.clear()
             self._undo.clear()
             self.start()
+
+    def close(self) -> None:
+        Trace.close(self)
+        self.noted = self.met = None
 
     @property
     def may_end(self) -> bool:
@@ -158,6 +214,14 @@ class SegmentTrace(Trace):
         return not self.whole
 
     # --- recording ---------------------------------------------------------------------------
+
+    def inside(self, module: Any) -> InsideModule:
+        return InsideModule(self, module) if self.met is None else CountedModule(self, module)
+
+    def between_hooks(self, module: Any) -> Any:
+        if self.met is None:
+            return Trace.between_hooks(self, module)
+        return CountedModule(self, module, between_hooks=True)
 
     def adopt(self, tensor: Tensor) -> None:
         """Note a traced tensor that may be handed out."""

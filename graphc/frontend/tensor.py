@@ -95,15 +95,17 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        if local.trace is not None or self._trace is not None:
-            return (self if self._trace is local.trace else current(self))._traced.type.rank
+        trace = local.trace
+        if trace is not None or self._trace is not None:
+            return len((self if self._trace is trace else current(self))._traced.type.shape)
         return self._array.ndim
 
     @property
     def _type(self) -> TensorType:
         """The IR's type: dtype and shape (sizes may be symbolic)."""
-        if local.trace is not None or self._trace is not None:
-            return (self if self._trace is local.trace else current(self))._traced.type
+        trace = local.trace
+        if trace is not None or self._trace is not None:
+            return (self if self._trace is trace else current(self))._traced.type
         return TensorType(_DTYPE_OF[self._array.dtype], self._array.shape)
 
     def stride(self, dim: int | None = None) -> Any:
@@ -413,6 +415,8 @@ def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
     if trace is None:
         if tensor._trace is not None:
             raise tensor._trace.escaped(tensor)
+        if local.counted is not None:
+            local.counted.demands += 1
         return tensor._array
     return trace.demand(tensor if tensor._face is None else tensor._face, what, cure)
 
@@ -422,12 +426,17 @@ def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
 
 def requires_grad(tensor: Tensor) -> bool:
     """Whether operations on it are recorded. For a view whose base was written to, looks again."""
-    if tensor._base is None:
+    base = tensor._base
+    if base is None:
         return tensor._node is not None or tensor._requires_grad
-    base = base_of(tensor)
+    if base._base is not None:
+        base = base_of(tensor)
     if tensor._seen != tensor._storage.version and not tensor._no_grad_view:
         _follow_base(tensor, base)
-    return tensor._node is not None or tensor._requires_grad or requires_grad(base)
+    return (
+        tensor._node is not None or tensor._requires_grad
+        or base._node is not None or base._requires_grad
+    )
 
 
 def gradient_kind(tensor: Tensor) -> bool | None:

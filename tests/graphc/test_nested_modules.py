@@ -14,6 +14,7 @@ import graphc
 import graphc.nn.functional as F
 from graphc import nn
 from graphc.engine.segments import nested
+from graphc.nn.modules.hooks import forward_between_hooks
 from graphc.utils.checkpoint import checkpoint
 
 
@@ -370,6 +371,61 @@ def test_a_stack_is_taken_up_within_the_budget_and_compiled_once() -> None:
     assert len(modules.shared._made) == 1
     report = str(graphc.explain(function))
     assert "(Deep) ran" in report and "as a version of its own (1 compiled)" in report
+
+
+class Flagged(Deep):
+    """Every value of its flag is a version."""
+
+    flag = 0
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) + self.flag
+
+
+@pytest.mark.filterwarnings("ignore::graphc.PerformanceWarning")
+def test_every_version_of_a_module_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nested, "PRICE", 8)
+    layer = Flagged()
+    function, x = graphc.compile(logged([layer])), graphc.randn(2, 8)
+    with graphc.no_grad():
+        for _ in range(100):
+            function(x)
+        modules = function.segments.modules
+        known = modules.found[id(layer), nn.Module._call_named]
+        before = modules.compiled
+        for layer.flag in range(1, 4):
+            function(x)
+        assert before > 0 and known.compiled.compile_count == known.paid == 4
+        assert modules.compiled - before == 3 * modules._cost(known) > 0
+
+
+@pytest.mark.filterwarnings("ignore::graphc.PerformanceWarning")
+def test_a_recording_that_turns_tells_of_the_modules_that_it_met(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In its first call; the second is plain eager code already."""
+    monkeypatch.setattr(nested, "PRICE", 8)
+    layers = [Deep(), Deep()]
+    layers[1].register_forward_hook(lambda module, args, out: seen.append(out.sum().item()))
+    seen: list[float] = []
+
+    def function(x: Any) -> Any:
+        for layer in layers:
+            x = layer(x)
+        return x
+
+    run, x = graphc.compile(function), graphc.ones(2, 8)
+    with graphc.no_grad():
+        run(x)
+        found = run.segments.modules.found
+        assert run.segments.calls == 1 and run.segments.tiers.plain
+        assert found[id(layers[0]), nn.Module._call_named].nodes == 36 + 12
+        assert found[id(layers[1]), forward_between_hooks].nodes == 36 + 12
+        assert "a segment ends in it" in found[id(layers[1]), nn.Module._call_named].open
+        for _ in range(100):
+            run(x)
+    assert [known.calls > 10 for known in run.segments.modules.closed()] == [True, True]
+    assert len(seen) == 101
 
 
 @pytest.mark.filterwarnings("ignore::graphc.PerformanceWarning")

@@ -3,12 +3,18 @@
 sys.setprofile tells of every call of C code, too, and calls Python for each event. This asks
 Python about code objects that are not marked alone; for those that are, it costs a few
 nanoseconds. From 3.12 on sys.monitoring does the same.
+
+What runs in segments may never need LLVM, and to load that takes as long as all else that a first
+recording of a small function does. So what it makes of the text below is kept for the most common
+machine; a test makes it again.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
+import mmap
+import platform
+import sys
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
@@ -21,17 +27,14 @@ from graphc.backends.llvm.target import host_target
 _FUNCTION, _OWNER, _GENERATOR = 0, 69, 1
 # PyThreadState of 3.11 (Include/cpython/pystate.h): how many trace or profile functions run
 _TRACING = 44
+# what the code reads, 8 bytes each; "next" is what else would run the frame
+_TABLE = (
+    "index", "callback", "next", "true", "_PyCode_GetExtra", "_PyCode_SetExtra",
+    "PyFunction_GetCode", "PyObject_CallOneArg", "Py_DecRef",
+)
+_PAGE = 4096  # of x86-64; the kept code's table is in the page after it, which stays writable
 _TEXT = """
-declare i32 @_PyCode_GetExtra(ptr, i64, ptr)
-declare ptr @PyFunction_GetCode(ptr)
-declare ptr @PyObject_CallOneArg(ptr, ptr)
-declare void @Py_DecRef(ptr)
-
-@index = global i64 0
-@callback = global ptr null
-@next = global ptr null
-
-define ptr @evaluate(ptr %thread, ptr %frame, i32 %throws) {{
+define {linkage} ptr @evaluate(ptr %thread, ptr %frame, i32 %throws) nounwind {{
   %mark = alloca ptr
   %owner_at = getelementptr i8, ptr %frame, i64 {owner}
   %owner = load i8, ptr %owner_at
@@ -44,50 +47,68 @@ define ptr @evaluate(ptr %thread, ptr %frame, i32 %throws) {{
 starts:
   %function_at = getelementptr i8, ptr %frame, i64 {function}
   %function = load ptr, ptr %function_at
-  %code = call ptr @PyFunction_GetCode(ptr %function)
-  %index.value = load i64, ptr @index
+  %code.of = load ptr, ptr {PyFunction_GetCode}
+  %code = call ptr %code.of(ptr %function)
+  %index = load i64, ptr {index}
   store ptr null, ptr %mark
-  %failed = call i32 @_PyCode_GetExtra(ptr %code, i64 %index.value, ptr %mark)
+  %get = load ptr, ptr {_PyCode_GetExtra}
+  %failed = call i32 %get(ptr %code, i64 %index, ptr %mark)
   %found = load ptr, ptr %mark
   %marked = icmp ne ptr %found, null
   br i1 %marked, label %run, label %ask
 ask:
-  %callback.value = load ptr, ptr @callback
-  %answer = call ptr @PyObject_CallOneArg(ptr %callback.value, ptr %function)
+  %callback = load ptr, ptr {callback}
+  %apply = load ptr, ptr {PyObject_CallOneArg}
+  %answer = call ptr %apply(ptr %callback, ptr %function)
   %raised = icmp eq ptr %answer, null
   br i1 %raised, label %refused, label %answered
 refused:
   ret ptr null
 answered:
-  call void @Py_DecRef(ptr %answer)
+  %true = load ptr, ptr {true}
+  %settled = icmp eq ptr %answer, %true
+  %release = load ptr, ptr {Py_DecRef}
+  call void %release(ptr %answer)
+  br i1 %settled, label %remember, label %run
+remember:
+  %set = load ptr, ptr {_PyCode_SetExtra}
+  %kept = call i32 %set(ptr %code, i64 %index, ptr inttoptr (i64 1 to ptr))
   br label %run
 run:
-  %next.value = load ptr, ptr @next
-  %result = tail call ptr %next.value(ptr %thread, ptr %frame, i32 %throws)
+  %next = load ptr, ptr {next}
+  %result = tail call ptr %next(ptr %thread, ptr %frame, i32 %throws)
   ret ptr %result
 }}
 """
+# what LLVM makes of text_to_keep() for any x86-64
+KEPT = bytes.fromhex("""
+554157415641554154534883ec18807e4501744e837f2c0075484c8b3e4989fc4c89ff89d54989f5ff15021000004989
+c6488b1dc80f000048c744240800000000488d5424084889c74889deff15ce0f00004c89e74c89ee89ea48837c240800
+7417488b05a70f00004883c4185b415c415d415e415f5dffe0488b3d880f00004c89feff15af0f00004885c07442488b
+0d830f000048894c24104889c74989c7ff159a0f00004c3b7c241089ea4c89ee4c89e775adba010000004c89f74889de
+ff15620f00004c89e74c89ee89eaeb9231c04883c4185b415c415d415e415f5dc3
+""")
 
 
 class Evaluation:
     """Calls `callback(function)` before a Python function starts whose code is not marked; not for
-    what debuggers and profilers run.
+    what debuggers and profilers run. Where that gives True, the code is marked.
 
     What the callback raises is raised in place of the call. `callback` and all that it calls
     must be marked, or it is called for itself.
     """
 
-    def __init__(self, callback: Callable[[FunctionType], None]) -> None:
+    def __init__(self, callback: Callable[[FunctionType], bool]) -> None:
         self._callback = callback  # the native code holds no reference
-        text = _TEXT.format(
-            owner=_OWNER, generator=_GENERATOR, function=_FUNCTION, tracing=_TRACING
-        )
-        self._library = Library([compile_object(text, host_target())])
+        self._own, table, self._memory = _mapped() or _linked()
         pointer, number = ctypes.c_void_p, ctypes.c_ssize_t
         request = _function("_PyEval_RequestCodeExtraIndex", number, pointer)
         self._index = request(None)
-        self._set("index", self._index)
-        self._set("callback", id(callback))
+        values = {"index": self._index, "callback": id(callback), "next": 0, "true": id(True)}
+        words = (ctypes.c_int64 * len(_TABLE)).from_address(table)
+        for i, name in enumerate(_TABLE):
+            words[i] = values[name] if name in values else _address(name)
+        self._next = ctypes.c_int64.from_address(table + 8 * _TABLE.index("next"))
         self._state = _function("PyInterpreterState_Get", pointer)()
         self._evaluator = _function("_PyInterpreterState_GetEvalFrameFunc", pointer, pointer)
         self._evaluate = _function(
@@ -97,13 +118,6 @@ class Evaluation:
             "_PyCode_SetExtra", ctypes.c_int, ctypes.py_object, number, pointer
         )
 
-    def _set(self, name: str, value: int) -> None:
-        ctypes.c_int64.from_address(self._library.address(name)).value = value
-
-    @functools.cached_property
-    def _own(self) -> int:
-        return self._library.address("evaluate")
-
     def mark(self, code: CodeType) -> None:
         """Functions with this code start unasked from now on."""
         self._mark(code, self._index, 1)
@@ -112,16 +126,63 @@ class Evaluation:
         """From now on the callback is called, in all threads."""
         before = self._evaluator(self._state)
         if before != self._own:
-            self._set("next", before)
+            self._next.value = before
             self._evaluate(self._state, self._own)
 
     def end(self) -> bool:
         """No more calls. False where something else has taken the place meanwhile."""
         if self._evaluator(self._state) != self._own:
             return False
-        before = ctypes.c_int64.from_address(self._library.address("next")).value
-        self._evaluate(self._state, before)
+        self._evaluate(self._state, self._next.value)
         return True
+
+
+# --- the native code, and its table ------------------------------------------------------------
+
+
+def text_to_keep() -> str:
+    """The code that finds its table at a distance from itself, so that it can be anywhere."""
+    used = '@llvm.used = appending global [1 x ptr] [ptr @evaluate], section "llvm.metadata"\n'
+    return used + _text("internal", "@evaluate", _PAGE)
+
+
+def _text(linkage: str, symbol: str, distance: int) -> str:
+    places = {
+        name: f"getelementptr (i8, ptr {symbol}, i64 {distance + 8 * i})"
+        for i, name in enumerate(_TABLE)
+    }
+    return _TEXT.format(
+        linkage=linkage, owner=_OWNER, generator=_GENERATOR, function=_FUNCTION,
+        tracing=_TRACING, **places,
+    )
+
+
+def _mapped() -> tuple[int, int, Any] | None:
+    """Where the kept code and its table are, and their owner; None: not for this machine."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return None
+    memory = mmap.mmap(-1, 2 * _PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.write(KEPT)
+    code = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    protect = ctypes.CDLL(None).mprotect
+    protect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    if protect(code, _PAGE, mmap.PROT_READ | mmap.PROT_EXEC):
+        return None
+    return code, code + _PAGE, memory
+
+
+def _linked() -> tuple[int, int, Any]:
+    """Where LLVM puts the code and its table, and their owner."""
+    table = f"@table = global [{len(_TABLE)} x i64] zeroinitializer\n"
+    text = table + _text("dso_local", "@table", 0)
+    library = Library([compile_object(text, host_target())])
+    return library.address("evaluate"), library.address("table"), library
+
+
+def _address(name: str) -> int:
+    found = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+    assert found is not None
+    return found
 
 
 def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:

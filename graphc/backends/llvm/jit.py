@@ -32,6 +32,7 @@ def binding() -> Any:
     return llvm
 
 
+@functools.cache
 def llvm_version() -> str:
     """The versions of llvmlite and LLVM, for cache keys and bug reports."""
     numbers = ".".join(str(part) for part in binding().llvm_version_info)

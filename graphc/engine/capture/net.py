@@ -42,19 +42,17 @@ _HARMLESS = frozenset((
     ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
 ))
 _LIMIT = 50_000
-_seen: dict[int, tuple[str, CodeType]] = {}  # by id, which the code keeps taken
+_owners: dict[str, str] = {}  # by file
 
 
 def _place(code: CodeType) -> str:
     """"own", "library" or "user": whose code it is."""
-    found = _seen.get(id(code))
+    found = _owners.get(code.co_filename)
     if found is None:
-        if is_rewritten(code):
-            return "own"
-        if len(_seen) > _LIMIT:
-            _seen.clear()
-        found = _seen[id(code)] = _owner(code.co_filename), code
-    return found[0]
+        if len(_owners) > _LIMIT:
+            _owners.clear()
+        found = _owners[code.co_filename] = _owner(code.co_filename)
+    return "own" if found != "own" and is_rewritten(code) else found
 
 
 def _owner(file: str) -> str:
@@ -121,6 +119,8 @@ _asked = _Asked()
 
 def starts(code: CodeType, namespace: dict[str, Any], caller: FrameType | None) -> bool:
     """A Python function starts. False: the verdict on this code is always the same."""
+    if _owners.get(code.co_filename) == "own":  # nearly all that start for the first time
+        return False
     if _asked.busy:
         return True
     _asked.busy = True

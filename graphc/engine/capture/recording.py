@@ -193,6 +193,7 @@ class Recording:
         outer, running.observer = running.observer, observer
         entered, local.enter = local.enter, observer.entry
         nested, local.nested = local.nested, None
+        counted, local.counted = local.counted, None
         try:
             with Net(observer):
                 found, given, named = observer.call(function, tuple(args), kwargs or None)
@@ -203,6 +204,7 @@ class Recording:
             raise
         finally:
             running.observer, local.enter, local.nested = outer, entered, nested
+            local.trace, local.counted = trace, counted  # it may have ended in eager mode
             trace.existed = None  # or the two would hold each other, and all that was met
         if trace.refused is not None:  # the user's code caught it
             raise trace.refused

@@ -87,13 +87,11 @@ class FrameEvaluation:
     def _evaluation(self) -> Any:
         verdict, native = self._verdict, cast(Any, backends.get("llvm"))
 
-        def asked(function: FunctionType) -> None:
-            code = function.__code__
-            if not verdict(code, function.__globals__, sys._getframe().f_back):
-                evaluation.mark(code)
+        def asked(function: FunctionType) -> bool:
+            return not verdict(function.__code__, function.__globals__, sys._getframe().f_back)
 
         evaluation = native.frame_evaluation(asked)
-        known: tuple[Any, ...] = (asked, verdict, evaluation.mark, *self._helpers)
+        known: tuple[Any, ...] = (asked, verdict, *self._helpers)
         for function in known:
             evaluation.mark(function.__code__)
         return evaluation

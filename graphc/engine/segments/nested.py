@@ -16,22 +16,25 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...frontend.context import local
+from ...frontend.eager_count import Ran
 from ...frontend.saved_hooks import hooks
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.tree import flatten
 from ...ir.graph import Node
+from ...nn.modules.hooks import forward_between_hooks
+from ...nn.modules.module import Module
 from ..version.shared_builds import SharedBuilds
-from .tiers import NUMBERS, PRICE, VERSION, work
+from .tiers import BACKWARD, NUMBERS, PRICE, eager_work, start_cost, version_cost, work
 
 LEAST = 16  # operators that cost about as much to record as ending a segment does
+_CALL = 5  # operators that take as long as calling a version does
 _TWIN = 4  # what the second of equal Modules costs to compile, as a part of the first
-_BACKWARD = 3  # a forward that is differentiated comes to so many times its operators
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
@@ -47,6 +50,7 @@ class NestedModule:
     work: int = 0
     open: str = ""  # why it is no version of its own
     compiled: Any = None  # its CompiledFunction
+    paid: int = 0  # versions of it that were counted
     calls: int = 0  # that versions have run
 
     @property
@@ -64,7 +68,8 @@ class NestedModules:
     found: dict[tuple[int, Any], NestedModule] = field(default_factory=dict)
     shared: SharedBuilds = field(default_factory=SharedBuilds)
     compiled: int = 0  # operators
-    work: int = 0  # that was run without being compiled
+    work: int = 0  # that versions would have saved so far
+    alike: set[Any] = field(default_factory=set)  # Modules that have versions
 
     def call(self, function: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
         """function(module, *args, **kwargs): a Module's call, or its forward between hooks."""
@@ -72,11 +77,15 @@ class NestedModules:
         if known is None or known.module() is not module:
             known = self._new(function, module)
         trace = local.trace
-        if known.open or not _can_end(trace) or not _are_plain(args, kwargs):
+        if known.open or not _can_end(trace):
             return function(module, *args, **kwargs)
         if not known.nodes:
             return self._counted(known, trace, module, args, kwargs)
-        if known.compiled is None and not self._affords(known):
+        if known.compiled is None:
+            _weigh_operands(known, args, kwargs)
+            if known.open or not self._affords(known):
+                return function(module, *args, **kwargs)
+        if not _are_plain(args, kwargs):
             return function(module, *args, **kwargs)
         return self._version(known, module, trace, args, kwargs)
 
@@ -110,24 +119,51 @@ class NestedModules:
         finally:
             trace.noted = outer
         known.path = trace.names.module(module, trace.module)
-        known.nodes, (known.work, _) = max(len(nodes), 1), work(nodes)
-        if trace.flushes != ends:
-            known.open = "a segment ends in it"
-        elif len(nodes) < LEAST + _numbers((args, kwargs, result)) // NUMBERS:
-            known.open = f"its {len(nodes)} operators are no more than ending a segment costs"
+        _weigh(known, nodes, work(nodes)[0], trace.flushes != ends)
+        _weigh_operands(known, args, kwargs)
         return result
 
+    def count(self, function: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
+        """function(module, *args, **kwargs) in eager mode, whose operators are counted."""
+        counted = local.counted
+        known = self.found.get((id(module), function)) or self._new(function, module)
+        if counted is None or known.nodes:
+            return function(module, *args, **kwargs)
+        start, demands = len(counted.ran), counted.demands
+        result = function(module, *args, **kwargs)
+        ran = counted.ran[start:]
+        _weigh(known, ran, eager_work(ran)[0], counted.demands != demands)
+        return result
+
+    def know(self, trace: Any) -> None:
+        """Take over what a recording has met that began as one graph."""
+        for met in trace.met or ():
+            module = met.module()
+            if module is None:
+                continue
+            function = forward_between_hooks if met.between_hooks else Module._call_named
+            known = self.found.get((id(module), function)) or self._new(function, module)
+            if not known.nodes:
+                known.path, nodes = met.path, trace.noted[met.nodes]
+                _weigh(known, nodes, work(nodes)[0], met.ended)
+        trace.met = trace.noted = None
+
     def _affords(self, known: NestedModule) -> bool:
-        """Whether so much was run without a version that making one is no great part of it."""
-        factor = _BACKWARD if local.grad else 1
-        self.work += known.work * factor
-        twins = [k for k in self.found.values() if k.compiled and k.likeness == known.likeness]
-        cost = known.nodes * factor // _TWIN if twins else known.nodes * factor + VERSION
-        # without a SHARE: a version saves nearly all that its operators cost
-        if (self.compiled + cost) * PRICE > self.work:
-            return False
-        self.compiled += cost
-        return True
+        """Whether versions would have saved so much by now that making one is no great part."""
+        self.work += max(known.work - _CALL, 0) * (BACKWARD if local.grad else 1)
+        return (self.compiled + self._cost(known) + start_cost()) * PRICE <= self.work
+
+    def _cost(self, known: NestedModule) -> int:
+        cost = version_cost(known.nodes * (BACKWARD if local.grad else 1), local.grad)
+        return cost // _TWIN if known.likeness in self.alike else cost
+
+    def _pay(self, known: NestedModule) -> None:
+        """Count the versions that were made: changing sizes and flags need more than one."""
+        count = known.compiled.compile_count
+        if count > known.paid:
+            self.compiled += (count - known.paid) * self._cost(known)
+            known.paid = count
+            self.alike.add(known.likeness)
 
     # --- the version ---------------------------------------------------------------------------
 
@@ -135,6 +171,7 @@ class NestedModules:
         self, known: NestedModule, module: Any, trace: Any, args: Any, kwargs: Any
     ) -> Any:
         if known.compiled is None:
+            self.compiled += start_cost()
             known.compiled = self.compile(known.function, known.kind, self.shared)
         outer, local.nested = local.nested, None
         started = time.perf_counter()
@@ -148,10 +185,31 @@ class NestedModules:
         finally:
             local.nested = outer
             self.native.seconds += time.perf_counter() - started
+            self._pay(known)
             if known.compiled.segments is not None:
                 known.open = "its own Python is open"
         known.calls += 1
         return result
+
+
+def _weigh(
+    known: NestedModule, operators: Sequence[Node | Ran], work: int, ended: bool
+) -> None:
+    """Say what a Module records, and whether it comes into question."""
+    known.nodes, known.work = max(len(operators), 1), work
+    if ended:
+        known.open = "a segment ends in it"
+    elif len(operators) < LEAST:
+        known.open = _TOO_SMALL.format(len(operators))
+
+
+def _weigh_operands(known: NestedModule, args: Any, kwargs: Any) -> None:
+    """Say whether a Module comes into question whose operands have to go through memory."""
+    if not known.open and known.nodes < LEAST + 2 * _numbers((args, kwargs)) // NUMBERS:
+        known.open = _TOO_SMALL.format(known.nodes)
+
+
+_TOO_SMALL = "its {} operators are no more than ending a segment costs"
 
 
 def _can_end(trace: Any) -> bool:

@@ -22,6 +22,7 @@ from ... import backends
 from ... import config as configuration
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
+from ...frontend.eager_count import EagerCount
 from ...frontend.errors import TraceError
 from ...frontend.names import KeptNames
 from ...frontend.nodes import Edge, Node
@@ -47,7 +48,15 @@ from .backward import BackwardPlan, Recorded, SegmentBackward
 from .nested import NestedModules
 from .stepwise import Stepwise
 from .template import NoTemplate, Template
-from .tiers import VERSION, Tiers, warn_plain, warn_values_only, warn_versions, work
+from .tiers import (
+    Tiers,
+    eager_work,
+    version_cost,
+    warn_plain,
+    warn_values_only,
+    warn_versions,
+    work,
+)
 
 _LIMIT = 10_000
 # what a Template is made of: its name, the fingerprints, inputs, cotangents, outputs
@@ -71,6 +80,7 @@ class Version:
 
     def __post_init__(self, recorded: Sequence[IrNode]) -> None:
         self.nodes = len(recorded)
+        self.cost = version_cost(self.nodes, self.plan is not None)
         self.work = work(recorded)
 
 
@@ -108,16 +118,18 @@ class Segments:
         self.seconds = 0.0  # recording and finding, without the native code
         self._native = _Native()
         self.modules = NestedModules(compile, self._native)
+        self._calls_modules = True  # whether some may be versions of their own
         self._lock = threading.RLock()
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a function's Python, in segments or as plain eager code, and the Modules that it
         calls as versions of their own where that gains."""
-        outer, local.nested = local.nested, self.modules.call
+        # plain eager code would draw torch's numbers
+        plain = configuration.current().random != "counter" and self.tiers.is_plain()
+        outer = local.nested
+        local.nested = None if plain and not self._calls_modules else self.modules.call
         try:
-            # plain eager code would draw torch's numbers
-            counter = configuration.current().random == "counter"
-            if not counter and self.tiers.is_plain():
+            if plain:
                 return function(*args, **kwargs)
             trace = self.trace(whole=False)
             trace.names = self.names.of_call(
@@ -148,6 +160,16 @@ class Segments:
             self.seconds += time.perf_counter() - started - (self._native.seconds - native)
         return result
 
+    def turned(self, trace: SegmentTrace) -> None:
+        """A recording of the whole has met a demand: unless what it ran so far is large, the rest
+        of the call is plain eager code, which is counted."""
+        # eager mode would draw torch's numbers
+        if configuration.current().random == "counter" or self.tiers.always:
+            return
+        if self.tiers.is_small:
+            trace.counted = local.counted = EagerCount()
+            local.trace, local.nested = None, self.modules.count
+
     def opened_by(self, error: TraceError) -> Segments:
         """Note what made the attempt at one graph fail, where segments will not meet it again."""
         end = error.end or SegmentEnd(str(error).split(". Cure")[0], None)
@@ -166,10 +188,17 @@ class Segments:
         assert isinstance(trace, SegmentTrace)
         with self._lock:
             self.calls += 1
+            self.modules.know(trace)
+            if trace.counted is not None:
+                ran = trace.counted.ran
+                self.tiers.ran(len(ran), *eager_work(ran), 0)
             for end in trace.ends:
                 self.ends[end] = self.ends.get(end, 0) + 1
-            leaves = not self.tiers.plain and self.tiers.end_call(turned)
-            warns = leaves and not self.tiers.told and not any(self.modules.closed())
+            passing = turned and trace.passing
+            leaves = not self.tiers.plain and self.tiers.end_call(turned, passing)
+            if leaves:
+                self._calls_modules = any(self.modules.closed())
+            warns = leaves and not self.tiers.told and not self._calls_modules
             self.tiers.told |= warns
         if self.calls == 1 and configuration.current().check >= AGAIN:
             warn_values_only(self.name, self.ends)
@@ -187,7 +216,8 @@ class Segments:
             return
         version, dims, extra = self._known(segment)
         with self._lock:
-            self.tiers.ran(version.nodes, *version.work, version.template is None)
+            wanted = version.cost if version.template is None else 0
+            self.tiers.ran(version.nodes, *version.work, wanted)
         with trace.suspended():
             self._run(segment, version, dims, extra)
 
@@ -201,7 +231,7 @@ class Segments:
         around = mutations, tuple(trace.overlaps), configuration.current().random
         light = light_key(inputs, segment.outputs, roots, leaves, segment.tape, trace.written)
         found: Found | None = None if light is None else self.nodes.found.get((light, around))
-        if found is not None and (found[0].template or not self.tiers.affords(found[0].nodes)):
+        if found is not None and (found[0].template or not self.tiers.affords(found[0].cost)):
             return found
         forward = Fingerprint(inputs, segment.outputs, roots, leaves, segment.tape)
         version, dims = self._find(segment, (forward.key, *around), forward)
@@ -236,7 +266,8 @@ class Segments:
                     break
             else:
                 parts = segment.trace.name, forward, whole, inputs, tangents, outputs
-                if not self.tiers.compiles(key, parts, len(whole.nodes)):
+                nodes = len(whole.nodes)
+                if not self.tiers.compiles(key, parts, nodes, version_cost(nodes, bool(entries))):
                     return self._stepwise(segment, entries, parts), {}
                 version = self._build(segment, key, entries, parts)
                 assert version.template is not None
@@ -267,7 +298,7 @@ class Segments:
         if version is None:
             version = self._compiled(Template(*parts, None), segment, entries, mutated, nodes)
         known.insert(0, version)
-        self.tiers.compiled += version.nodes + VERSION
+        self.tiers.pay(version.cost)
         self._native.seconds += time.perf_counter() - started
         self.compile_count += 1
         CompileCounter.count += 1

@@ -15,18 +15,23 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...frontend.eager_count import Ran
 from ...frontend.errors import user_location
 from ...ir.graph import Loc, Node
+from ...ir.op import Op
 from ...ir.types import TensorType
+from ..built import CompileCounter
 
 if TYPE_CHECKING:
     from ...frontend.segment_trace import SegmentEnd
 
 PRICE = 128  # operators on small tensors that run while one node is compiled
-VERSION = 64  # nodes that take as long to compile as what every version takes, whatever is in it
+VERSION = 20  # nodes that take as long to compile as what every version takes, whatever is in it
+BACKWARD = 3  # what is differentiated comes to so many times its operators, and its versions
+FIRST = 96  # nodes that take as long to compile as the start of the compiler, once in a process
 SHARE = 4  # the part of what was run that compiling may take: a quarter
 CALLS = 4  # after so many it is judged whether a function's recordings are new each time
 # what compiling saves is memory traffic between operators: from so much on, counted as `PRICE` is,
@@ -76,61 +81,81 @@ class Tiers:
         self._left, self.plain = self._wait, ""
         return False
 
-    def compiles(self, key: Hashable, recording: Any, nodes: int) -> bool:
+    def compiles(self, key: Hashable, recording: Any, nodes: int, cost: int) -> bool:
         """Whether a recording of so many nodes is compiled now."""
         if self.always or key in self.first:
-            return self.affords(nodes)
+            return self.affords(cost)
         if len(self.first) >= _FIRST:
             del self.first[next(iter(self.first))]
         self.first[key] = recording
         self._fresh += nodes
         return False
 
-    def affords(self, nodes: int) -> bool:
-        """Whether the budget allows to compile so many nodes."""
-        return self.always or price(self.compiled + nodes + VERSION) <= self.work
+    def affords(self, cost: int) -> bool:
+        """Whether the budget allows to compile a version of this cost."""
+        return self.always or price(self.compiled + cost + start_cost()) <= self.work
+
+    def pay(self, cost: int) -> None:
+        """Count a version that is compiled."""
+        self.compiled += cost + start_cost()
 
     @property
     def waits(self) -> int:
         """Calls that will be plain eager code before the budget allows more to be compiled."""
         return self._waits
 
-    def ran(self, nodes: int, work: int, moved: int, stepwise: bool) -> None:
-        """Count a segment that is about to run."""
+    def ran(self, nodes: int, work: int, moved: int, wanted: int) -> None:
+        """Count a segment that is about to run. `wanted`: what compiling it costs, if it is not."""
         self.work += work
         self._work += work
-        if stepwise:
-            self._wanted += nodes + VERSION
-        self.stepwise_runs += stepwise
+        self._wanted += wanted
+        self.stepwise_runs += wanted > 0
         self._nodes += nodes
         self._moved += moved
 
-    def end_call(self, turned: bool) -> bool:
+    @property
+    def is_small(self) -> bool:
+        """Whether what was run is on so small tensors that recording it does not pay."""
+        return self._moved < GAIN * self._nodes
+
+    def end_call(self, turned: bool, passing: bool = False) -> bool:
         """Count a recorded call; whether the function is found to be better off as plain eager
-        code. `turned`: it began as one graph; the next one stands for what is to come."""
-        if turned or self.always:
-            self._work = self._wanted = 0
-            return False
-        self._calls += 1
-        if self._moved < GAIN * self._nodes:
+        code. `turned`: it began as one graph; the segments of the next call stand for what is to
+        come. `passing`: later calls may well be one graph."""
+        self._calls += not turned
+        if self.always or passing:
+            pass
+        elif self.is_small:
             self.plain = (
                 "its tensors are too small: recording their operators takes longer than compiled "
                 "code saves"
             )
+        elif turned:
+            pass
         elif self._calls >= CALLS and 2 * self._fresh > self._nodes:
             self.plain = (
                 f"of the {self._nodes} operators of its last {CALLS} recorded calls {self._fresh} "
                 "were in segments met for the first time"
             )
         elif self._wanted and self._work:
-            missing = price(self.compiled + self._wanted) - self.work
+            missing = price(self.compiled + self._wanted + start_cost()) - self.work
             self._waits, self._pace = max(0, math.ceil(missing / self._work)), self._work
         self._work = self._wanted = 0
-        if self.plain or self._calls >= CALLS:
+        if passing or self.plain or self._calls >= CALLS:
             self._calls = self._nodes = self._moved = self._fresh = 0
         if self.plain:
             self.first.clear()
         return bool(self.plain)
+
+
+def version_cost(nodes: int, differentiated: bool) -> int:
+    """How long a version takes to compile, in nodes, once the compiler has started."""
+    return nodes + VERSION * (BACKWARD if differentiated else 1)
+
+
+def start_cost() -> int:
+    """What the next version costs besides, in nodes."""
+    return 0 if CompileCounter.count else FIRST
 
 
 def price(nodes: int) -> int:
@@ -181,17 +206,31 @@ def _say(text: str, kind: type[Warning], loc: Loc | None) -> None:
         warnings.warn_explicit(text, kind, loc.file, loc.line)
 
 
+# with the types of the results and of the inputs
+_Operation: TypeAlias = tuple[Op, Mapping[str, Any], Sequence[Any], Sequence[Any]]
+
+
 def work(nodes: Iterable[Node]) -> tuple[int, int]:
     """How long nodes take in eager mode, in operators on small tensors: in all, and without the
     multiplications of contractions, which compiled code does no faster."""
+    return _work((n.op, n.attrs, (n.type,), [i.type for i in n.inputs]) for n in nodes)
+
+
+def eager_work(ran: Iterable[Ran]) -> tuple[int, int]:
+    """The same of operators that ran in eager mode."""
+    return _work((r.op, r.attrs, r.signature.results, r.signature.inputs) for r in ran)
+
+
+def _work(operations: Iterable[_Operation]) -> tuple[int, int]:
     total = moved = 0
-    for node in nodes:
+    for op, attrs, results, inputs in operations:
         total, moved = total + 1, moved + 1
-        if node.op.view or not node.inputs:  # no numbers are moved
+        if op.view or not inputs:  # no numbers are moved
             continue
-        types = [n.type for n in (node, *node.inputs)]
-        sizes: list[Any] = [math.prod(t.shape) for t in types if isinstance(t, TensorType)]
-        length = _contracted(node)
+        sizes: list[Any] = [
+            math.prod(t.shape) for t in (*results, *inputs) if isinstance(t, TensorType)
+        ]
+        length = _contracted(op, attrs, inputs)
         if length:
             total += max(*sizes, sizes[0] * length // _PRODUCTS) // NUMBERS
         else:
@@ -200,8 +239,8 @@ def work(nodes: Iterable[Node]) -> tuple[int, int]:
     return total, moved
 
 
-def _contracted(node: Node) -> Any:
+def _contracted(op: Op, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
     """How many products an element of a contraction is the sum of; 0 for other operators."""
-    if node.op.name == "dot_general":
-        return math.prod([node.inputs[0].shape[d] for d in node.attrs["contract_a"]])
-    return math.prod(node.inputs[1].shape[1:]) if node.op.name == "conv" else 0
+    if op.name == "dot_general":
+        return math.prod([inputs[0].shape[d] for d in attrs["contract_a"]])
+    return math.prod(inputs[1].shape[1:]) if op.name == "conv" else 0

@@ -176,13 +176,14 @@ def item(self: Tensor) -> Any:
             f"a Tensor with {array.size} elements cannot be converted to Scalar"
         ))
     found = array.reshape(()).item()
-    return float(found) if self.dtype.is_float else found
+    # not the tensor's dtype: a segment that begins here would have it as an input
+    return float(found) if dtypes.from_numpy(array.dtype).is_float else found
 
 
 def tolist(self: Tensor) -> Any:
     """Nested lists of Python numbers; a number for a 0-d tensor."""
     array = values(self, "tolist()", _CURE)
-    if self.dtype is dtypes.bf16:
+    if dtypes.from_numpy(array.dtype) is dtypes.bf16:
         array = array.astype(np.float32)
     return array.tolist()
 

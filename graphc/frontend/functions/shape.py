@@ -221,16 +221,17 @@ swapaxes = swapdims = transpose
 
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix. Raises RuntimeError for more than 2 dimensions."""
-    if input.ndim > 2:
+    rank = input.ndim
+    if rank > 2:
         raise RuntimeError(located(
-            f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D"
+            f"t() expects a tensor with <= 2 dimensions, but self is {rank}D"
         ))
-    return named(reverse_dims(input), "TBackward0")
+    return named(apply(ops.permute, input, dims=tuple(range(rank - 1, -1, -1))), "TBackward0")
 
 
 def reverse_dims(x: Tensor) -> Tensor:
     """The dims in reverse order: x.T."""
-    result: Tensor = apply(ops.permute, x, dims=tuple(reversed(range(x.ndim))))
+    result: Tensor = apply(ops.permute, x, dims=tuple(range(x.ndim - 1, -1, -1)))
     return result
 
 

@@ -155,10 +155,13 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         args = backward.watch_inputs(args)
     called: set[int] = set()
     try:
-        if local.nested is None:
-            output = module.forward(*args, **kwargs)
+        if local.nested is not None:
+            output = local.nested(forward_between_hooks, module, args, kwargs)
+        elif local.trace is not None:
+            with local.trace.between_hooks(module):
+                output = module.forward(*args, **kwargs)
         else:
-            output = local.nested(_forward, module, args, kwargs)
+            output = module.forward(*args, **kwargs)
         for hook_id, hook in _hooks(module, "forward"):
             called.add(hook_id)
             output = _forward_hook(module, hook_id, hook, args, kwargs, output)
@@ -171,7 +174,7 @@ def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return output if backward is None else backward.watch_outputs(output)
 
 
-def _forward(module: Any, *args: Any, **kwargs: Any) -> Any:
+def forward_between_hooks(module: Any, *args: Any, **kwargs: Any) -> Any:
     """What a version of its own runs of a Module whose hooks are open."""
     return module.forward(*args, **kwargs)
 
