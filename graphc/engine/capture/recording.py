@@ -35,6 +35,7 @@ from .copies import memory_of
 from .exits import Constants
 from .failed import carries, keep_python, settle_error
 from .kinds import is_plain
+from .later import later
 from .net import Net
 from .observer import Observer, running
 from .places import MISSING, Place
@@ -187,6 +188,7 @@ class Recording:
         if isinstance(trace, SegmentTrace):
             trace.entry = _CALL
         trace.may_defer, trace.existed = True, functools.partial(calls.existed, observer)
+        trace.hashed = observer.hashed
         outer, running.observer = running.observer, observer
         entered, local.enter = local.enter, observer.entry
         nested, local.nested = local.nested, None
@@ -200,7 +202,8 @@ class Recording:
             raise
         finally:
             running.observer, local.enter, local.nested = outer, entered, nested
-            trace.existed = None  # or the two would hold each other, and all that was met
+            # or the two would hold each other, and all that was met
+            trace.existed = trace.hashed = None
         if trace.refused is not None:  # the user's code caught it
             raise trace.refused
         return result
@@ -234,7 +237,8 @@ class Recording:
     def _finish(self) -> None:
         deferred = self.trace.deferred
         deferred[:] = [action for action in deferred if not hasattr(action, "repeats")]
-        traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=True)
+        with later(self.observer):
+            traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=True)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}
         self.missing = [
             read.tensor for read in traced.grad_reads
