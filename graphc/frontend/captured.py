@@ -131,8 +131,10 @@ class Output:
     detached: bool = False
     unrecorded: bool = False
     inference: bool = False  # its memory was made in inference mode
+    versions: int = 0  # in-place writes that its memory has seen
     base: tuple[Output, Chain] | None = None
     requires_grad: bool = False
+    made_by: str = ""  # what its grad_fn is called
     number: NumberExpr | None = None
     item: bool = False  # its only element as a Python number
 
@@ -206,7 +208,8 @@ class Backward:
     written to, whose history must become this one); `tangents`: the graph input number of the
     gradient of each. `tensors`: concrete tensors that require a gradient, `gradients`: the graph
     output number of the gradient of each (None: nothing flows). `tape`: what was differentiated,
-    where that can be done again; `inner`: outputs that others were computed from.
+    where that can be done again; `inner`: outputs that others were computed from; `labels`: what
+    the operation that made each output is called.
     """
 
     outputs: list[Output]
@@ -215,6 +218,7 @@ class Backward:
     gradients: list[int | None]
     tape: RecordedTape | None = None
     inner: frozenset[int] = frozenset()
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(eq=False, slots=True)

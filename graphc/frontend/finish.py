@@ -31,7 +31,7 @@ from .nodes import Node as GradNode
 from .pending import PendingItem
 from .recorded_tape import recorded_tape
 from .storage import address, strides_of
-from .tape_order import inner_roots
+from .tape_order import inner_roots, labels_of
 from .tensor import Tensor, edge, requires_grad
 from .texts import is_traced_value, plain_value
 from .tree import Structure, flatten, unflatten
@@ -141,6 +141,8 @@ class _Finish:
             found = self._classify(value)
             if isinstance(value, Tensor):
                 self.outputs[id(value)] = found
+                if value._trace is self.trace and value._node is not None:
+                    found.made_by = value._node.label(value._output)
         return found
 
     def _classify(self, value: Any) -> Output:
@@ -190,11 +192,12 @@ class _Finish:
             base = base_of(value)
             return Output(
                 "view", index=index, type=state.type, chain=path, requires_grad=requires,
-                inference=root.inference,
+                inference=root.inference, versions=root.version,
                 unrecorded=value._no_grad_view,
                 base=(self.output(base), value._chain) if id(base) in self.leaving else None,
             )
         found = self._value(trace.read(value), state, requires, root.inference)
+        found.versions = root.version
         return replace(found, unrecorded=True) if value._no_grad_view else found
 
     def _value(self, node: Node, state: Any, requires: bool, inference: bool) -> Output:
@@ -271,7 +274,7 @@ class _Finish:
             tangents,
             [tensor for tensor, _ in trace.entries],
             [None if g is None else self.number(trace.read(g)) for g in found],
-            tape, inner_roots(ends),
+            tape, inner_roots(ends), labels_of(ends),
         )
 
     def _tangent(self, type_: TensorType) -> TensorInput:

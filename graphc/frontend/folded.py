@@ -22,6 +22,7 @@ class FoldedNode(Node):
     folded = True
     # results through which gradients of its other results flow
     inner: frozenset[int] = frozenset()
+    labels: tuple[str, ...]  # of the operation that made each result
     stands_for: tuple[Edge, ...] | None = None  # what made each result, once unfolded
 
     def lay_out(self) -> tuple[Edge, ...] | None:
@@ -31,6 +32,9 @@ class FoldedNode(Node):
     def run(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         """`gradients()` while it is folded."""
         raise NotImplementedError
+
+    def label(self, output: int) -> str:
+        return self.labels[output]
 
     def place(self, output: int) -> Edge:
         return (self, output) if self.stands_for is None else self.stands_for[output]

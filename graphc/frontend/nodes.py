@@ -105,6 +105,10 @@ class Node:
         """The name torch prints, e.g. AddBackward0."""
         return type(self).__name__
 
+    def label(self, output: int) -> str:
+        """The name of what eager mode would say has made a result: printed with it."""
+        return self.name()
+
     def place(self, output: int) -> Edge:
         """Where the gradient of a result is complete."""
         return self, output
@@ -363,14 +367,16 @@ class AsStridedBackward(ViewNode):
     """The history of a view whose base was written to: the base's history, then the views."""
 
     def __init__(
-        self, chain: Chain, edge: Edge, base_type: TensorType, type_: TensorType
+        self, chain: Chain, edge: Edge, base_type: TensorType, type_: TensorType,
+        made_by: str = "AsStridedBackward0",
     ) -> None:
         super().__init__((edge,), (type_,))
         self.chain = chain
         self.base_type = base_type
+        self.made_by = made_by
 
     def name(self) -> str:
-        return "AsStridedBackward0"
+        return self.made_by
 
     def rule(self, g: Any, needs: Sequence[bool], env: DimEnv) -> Sequence[Any]:
         types = [self.base_type]
@@ -426,6 +432,10 @@ class OutsideHistory(Node):
         self.tensor = tensor
         self.sequence = 0.0
 
+    def name(self) -> str:
+        origin = self.tensor._node
+        return "OutsideHistory" if origin is None else origin.label(self.tensor._output)
+
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         return ()
 
@@ -434,10 +444,15 @@ class BrokenNode(Node):
     """The history of a result whose saved values were overwritten: says so in backward()."""
 
     def __init__(
-        self, message: str, edges: tuple[Edge | None, ...], out_types: tuple[TensorType, ...]
+        self, message: str, edges: tuple[Edge | None, ...], out_types: tuple[TensorType, ...],
+        made_by: str = "",
     ) -> None:
         super().__init__(edges, out_types)
         self.message = message
+        self.made_by = made_by
+
+    def label(self, output: int) -> str:
+        return self.made_by or self.name()
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         raise RuntimeError(self.message)
@@ -446,8 +461,14 @@ class BrokenNode(Node):
 class SpentNode(Node):
     """The history of a result whose backward() ran inside the compiled function."""
 
-    __slots__ = ()
     released = True
+
+    def __init__(self, type_: TensorType, made_by: str) -> None:
+        super().__init__((), (type_,))
+        self.made_by = made_by
+
+    def name(self) -> str:
+        return self.made_by
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         raise RuntimeError(located(TWICE))

@@ -168,18 +168,21 @@ class Segment:
         if old is None:
             return
         base = views.base_of(tensor)
+        label = old.label(traced._output)
         if old in self.spent:
-            tensor._node, tensor._output = SpentNode((), (tensor._type,)), 0
+            tensor._node, tensor._output = SpentNode(tensor._type, label), 0
         elif old in self.broken:
             edges = tuple([edge(t) for t, _ in self.entries])
-            tensor._node = BrokenNode(self.broken[old], edges, (tensor._type,))
+            tensor._node = BrokenNode(self.broken[old], edges, (tensor._type,), label)
             tensor._output = 0
         elif id(traced) in numbers:
             assert node is not None
             tensor._node, tensor._output = node, numbers[id(traced)]
         else:
             assert base is not None
-            tensor._node = AsStridedBackward(tensor._chain, edge(base), base._type, tensor._type)
+            tensor._node = AsStridedBackward(
+                tensor._chain, edge(base), base._type, tensor._type, label
+            )
             tensor._output = 0
 
 
@@ -214,6 +217,7 @@ class _Fill:
                 array = array.transpose(order)
             storage = Storage(results[index])
             storage.inference = root.inference
+            storage.version = root.version
             self.bases[root] = array, storage
 
     def place(self, traced: Tensor) -> tuple[np.ndarray, Storage]:

@@ -58,3 +58,8 @@ def inner_roots(roots: list[Edge]) -> frozenset[int]:
     for node in order_of([node for node, _ in roots]):
         below.update(e for e in node.edges if e is not None)
     return frozenset(i for i, root in enumerate(roots) if root in below)
+
+
+def labels_of(roots: list[Edge]) -> tuple[str, ...]:
+    """What the operation that made each root is called."""
+    return tuple([node.label(output) for node, output in roots])

@@ -131,14 +131,17 @@ class Tensor:
 
     @property
     def _version(self) -> int:
-        storage = current(self)._storage
+        if local.trace is not None:  # how often it was written to before the call is not guarded
+            concrete(self, "_version", "ask for it outside the compiled function")
+        storage = self._storage
         if storage.inference:
             raise RuntimeError(located("Inference tensors do not track version counter."))
         version: int = storage.version
         return version
 
     def _is_view(self) -> bool:
-        return current(self)._base is not None and not current(self)._reshaped
+        state = current(self) if self._trace is not None else self
+        return state._base is not None and not state._reshaped
 
     # --- history ---------------------------------------------------------------------------
 
@@ -167,6 +170,9 @@ class Tensor:
                 ))
             return self
         state._requires_grad = bool(requires_grad)
+        trace = local.trace
+        if trace is not None and state is not self and requires_grad:
+            trace.begins(self, state)
         return self
 
     @property
@@ -297,6 +303,9 @@ class Tensor:
     # --- identity --------------------------------------------------------------------------
 
     def __hash__(self) -> int:
+        trace = local.trace
+        if trace is not None and trace.hashed is not None:
+            trace.hashed(self)
         return id(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

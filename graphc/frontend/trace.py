@@ -53,7 +53,7 @@ from .numbers import LiftedNumber, SymInt, TracedNumber
 from .scoped import Scoped
 from .storage import strides_of
 from .tensor import Tensor, alias, edge, gradient_kind, requires_grad
-from .trace_history import enter, record
+from .trace_history import enter, entry_edge, record
 
 
 class Trace(Scoped):
@@ -73,6 +73,7 @@ class Trace(Scoped):
         self.inference = local.inference  # whether it has met that mode, or a tensor made in it
         self.site: Any = None  # the call that the user's rewritten code makes
         self.existed: Callable[[Any], Any] | None = None  # told of a captured leaf's hooks
+        self.hashed: Callable[[Tensor], None] | None = None  # told of a tensor that is hashed
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
         self.late = Late(self)  # the steps of schedules among these
         self.written_numbers: set[tuple[int, str]] = set()  # by the call: (id of the group, key)
@@ -208,6 +209,12 @@ class Trace(Scoped):
         shadow._grad = UNREAD
         self.shadows[id(tensor)] = (tensor, shadow)
         return shadow
+
+    def begins(self, tensor: Tensor, shadow: Tensor) -> None:
+        """A captured leaf requires a gradient from here on, which leaves the trace."""
+        place = entry_edge(shadow, tensor)
+        if all(known is not tensor for known, _ in self.entries):
+            self.entries.append((tensor, place))
 
     def face(self, shadow: Tensor) -> Tensor:
         """The concrete tensor that a shadow stands for; the tensor itself if it is none."""

@@ -91,8 +91,10 @@ def _argument(part: Any, shapes: Iterator[Any]) -> str:
         return part.__name__ if isinstance(part, type) else "an object"
     if len(part) == 2:
         return _shown(part[1])
-    dtype, _, grad, *_ = part
-    return f"{dtype}{list(next(shapes))}" + (", requires_grad" if grad else "")
+    dtype, _, grad, leaf, *_ = part
+    return f"{dtype}{list(next(shapes))}" + (
+        (", requires_grad" if leaf else ", with a grad_fn") if grad else ""
+    )
 
 
 def _shown(value: Any) -> str:

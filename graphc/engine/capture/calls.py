@@ -95,7 +95,14 @@ def _bound(
         return member.__func__, args
     if isinstance(member, functools.partial) or not hasattr(type(member), "__get__"):
         return unbound(observer, member), args
+    if _binds_in_python(member):
+        return observer.run(type(member).__get__, member, obj, type(obj)), args
     return member, (obj, *args)
+
+
+def _binds_in_python(member: Any) -> bool:
+    """Whether a class member is a descriptor written in Python (functools.partialmethod, ...)."""
+    return isinstance(getattr(type(member), "__get__", None), types.FunctionType)
 
 
 def _unwrapped(member: Any) -> Any:
@@ -300,6 +307,9 @@ def _made(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: dict[str
     if isinstance(made, kind):
         if isinstance(start, types.FunctionType):
             observer.run(start, made, *args, **kwargs)
+        elif _binds_in_python(start):
+            bound, _ = _bound(observer, start, made, ())
+            observer.run(bound, *args, **kwargs)
         elif start is not MISSING and start is not object.__init__:
             c_functions.touch(observer, args, kwargs)
             start(made, *args, **kwargs)

@@ -45,7 +45,7 @@ class ClassMembers:
             self._kept.append(kind)
             if not (is_own_name(name) or name.startswith("graphc.") or is_standard(name)):
                 order = f"the order of {kind.__qualname__}'s bases"
-                self.guards.add(Result(_mro, (kind,), kind.__mro__, order))
+                self.guards.add(Result(members_in_order, (kind,), kind.__mro__, order))
 
     def look(self, bases: tuple[type, ...], name: str) -> Any:
         """What the first of these classes that has a name has under it; MISSING if none does.
@@ -79,5 +79,5 @@ _FUNCTIONS_OF: dict[type, tuple[str, ...]] = {
     property: ("fget", "fset", "fdel"), classmethod: ("__func__",), staticmethod: ("__func__",),
     functools.cached_property: ("func",),
 }
-_mro = operator.attrgetter("__mro__")
+members_in_order = operator.attrgetter("__mro__")
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE

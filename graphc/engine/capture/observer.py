@@ -68,6 +68,7 @@ class Observer(ClassMembers, Counts, Writes):
         # ids of containers that users' functions in schedules read; where one is running, the same
         self.read_by_schedules: set[int] = set()
         self.looked_at: set[int] | None = None
+        self.later = False  # what runs is what a later backward pass would run (later.py)
         self._paused = False
         self._read: set[Any] = set()
         self._whole: set[int] = set()
@@ -89,6 +90,7 @@ class Observer(ClassMembers, Counts, Writes):
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Repeat:
         """Each call calls a function outside the program; so it is if one graph is given up."""
+        self._not_later()
         place = super().repeat(function, args, kwargs)
 
         def now() -> None:
@@ -315,6 +317,11 @@ class Observer(ClassMembers, Counts, Writes):
         if any(type(item) is int for item in pair):
             self.pairs.append((pair[0], pair[1], same))
 
+    def hashed(self, tensor: Tensor) -> None:
+        """A tensor is a key, or in a set: which one an argument is, each call says anew."""
+        if self.running and self.trace.argument_index(tensor) >= 0:
+            self.open("a tensor among the arguments as a key, or in a set,")
+
     @staticmethod
     def is_watched(container: Any) -> bool:
         """Whether a container counts its writes."""
@@ -412,6 +419,7 @@ class Observer(ClassMembers, Counts, Writes):
 
     def draw(self, stream: Stream, name: str, args: tuple[Any, ...]) -> Any:
         """A number that a generator gives: it is drawn at each call."""
+        self._not_later()
         self.streams.setdefault(stream, stream.get())
         numbers = self.trace.numbers
         given = tuple([
@@ -435,11 +443,21 @@ class Observer(ClassMembers, Counts, Writes):
 
     def save(self, container: Any, path: str = "") -> None:
         """A container that existed before is about to be written to."""
+        self._not_later()
         if isinstance(container, type):
             self._lookups.clear()
         if container in self.trace.late:
             self.open(f"writing to {self.path(container)} after a schedule's step")
         super().save(container, path)
+
+    def save_place(self, place: Place) -> bool:
+        """A slot, a cell or an attribute that stands alone is about to be written to."""
+        self._not_later()
+        return super().save_place(place)
+
+    def _not_later(self) -> None:
+        if self.later:
+            self.open("an effect of what a later backward() runs,")
 
     # --- the end -------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from .array_memory import is_captured
 from .copies import memory_of
 from .exits import Constants
 from .kinds import is_plain
+from .later import later
 from .net import Net
 from .observer import Observer, running
 from .places import MISSING, Place
@@ -190,6 +191,7 @@ class Recording:
             trace.entry = _CALL
         trace.late.allowed, trace.late.trying = True, functools.partial(trying, observer)
         trace.existed = functools.partial(calls.existed, observer)
+        trace.hashed = observer.hashed
         outer, running.observer = running.observer, observer
         entered, local.enter = local.enter, observer.entry
         nested, local.nested = local.nested, None
@@ -205,7 +207,8 @@ class Recording:
         finally:
             running.observer, local.enter, local.nested = outer, entered, nested
             local.trace, local.counted = trace, counted  # it may have ended in eager mode
-            trace.existed = None  # or the two would hold each other, and all that was met
+            # or the two would hold each other, and all that was met
+            trace.existed = trace.hashed = None
         if trace.refused is not None:  # the user's code caught it
             raise trace.refused
         return result
@@ -239,7 +242,8 @@ class Recording:
     def _finish(self) -> None:
         deferred = self.trace.deferred
         deferred[:] = [action for action in deferred if not hasattr(action, "repeats")]
-        traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=True)
+        with later(self.observer):
+            traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=True)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}
         self.missing = [
             read.tensor for read in traced.grad_reads

@@ -45,6 +45,7 @@ class BackwardPlan:
         self.saved = tuple(saved)
         self.entries = entries  # which of the segment's entries each output is for
         self.inner: frozenset[int] = frozenset()
+        self.labels: tuple[str, ...] = ()
         self.strict = strict  # saved values that eager mode's rules read, too
         self.allocate = allocate
         self.parts = Parts(graph, len(self.saved), build, behind)
@@ -62,6 +63,7 @@ class SegmentBackward(SavingNode):
         super().__init__(edges, types)
         self.plan = plan
         self.inner = plan.inner
+        self.labels = plan.labels
         self.saved = saved
         self.stamps = {}
         self.dims = dims

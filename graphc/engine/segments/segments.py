@@ -30,7 +30,7 @@ from ...frontend.segment_close import Segment
 from ...frontend.segment_nodes import KnownNodes
 from ...frontend.segment_tape import Fingerprint, light_key, nodes_read
 from ...frontend.segment_trace import SegmentEnd, SegmentTrace
-from ...frontend.tape_order import inner_roots
+from ...frontend.tape_order import inner_roots, labels_of
 from ...frontend.tensor import Tensor, edge
 from ...frontend.trace import Trace
 from ...inspect.observer import AGAIN
@@ -451,6 +451,7 @@ def _plan(
         lambda graph: pipeline.as_drawn(graph, configuration.current()),
     )
     plan.inner = inner_roots(roots)
+    plan.labels = labels_of(roots)
     sources = [_source(segment, segment.entries[i][0]) for i in entries]
     plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)
     return plan

@@ -54,6 +54,7 @@ class BackwardPlan:
         self.parts = parts
         self.allocate = allocate
         self.inner = backward.inner
+        self.labels = backward.labels
         self.tape = backward.tape
         # which of the gradients is that of each entry of the tape
         numbers = {id(t): i for i, (_, t) in enumerate(pairs)}
@@ -140,6 +141,7 @@ class CompiledBackward(SavingNode):
         self.stamps = stamps
         self.dims = dims
         self.inner = plan.inner
+        self.labels = plan.labels
 
     def reads(self, place: int) -> bool:
         plan = self.plan

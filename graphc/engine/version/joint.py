@@ -13,7 +13,7 @@ from .. import pipeline
 from ..capture.streams import put_back, states
 from .backward import BackwardPlan, History
 from .parts import Parts, behind
-from .sources import tensor_of
+from .sources import tensor_of, written_to
 from .version import Specialisation, forget
 
 
@@ -66,5 +66,8 @@ class JointSpecialisation(Specialisation):
             if isinstance(source, TensorInput) and i not in self.mutable_inputs:
                 tensor = tensor_of(source, arguments, self.moved)
             owners.append(tensor)
+        for flag in self.traced.flags:  # what begins to require a gradient is part of the history
+            if flag.requires_grad:
+                written_to(flag, arguments, self.moved)._requires_grad = True
         history = History(self.plan, arguments, saved, owners, results, dims, self.moved)
         return self.finish(arguments, results, dims, said, history, call)

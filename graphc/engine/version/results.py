@@ -82,10 +82,11 @@ class Results:
                 array = array.transpose(output.order)
             result = from_array(array)
             result._storage.inference = output.inference
+            result._storage.version = output.versions
         of_base = output.unrecorded and output.base is not None  # a view made in no_grad mode
         if output.requires_grad and not of_base:
             # history.attach() gives those that can still be differentiated their own node
-            result._node = SpentNode((), (result._type,))
+            result._node = SpentNode(result._type, output.made_by)
             if output.unrecorded:  # its base has the history, and is not given back
                 with no_grad():
                     result = result.view(result.shape)
@@ -102,6 +103,7 @@ class Results:
             if memory is None:
                 memory = self.bases[output.index] = from_array(self.results[output.index])
                 memory._storage.inference = output.inference
+                memory._storage.version = output.versions
             with no_grad():
                 result = self._views(memory, output.chain)
             if result is memory:

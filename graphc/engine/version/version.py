@@ -117,7 +117,7 @@ class Specialisation:
         self.mutated = {m.output: m.input for m in traced.mutations}
         tensors = [i for i in self.inputs if isinstance(i, TensorInput) and i.tensor is not None]
         self.flags = [
-            (i.tensor, i.requires_grad, _hooks(i.tensor)) for i in tensors
+            (i.tensor, i.requires_grad, i.leaf, _hooks(i.tensor)) for i in tensors
             if i.kind == "tensor" and i.tensor is not None
         ]
         self.mutable_inputs = sorted(set(self.mutated.values()))
@@ -176,8 +176,10 @@ class Specialisation:
                     fresh.append(tensor)
                 else:
                     raise Stale("a .grad is None now and was not, or the other way round")
-        for tensor, flag, hooks in self.flags:
-            if gradient_kind(tensor) != flag or _hooks(tensor) != hooks:
+        for tensor, flag, leaf, hooks in self.flags:
+            if gradient_kind(tensor) != flag or _hooks(tensor) != hooks or (
+                flag and (tensor._node is None) != leaf
+            ):
                 raise Stale("requires_grad or hooks of a captured tensor changed")
         for tensor in fresh:
             tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))

@@ -79,7 +79,8 @@ class Versions:
             if isinstance(leaf, Tensor):
                 array = leaf._array
                 parts.append((
-                    array.dtype, array.ndim, gradient_kind(leaf), leaf._storage.inference,
+                    array.dtype, array.ndim, gradient_kind(leaf), leaf._node is None,
+                    leaf._storage.inference,
                     type(leaf),
                 ))
                 shapes.append(array.shape)

@@ -183,15 +183,10 @@ def tensor_text(self: Tensor, *, tensor_contents: Any = None) -> str:
         suffixes.append(f"dtype={dtype}")
     body = prefix + array_text(array, indent, dtype.is_float)
     if self.grad_fn is not None:
-        suffixes.append(f"grad_fn=<{_node_name(self.grad_fn)}>")
+        suffixes.append(f"grad_fn=<{self.grad_fn.label(self.output_nr)}>")
     elif self.requires_grad:
         suffixes.append("requires_grad=True")
     return _with_suffixes(body, suffixes, indent)
-
-
-def _node_name(node: Any) -> str:
-    name = getattr(node, "name", None)
-    return str(name()) if callable(name) else type(node).__name__
 
 
 def _with_suffixes(body: str, suffixes: list[str], indent: int) -> str:
