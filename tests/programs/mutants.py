@@ -391,7 +391,7 @@ def _wrapped(
 def own(codes: tuple[CodeType, ...]) -> None:
     """To a recording, this is code of graphc's own."""
     for code in (*codes, _plain_lookup.__code__):
-        net._seen[id(code)] = "own", code
+        net._owners[code.co_filename] = "own"
 
 
 def _unsaid(name: str) -> None:
