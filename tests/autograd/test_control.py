@@ -208,3 +208,14 @@ def test_numerical_gradients(compiled: bool) -> None:
     function = graphc.compile(loops) if compiled else loops
     inputs = tuple(graphc.tensor(a, requires_grad=True) for a in (X[0], X))
     assert graphc.autograd.gradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_gradient_that_reads_no_sequence(mode: str) -> None:
+    def doubled(x: Any, rows: Any) -> Any:
+        return scan(lambda c, row: (c * 2.0, row), x, rows)[0].sum()
+
+    def want(x: Any, rows: Any) -> Any:
+        return (x * 2.0 ** len(rows)).sum() + rows.sum() * 0
+
+    same(gradients(doubled, [X[0], X], mode), reference(want, [X[0], X]))

@@ -127,6 +127,8 @@ class _Step:
             i for i in range(self.n) if i not in self.constants and self.at[i] in read
         ]
         rows = [i for i in range(self.n, len(inputs)) if self.at[i] in read]
+        if not (varying or rows or self.cotangents):
+            rows = [self.n]  # a sequence says how many steps there are
         saved = [j for j, node in self.saved.items() if node in read]
         kept = [self.at[i] for i in constants]
         carried = [*self.carried.values(), *self.running.values(), *kept]
