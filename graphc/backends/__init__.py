@@ -64,10 +64,10 @@ class Executable(Protocol):
         nothing that the caller sees was written."""
 
     def trace(
-        self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], visit: Visit,
+        self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], before: Visit, after: Visit,
         dims: Sequence[int] = (),
     ) -> None:
-        """Like run, one step at a time, with `visit` called after each."""
+        """Like run, one step at a time, with `before` and `after` called around each."""
 
     def texts(self, kernel: Kernel) -> Iterator[tuple[str, str]]:
         """(file suffix, text) of a kernel's code, from what is emitted to what the machine runs,

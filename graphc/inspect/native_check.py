@@ -15,7 +15,7 @@ from graphc.inspect.value_check import TOLERANCE, ValueChangedError, difference,
 from graphc.ir.dim import evaluate
 from graphc.ir.dtypes import DType
 from graphc.ir.interpret import Table
-from graphc.ir.kernel import BufferRef, Launch, Program, Routine
+from graphc.ir.kernel import Launch, Leaf, Program, Routine
 from graphc.ir.kernel.interpret import run_kernel
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.memory import Buffer, Memory
@@ -29,12 +29,12 @@ def check_native(
 ) -> None:
     """Run `executable` once, a step at a time, on copies of the arrays in its backend's memory.
     Raises ValueChangedError naming a wrong kernel."""
-    check = _NativeCheck(program, table, dims)
-    check.expect(0, _before(inputs, outputs, program))
+    check = _NativeCheck(table, dims)
     values = [dims[name] for name in program.dims]
     placed = {id(array): _place(memory, array) for array in (*inputs, *outputs)}
     executable.trace(
-        [placed[id(a)] for a in inputs], [placed[id(a)] for a in outputs], check.visit, values
+        [placed[id(a)] for a in inputs], [placed[id(a)] for a in outputs], check.before,
+        check.after, values,
     )
 
 
@@ -44,21 +44,8 @@ def _place(memory: Memory, array: Array) -> Buffer:
     return buffer
 
 
-def _before(inputs: Sequence[Array], outputs: Sequence[Array], program: Program) -> Any:
-    """The memory before the first step."""
-    spaces = {"input": inputs, "output": outputs, "const": program.constants}
-
-    def fetch(buffer: BufferRef, dtype: np.dtype[Any], elements: int) -> Array:
-        if buffer.space == "arena":
-            return np.zeros(elements, dtype)
-        return np.asarray(spaces[buffer.space][buffer.index]).reshape(-1)[:elements]
-
-    return fetch
-
-
 class _NativeCheck:
-    def __init__(self, program: Program, table: Table, dims: Mapping[str, int]) -> None:
-        self.program = program
+    def __init__(self, table: Table, dims: Mapping[str, int]) -> None:
         self.table = table
         self.dims = dims
         self.expected: list[Array] = []
@@ -70,12 +57,9 @@ class _NativeCheck:
         env = dict(zip(step.kernel.dims, values, strict=True))
         return [evaluate(param.size, env) for param in step.kernel.params], values
 
-    def expect(self, number: int, fetch: Any) -> None:
+    def before(self, number: int, step: Leaf, fetch: Any) -> None:
         """Interpret a step on a copy of the memory before it."""
         self.expected = []
-        if number >= len(self.program.steps):
-            return
-        step = self.program.steps[number]
         if isinstance(step, Routine):
             return
         elements, values = self._elements(step)
@@ -89,8 +73,8 @@ class _NativeCheck:
         ]
         run_kernel(step.kernel, self.expected, values, self.table)
 
-    def visit(self, number: int, step: Launch | Routine, fetch: Any) -> None:
-        """Called after each native step: compare it, and interpret the next one."""
+    def after(self, number: int, step: Leaf, fetch: Any) -> None:
+        """Compare what native code left."""
         if isinstance(step, Launch):
             params = zip(step.buffers, step.kernel.params, self.expected, strict=True)
             for ref, param, want in params:
@@ -107,7 +91,6 @@ class _NativeCheck:
                     )
                     error.kernel, error.locs = step.kernel.name, tuple(step.locs)
                     raise error
-        self.expect(number + 1, fetch)
 
 
 def _floor(dtype: DType, read: list[Array]) -> float:

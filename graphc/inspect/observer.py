@@ -18,8 +18,9 @@ from graphc.inspect.report import kernel_uses
 from graphc.inspect.value_check import ValueCheck
 from graphc.ir.graph import Graph, Node
 from graphc.ir.interpret import Table
-from graphc.ir.kernel import Kernel, Launch, Program
+from graphc.ir.kernel import Kernel, Launch, Program, leaves
 from graphc.ir.kernel.interpret import run_program
+from graphc.ir.kernel.program_text import print_program
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.kernel.verify import verify_kernel
 from graphc.ir.passes.lower import Lowered
@@ -118,6 +119,7 @@ class Observer:
             self.values.program(found, graph)
         if not self._wants(KERNELS):
             return
+        self._show(KERNELS, "plan.program", print_program(program))
         uses = kernel_uses(program, fused)
         for kernel in kernels_of(program):
             lines = [*(f"# {use}" for use in uses[id(kernel)]), print_kernel(kernel)]
@@ -194,7 +196,7 @@ def _new_folder(parent: Path, name: str) -> Path | None:
 def kernels_of(program: Program) -> list[Kernel]:
     """The distinct kernels of a program, in order of first use."""
     found: dict[int, Kernel] = {}
-    for step in program.steps:
+    for step in leaves(program.steps):
         if isinstance(step, Launch):
             found.setdefault(id(step.kernel), step.kernel)
     return list(found.values())

@@ -196,13 +196,15 @@ def test_value_check_sees_wrong_native_code(monkeypatch: pytest.MonkeyPatch) -> 
         def __init__(self, real: Any) -> None:
             self.real, self.stats = real, real.stats
 
-        def trace(self, inputs: Any, outputs: Any, visit: Any, dims: Any) -> None:
+        def trace(
+            self, inputs: Any, outputs: Any, before: Any, after: Any, dims: Any
+        ) -> None:
             def spoil(number: int, step: Any, fetch: Any) -> None:
                 if number == 1:
                     outputs[0][...] += 0.5
-                visit(number, step, fetch)
+                after(number, step, fetch)
 
-            self.real.trace(inputs, outputs, spoil, dims)
+            self.real.trace(inputs, outputs, before, spoil, dims)
 
     native = backends.get("llvm")
     real = native.build
@@ -302,7 +304,7 @@ def test_dump_writes_numbered_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     stages = [name.split("_", 1)[1].split(".")[0] for name in names]
     assert stages[1 : len(pipeline.PIPELINE)] == [step.name for step in pipeline.PIPELINE[:-1]]
     kinds = {name.split(".")[1] for name in names}
-    assert kinds == {"graph", "kernels", "kernel", "ll", "s"}
+    assert kinds == {"graph", "kernels", "kernel", "program", "ll", "s"}
 
 
 def test_dumps_of_several_processes_do_not_mix(

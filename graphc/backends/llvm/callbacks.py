@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
-from graphc.ir.kernel import Program, Routine
+from graphc.ir.kernel import Program, Routine, leaves
 from graphc.ir.kernel.routine import HostRoutine
 from graphc.ir.memory import Buffer, Memory
 from graphc.ir.types import TensorType
@@ -20,11 +20,13 @@ class Callbacks:
     """The C function that a driver calls for a Routine step, and the exceptions it caught."""
 
     def __init__(self, program: Program, table: Table, memory: Memory) -> None:
-        self._program, self._memory = program, memory
-        self._routines = {
-            number: HostRoutine(step, table)
-            for number, step in enumerate(program.steps)
+        self._names, self._memory = program.dims, memory
+        self._steps = {
+            number: step for number, step in enumerate(leaves(program.steps))
             if isinstance(step, Routine)
+        }
+        self._routines = {
+            number: HostRoutine(step, table) for number, step in self._steps.items()
         }
         self._failures: dict[int, BaseException] = {}  # by thread: calls may run side by side
         self._native = _Native(self._call) if self._routines else None
@@ -48,9 +50,7 @@ class Callbacks:
 
     def _run(self, number: int, args: int) -> None:
         """Addresses of inputs and outputs, and the dims, lie in `args`, in this order."""
-        step = self._program.steps[number]
-        assert isinstance(step, Routine)
-        names = self._program.dims
+        step, names = self._steps[number], self._names
         first, count = len(step.inputs), len(step.inputs) + len(step.outputs)
         words = (ctypes.c_int64 * (count + len(names))).from_address(args)
         dims = dict(zip(names, words[count:], strict=True))

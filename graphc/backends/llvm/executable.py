@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,9 +16,10 @@ from graphc.backends.llvm.emit import emit, kernel_checks
 from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target, require_runnable
+from graphc.backends.llvm.traced import run_traced
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
-from graphc.ir.kernel import BufferRef, Kernel, Program, Routine
+from graphc.ir.kernel import Kernel, Program, Routine, leaves
 from graphc.ir.kernel.failure import check_error
 from graphc.ir.kernel.program import Visit
 from graphc.ir.kernel.text import kernel_symbol
@@ -29,8 +29,7 @@ from graphc.ir.types import TensorType
 ARENA_ALIGNMENT = 64
 
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-_RunSteps = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-_Sizes = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_RunHoldingGIL = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
 def build(
@@ -87,9 +86,9 @@ class Executable:
         self._compiled = compiled  # keeps the code alive
         self._layout = compiled.layout
         library = compiled.library
-        self._run = _Run(library.address(driver.RUN))
-        self._run_steps = _RunSteps(library.address(driver.RUN_STEPS))
-        self._sizes = _Sizes(library.address(driver.SIZES))
+        prototype = _RunHoldingGIL if driver.ends_by_flag(program) else _Run
+        self._run = prototype(library.address(driver.RUN))
+        self._steps = list(leaves(program.steps))
         self._constants = [np.ascontiguousarray(c) for c in program.constants]
         self._callbacks = callbacks
         arena = program.arena_bytes
@@ -116,27 +115,18 @@ class Executable:
         self,
         inputs: Sequence[Array],
         outputs: Sequence[Array],
-        visit: Visit,
+        before: Visit,
+        after: Visit,
         dims: Sequence[int] = (),
     ) -> None:
-        """Like run, one step at a time, with `visit` called after each (for debugging)."""
+        """Like run, one step at a time, with `before` and `after` called around each Launch and
+        Routine (for debugging)."""
         lease = self._lease(inputs, outputs, dims)
-        self._sizes(lease.address)
-        operands = driver.Block(self.program)
-        for step in self.program.steps:  # gives symbolic sizes the words they have in the driver
-            operands.operands(step)
-
-        def fetch(buffer: BufferRef, dtype: np.dtype[Any], elements: int) -> Array:
-            first, second, constant = operands.buffer(buffer)
-            address = lease.block[first] + lease.block[second] + constant
-            found: Array = self.memory.at(address, (elements,), dtype)
-            return found
-
         try:
-            for number, step in enumerate(self.program.steps):
-                if self._run_steps(lease.address, number, number + 1):
-                    raise self._failure(lease)
-                visit(number, step, fetch)
+            library = self._compiled.library
+            block = lease.block
+            if not run_traced(self.program, library, self.memory, block, before, after):
+                raise self._failure(lease)
         finally:
             self._leases.append(lease)
 
@@ -211,7 +201,7 @@ class Executable:
     def _failure(self, lease: _Lease) -> BaseException:
         """The exception for a call that stopped."""
         status = lease.block[driver.STATUS : driver.STATUS + 4]
-        step = self.program.steps[status[1] - 1]
+        step = self._steps[status[1] - 1]
         if isinstance(step, Routine):
             return self._callbacks.take_failure()
         check = kernel_checks(step.kernel)[status[2]]

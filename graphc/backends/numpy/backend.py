@@ -14,7 +14,7 @@ from graphc.ir.interpret import Table
 from graphc.ir.kernel import Kernel, Program, Template
 from graphc.ir.kernel.failure import check_error
 from graphc.ir.kernel.interpret import CheckFailed, run_program
-from graphc.ir.kernel.program import Visit
+from graphc.ir.kernel.program import Visit, unseen
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.machine import Machine
 from graphc.ir.memory import Array
@@ -69,16 +69,16 @@ class Interpreted:
         self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
     ) -> None:
         """See Executable."""
-        self.trace(inputs, outputs, None, dims)
+        self.trace(inputs, outputs, unseen, unseen, dims)
 
     def trace(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], visit: Visit | None,
+        self, inputs: Sequence[Array], outputs: Sequence[Array], before: Visit, after: Visit,
         dims: Sequence[int] = (),
     ) -> None:
         """See Executable."""
         named = dict(zip(self.program.dims, dims, strict=True))
         try:
-            results = run_program(self.program, inputs, self._table, named, visit)
+            results = run_program(self.program, inputs, self._table, named, before, after)
         except CheckFailed as failed:
             raise check_error(str(failed), failed.locs) from None
         for output, result in zip(outputs, results, strict=True):

@@ -18,33 +18,25 @@ from .nest import (
     Store,
     Var,
 )
-from .program import BufferRef, Launch, Program, Routine
+from .program import (
+    Branch,
+    BufferRef,
+    Launch,
+    Leaf,
+    Program,
+    ProgramStep,
+    Repeat,
+    Routine,
+    leaves,
+    rebound,
+    run_steps,
+)
 from .templates import ConvGeometry, Convolution, Product, Template
 from .templates.operand import Operand
 
 __all__ = [
-    "Apply",
-    "BufferRef",
-    "Carry",
-    "Check",
-    "ConvGeometry",
-    "Convolution",
-    "IndexValue",
-    "Kernel",
-    "Launch",
-    "Let",
-    "Literal",
-    "Load",
-    "Local",
-    "Loop",
-    "Operand",
-    "Param",
-    "Product",
-    "Program",
-    "Routine",
-    "Scalar",
-    "Stmt",
-    "Store",
-    "Template",
-    "Var",
+    "Apply", "Branch", "BufferRef", "Carry", "Check", "ConvGeometry", "Convolution", "IndexValue",
+    "Kernel", "Launch", "Leaf", "Let", "Literal", "Load", "Local", "Loop", "Operand", "Param",
+    "Product", "Program", "ProgramStep", "Repeat", "Routine", "Scalar", "Stmt", "Store",
+    "Template", "Var", "leaves", "rebound", "run_steps",
 ]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ..dim import Dim, Size, evaluate
-from ..dtypes import DType, from_numpy
+from ..dtypes import DType, bool_, from_numpy
 from ..types import TensorType
 from .lanes import Array, CheckFailed, Lanes, Table
 from .nest import Kernel
-from .program import BufferRef, Launch, Program, Routine, Visit
+from .program import BufferRef, Launch, Leaf, Program, Routine, Visit, run_steps, unseen
 from .routine import HostRoutine
 from .templates import Template
 
@@ -66,12 +66,12 @@ def _run_template(
 
 def run_program(
     program: Program, inputs: Sequence[Array], table: Table,
-    dims: Mapping[str, int] | None = None, visit: Visit | None = None,
+    dims: Mapping[str, int] | None = None, before: Visit = unseen, after: Visit = unseen,
 ) -> list[Array]:
     """Run a planned graph; returns its outputs. Inputs that outputs are written into change.
 
-    `dims` are read off the inputs' shapes where they are not given. `visit` is called after each
-    step. Raises CheckFailed.
+    `dims` are read off the inputs' shapes where they are not given. `before` and `after` are called
+    around each leaf. Raises CheckFailed.
     """
     env = dict(dims or {})
     for type_, array in zip(program.input_types, inputs, strict=True):
@@ -79,22 +79,30 @@ def run_program(
             if isinstance(size, Dim) and str(size) in program.dims:
                 env.setdefault(str(size), got)
     spaces = _Spaces(program, inputs, env)
-    for number, step in enumerate(program.steps):
+
+    def leaf(number: int, step: Leaf) -> None:
+        before(number, step, spaces.fetch)
         if isinstance(step, Launch):
-            flat = [
-                spaces.flat(ref, param.dtype, _launch_size(param.size, step, env))
-                for ref, param in zip(step.buffers, step.kernel.params, strict=True)
-            ]
-            try:
-                run_kernel(step.kernel, flat, [evaluate(d, env) for d in step.dims], table)
-            except CheckFailed as failed:
-                failed.locs = step.locs
-                raise
+            _run_launch(step, spaces, table)
         else:
             _run_routine(step, spaces, env, table)
-        if visit is not None:
-            visit(number, step, spaces.fetch)
+        after(number, step, spaces.fetch)
+
+    run_steps(program.steps, env, lambda ref: bool(spaces.flat(ref, bool_, 1)[0]), leaf)
     return spaces.outputs
+
+
+def _run_launch(step: Launch, spaces: _Spaces, table: Table) -> None:
+    env = spaces.env
+    flat = [
+        spaces.flat(ref, param.dtype, _launch_size(param.size, step, env))
+        for ref, param in zip(step.buffers, step.kernel.params, strict=True)
+    ]
+    try:
+        run_kernel(step.kernel, flat, [evaluate(d, env) for d in step.dims], table)
+    except CheckFailed as failed:
+        failed.locs = step.locs
+        raise
 
 
 def _tensor(type_: object) -> TensorType:
@@ -112,7 +120,7 @@ class _Spaces:
     """The memory of one call: where each BufferRef points."""
 
     def __init__(
-        self, program: Program, inputs: Sequence[Array], env: Mapping[str, int]
+        self, program: Program, inputs: Sequence[Array], env: dict[str, int]
     ) -> None:
         self.env = env
         self.arena = np.full(evaluate(program.arena_bytes, env) + 64, 0xA5, np.uint8)
@@ -132,11 +140,11 @@ class _Spaces:
                 self.outputs.append(np.zeros(shape, tensor.dtype.numpy))
 
     def flat(self, ref: BufferRef, dtype: DType, size: int) -> Array:
+        start = evaluate(ref.offset, self.env)
         if ref.space == "arena":
-            start = evaluate(ref.offset, self.env)
             return self.arena[start : start + size * dtype.itemsize].view(dtype.numpy)
         space = {"input": self.inputs, "output": self.outputs, "const": self.constants}[ref.space]
-        return space[ref.index].reshape(-1).view(dtype.numpy)
+        return space[ref.index].reshape(-1).view(dtype.numpy)[start // dtype.itemsize :]
 
     def fetch(self, ref: BufferRef, dtype: np.dtype[Any], elements: int) -> Array:
         return self.flat(ref, from_numpy(dtype), elements)[:elements]

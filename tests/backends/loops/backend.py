@@ -16,9 +16,19 @@ from graphc.backends.numpy.ops import TABLE
 from graphc.ir import dtypes
 from graphc.ir.dim import Size, evaluate
 from graphc.ir.graph import Node
-from graphc.ir.kernel import BufferRef, Kernel, Launch, Program, Routine, Template
+from graphc.ir.kernel import (
+    BufferRef,
+    Kernel,
+    Launch,
+    Leaf,
+    Program,
+    Routine,
+    Template,
+    leaves,
+    run_steps,
+)
 from graphc.ir.kernel.failure import check_error
-from graphc.ir.kernel.program import Visit
+from graphc.ir.kernel.program import Visit, unseen
 from graphc.ir.kernel.routine import HostRoutine
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.machine import Machine
@@ -99,11 +109,12 @@ class Executable:
         self.program, self.memory = program, memory
         self.functions: dict[int, Callable[..., None]] = {}
         self.routines = {
-            number: HostRoutine(step, host.table) for number, step in enumerate(program.steps)
+            number: HostRoutine(step, host.table)
+            for number, step in enumerate(leaves(program.steps))
             if isinstance(step, Routine) and not step.claimed
         }
         kernels: dict[str, KernelStats] = {}
-        for step in program.steps:
+        for step in leaves(program.steps):
             if isinstance(step, Launch):
                 symbol = kernel_symbol(step.kernel)
                 kernels.setdefault(symbol, KernelStats(symbol, symbol in known))
@@ -118,10 +129,11 @@ class Executable:
             memory.write(self.constants[-1], constant)
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any], dims: Sequence[int] = ()) -> None:
-        self.trace(inputs, outputs, lambda number, step, fetch: None, dims)
+        self.trace(inputs, outputs, unseen, unseen, dims)
 
     def trace(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], visit: Visit, dims: Sequence[int] = ()
+        self, inputs: Sequence[Any], outputs: Sequence[Any], before: Visit, after: Visit,
+        dims: Sequence[int] = (),
     ) -> None:
         env = dict(zip(self.program.dims, dims, strict=True))
         size = evaluate(self.program.arena_bytes, env)
@@ -135,12 +147,15 @@ class Executable:
         def fetch(buffer: BufferRef, dtype: Any, elements: int) -> Array:
             return self._numbers(place(buffer, (elements,), np.dtype(dtype)))
 
-        for number, step in enumerate(self.program.steps):
+        def leaf(number: int, step: Leaf) -> None:
+            before(number, step, fetch)
             if isinstance(step, Launch):
                 self._launch(step, env, fetch)
             else:
                 self._routine(number, step, env, place)
-            visit(number, step, fetch)
+            after(number, step, fetch)
+
+        run_steps(self.program.steps, env, lambda ref: bool(fetch(ref, bool, 1)[0]), leaf)
 
     def texts(self, kernel: Kernel) -> Iterator[tuple[str, str]]:
         yield "py", emit(kernel)

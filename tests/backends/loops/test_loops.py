@@ -19,7 +19,7 @@ from graphc.engine import pipeline
 from graphc.inspect.explain import explain
 from graphc.ir import dtypes, interpret, ops
 from graphc.ir.graph import Graph
-from graphc.ir.kernel import Launch, Routine
+from graphc.ir.kernel import Launch, Routine, leaves
 from tests import opinfo
 from tests.opinfo import OPINFOS
 
@@ -84,13 +84,13 @@ def test_operator(name: str, backend: str) -> None:
         for sample in opinfo.samples(info, dtype)[:2]:
             for graph in graphs(name, sample):
                 built = run(graph, list(sample.arrays), backend)
-                steps = built.program.steps
+                steps = leaves(built.program.steps)
                 assert all(s.kernel.template is None for s in steps if isinstance(s, Launch))
 
 
 def routines(built: pipeline.Built) -> dict[str, bool]:
     """The steps that are no kernels, and whether the backend runs them."""
-    return {s.op: s.claimed for s in built.program.steps if isinstance(s, Routine)}
+    return {s.op: s.claimed for s in leaves(built.program.steps) if isinstance(s, Routine)}
 
 
 def test_claims_see_attributes_dtypes_and_masks() -> None:

@@ -33,6 +33,7 @@ from collections.abc import Callable, Collection
 
 from ...graph import Graph, Node
 from ...machine import Machine
+from ...rewrite import in_bodies
 from .analysis import analyse
 from .build import build_fused
 from .empty import replace_empty
@@ -49,8 +50,13 @@ def fuse(
     """The graph with its operators grouped into kernels for a machine. `routine` says of which
     nodes no kernel computes a part: they stay steps of their own. `mutated` are the
     outputs that are written back to inputs (parameters): their updates are kept apart, in kernels
-    that all parameters share."""
-    graph = store_permuted(affine_operands(replace_empty(graph), machine))
-    grouping = Grouping(analyse(graph, machine, routine, mutated))
-    merge_siblings(grouping)
-    return build_fused(grouping)
+    that all parameters share. Bodies of loops and branches are fused by themselves."""
+
+    def fused(graph: Graph, written: Collection[int] = ()) -> Graph:
+        graph = in_bodies(graph, fused)
+        graph = store_permuted(affine_operands(replace_empty(graph), machine))
+        grouping = Grouping(analyse(graph, machine, routine, written))
+        merge_siblings(grouping)
+        return build_fused(grouping)
+
+    return fused(graph, mutated)

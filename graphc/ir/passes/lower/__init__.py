@@ -51,12 +51,17 @@ _MOST = 4096
 def lower(
     fused: Graph, machine: Machine, renders: Callable[[Template], bool] = lambda template: True
 ) -> dict[Node, Lowered]:
-    """The kernels of a fused graph's fusion nodes. Those with empty results have none. A template
-    that the backend does not render becomes loops."""
-    return {
-        node: _rendered(lower_node(node, machine), machine, renders) for node in fused.nodes
-        if node.op.name == "fusion" and not _empty(node)
-    }
+    """The kernels of the fusion nodes of a fused graph and of the bodies of its control flow.
+    Those with empty results have none. A template that the backend does not render becomes
+    loops."""
+    found: dict[Node, Lowered] = {}
+    for node in fused.nodes:
+        if node.op.name != "fusion":
+            for body in node.graphs:
+                found |= lower(body, machine, renders)
+        elif not _empty(node):
+            found[node] = _rendered(lower_node(node, machine), machine, renders)
+    return found
 
 
 def _rendered(
