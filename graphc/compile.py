@@ -74,7 +74,7 @@ class CompiledFunction:
 
     def __init__(
         self, function: Callable[..., Any], *, dynamic: bool | None = None,
-        backend: str = "llvm", name: str | None = None, fullgraph: bool = False,
+        backend: str = backends.DEFAULT, name: str | None = None, fullgraph: bool = False,
         shared: SharedBuilds | None = None,
     ) -> None:
         self.function = function

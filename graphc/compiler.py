@@ -281,8 +281,8 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
 
 
 def set_default_backend(backend: Any) -> None:
-    """The backend of functions compiled from now on; None: "llvm". Raises InvalidBackend."""
-    Compilers.backend = "llvm" if backend is None else backends.canonical(backend)
+    """The backend of functions compiled from now on; None: the CPU's. Raises InvalidBackend."""
+    Compilers.backend = backends.canonical(backends.DEFAULT if backend is None else backend)
 
 
 def get_default_backend() -> Any:

@@ -122,6 +122,7 @@ class _Entry(NamedTuple):
 
 _entries: dict[str, _Entry] = {}
 _loaded: dict[str, Backend] = {}
+DEFAULT = "llvm"  # where nobody names one
 # torch's names for what there is
 _ALIASES = {"inductor": "llvm", "aot_eager": "eager"}
 

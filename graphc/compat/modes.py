@@ -11,6 +11,7 @@ from typing import Any
 
 import graphc
 
+from .. import backends
 from ..frontend.context import callout, local
 from ..frontend.errors import user_location
 from ..nn.modules.module import Module
@@ -67,7 +68,7 @@ def compile_calls(compile_module: Callable[..., Any]) -> None:
 def _prepare(module: Module) -> Callable[..., Any] | None:
     run = None
     if next(module.parameters(), None) is not None and not _compiles_itself(module):
-        run = _compile(module, dynamic=None, backend="llvm")
+        run = _compile(module, dynamic=None, backend=backends.DEFAULT)
     _known[id(module)] = module, run
     if len(_known) > _KEPT:
         _known.popitem(last=False)

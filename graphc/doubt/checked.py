@@ -14,6 +14,7 @@ from ..ir.dim import DimEnv, evaluate
 from ..ir.graph import Graph
 from ..ir.interpret import Table
 from ..ir.kernel import Program
+from ..ir.memory import Memory
 from .case import Case, Style
 from .oracle import Oracle
 
@@ -24,10 +25,11 @@ class Checked:
     """An executable that raises ValueChangedError where its outputs are not those of the graph."""
 
     def __init__(
-        self, executable: Executable, program: Program, graph: Graph, mutated: Mapping[int, int],
-        table: Table,
+        self, executable: Executable, memory: Memory, program: Program, graph: Graph,
+        mutated: Mapping[int, int], table: Table,
     ) -> None:
         self.executable, self.program, self.graph = executable, program, graph
+        self._memory = memory
         self._mutated, self._table = dict(mutated), table
 
     def __getattr__(self, name: str) -> Any:
@@ -57,7 +59,9 @@ class Checked:
         ]
         error = ValueChangedError(f"compiled code of {self.program.name} is wrong: {fault}")
         try:
-            check_native(self.program, self.executable, given, made, self._table, sizes)
+            check_native(
+                self.program, self.executable, self._memory, given, made, self._table, sizes
+            )
         except ValueChangedError as found:
             error = found
         error.case = case_of(self.graph, inputs, self._mutated, sizes)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .. import backends
 from ..frontend.errors import located
 
 
@@ -90,6 +91,6 @@ class Compilers:
     """What holds for all compiled functions of the process."""
 
     stance = DEFAULT
-    backend: Any = "llvm"
+    backend: str = backends.DEFAULT
     functions: weakref.WeakSet[Any] = weakref.WeakSet()
     lock = threading.Lock()

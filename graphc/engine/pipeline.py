@@ -97,7 +97,7 @@ def build(
     config: Config,
     mutated: Mapping[int, int] | None = None,
     name: str | None = None,
-    backend: str = "llvm",
+    backend: str = backends.DEFAULT,
     example: Sequence[Array] | None = None,
 ) -> Built:
     """Compile a Graph.
@@ -124,7 +124,7 @@ def build_pair(
     config: Config,
     mutated: Mapping[int, int] | None = None,
     name: str | None = None,
-    backend: str = "llvm",
+    backend: str = backends.DEFAULT,
     example: Sequence[Array] | None = None,
     late: bool = False,
 ) -> tuple[Built, Built | None, Split]:
@@ -248,5 +248,5 @@ def _finish(
     observer.finish(built)
     if observer.config.check >= AGAIN:
         meaning = as_drawn(graph, observer.config)
-        built.executable = Checked(executable, program, meaning, mutated, TABLE)
+        built.executable = Checked(executable, backend.memory, program, meaning, mutated, TABLE)
     return built

@@ -18,18 +18,30 @@ from graphc.ir.interpret import Table
 from graphc.ir.kernel import Launch, Leaf, Program, Routine
 from graphc.ir.kernel.interpret import run_kernel
 from graphc.ir.kernel.text import print_kernel
+from graphc.ir.memory import Buffer, Memory
 
 Array = np.ndarray[Any, Any]
 
 
 def check_native(
-    program: Program, executable: Executable, inputs: Sequence[Array], outputs: Sequence[Array],
-    table: Table, dims: Mapping[str, int],
+    program: Program, executable: Executable, memory: Memory, inputs: Sequence[Array],
+    outputs: Sequence[Array], table: Table, dims: Mapping[str, int],
 ) -> None:
-    """Run `executable` once, a step at a time. Raises ValueChangedError naming a wrong kernel."""
+    """Run `executable` once, a step at a time, on copies of the arrays in its backend's memory.
+    Raises ValueChangedError naming a wrong kernel."""
     check = _NativeCheck(table, dims)
     values = [dims[name] for name in program.dims]
-    executable.trace(inputs, outputs, check.before, check.after, values)
+    placed = {id(array): _place(memory, array) for array in (*inputs, *outputs)}
+    executable.trace(
+        [placed[id(a)] for a in inputs], [placed[id(a)] for a in outputs], check.before,
+        check.after, values,
+    )
+
+
+def _place(memory: Memory, array: Array) -> Buffer:
+    buffer = memory.allocate(array.shape, array.dtype)
+    memory.write(buffer, array)
+    return buffer
 
 
 class _NativeCheck:

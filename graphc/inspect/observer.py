@@ -147,7 +147,8 @@ class Observer:
             for i, array in enumerate(self.values.expected)
         ]
         check_native(
-            program, built.executable, inputs, outputs, self.table, self.values.dims
+            program, built.executable, built.backend.memory, inputs, outputs, self.table,
+            self.values.dims,
         )
 
     def _native(self, built: Built) -> None:

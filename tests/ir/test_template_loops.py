@@ -40,7 +40,9 @@ def check(graph: Graph, machine: Machine, dims: tuple[int, ...] = ()) -> None:
     compare(kernel, loops, dims)
 
 
-def compare(kernel: Kernel, loops: Kernel, dims: tuple[int, ...] = ()) -> None:
+def compare(
+    kernel: Kernel, loops: Kernel, dims: tuple[int, ...] = (), infinities: int = 0
+) -> None:
     """The kernels on the same memory."""
     verify_kernel(loops)
     rng = np.random.default_rng(0)
@@ -48,6 +50,8 @@ def compare(kernel: Kernel, loops: Kernel, dims: tuple[int, ...] = ()) -> None:
     before = [
         rng.uniform(-1, 1, evaluate(p.size, env)).astype(p.dtype.numpy) for p in kernel.params
     ]
+    for array in before[:infinities]:
+        array[:: max(1, array.size // 3)] = np.inf  # times what is there, and what is not
     want, got = [x.copy() for x in before], [x.copy() for x in before]
     run_kernel(kernel, want, dims, TABLE)
     run_kernel(loops, got, dims, TABLE)
@@ -93,6 +97,12 @@ def convolution(seed: int) -> Graph:
 @pytest.mark.parametrize("seed", range(24))
 def test_convolutions(seed: int, machine: str) -> None:
     check(convolution(seed), MACHINES[machine])
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_infinities_meet_the_same_elements(seed: int) -> None:
+    (kernel,) = cases.kernels(cases.compiled(convolution(seed)))
+    compare(kernel, as_loops(kernel, CPU), infinities=2)
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from graphc.backends import Host
+from graphc.backends import Backend, Host
 from graphc.backends.cuda import emit, scalar
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.host.memory import HOST
@@ -49,4 +49,4 @@ class CudaBackend:
         """Nothing has been built."""
 
 
-BACKEND = CudaBackend()
+BACKEND: Backend = CudaBackend()

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 _BYTE = np.dtype(np.uint8)
 
 
-class Memory(NamedTuple):
+class Allocation(NamedTuple):
     """An allocation. `owner` is no array: NumPy then keeps the _Block as the base of arrays
     instead of looking through it."""
 
@@ -36,7 +36,7 @@ class _Block(np.ndarray[Any, Any]):
     """A lease of one allocation: bytes that go back to their allocator when nothing uses them."""
 
     allocator: Allocator
-    memory: Memory
+    memory: Allocation
 
     def __del__(self) -> None:
         allocator = getattr(self, "allocator", None)
@@ -50,7 +50,7 @@ class Allocator:
     def __init__(self, limit: int = 1 << 30) -> None:
         self.limit = limit
         self.kept = 0  # bytes on the shelves
-        self._shelves: dict[int, list[Memory]] = {}
+        self._shelves: dict[int, list[Allocation]] = {}
         # Re-entrant: a collection inside the lock may run __del__ and come back here.
         self._lock = threading.RLock()
 
@@ -71,7 +71,7 @@ class Allocator:
             self._shelves.clear()
             self.kept = 0
 
-    def _take(self, size: int) -> Memory:
+    def _take(self, size: int) -> Allocation:
         with self._lock:
             shelf = self._shelves.get(size)
             if shelf:
@@ -79,7 +79,7 @@ class Allocator:
                 return shelf.pop()
         return _allocate(size)
 
-    def _give_back(self, memory: Memory) -> None:
+    def _give_back(self, memory: Allocation) -> None:
         size = memory.size
         with self._lock:
             if self.kept + size <= self.limit:
@@ -95,16 +95,16 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     return _shared.empty(shape, dtype)
 
 
-def _allocate(size: int) -> Memory:
+def _allocate(size: int) -> Allocation:
     if size >= LARGE:
         mapped = mmap.mmap(-1, size)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             with contextlib.suppress(OSError):  # a kernel without huge pages
                 mapped.madvise(mmap.MADV_HUGEPAGE)
-        return Memory(mapped, 0, size)
+        return Allocation(mapped, 0, size)
     owner = bytearray(size + ALIGNMENT)
     start = -_interface_address(np.ndarray((1,), _BYTE, owner)) % ALIGNMENT
-    return Memory(owner, start, size)
+    return Allocation(owner, start, size)
 
 
 def _interface_address(array: Array) -> int:

@@ -19,7 +19,7 @@ from graphc.ir.kernel import Convolution, Kernel, Program, Template
 from graphc.ir.machine import Machine
 
 if TYPE_CHECKING:
-    from graphc.backends import Host
+    from graphc.backends import Backend, Host
 
 
 class LlvmBackend:
@@ -87,4 +87,4 @@ class LlvmBackend:
             return self._pool
 
 
-BACKEND = LlvmBackend()
+BACKEND: Backend = LlvmBackend()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from graphc.backends import Host, KernelStats
+from graphc.backends import Backend, Host, KernelStats
 from graphc.backends.host.machine import CPU
 from graphc.backends.host.memory import HOST
 from graphc.ir.graph import Node
@@ -90,4 +90,4 @@ class Interpreted:
         return iter(())
 
 
-BACKEND = NumpyBackend()
+BACKEND: Backend = NumpyBackend()

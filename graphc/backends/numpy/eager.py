@@ -3,6 +3,7 @@ To tell what recording does from what kernels do."""
 
 from __future__ import annotations
 
+from graphc.backends import Backend
 from graphc.backends.numpy.backend import NumpyBackend
 from graphc.backends.numpy.ops import TABLE
 from graphc.ir.graph import Node
@@ -21,4 +22,4 @@ class EagerBackend(NumpyBackend):
         return False
 
 
-BACKEND = EagerBackend()
+BACKEND: Backend = EagerBackend()

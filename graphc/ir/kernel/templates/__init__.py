@@ -1,4 +1,5 @@
-"""Templates: kernels that are no loop nest, a file each: fields, text, verifier, meaning, work.
+"""Templates: kernels that are no loop nest, a file each: fields, text, verifier, meaning, work, and
+the term that is summed, from which loops are made where a backend has no code for the template.
 
 A template says what is summed for every (b, m, n); its `epilogue`, Lets and Stores over the
 variables b, m, n and Var("acc", acc_dtype), says what becomes of the sum. n is the direction of

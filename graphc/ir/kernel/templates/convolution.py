@@ -14,7 +14,7 @@ from ...dtypes import DType
 from ..lanes import Array
 from ..nest import Stmt
 from .operand import Operand
-from .summand import Term, ravelled, unravelled
+from .term import Term, ravelled, unravelled
 
 if TYPE_CHECKING:
     from ..text import Reader
@@ -150,6 +150,7 @@ class Convolution:
         return cls(word, geometry, left, right, acc, reader.epilogue(acc))
 
     def term(self) -> Term:
+        """What is summed."""
         return _TERMS[self.kind](self)
 
     def verify(self, verifier: Verifier) -> None:
@@ -208,9 +209,7 @@ _TAPS = ("tap0", "tap1", "tap2")
 
 def _at(operand: Operand, image: Size, channel: Size, position: Size) -> Size:
     """The index of an element of an operand."""
-    places = (image, channel, position)
-    # at once: what is put in place may itself be over a variable of this name
-    return substitute(operand.index, dict(zip(VARIABLES, places, strict=True)))
+    return substitute(operand.index, dict(zip(VARIABLES, (image, channel, position), strict=True)))
 
 
 def _windows(g: ConvGeometry) -> Iterator[tuple[int, int, int, Size, Size]]:
@@ -224,11 +223,11 @@ def _forward_term(c: Convolution) -> Term:
     channels = g.in_channels // g.groups
     taps: list[Size] = [Dim.var(name) for name in _TAPS[: len(g.window)]]
     places = _read_at(g, unravelled(_N, g.output), taps)
-    group = floordiv(_M, g.out_channels // g.groups)
+    first = floordiv(_M, g.out_channels // g.groups) * channels  # channel of m's group
     return Term(
         (("channel", channels), *zip(_TAPS, g.window, strict=False)),
         _at(c.left, _M, _CHANNEL, ravelled(taps, g.window)),
-        _at(c.right, _B, unwrap(group * channels + _CHANNEL), ravelled(places, g.input)),
+        _at(c.right, _B, unwrap(first + _CHANNEL), ravelled(places, g.input)),
         tuple(zip(places, g.input, strict=True)),
     )
 
@@ -246,7 +245,7 @@ def _input_grad_term(c: Convolution) -> Term:
     g = c.geometry
     channels, outputs = g.in_channels // g.groups, g.out_channels // g.groups
     taps: list[Size] = [Dim.var(name) for name in _TAPS[: len(g.window)]]
-    first = floordiv(_M, channels) * outputs  # filter of the group
+    first = floordiv(_M, channels) * outputs  # filter of m's group
     places: list[Size] = []
     inside: list[tuple[Size, Size]] = []
     for at, tap, (stride, pad, dilation, _, size) in zip(
@@ -262,7 +261,7 @@ def _input_grad_term(c: Convolution) -> Term:
         (("channel", outputs), *zip(_TAPS, g.window, strict=False)),
         _at(c.left, filters, unwrap(mod(_M, channels)), ravelled(taps, g.window)),
         _at(c.right, _B, filters, ravelled(places, g.output)),
-        tuple(inside),
+        tuple(inside), padded=False,
     )
 
 

@@ -13,7 +13,7 @@ from ...dtypes import DType
 from ..lanes import Array
 from ..nest import Stmt
 from .operand import Operand
-from .summand import Term
+from .term import Term
 
 if TYPE_CHECKING:
     from ..text import Reader
@@ -69,6 +69,7 @@ class Product:
         return cls(batch, m, n, k, left, right, acc, reader.epilogue(acc))
 
     def term(self) -> Term:
+        """What is summed."""
         return Term((("k", self.k),), self.left.index, self.right.index)
 
     def verify(self, verifier: Verifier) -> None:

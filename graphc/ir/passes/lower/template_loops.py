@@ -81,8 +81,9 @@ def _sum(template: Template) -> list[Stmt]:
     """Statements that bind `acc`: a loop per axis of the term, each going on with the sum of the
     one around it."""
     term, acc = template.term(), template.acc_dtype
-    left = _load(template.left, term.left, acc, None)
-    right = _load(template.right, term.right, acc, _inside(term.inside))
+    inside = _inside(term.inside)
+    left = _load(template.left, term.left, acc, None if term.padded else inside)
+    right = _load(template.right, term.right, acc, inside)
     value: Scalar = Apply("mul", (left, right), acc)
     body: tuple[Stmt, ...] = ()
     combine = "add"

@@ -1,5 +1,5 @@
-"""What a template sums, term by term: its default lowering, for a backend that has no code of its
-own for it."""
+"""One term of a template's sum. A backend that has no code for the template is given loops made of
+it (passes/lower/template_loops.py)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ class Term(NamedTuple):
     """left * right for one place (b, m, n) and one value of each of `axes`, (variable, extent).
 
     The indices are over b, m, n and the axes. Where one of `inside`, (position, size), is not
-    0 <= position < size, the term is in the padding: the right operand is not read, and is 0.
+    0 <= position < size, the right operand is not read. It is 0 there where it is `padded` (an
+    infinity times it is NaN); else there is no such term.
     """
 
     axes: tuple[tuple[str, Size], ...]
     left: Size
     right: Size
     inside: tuple[tuple[Size, Size], ...] = ()
+    padded: bool = True
 
 
 def unravelled(flat: Size, sizes: tuple[Size, ...]) -> list[Size]:
