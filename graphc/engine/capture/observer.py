@@ -68,6 +68,8 @@ class Observer(ClassMembers, Counts, Writes):
         # ids of containers that users' functions in schedules read; where one is running, the same
         self.read_by_schedules: set[int] = set()
         self.looked_at: set[int] | None = None
+        self.began = False  # the clock was read before anything was recorded
+        self.ended: int | None = None  # how much was, when it was read next
         self._paused = False
         self._read: set[Any] = set()
         self._whole: set[int] = set()
@@ -284,6 +286,9 @@ class Observer(ClassMembers, Counts, Writes):
         path = self.path(value)
         if self.shares_memory(value):
             self.open(f"reading {path}, a NumPy array that shares memory with another,")
+            return
+        if value.dtype.hasobject and value.dtype != object:
+            self.open(f"reading {path}, a NumPy array of records with objects,")
             return
         if value.dtype == object:
             self._container(value, Kind.ARRAY, deep=False)
