@@ -93,6 +93,7 @@ class Node:
     retained: dict[int, weakref.ref[Tensor]] | None = None
     metadata_: dict[Any, Any] | None = None
     folded: bool = False  # stands for many operations (folded.py)
+    outside: Tensor | None = None  # stands for the history that this one had before the trace
 
     def __init__(
         self, edges: tuple[Edge | None, ...], out_types: tuple[TensorType, ...]
@@ -429,7 +430,7 @@ class OutsideHistory(Node):
 
     def __init__(self, tensor: Tensor, type_: TensorType) -> None:
         super().__init__((), (type_,))
-        self.tensor = tensor
+        self.tensor = self.outside = tensor
         self.sequence = 0.0
 
     def name(self) -> str:

@@ -53,9 +53,7 @@ class NumberExpr:
         self.value = value
         inside = [a for a in args if isinstance(a, NumberExpr)]
         self.lifted: bool = op == "source" or any(a.lifted for a in inside)
-        self.late: bool = any(a.late for a in inside) or (
-            op == "source" and getattr(args[0], "late", False)
-        )
+        self.late: bool = any(a.late for a in inside) or (op == "source" and is_late(args[0]))
 
     def evaluate(self, sources: Mapping[Any, Any], dims: Mapping[str, int]) -> Any:
         """The result for these values of the sources and dims; iterative."""
@@ -80,6 +78,11 @@ class NumberExpr:
                 else:
                     done[id(node)] = PYTHON[node.op](*[done[id(a)] for a in node.args])
         return done[id(self)]
+
+
+def is_late(source: Any) -> bool:
+    """Whether a source has its number only at the end of a call."""
+    return getattr(source, "late", False)
 
 
 def sources_of(expressions: Iterable[NumberExpr]) -> dict[Any, Any]:

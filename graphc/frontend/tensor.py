@@ -183,7 +183,11 @@ class Tensor:
     @property
     def grad_fn(self) -> Node | None:
         """The tape's node that made it; None for a leaf."""
-        return history(current(self))
+        found = history(current(self))
+        trace = local.trace
+        if found is not None and found.outside is not None and not (trace and trace.whole):
+            return history(found.outside)
+        return found
 
     @property
     def output_nr(self) -> int:

@@ -227,6 +227,11 @@ class Builder:
         self._require_sizes(type_)
         return self.keep(key, Node(op, inputs, attrs, type_, self.loc, graphs, self.backward))
 
+    @property
+    def count(self) -> int:
+        """How many nodes were made."""
+        return len(self._interned)
+
     def known(self, op: Op, inputs: tuple[Node, ...], attrs: Attrs) -> Node | None:
         """What `emit` would give, if it was made before."""
         if op.impure or "graphs" in attrs:

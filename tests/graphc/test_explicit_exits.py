@@ -2,7 +2,7 @@
 
 import math
 import operator
-import time
+import os
 
 import numpy as np
 import pytest
@@ -132,7 +132,7 @@ def test_constant_results_are_asked_for_once_for_each_version():
     @graphc.compiler.assume_constant_result
     def factor(name):
         asked.append((name, graphc.compiler.is_compiling()))
-        return time.time() * 0 + len(asked)
+        return os.getpid() * 0 + len(asked)
 
     @graphc.compile(fullgraph=True)
     def function(x):
@@ -150,7 +150,7 @@ def test_constant_tensors_and_containers_are_those_of_the_function():
     class Model(nn.Module):
         @graphc.compiler.assume_constant_result
         def table(self):
-            return table if time.time() > 0 else None
+            return table if os.getpid() > 0 else None
 
         def forward(self, x):
             found = self.table()
@@ -212,7 +212,7 @@ def test_allowed_functions_are_recorded_and_not_looked_at(allow):
     @operator.attrgetter(allow)(graphc)
     def opaque(x, scale, *, shift):
         runs.append(graphc.compiler.is_compiling())
-        assert time.time() > 0  # open, were it looked at
+        assert os.getpid() > 0  # open, were it looked at
         return x.exp() * scale[0] + shift
 
     @graphc.compile(fullgraph=True)
@@ -261,7 +261,7 @@ def test_a_substitute_is_recorded_in_the_place_of_a_function():
 
     def opaque(a, b):
         calls.append("real")
-        return a * b * (time.time() > 0)
+        return a * b * (os.getpid() > 0)
 
     @graphc.compiler.substitute_in_graph(opaque)
     def polyfill(a, b):

@@ -2,7 +2,7 @@
 calls with changes between, and only where it gains."""
 
 import gc
-import time
+import os
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -120,7 +120,7 @@ def whole_step(log: list[Any]) -> Case:
     optimizer = graphc.optim.AdamW(model.parameters(), lr=1e-2)
 
     def function(x: Any) -> Any:
-        assert time.time() > 0
+        assert os.getpid() > 0
         loss = model(x).square().mean()
         optimizer.zero_grad()
         loss.backward()
@@ -158,7 +158,7 @@ class OpenOutside(nn.Module):
         self.first, self.second = Mlp(), Mlp()
 
     def forward(self, x: Any) -> Any:
-        assert time.time() > 0
+        assert os.getpid() > 0
         return self.second(self.first(x))
 
 
@@ -321,7 +321,7 @@ def test_modules_are_freed_with_their_versions(at_once: list[str]) -> None:
 
     @graphc.compile
     def function(x: Any) -> Any:
-        assert time.time() > 0
+        assert os.getpid() > 0
         return holder[0](x).sum()
 
     for i in range(12):
@@ -351,7 +351,7 @@ def logged(layers: Any) -> Any:
     def function(x: Any) -> Any:
         for layer in layers:
             x = layer(x)
-            assert time.time() > 0
+            assert os.getpid() > 0
         return x
 
     return function

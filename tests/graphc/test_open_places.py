@@ -3,7 +3,6 @@
 import os
 import random
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ class Open(nn.Module):
     def forward(self, x: Any) -> Any:
         self.count += 1
         self.steps.add_(1)
-        now = time.monotonic()
+        now = os.getppid()
         print("a line that is not printed")
         y = x * self.weight
         if self.steps.item() > 0.5:  # as written above, not as it was
@@ -49,7 +48,7 @@ class Open(nn.Module):
 
 
 NAMED = [
-    "now = time.monotonic()",
+    "now = os.getppid()",
     "if self.steps.item() > 0.5:  # as written above, not as it was",
     "y = y[y > 1]",
     "self.log.append(random.sample([1.0, 2.0], 1))",
@@ -87,7 +86,7 @@ def test_explain_names_every_place_before_and_after_calls(capsys: Any) -> None:
         before = state(model)
         report = graphc.explain(compiled, x)
         assert [p.what.split("(")[0] for p in report.open] == [
-            "time.monotonic", "item", "indexing by a mask",
+            "posix.getppid", "item", "indexing by a mask",
             "drawing from Python's random module ", "tolist",
         ]
         assert "test_open_places.py" in str(report) and "in Open.forward. Cure" in str(report)
@@ -99,10 +98,10 @@ def test_explain_names_every_place_before_and_after_calls(capsys: Any) -> None:
 
 def test_one_place_is_told_as_ever() -> None:
     with pytest.raises(TraceError) as caught:
-        graphc.compile(lambda x: x * time.time(), fullgraph=True)(graphc.ones(1))
+        graphc.compile(lambda x: x * os.getpid(), fullgraph=True)(graphc.ones(1))
     first, second = str(caught.value).splitlines()
     assert first == (
-        "time.time() inside a function that is compiled as one graph. Cure: do this outside and "
+        "posix.getpid() inside a function that is compiled as one graph. Cure: do this outside and "
         "pass the result in, or leave out fullgraph=True"
     )
     assert "test_open_places.py" in second
@@ -117,12 +116,12 @@ def test_open_python_runs_once_and_its_callbacks_are_not_named_again(tmp_path: A
     def function(x: Any) -> Any:
         with open(written, "a") as file:
             file.write("line\n")
-        order = np.vectorize(key)(np.arange(3))
+        order = np.frompyfunc(key, 1, 1)(np.arange(3))
         return x * float(order[0])
 
     named = [
         'with open(written, "a") as file:', 'file.write("line\\n")',
-        "order = np.vectorize(key)(np.arange(3))",
+        "order = np.frompyfunc(key, 1, 1)(np.arange(3))",
     ]
 
     with pytest.raises(TraceError) as caught:
@@ -133,13 +132,13 @@ def test_open_python_runs_once_and_its_callbacks_are_not_named_again(tmp_path: A
 
 def test_an_error_on_the_way_ends_the_list() -> None:
     def function(x: Any) -> Any:
-        a = time.time()
+        a = os.getppid()
         b = os.getpid()
         raise KeyError(a + b)
 
     with pytest.raises(TraceError, match="2 places") as caught:
         graphc.compile(function, fullgraph=True)(graphc.ones(1))
-    assert "time.time()" in str(caught.value) and "posix.getpid()" in str(caught.value)
+    assert "posix.getppid()" in str(caught.value) and "posix.getpid()" in str(caught.value)
 
 
 def test_a_closed_step_is_one_graph_as_ever() -> None:

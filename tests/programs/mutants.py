@@ -33,8 +33,8 @@ TABLES: dict[str, Any] = {
     **{name: getattr(kinds, name) for name in
        ("VALUES", "FIXEDS", "_CONTAINERS", "_EXACT", "_ITERATORS")},
     **{name: getattr(c_tables, name) for name in
-       ("PURE", "HIGHER_ORDER", "OPERATORS", "READS", "WRITES", "NUMPY_WRITES", "NUMPY_READS",
-        "METHODS_OF_VALUES", "CLASSES", "SETTINGS", "SWITCHES", "SAYING", "STORING")},
+       ("PURE", "HIGHER_ORDER", "OPERATORS", "READS", "WRITES", "METHODS_OF_VALUES",
+        "CLASSES", "SETTINGS", "SWITCHES", "SAYING", "STORING")},
     **{name: getattr(c_functions, name) for name in ("RULES", "PYTHON")},
 }
 

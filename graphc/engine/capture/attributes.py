@@ -11,7 +11,7 @@ from ...frontend import state_version
 from ...nn.modules.module import Module
 from ...optim.lr_scheduler import LRScheduler
 from ...optim.optimizer import Optimizer
-from . import c_attributes, schedules, tensor_attributes
+from . import c_attributes, own_objects, schedules, tensor_attributes
 from .kinds import Kind, full_name, has_field, is_plain, kind_of
 from .module_fields import OWN_FIELDS
 from .observer import Observer
@@ -45,6 +45,8 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
         return getattr(obj, name)
     if kind in (Kind.OPEN, Kind.FIELDS):
         observer.open(f"reading {name} of a {full_name(type(obj))}")
+    if kind is Kind.OWN:
+        return own_objects.attribute(observer, obj, name)
     bound: Any = obj
     if type(obj) is super and bound.__self__ is not None:
         return super_attribute(observer, bound.__thisclass__, bound.__self__, name)
@@ -53,7 +55,7 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
     return getattr(obj, name) if kind in _IMMUTABLE else c_attributes.ask(observer, obj, name)
 
 
-_IMMUTABLE = frozenset((Kind.VALUE, Kind.NUMBER, Kind.BUILTIN, Kind.OWN))
+_IMMUTABLE = frozenset((Kind.VALUE, Kind.NUMBER, Kind.BUILTIN))
 
 
 def _method(observer: Observer, method: Any, name: str) -> Any:
@@ -376,6 +378,7 @@ def store_attribute(observer: Observer, obj: Any, name: str, value: Any) -> None
         kind is Kind.PARTIAL and observer.is_known(obj)
     ):
         observer.open(f"setting {name} of a {full_name(type(obj))}")
+    own_objects.stored(observer, obj, name)
     setattr(obj, name, value)
 
 
@@ -478,9 +481,6 @@ def plain_delete(observer: Observer, obj: Any, name: str) -> None:
     object.__delattr__(obj, name)
 
 
-_FUNCTIONS = (Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL)
-
-
 def special(observer: Observer, obj: Any, name: str) -> Any:
     """A special method of an object's class, bound: what `with` and its kin call."""
     kind = kind_of(type(obj))
@@ -488,11 +488,8 @@ def special(observer: Observer, obj: Any, name: str) -> Any:
         found = observer.lookup(type(obj), name)
         if found is not MISSING:
             return _bind(observer, obj, found, name, f"{observer.path(obj)}.{name}")
-    elif kind is Kind.OWN and observer.is_known(obj):
-        held = getattr(obj, "__dict__", {})
-        for field in list(held):
-            if kind_of(type(held[field])) in _FUNCTIONS:  # saved_tensors_hooks calls what it holds
-                observer.read(held, field, f"{observer.path(obj)}.{field}")
+    elif kind is Kind.OWN:
+        own_objects.entered(observer, obj, name)
     elif kind is Kind.OPEN:
         observer.open(f"{name} of a {full_name(type(obj))}")
     return getattr(obj, name)

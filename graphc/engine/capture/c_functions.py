@@ -19,11 +19,13 @@ from . import (
     attributes,
     c_iterating,
     c_objects,
+    clocks,
     context_variables,
     copying,
     draws,
     items,
     library,
+    numpy_calls,
     operators,
     outside,
     type_rules,
@@ -176,12 +178,15 @@ def method(
     if kind is not None and content is None and issubclass(type(owner), kind):
         content = content_of(kind)
     if content is Kind.ARRAY:
-        _array_method(observer, owner, name)
+        numpy_calls.method(observer, owner, name)
         return
     if content is not None and content is not Kind.VIEW:
         _container_method(observer, owner, name, content, args, kwargs or {})
         return
     found = kind_of(type(owner))
+    if issubclass(type(owner), np.generic) or type(owner) is np.ufunc:
+        numpy_calls.method(observer, owner, name)
+        return
     if found in _IMMUTABLES or content is Kind.VIEW or (
         full_name(type(owner)) in METHODS_OF_VALUES
     ):
@@ -258,13 +263,6 @@ def _written_keys(
     return None
 
 
-def _array_method(observer: Observer, owner: Any, name: str) -> None:
-    if name in ("tofile", "dump", "dumps", "resize", "setflags", "__array_ufunc__"):
-        observer.open(f"ndarray.{name}()")
-    else:
-        observer.array(owner)
-
-
 def _of_class(
     observer: Observer, function: Any, owner: type, args: tuple[Any, ...], kwargs: Any
 ) -> Call:
@@ -301,6 +299,8 @@ def construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any)
         or kind_of(kind) in (Kind.FIXED, Kind.VALUE, Kind.INSTANCE, Kind.MODULE, Kind.BUFFER)
     ):
         touch(observer, args, kwargs)
+        if issubclass(kind, np.generic):
+            numpy_calls.made(observer, kind, args)
         return kind, args, kwargs
     observer.open(f"{name}()")
     return kind, args, kwargs
@@ -492,7 +492,7 @@ RULES: dict[str, Rule] = {
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
     "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
     "builtins.id": _identifier, "builtins.super": _super, "collections.OrderedDict": _dict,
-    **context_variables.RULES, **copying.RULES, **library.RULES, **outside.RULES,
+    **clocks.RULES, **context_variables.RULES, **copying.RULES, **library.RULES, **outside.RULES,
 }
 PYTHON: dict[str, Rule] = {
     **library.PYTHON, **copying.PYTHON, **outside.PYTHON,

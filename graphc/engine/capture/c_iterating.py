@@ -50,6 +50,9 @@ def _items(observer: Observer, value: Any) -> Any:
         observer.lookup(type(value), name) is not MISSING for name in ("__iter__", "__getitem__")
     ):
         return value
+    if kind is Kind.OPEN:  # memory, say, that bytes() copies and does not iterate over
+        observer.whole(value)
+        return value
     return items.unpack(observer, value)
 
 

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import functools
 import operator
-import types
 import weakref
 from typing import Any
 
-import numpy as np
-
 from ...frontend.tensor import Tensor
-from . import attributes, c_functions, items, settings
-from .c_tables import NUMPY_READS, NUMPY_WRITES
+from . import attributes, c_functions, items, numpy_calls
 from .kinds import Kind, full_name, is_plain, kind_of
 from .observer import Observer
 from .rule import Call, answer
-
-_CALLABLES = (types.FunctionType, types.BuiltinFunctionType)
 
 
 def call(
@@ -25,22 +19,9 @@ def call(
 ) -> Call:
     """What to call in place of an object that no table of c_functions.py names."""
     kind = type(function)
-    module = getattr(function, "__module__", None) or ""
-    numpy = isinstance(function, np.ufunc) or (
-        module.split(".")[0] == "numpy" and not module.startswith("numpy.random")
-    )
-    if numpy and (kind.__module__.split(".")[0] == "numpy" or kind in _CALLABLES):
+    if numpy_calls.is_listed(function):
         c_functions.touch(observer, args, kwargs)
-        if function.__name__ in settings.NUMPY:
-            settings.ask(observer, function.__name__, switches=True)
-        elif function.__name__ in settings.NUMPY_TELLS:
-            settings.ask(observer, settings.NUMPY_TELLS[function.__name__], switches=False)
-        else:
-            observer.numpy_settings(function.__name__ in settings.NUMPY_TEXTS)
-        if function.__name__ in NUMPY_WRITES or (kwargs and kwargs.get("out") is not None):
-            observer.open(f"numpy.{function.__name__}(), which writes to more than arrays")
-        if function.__name__ in NUMPY_READS:
-            observer.open(f"numpy.{function.__name__}(), which reads more than its arguments")
+        numpy_calls.called(observer, function, args, kwargs)
         return function, args, kwargs
     if kind is functools._lru_cache_wrapper:
         return _cached(observer, function, args, kwargs)

@@ -94,12 +94,6 @@ KEYED = frozenset("""
     add discard remove get pop setdefault __contains__ __getitem__ __setitem__ __delitem__
 """.split())
 STORING = frozenset(("append",))
-# functions of NumPy that write to files (what they write to arrays is seen there)
-NUMPY_WRITES = frozenset("save savez savetxt".split())
-# and functions of NumPy that read more than their arguments: files, memory, settings
-NUMPY_READS = frozenset("""
-    load loadtxt fromfile frombuffer geterrcall
-""".split())
 # values by identity whose methods are pure
 METHODS_OF_VALUES = frozenset("re.Pattern re.Match types.GenericAlias".split())
 # what C code makes from its arguments, beside instances, values and what is compared by identity
@@ -114,6 +108,8 @@ SETTINGS = {
         .split(), "graphc.frontend.functions.settings"),
     "initial_seed": "graphc.frontend.random_state",
 }
+# those whose result holds the seed of the generator that they get, or of the default one
+SEEDED = dict.fromkeys(("get_state", "get_rng_state"), "graphc.frontend.random_state")
 SWITCHES = {
     "set_default": "graphc.config", "set_default_dtype": "graphc.frontend.promote",
     **dict.fromkeys(

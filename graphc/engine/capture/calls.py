@@ -14,10 +14,11 @@ from collections.abc import Callable
 from enum import Enum, EnumMeta
 from typing import Any
 
+from ...frontend.random_state import initial_seed
 from ...frontend.texts import is_text
 from ..marks import Mark, marks
-from . import c_attributes, c_functions, draws, exits, settings
-from .c_tables import SETTINGS, SWITCHES
+from . import c_attributes, c_functions, draws, exits, numpy_calls, own_objects, settings
+from .c_tables import SEEDED, SETTINGS, SWITCHES
 from .instrument import Uninstrumentable, Where, instrumented, is_rewritten
 from .kinds import Kind, content_of, is_own_name, is_standard, kind_of
 from .observer import Observer
@@ -55,6 +56,7 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         if observer.is_watched(owner) and is_own_name(function.__func__.__module__):
             c_functions.method(observer, owner, name, args, kwargs)
             return function, args, kwargs
+        own_objects.called(observer, owner, name)
         return call(observer, function.__func__, (owner, *args), kwargs)
     if kind is Kind.BUILTIN:
         return c_functions.call(observer, function, args, kwargs)
@@ -162,7 +164,7 @@ def _python(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
         return answer(found[0]) if found is not None else (function, args, kwargs)
     if is_own(function) or SWITCHES.get(function.__name__) == function.__module__:
         return _own(observer, function, args, kwargs)
-    if (function.__module__ or "").split(".")[0] == "numpy":
+    if numpy_calls.is_listed(function):
         return c_functions.call(observer, function, args, kwargs)
     return copy_of(observer, function), args, kwargs
 
@@ -174,6 +176,8 @@ def _own(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
         return answer(settings.read(observer, function, name, args))
     if name in SWITCHES and function.__module__ == SWITCHES[name]:
         settings.write(observer, name)
+    if name in SEEDED and function.__module__ == SEEDED[name]:
+        observer.result(args[0].initial_seed if args else initial_seed, (), "initial_seed()")
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None and observer.is_known(function):  # a decorator: no_grad, autocast
         observer.know(wrapped, observer.path(function))

@@ -13,7 +13,7 @@ import numpy as np
 from ...frontend.numbers import chosen, is_traced_number
 from ...frontend.texts import is_text, is_traced_value, plain_text
 from ...optim.optimizer import ParamGroup
-from . import schedules
+from . import own_objects, schedules
 from .kinds import Kind, content_of, is_plain, kind_of
 from .observer import Observer
 from .places import MISSING
@@ -76,6 +76,7 @@ def subscript(observer: Observer, container: Any, key: Any) -> Any:
             return observer.run(maker, container, key)
         return container[key]
     if kind is Kind.TENSOR or kind is Kind.OWN:
+        own_objects.used(observer, container, "subscripting")
         observer.whole(key)
         return container[key]
     if kind is Kind.VALUE or kind is Kind.NUMBER or kind is Kind.TEXT:
@@ -243,6 +244,7 @@ def iterate(observer: Observer, obj: Any) -> Any:
         observer.whole(obj, deep=False)
         return iter(obj)
     if kind in (Kind.VALUE, Kind.TENSOR, Kind.OWN, Kind.NUMBER, Kind.TEXT):
+        own_objects.used(observer, obj, "iterating over")
         return iter(plain_text(obj))
     if kind is Kind.INSTANCE:
         if observer.lookup(type(obj), "__next__") is not MISSING:
@@ -312,6 +314,8 @@ def contains(observer: Observer, item: Any, container: Any) -> bool:
     if python_method(observer, container, "__iter__") is not None:
         return any(found is item or found == item for found in iterate(observer, container))
     if kind_of(type(container)) in (Kind.VALUE, Kind.TENSOR, Kind.OWN, Kind.CLASS):
+        if not own_objects.is_inner(container):
+            own_objects.used(observer, container, "`in` of")
         return item in container
     observer.open(f"`in` of a {type(container).__module__}.{type(container).__qualname__}")
     return item in container
@@ -352,6 +356,8 @@ def truth(observer: Observer, value: Any) -> bool:
         observer.array(value)
     elif kind is Kind.TEXT:
         observer.whole(value)
+    elif kind is Kind.OWN:
+        own_objects.told(observer, value, bool)
     elif kind is Kind.OPEN:
         observer.open(f"the truth of a {type(value).__module__}.{type(value).__qualname__}")
     return bool(value)
@@ -370,6 +376,7 @@ def length(observer: Observer, value: Any) -> Any:
             return observer.length(value)
         observer.emptiness(value, len)
     else:
+        own_objects.told(observer, value, len)
         observer.whole(value)
     return len(value)
 

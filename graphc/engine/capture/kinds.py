@@ -2,7 +2,9 @@
 
 `kind_of(type)` says how objects of a type are read, guarded and put back; a type that no row names
 is OPEN: code that looks into such an object runs in segments. Types of other distributions are
-named as text, so that nothing is imported for them.
+named as text, so that nothing is imported for them. version/recipes.py is no second table of this:
+it says what of a call's results can be made anew, which asks for constructors and not for guards,
+and of instances of Python classes, which are one kind here, it asks what is in their bases.
 """
 
 from __future__ import annotations
@@ -122,8 +124,10 @@ OWN_CODE = (
     "graphc.unsupported", "graphc.library", "graphc.profiler", "graphc.amp.autocast_mode",
     "graphc.nn.modules.module_notes",
 )
-# modules among them that do nothing but call the user's functions: these are rewritten, too
-_PASSING_ON = ("graphc.frontend.decorated",)
+# modules among them that call the user's functions, or hold flags: these are rewritten, too
+_PASSING_ON = ("graphc.frontend.decorated", *(f"graphc.backends.{name}" for name in (
+    "flags", "cpu", "cudnn", "mkl", "mkldnn", "mps", "nnpack", "openmp", "opt_einsum", "quantized",
+)))
 PACKAGE = str(Path(__file__).parents[2])
 
 

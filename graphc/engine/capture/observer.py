@@ -69,6 +69,8 @@ class Observer(ClassMembers, Counts, Writes):
         self.read_by_schedules: set[int] = set()
         self.looked_at: set[int] | None = None
         self.later = False  # what runs is what a later backward pass would run (later.py)
+        self.began = False  # the clock was read before anything was recorded
+        self.ended: int | None = None  # how much was, when it was read next
         self._paused = False
         self._read: set[Any] = set()
         self._whole: set[int] = set()
@@ -286,6 +288,9 @@ class Observer(ClassMembers, Counts, Writes):
         path = self.path(value)
         if self.shares_memory(value):
             self.open(f"reading {path}, a NumPy array that shares memory with another,")
+            return
+        if value.dtype.hasobject and value.dtype != object:
+            self.open(f"reading {path}, a NumPy array of records with objects,")
             return
         if value.dtype == object:
             self._container(value, Kind.ARRAY, deep=False)

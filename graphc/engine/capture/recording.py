@@ -272,6 +272,11 @@ class Recording:
                 f"compiled {self.name}() {error}, which one graph cannot do again at every call. "
                 f"Cure: do that outside and pass the value in or out{self.trace.otherwise}"
             )) from None
+        if observer.ended not in (None, self.trace.builder.count):
+            raise TraceError(located(
+                f"compiled {self.name}() reads the clock between its operations, which are one "
+                f"graph. Cure: read it outside{self.trace.otherwise}"
+            ))
         clash = conflict(observer, self.trace.late, [place for place, _, _ in changes])
         if clash is not None:
             raise TraceError(located(

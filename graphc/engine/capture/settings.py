@@ -60,12 +60,16 @@ class OfNumPy(Place):
         super().__init__(NUMPY[name], name, f"what numpy.{name}() sets")
 
     def get(self) -> Any:
-        """What is set."""
-        return self.container[0]()
+        """What is set; the same object for the same."""
+        found = self.container[0]()
+        return _met.setdefault(found, found)
 
     def set(self, value: Any) -> None:
         """Set it."""
         self.container[1](value)
+
+
+_met: dict[Any, Any] = {}
 
 
 def _pairs(read: Callable[[], Any]) -> Callable[[], Any]:
@@ -78,13 +82,6 @@ NUMPY: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "set_printoptions": (
         _pairs(np.get_printoptions), lambda value: np.set_printoptions(**dict(value))
     ),
-}
-
-# functions that make texts of arrays
-NUMPY_TEXTS = frozenset(("array2string", "array_repr", "array_str"))
-# functions that tell what one of those sets
-NUMPY_TELLS = {
-    "geterr": "seterr", "getbufsize": "setbufsize", "get_printoptions": "set_printoptions",
 }
 
 

@@ -1,4 +1,5 @@
-"""Numbers that are known only at the end of a call: what the steps of schedules have changed."""
+"""Numbers that are known only at the end of a call: what the steps of schedules have changed, and
+what the clock says then."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 
 from ...frontend.late import LateSource
 from ...frontend.number_expr import NumberExpr, sources_of
+from ..capture.clocks import Clock
 
 
 class LateNumbers:
@@ -15,7 +17,10 @@ class LateNumbers:
     def __init__(self, said: list[NumberExpr], deferred: list[Callable[[], None]]) -> None:
         """`said`: the numbers and texts that the user gets; `deferred`: what ends each call."""
         self._expressions = list(dict.fromkeys(each for each in said if each.late))
-        sources = [s for s in sources_of(self._expressions) if type(s) is LateSource]
+        found = sources_of(self._expressions)
+        sources = [source for source in found if type(source) is LateSource]
+        clocks = [source for source in found if type(source) is Clock and source.late]
+        self._clocks = sorted(clocks, key=lambda clock: clock.number)
         self._after = [[s for s in sources if s.step is action] for action in deferred]
         # how many of `deferred` find() does
         self.done = max((i + 1 for i, found in enumerate(self._after) if found), default=0)
@@ -26,9 +31,10 @@ class LateNumbers:
         other numbers of the call."""
         if not self._expressions:
             return
-        late = {}
+        late: dict[Any, Any] = {}
         for step, sources in zip(self._steps, self._after, strict=False):
             step()
             late.update({source: source.fetch() for source in sources})
+        late.update({clock: clock.fetch() for clock in self._clocks})
         for expression in self._expressions:
             said[id(expression)] = expression.evaluate({**said[id(expression)], **late}, dims)

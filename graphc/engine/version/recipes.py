@@ -4,6 +4,7 @@ A recipe says what an object holds (`parts`), how to make one (`maker`) and how 
 without it, an object is made of its parts at once). Attributes, in `__dict__` and in
 `__slots__`, are taken from and given to the object itself, past the methods of its class, so that
 dataclasses, frozen or not, and containers with constructors of their own come out as they were.
+How objects from before the call are read and guarded is another question: capture/kinds.py.
 """
 
 from __future__ import annotations

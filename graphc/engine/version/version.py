@@ -15,8 +15,7 @@ from ...frontend import state_version
 from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
 from ...frontend.functionalize import is_contiguous
 from ...frontend.grad_mode import no_grad
-from ...frontend.late import LateSource
-from ...frontend.number_expr import sources_of
+from ...frontend.number_expr import is_late, sources_of
 from ...frontend.storage import address, readers, strides_of
 from ...frontend.tensor import Tensor, from_array, gradient_kind
 from ...frontend.tree import flatten
@@ -263,7 +262,7 @@ class Specialisation:
         """The lifted numbers now, by source."""
         found = {
             source: source_value(source, was, arguments) for source, was in self.sources
-            if type(source) is not Draw and type(source) is not LateSource
+            if type(source) is not Draw and not is_late(source)
         }
         for draw in self.draws:
             found[draw] = drawn(draw, found, dims)
