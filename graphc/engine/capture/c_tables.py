@@ -110,7 +110,8 @@ CLASSES = frozenset("""
 SETTINGS = {
     "current": "graphc.config",
     **dict.fromkeys(
-        "are_deterministic_algorithms_enabled get_float32_matmul_precision is_warn_always_enabled"
+        "are_deterministic_algorithms_enabled get_float32_matmul_precision is_warn_always_enabled "
+        "is_anomaly_enabled is_anomaly_check_nan_enabled"
         .split(), "graphc.frontend.functions.settings"),
     "initial_seed": "graphc.frontend.random_state",
 }
@@ -118,7 +119,8 @@ SWITCHES = {
     "set_default": "graphc.config", "set_default_dtype": "graphc.frontend.promote",
     **dict.fromkeys(
         "use_deterministic_algorithms set_float32_matmul_precision set_warn_always "
-        "set_default_tensor_type".split(), "graphc.frontend.functions.settings"),
+        "set_default_tensor_type set_anomaly_enabled".split(),
+        "graphc.frontend.functions.settings"),
     **dict.fromkeys(
         "set_autocast_enabled set_autocast_dtype set_autocast_cpu_enabled "
         "set_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cache_enabled".split(),
