@@ -111,7 +111,8 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if local.trace is not None or local.counted is not None:  # part of another one
+        if local.trace is not None or local.counted is not None or local.instead:
+            # part of another one
             return self.function(*args, **kwargs)
         stance = Compilers.stance
         if stance.eager or (stance.first_eager and not self.seen):
@@ -269,7 +270,7 @@ class CompiledFunction:
         except BaseException:
             recording.restore()
             raise
-        version.terms = terms
+        version.terms, version.roots.asked = terms, not look
         version.undo = nothing if look else recording.restore
         self._versions.add(key, shapes, leaves, version, terms.symbolic)
         if self.fullgraph:

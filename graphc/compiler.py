@@ -32,8 +32,8 @@ config = types.SimpleNamespace(
 
 
 def is_compiling() -> bool:
-    """Whether the code runs in a trace."""
-    return local.trace is not None
+    """Whether the code runs in a trace, or in eager mode in place of one that raised."""
+    return local.trace is not None or local.instead
 
 
 is_dynamo_compiling = is_compiling
@@ -263,7 +263,7 @@ class set_stance:
 
 
 def _set(stance: Stance) -> Stance:
-    if local.trace is not None:
+    if is_compiling():
         raise RuntimeError("attempted to set_stance in a torch.compile region")
     before, Compilers.stance = Compilers.stance, stance
     return before

@@ -28,6 +28,8 @@ class _Local(threading.local):
     # whether new memory says that it is on the meta device
     meta: bool = False
     exporting: bool = False
+    # whether eager mode runs what a recording, or a version, is to be
+    instead: bool = False
     # what calls a function of a Module in a function that runs in segments: (function, Module,
     # args, kwargs)
     nested: Callable[[Callable[..., Any], Any, Any, Any], Any] | None = None

@@ -185,6 +185,8 @@ def join_view(result: Tensor, source: Tensor, op: Op, attrs: Attrs) -> None:
     result._seen = source._storage.version
     if not local.grad or source._no_grad_view:
         result._no_grad_view = True
+    if source._several is not None:
+        result._several = ""
 
 
 def _record(
@@ -311,9 +313,24 @@ def _keep_former(target: Tensor, value: Tensor) -> None:
     node.stamps = tuple([s for s in node.stamps if s[0] is not storage or s[2] < 0])
 
 
+def _several(target: Tensor) -> str:
+    node = target._node
+    if node is None:
+        what = "A view was created in no_grad mode and is being modified inplace with grad mode " \
+            "enabled."
+    else:
+        made = f"Output {target._output} of {node.name().removesuffix('Backward0')}"
+        what = f"{target._several or made} is a view and is being modified inplace."
+    return f"{what} This view is the output of a function that returns multiple views. Such " \
+        "functions do not allow the output views to be modified inplace. You should replace the " \
+        "inplace operation by an out-of-place one."
+
+
 def check_history(target: Tensor) -> None:
     """Raise RuntimeError where autograd cannot follow a write to `target`."""
     base = views.base_of(target)
+    if target._several is not None and base is not None:
+        raise RuntimeError(located(_several(target)))
     if base is not None and target._no_grad_view:
         raise RuntimeError(located(
             "A view was created in no_grad mode and is being modified inplace with grad mode "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from types import FrameType
@@ -18,6 +19,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(numpy.__file__)) + os.sep
 # generated code, NumPy and Python's own library, which only call on, have no line that helps
 _HIDDEN = (_PACKAGE, _NUMPY, "<string>", "<frozen ", "<__array_function__")
+_MODULES = os.path.join(_PACKAGE, "nn", "modules", "module.py")
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = ("site-packages", "dist-packages")  # below Python's library, but not of it
 _inside: dict[str, bool] = {}  # by file
@@ -99,12 +101,27 @@ def _hidden(file: str) -> bool:
 def located(message: str, loc: Loc | None = None) -> str:
     """`message` with the user's file, line and function; under a trace the Module, too."""
     if loc is None:
-        loc = user_location() if local.trace is None else local.trace.here()
+        loc = user_location(called_module()) if local.trace is None else local.trace.here()
     if loc is None:
         return message
     inside = f" in {loc.function}" if loc.function not in ("", "<module>") else ""
     module = f", module {loc.module}" if loc.module else ""
     return f"{message}\n  at {loc}{inside}{module}"
+
+
+def called_module() -> str:
+    """The path of the Module whose call is running, below the outermost one: "blocks.2"."""
+    frame: FrameType | None = sys._getframe(1)
+    found: list[Any] = []
+    while frame is not None:
+        if frame.f_code.co_name == "_call_impl" and frame.f_code.co_filename == _MODULES:
+            found.append(frame.f_locals["self"])
+        frame = frame.f_back
+    names = (
+        next((name for name, module in outer.named_modules() if module is inner), "")
+        for inner, outer in itertools.pairwise(found)
+    )
+    return ".".join(reversed([name for name in names if name]))
 
 
 def kind_name(value: object) -> str:

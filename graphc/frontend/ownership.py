@@ -44,6 +44,7 @@ def own(result: Tensor, given: tuple[Any, ...]) -> Tensor:
         copied: Tensor = apply(ops.cast, result, dtype=result.dtype)
         return copied
     state._base, state._chain, state._no_grad_view = None, (), False
+    state._several = None
     return result
 
 

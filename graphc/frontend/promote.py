@@ -244,3 +244,21 @@ def scaled_sum(function: Any, input: Any, other: Any, alpha: Any) -> Tensor | No
     a, b = operands(input, other, dtype=wide)
     factor = cast(operand(alpha, dtype), wide)
     return cast(function(a, binary("mul", b, factor)), dtype)
+
+
+def refuse_bools(input: Any, other: Any) -> None:
+    """Raise RuntimeError where an operand of a subtraction is a bool."""
+    bools = [
+        type(value) is bool or (isinstance(value, Tensor) and value.dtype is dtypes.bool_)
+        for value in (input, other)
+    ]
+    if all(bools):
+        raise RuntimeError(located(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the "
+            "`^` or `logical_xor()` operator instead."
+        ))
+    if any(bools):
+        raise RuntimeError(located(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
+            "trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        ))

@@ -177,6 +177,8 @@ def _view(trace: SegmentTrace, known: Operation, source: Tensor) -> Tensor:
     result._seen = storage.version
     if not local.grad or source._no_grad_view:
         result._no_grad_view = True
+    if source._several is not None:
+        result._several = ""
     trace.handles.append(weakref.ref(result))
     return result
 

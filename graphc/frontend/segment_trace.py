@@ -164,10 +164,12 @@ class SegmentTrace(Trace):
         self.deferred.clear()
         self.late.clear()
         try:
-            self._flush(self)
-            with self.suspended():
-                for action in actions:
-                    action()
+            try:
+                self._flush(self)
+            finally:
+                with self.suspended():
+                    for action in actions:
+                        action()
         finally:
             self._flushing = False
             self.handles.clear()

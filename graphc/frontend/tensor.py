@@ -63,6 +63,8 @@ class Tensor:
     _chain: Chain = ()
     _seen: int = 0
     _no_grad_view: bool = False
+    # of a view that came with others (split, unbind): which it is; of a view of such a one: ""
+    _several: str | None = None
     _reshaped: bool = False  # by t_() and the like: the base is this tensor as it was before
 
     _constructor: Callable[..., Any] | None = None  # torch.Tensor(...), set by functions/
@@ -120,9 +122,13 @@ class Tensor:
         """Elements between the start of the storage and the first element."""
         if local.trace is not None or self._trace is not None:
             state = current(self)
-            if state._storage.root.source is not None:
+            if state._storage.root.source is None:
+                return state._traced.torch_offset()
+            # of memory from before the call: which part of it, each call says
+            trace = local.trace
+            if trace is None:
                 raise unsupported_in_trace("storage_offset()", "ask for it outside")
-            return state._traced.torch_offset()
+            trace.end_segment("storage_offset()", "ask for it outside")
         return offset_of(self._array, self._storage)
 
     def data_ptr(self) -> int:

@@ -244,7 +244,13 @@ def explain(
         places = compiled.open_places(*args, **kwargs) if args or kwargs else []
         return explain_segments(compiled.segments, places)
     try:
-        version = None if args or kwargs or _binds(function) else compiled.newest
+        called = bool(args or kwargs) or _binds(function)
+        version = None if called else compiled.newest
+        if version is None and not called:
+            raise TypeError(
+                f"explain() of {compiled.name}(), which was not called yet and takes arguments. "
+                f"Cure: explain({compiled.name}, ...) with such arguments, or call it first"
+            )
         if version is None:
             version = compiled.version(*args, **kwargs)
     except TraceError as error:

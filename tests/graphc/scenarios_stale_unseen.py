@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -141,4 +142,34 @@ def errors_with_tensors(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
             assert error.__cause__ is not None
             out += [error.__cause__.args[0].detach()]
         out += [state.n]
+    return out
+
+
+@stale
+def a_slice_that_holds_a_list(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    cut = slice([1, 2], None)
+    run, out = compile(lambda x: x * cut.start[0]), []
+    for _ in range(3):
+        out.append(run(torch.ones(2)))
+        cut.start[0] += 1
+    return out
+
+
+@stale
+def where_a_tensor_begins(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    base = torch.arange(12.0)
+    run = compile(lambda x: (x * x.storage_offset(), x[2:].storage_offset()))
+    made = compile(lambda x: (x * 2).view(2, 2)[1:, 1].storage_offset())
+    return [[run(base[k : k + 4]), made(base[k : k + 4])] for k in (0, 3, 5, 0)]
+
+
+@stale
+def what_a_cache_counts(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    @functools.lru_cache(maxsize=2)
+    def double(n):
+        return n * 2
+
+    run, out = compile(lambda x, k: x * double(3) + double(k)), []
+    for k in (1, 1, 2, 1, 3):
+        out += [run(torch.ones(1), k), *double.cache_info()]
     return out

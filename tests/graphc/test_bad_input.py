@@ -361,3 +361,25 @@ def test_what_cannot_be_compiled() -> None:
         graphc.frobnicate  # noqa: B018
     with pytest.raises(AttributeError, match="frobnicate"):
         nn.Linear(2, 2).frobnicate  # noqa: B018
+
+
+# --- errors name the Module ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_shape_error_names_the_module(compiled: bool) -> None:
+    class Wrong(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(5, 2))
+
+        def forward(self, x: Any) -> Any:
+            return self.blocks(x)
+
+    net = graphc.compile(Wrong()) if compiled else Wrong()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"test_bad_input.*Wrong.forward, module blocks\.2"):
+            net(graphc.ones(2, 3))
+    with pytest.raises(RuntimeError) as caught:
+        nn.Linear(3, 4)(graphc.ones(2, 5))
+    assert ", module" not in str(caught.value)

@@ -316,9 +316,20 @@ def test_no_training_step_calls_numpy_back(name: str, monkeypatch: pytest.Monkey
 
 def test_without_arguments_the_newest_version_is_explained() -> None:
     model = torch.compile(nn.Linear(3, 2))
-    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+    with pytest.raises(TypeError, match="which was not called yet"):
         torch.explain(model)
     model(torch.ones(4, 3))
     assert "argument 0 is f32[4,3]" in torch.explain(model).guards
     model(torch.ones(4, 3, requires_grad=True))
     assert "argument 0 is f32[4,3], requires_grad" in torch.explain(model).guards
+
+
+def test_a_function_that_was_not_called_needs_arguments() -> None:
+    def twice(x: Any) -> Any:
+        return x * 2
+
+    compiled = torch.compile(twice)
+    with pytest.raises(TypeError, match=r"twice\(\), which was not called yet.*Cure: explain"):
+        explain(compiled)
+    compiled(torch.ones(2))
+    assert explain(compiled).steps

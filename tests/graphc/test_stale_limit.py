@@ -57,3 +57,15 @@ def test_it_says_so_once() -> None:
     assert ["another version at each call" in text for text in texts].count(True) == 1, texts
     assert "Growing()" in texts[0] and "seen" in texts[0] and "Cure" in texts[0]
     assert found[0].filename == __file__
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_texts_count_towards_the_limit(fullgraph: bool, counted: Any) -> None:
+    compiled = graphc.compile(lambda x, text: x * len(text), fullgraph=fullgraph)
+    for n in range(20):
+        assert compiled(graphc.ones(1), "a" * n).item() == n
+    if fullgraph:  # each call needs one, and few are kept
+        versions = compiled._versions
+        assert sum(map(len, versions._exact.values())) <= 8
+    else:
+        assert counted() <= 10 and compiled.segments is not None

@@ -452,6 +452,20 @@ C torch.use_deterministic_algorithms(False)
 C torch.set_warn_always(True)
 C torch.set_warn_always(False)
 
+== anomaly_read
+B acc = acc + 2 * torch.is_anomaly_enabled() + torch.is_anomaly_check_nan_enabled()
+C torch.set_anomaly_enabled(True)
+C torch.set_anomaly_enabled(False, False)
+C torch.set_anomaly_enabled(False)
+
+== anomaly_set
+B torch.set_anomaly_enabled(False, False)
+B acc = acc + 1
+C found$ = torch.is_anomaly_check_nan_enabled()
+c torch.set_anomaly_enabled(False)
+C found$ = torch.is_anomaly_check_nan_enabled()
+c torch.set_anomaly_enabled(False)
+
 == precision_read
 B acc = acc + len(torch.get_float32_matmul_precision())
 C torch.set_float32_matmul_precision("high")

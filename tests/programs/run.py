@@ -152,11 +152,6 @@ def _steps(module: types.ModuleType, torch: Any) -> list[Any]:
                 "environment": tuple(map(_environment, ("PROGRAM_KEY", "PROGRAM_COUNT"))),
             })
             handler.lines.clear()
-            if error:
-                # a call that raises leaves its tensors as they were, where PyTorch leaves what
-                # has run: from here on the two may differ
-                seen[-1] = {"error": error}
-                break
     finally:
         logging.getLogger().removeHandler(handler)
     return seen

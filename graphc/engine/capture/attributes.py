@@ -52,7 +52,12 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
         return super_attribute(observer, bound.__thisclass__, bound.__self__, name)
     if isinstance(type(obj), EnumMeta):
         return _member(observer, obj, name)
-    return getattr(obj, name) if kind in _IMMUTABLE else c_attributes.ask(observer, obj, name)
+    if kind not in _IMMUTABLE:
+        return c_attributes.ask(observer, obj, name)
+    value = getattr(obj, name)
+    if type(obj) is slice and not is_plain(value) and name in ("start", "stop", "step"):
+        observer.open(f"reading a slice that holds a {type(value).__name__}")
+    return value
 
 
 _IMMUTABLE = frozenset((Kind.VALUE, Kind.NUMBER, Kind.BUILTIN))

@@ -104,7 +104,8 @@ CLASSES = frozenset("""
 SETTINGS = {
     "current": "graphc.config",
     **dict.fromkeys(
-        "are_deterministic_algorithms_enabled get_float32_matmul_precision is_warn_always_enabled"
+        "are_deterministic_algorithms_enabled get_float32_matmul_precision is_warn_always_enabled "
+        "is_anomaly_enabled is_anomaly_check_nan_enabled"
         .split(), "graphc.frontend.functions.settings"),
     "initial_seed": "graphc.frontend.random_state",
 }
@@ -114,6 +115,7 @@ SWITCHES = {
     "set_default": "graphc.config", "set_default_dtype": "graphc.frontend.promote",
     **dict.fromkeys(
         "use_deterministic_algorithms set_float32_matmul_precision set_warn_always "
-        "set_default_tensor_type".split(), "graphc.frontend.functions.settings"),
+        "set_default_tensor_type set_anomaly_enabled".split(),
+        "graphc.frontend.functions.settings"),
     "set_autocast_enabled": "graphc.amp.state",  # the others read and write a threading.local
 }

@@ -257,5 +257,5 @@ def is_plain(value: Any) -> bool:
     """Whether a value is compared by value: immutable to its last item."""
     kind = kind_of(type(value))
     if kind is Kind.VALUE:
-        return True
+        return type(value) is not slice or is_plain((value.start, value.stop, value.step))
     return type(value) in (tuple, frozenset) and all(map(is_plain, value))

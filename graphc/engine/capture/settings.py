@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...frontend.anomaly import Anomaly
 from ...frontend.functions import settings
 from ...frontend.promote import Defaults
 from ..version.guards import Entry
@@ -29,6 +30,8 @@ _OWN: dict[str, tuple[type, str]] = {
     "get_float32_matmul_precision": (settings._State, "matmul_precision"),
     "set_warn_always": (settings._State, "warn_always"),
     "is_warn_always_enabled": (settings._State, "warn_always"),
+    "is_anomaly_enabled": (Anomaly, "enabled"),
+    "is_anomaly_check_nan_enabled": (Anomaly, "check_nan"),
 }
 
 

@@ -42,10 +42,12 @@ from .. import pipeline
 from ..built import CompileCounter, Engine
 from ..capture.reached import given, reached
 from ..version.parts import behind
+from ..version.refused import ERRORS
 from ..version.replay import replay_of
 from ..version.version import concrete_shape
 from .backward import BackwardPlan, Recorded, SegmentBackward
 from .nested import NestedModules
+from .salvage import leave_out_failed
 from .stepwise import Stepwise
 from .template import NoTemplate, Template
 from .tiers import (
@@ -210,6 +212,17 @@ class Segments:
     def flush(self, trace: SegmentTrace) -> None:
         """Run what a trace recorded, and make its tensors concrete."""
         segment = Segment(trace)
+        try:
+            self._flush(segment)
+        except ERRORS:
+            with trace.suspended():
+                less = leave_out_failed(segment)
+            if less:
+                self._flush(Segment(trace))
+            raise
+
+    def _flush(self, segment: Segment) -> None:
+        trace = segment.trace
         if segment.empty:
             with trace.suspended():
                 segment.fill([], Node((), ()))

@@ -341,6 +341,7 @@ class Guards:
         self.counted: list[Guard] = []
         # asked last, of calls that otherwise fit: asking fills the user's caches
         self.last: list[Guard] = []
+        self.asked = False  # those, by the recording, for the call that is to run next
         self._fields: dict[int, Fields] = {}  # by the id of the dict
         # by the argument's number and the attribute's name
         self.of_arguments: dict[tuple[int, str], OfArgument] = {}
@@ -374,6 +375,9 @@ class Guards:
 
     def last_broken(self) -> Guard | None:
         """The first of those asked last that does not hold."""
+        if self.asked:
+            self.asked = False
+            return None
         return next((guard for guard in self.last if not guard.holds()), None)
 
     def all_broken(self) -> list[Guard]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...frontend.context import local
 from ...frontend.errors import locate
 
 ERRORS = (IndexError, RuntimeError, ValueError, ZeroDivisionError)
@@ -28,11 +29,14 @@ def mark(error: Any) -> None:
 
 def run_python(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Run a function in eager mode; errors of graphc's own operators name the user's line."""
+    outer, local.instead = local.instead, True
     try:
         return function(*args, **kwargs)
     except ERRORS as error:
         locate(error)
         raise
+    finally:
+        local.instead = outer
 
 
 class Raises:

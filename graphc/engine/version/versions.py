@@ -178,7 +178,7 @@ class Versions:
             self._symbolic.setdefault(key, []).insert(0, version)
         else:
             self._exact.setdefault((key, shapes), []).insert(0, version)
-        kind = self._kind(key, leaves)
+        kind = self._counted(key, leaves)
         self._kinds[kind] += 1
         self._order.setdefault(kind, []).append(version)
         for old in self._modules.enter(kind, [x for x in leaves if isinstance(x, Module)]):
@@ -186,7 +186,7 @@ class Versions:
 
     def drop_oldest(self, key: Any, leaves: list[Any]) -> None:
         """Keep no more than the limit for arguments of this kind."""
-        known = self._order.get(self._kind(key, leaves), [])
+        known = self._order.get(self._counted(key, leaves), [])
         while self.dynamic is not False and len(known) > _LIMIT:
             self._remove(known.pop(0))
 
@@ -255,7 +255,7 @@ class Versions:
 
     def too_many(self, key: Any, leaves: list[Any]) -> bool:
         """Whether arguments of this kind were compiled for so often that more is no use."""
-        return self.dynamic is not False and self._kinds[self._kind(key, leaves)] >= _LIMIT
+        return self.dynamic is not False and self._kinds[self._counted(key, leaves)] >= _LIMIT
 
     @staticmethod
     def _kind(key: Any, leaves: list[Any]) -> Any:
@@ -270,6 +270,12 @@ class Versions:
             for part, leaf in zip(key[head:], leaves, strict=True)
         )
         return (*key[:head], *parts)
+
+    @classmethod
+    def _counted(cls, key: Any, leaves: list[Any]) -> Any:
+        """The kind for which versions are counted: texts are of one, too, like numbers."""
+        kind = cls._kind(key, leaves)
+        return tuple([(part[0], ...) if _is_text(part) else part for part in kind])
 
     def named_dims(self, leaves: list[Any], key: Any, shapes: tuple[Any, ...]) -> Named:
         """Which dims of which arguments have had another size before: these become symbolic."""
@@ -328,6 +334,10 @@ class Versions:
                         yield guard.place
                     elif isinstance(guard, Result) and guard.function is len:
                         yield Length(guard.arguments[0], guard.path)
+
+
+def _is_text(part: Any) -> bool:
+    return type(part) is tuple and len(part) == 2 and part[0] in (str, bytes)
 
 
 _NONE: list[Specialisation] = []

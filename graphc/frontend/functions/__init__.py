@@ -134,7 +134,8 @@ _FUNCTIONS = {
     storages: "UntypedStorage",
     settings: """
         are_deterministic_algorithms_enabled get_default_device get_float32_matmul_precision
-        get_num_interop_threads is_warn_always_enabled set_default_device set_default_tensor_type
+        get_num_interop_threads is_anomaly_check_nan_enabled is_anomaly_enabled
+        is_warn_always_enabled set_anomaly_enabled set_default_device set_default_tensor_type
         set_flush_denormal set_float32_matmul_precision set_num_interop_threads set_warn_always
         typename use_deterministic_algorithms
     """,

@@ -18,6 +18,7 @@ from ..dispatch import apply, constant, inplace
 from ..errors import located
 from ..known import values
 from ..numbers import is_traced_number, plain_size
+from ..overlap import check_apart
 from ..tensor import Tensor, concrete
 from .arguments import environment, fitting, shape
 from .creation import tensor
@@ -291,6 +292,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if not selection.tensors:
         view = selection.view
         _require_fit(source, shape(view))
+        if shape(source) == shape(view):  # one that is spread may be a part
+            check_apart(view, source)
         inplace(view, source, overwrite=True)
         return
     put(selection, source, accumulate=False)

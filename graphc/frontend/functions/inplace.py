@@ -10,6 +10,7 @@ from graphc.ir import dtypes
 from .. import promote
 from ..dispatch import inplace
 from ..errors import kind_name, located
+from ..overlap import check_apart
 from ..tensor import Tensor
 from . import (
     cumulative,
@@ -50,6 +51,9 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
     keeps = function.__name__ in _KEEPS_SELF
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        for operand in args:
+            if isinstance(operand, Tensor) and operand is not self:
+                check_apart(self, operand)
         value = function(clone(self) if keeps else self, *args, **kwargs)
         if check:
             promote.check_inplace(self, value)
@@ -103,6 +107,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         raise TypeError(located(
             f"copy_(): argument 'other' (position 1) must be Tensor, not {kind_name(src)}"
         ))
+    check_apart(self, src)
     return inplace(self, src, overwrite=True)
 
 

@@ -87,7 +87,16 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         raise IndexError(located("Dimension specified as 0 but tensor has no dimensions"))
     dim = wrap_dim(dim, len(sizes))
     count = environment().specialise(sizes[dim])
-    return tuple(drop_dim(slice_dim(input, dim, i, i + 1), dim) for i in range(count))
+    return _several("Unbind", [
+        drop_dim(slice_dim(input, dim, i, i + 1), dim) for i in range(count)
+    ])
+
+
+def _several(name: str, pieces: list[Tensor]) -> tuple[Tensor, ...]:
+    """The views that one function gives: autograd does not follow writes to one of them."""
+    for i, piece in enumerate(pieces):
+        piece._several = f"Output {i} of {name}"
+    return tuple(pieces)
 
 
 def split(
@@ -115,12 +124,14 @@ def split(
                 "split_size can only be 0 if dimension size is 0, but got dimension size of "
                 f"{size}"
             ))
-        return (slice_dim(tensor, dim, 0, 0),)
+        return _several("Split", [slice_dim(tensor, dim, 0, 0)])
     if env.equal(size, step):
-        return (slice_dim(tensor, dim, 0, size),)
+        return _several("Split", [slice_dim(tensor, dim, 0, size)])
     total, step = env.specialise(size), env.specialise(step)
     starts = range(0, max(total, 1), step)
-    return tuple(slice_dim(tensor, dim, s, min(s + step, total)) for s in starts)
+    return _several(
+        "Split", [slice_dim(tensor, dim, s, min(s + step, total)) for s in starts]
+    )
 
 
 def _split_sizes(x: Tensor, pieces: Shape, dim: int) -> tuple[Tensor, ...]:
@@ -143,7 +154,7 @@ def _split_sizes(x: Tensor, pieces: Shape, dim: int) -> tuple[Tensor, ...]:
     for piece in pieces:
         result.append(slice_dim(x, dim, start, start + piece))
         start = start + piece
-    return tuple(result)
+    return _several("SplitWithSizes", result)
 
 
 split_with_sizes = split
@@ -161,11 +172,13 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     env = environment()
     if env.divides(chunks, size) and not env.equal(size, 0):
         step = floordiv(size, chunks)
-        return tuple(slice_dim(input, dim, step * i, step * (i + 1)) for i in range(chunks))
+        return _several(
+            "Split", [slice_dim(input, dim, step * i, step * (i + 1)) for i in range(chunks)]
+        )
     total = env.specialise(size)
     step = -(-total // chunks)
     if step == 0:
-        return tuple(slice_dim(input, dim, 0, 0) for _ in range(chunks))
+        return _several("SplitWithSizes", [slice_dim(input, dim, 0, 0) for _ in range(chunks)])
     return split(input, step, dim)
 
 

@@ -179,15 +179,8 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
 @with_out
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """input - alpha * other. Raises RuntimeError for two bools."""
-    for value in (input, other):
-        if isinstance(value, Tensor) and value.dtype is dtypes.bool_ and (
-            promote.result_type(input, other) is dtypes.bool_
-        ):
-            raise RuntimeError(located(
-                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the "
-                "`^` or `logical_xor()` operator instead."
-            ))
+    """input - alpha * other. Raises RuntimeError for bools."""
+    promote.refuse_bools(input, other)
     found = promote.scaled_sum(sub, input, other, alpha)
     if found is not None:
         return found

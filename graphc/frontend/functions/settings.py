@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..anomaly import Anomaly
 from ..context import local
 from ..device import CPU, META, check_device
 from ..device import device as device_type
@@ -75,6 +76,22 @@ def set_warn_always(b: bool) -> None:
 def is_warn_always_enabled() -> bool:
     """What was set."""
     return _State.warn_always
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether operations note their line, for errors in backward()."""
+    return Anomaly.enabled
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether backward() stops at the first NaN, where anomaly detection is enabled."""
+    return Anomaly.check_nan
+
+
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """Switch anomaly detection on or off; torch.autograd.set_detect_anomaly() does it for a block.
+    """
+    Anomaly.enabled, Anomaly.check_nan = bool(mode), bool(check_nan)
 
 
 def get_num_interop_threads() -> int:

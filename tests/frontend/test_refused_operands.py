@@ -1,0 +1,121 @@
+"""Operands that PyTorch refuses: parts of what is written to, views that came with others; bools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import graphc
+
+torch = pytest.importorskip("torch")
+
+Step = Callable[[Any, Any], Any]
+
+
+def outcome(step: Step, torch: Any, x: Any) -> tuple[Any, Any]:
+    """The result, or the first line of the error; and the argument after that."""
+    try:
+        found = step(torch, x)
+        result = None if found is None else found.tolist()
+    except RuntimeError as error:
+        result = str(error).split("\n")[0]
+    return result, x.tolist()
+
+
+def agree(step: Step, make: Callable[[Any], Any]) -> Any:
+    want = outcome(step, torch, make(torch))
+    for how in (lambda f: f, graphc.compile):
+        run = how(lambda x: step(graphc, x))
+        for _ in range(2):
+            assert outcome(lambda torch, x, run=run: run(x), graphc, make(graphc)) == want
+    return want[0]
+
+
+def square(torch: Any) -> Any:
+    return torch.arange(9.0).view(3, 3) + 1
+
+
+WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "add_": lambda a, b: a.add_(b),
+    "mul_": lambda a, b: a.mul_(b),
+    "copy_": lambda a, b: a.copy_(b),
+    "setitem": lambda a, b: a.__setitem__(slice(None), b),
+}
+PAIRS: dict[str, tuple[bool, Callable[[Any], Any]]] = {
+    "transposed": (True, lambda y: (y, y.t())),
+    "shifted": (True, lambda y: (y[1:], y[:-1])),
+    "a row": (True, lambda y: (y, y[0])),
+    "itself": (False, lambda y: (y, y)),
+    "a view of all": (False, lambda y: (y, y.view(3, 3))),
+    "another row": (False, lambda y: (y[0], y[1])),
+    "across": (False, lambda y: (y[0], y[:, 0])),
+    "a copy": (False, lambda y: (y, y.flip(0))),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("write", WRITES)
+def test_operands_that_share_memory(write: str, pair: str) -> None:
+    refused, parts = PAIRS[pair]
+    found = agree(lambda torch, x: WRITES[write](*parts(x)), square)
+    refused &= (write, pair) != ("setitem", "a row")  # it is spread first
+    assert ("single memory location" in str(found)) == refused
+
+
+SEVERAL: dict[str, Callable[[Any, Any], Any]] = {
+    "split": lambda torch, x: x.split(1),
+    "split by sizes": lambda torch, x: torch.split(x, [1, 2]),
+    "chunk": lambda torch, x: x.chunk(3),
+    "unbind": lambda torch, x: torch.unbind(x),
+    "iteration": lambda torch, x: list(x),
+    "tensor_split": lambda torch, x: torch.tensor_split(x, 3),
+    "unsafe_split": lambda torch, x: torch.unsafe_split(x, 1),
+    "indices": lambda torch, x: [x[0], x[1], x[2]],
+}
+
+
+def first(parts: Any, x: Any) -> None:
+    parts[0].mul_(3)
+
+
+def view_of_second(parts: Any, x: Any) -> None:
+    parts[1].view(-1).mul_(3)
+
+
+def detached(parts: Any, x: Any) -> None:
+    parts[0].detach().mul_(3)
+
+
+@pytest.mark.parametrize("history", [True, False])
+@pytest.mark.parametrize("write", [first, view_of_second, detached])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_views_that_came_with_others(name: str, write: Callable[..., None], history: bool) -> None:
+    def step(torch: Any, w: Any) -> Any:
+        x = w * 2 if history else w.detach() * 2
+        write(SEVERAL[name](torch, x), x)
+        return x.sum()
+
+    agree(step, lambda torch: torch.ones(3, requires_grad=True))
+
+
+def test_a_view_that_came_with_others_gets_a_history() -> None:
+    def step(torch: Any, w: Any) -> Any:
+        x = w.detach() * 2
+        x.unbind()[0].mul_(w.sum())
+        return x
+
+    assert "several" not in (found := str(agree(step, lambda torch: torch.ones(
+        3, requires_grad=True
+    )))) and "multiple views" in found
+
+
+@pytest.mark.parametrize("step", [
+    lambda torch, x: 2 - (x > 2), lambda torch, x: (x > 2) - 2, lambda torch, x: x - True,
+    lambda torch, x: (x > 2) - (x > 3), lambda torch, x: (x > 2) - x, lambda torch, x: x.sub_(True),
+    lambda torch, x: torch.rsub(x > 2, 1), lambda torch, x: (x > 2) - True,
+])
+def test_subtraction_of_bools(step: Step) -> None:
+    assert "Subtraction" in agree(step, square)
