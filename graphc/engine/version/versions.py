@@ -29,6 +29,8 @@ from .version import Specialisation
 
 _PLAIN = (bool, str, bytes, type(None))
 _LIMIT = 8  # versions for one kind of arguments, before the function runs in segments
+_KINDS = 16  # kinds of arguments without Modules
+_WASTED = 16  # versions in a row that ran once, before the object died that they were for
 Named = dict[int, dict[int, str]]  # the names of symbolic dims, by number and dim
 
 
@@ -52,6 +54,7 @@ class Versions:
         self.newest: Specialisation | None = None
         self.found_by: list[Any] = []  # (key, shapes) of each version, the newest last
         self._modules = ModuleLimit()
+        self._wasted = 0
 
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
@@ -221,6 +224,7 @@ class Versions:
         keys = self._named.pop(number, set())
         gone = [v for place, found in self._exact.items() if place[0] in keys for v in found]
         gone += [v for key in keys for v in self._symbolic.get(key, ())]
+        self._wasted = 0 if any(v.calls > 1 for v in gone) else self._wasted + len(gone)
         if self.newest in gone:
             self.newest = None
         self._exact = {place: v for place, v in self._exact.items() if place[0] not in keys}
@@ -237,8 +241,16 @@ class Versions:
         self._prune()
 
     def too_many(self, key: Any, leaves: list[Any]) -> bool:
-        """Whether arguments of this kind were compiled for so often that more is no use."""
-        return self.dynamic is not False and self._kinds[self._kind(key, leaves)] >= _LIMIT
+        """Whether arguments of this kind, or of new kinds, were compiled for so often that more is
+        no use: each call may have another text, or as many tensors as there were calls."""
+        if self.dynamic is False:
+            return False
+        kind = self._kind(key, leaves)
+        if kind in self._kinds:
+            return self._kinds[kind] >= _LIMIT
+        alike = sum(_but_for_texts(kind, other) for other in self._kinds)
+        others = sum(all(type(part) is not int for part in other) for other in self._kinds)
+        return alike >= _LIMIT or others >= _KINDS or self._wasted >= _WASTED
 
     @staticmethod
     def _kind(key: Any, leaves: list[Any]) -> Any:
@@ -309,6 +321,14 @@ class Versions:
                         yield guard.place
                     elif isinstance(guard, Result) and guard.function is len:
                         yield Length(guard.arguments[0], guard.path)
+
+
+def _but_for_texts(kind: Any, other: Any) -> bool:
+    """Whether two kinds of arguments differ in nothing but the texts among them."""
+    return len(kind) == len(other) and all(
+        a == b or (type(a) is type(b) is tuple and a[0] is b[0] and a[0] in (str, bytes))
+        for a, b in zip(kind, other, strict=True)
+    )
 
 
 _NONE: list[Specialisation] = []
