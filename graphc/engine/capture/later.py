@@ -30,9 +30,9 @@ def later(observer: Observer) -> Iterator[None]:
     except TraceError:
         raise
     except Exception as error:  # it may never run, and then nobody sees its error
-        what = f"a backward pass that raises {type(error).__name__} ({error})"
+        what = f"a later backward pass raises {type(error).__name__} ({error})"
         observer.taint(what)
-        raise TraceError(located(f"{what} inside a function that is compiled as one graph")) from None
+        raise TraceError(located(f"{what}, so this cannot be compiled as one graph")) from None
     finally:
         observer.later = False
         running.observer, local.enter = outer, entered
