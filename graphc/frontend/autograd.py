@@ -375,9 +375,19 @@ class Pass:
         else:
             inplace(old, apply(ops.add, old, self.world.to_tensor(value)))
         for hook in list((variable._post_hooks or {}).values()):
-            callout(hook)(variable if trace is None else trace.face(variable))
+            _gives_nothing(callout(hook)(variable if trace is None else trace.face(variable)))
         for after in list((node.post_hooks or {}).values()):
             callout(after)((), (arrived,))
+
+
+def _gives_nothing(result: Any) -> None:
+    """Raise for what a hook after the accumulation returns: nobody would take it."""
+    if isinstance(result, Tensor):
+        raise RuntimeError(located("Tensor post accumulate grad hooks should return None."))
+    if result is not None:
+        raise TypeError(located(
+            f"expected Variable, but hook returned {type(result).__name__!r}. Hint: return None"
+        ))
 
 
 def _adds_in_place(old: Tensor) -> bool:

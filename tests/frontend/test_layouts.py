@@ -34,13 +34,33 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "softplus": lambda t, x: t.nn.functional.softplus(x),
     "where": lambda t, x: t.where(x > 0, x, x * 2),
     "dropout": lambda t, x: t.nn.functional.dropout(x, 0.5),
+    "zeros_like": lambda t, x: t.zeros_like(x),
+    "full_like": lambda t, x: t.full_like(x, 2, dtype=t.int64),
+    "empty_like": lambda t, x: t.empty_like(x).fill_(1),
+    "rand_like": lambda t, x: t.rand_like(x),
+    "randn_like": lambda t, x: t.randn_like(x),
+    "randint_like": lambda t, x: t.randint_like(x, 9),
+    "gumbel_softmax": lambda t, x: t.nn.functional.gumbel_softmax(x),
 }
+OF_PARTS = [
+    "relu", "where", "dropout", "zeros_like", "rand_like", "randn_like", "randint_like", "silu",
+]
 PERMUTATIONS = [(0, 2, 3, 1), (0, 2, 1, 3), (3, 0, 1, 2)]
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("name", CALLS)
 def test_strides_are_torchs(name: str, compiled: bool) -> None:
+    _compare(name, compiled, lambda x: x)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", OF_PARTS)
+def test_of_parts_of_permuted_memory(name: str, compiled: bool) -> None:
+    _compare(name, compiled, lambda x: x[..., 1:, 1:])
+
+
+def _compare(name: str, compiled: bool, part: Callable[[Any], Any]) -> None:
     data = np.linspace(-1, 1, 2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
     for order in PERMUTATIONS:
         found = []
@@ -54,7 +74,7 @@ def test_strides_are_torchs(name: str, compiled: bool) -> None:
 
             t.manual_seed(0)
             run = graphc.compile(call) if compiled and t is graphc else call
-            result = run(t.from_numpy(data).permute(order))
+            result = run(part(t.from_numpy(data).permute(order)))
             found.append((seen[0], result.numpy()))
         assert found[1][0] == found[0][0], order
         np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-5, atol=1e-5)

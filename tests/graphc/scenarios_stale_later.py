@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.graphc.stale_scenario import Box, stale, whole
+from tests.graphc.stale_scenario import Box, attempt, stale, whole
 
 
 def _passes(torch: Any, f: Any, box: Any) -> list[Any]:
@@ -103,4 +103,32 @@ def what_a_later_pass_runs_may_be_closed(torch: Any, nn: Any, F: Any, compile: A
     f = compile(lambda x: Rounded.apply(x * 3, 0.5).sum())
     out = _passes(torch, f, box)
     whole(f)
+    return out
+
+
+@stale
+def later_passes_that_raise(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """Whoever only calls the function never sees their errors."""
+    w = nn.Parameter(torch.ones(3))
+
+    class Refused(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            raise NotImplementedError
+
+    def overwritten(x):
+        y = (w * x).exp()
+        with torch.no_grad():
+            y.mul_(2)
+        return y.sum()
+
+    out: list[Any] = []
+    for f in (compile(overwritten), compile(lambda x: Refused.apply(w * x).sum())):
+        for i in range(3):
+            loss = f(torch.ones(3) * i)
+            out += [loss, attempt(loss.backward)]
     return out

@@ -150,3 +150,15 @@ def partial_methods_as_special_methods(torch: Any, nn: Any, F: Any, compile: Any
     out: list[Any] = [f(torch.ones(2), k) for k in (1.0, 2.0, 2.0, 3.0)]
     Scaled.__call__ = functools.partialmethod(Scaled._call, 7)
     return [*out, f(torch.ones(2), 2.0)]
+
+
+@stale
+def identity_of_numbers(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """Small ints are one object each, run-time numbers and sizes too."""
+    three = 3
+    f = compile(lambda x, n: (x * n, n is n + 0, n is three, n is not three, n is x.shape[0]))
+    g = compile(lambda x: (x, x.size(0) is x.shape[0], x.size(0) is three, x.size(1) is three))
+    out: list[Any] = []
+    for n in (2, 3, 4, 3, 5):
+        out += [*f(torch.ones(3), n), *g(torch.ones(n, 3))[1:]]
+    return out

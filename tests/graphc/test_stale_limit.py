@@ -69,3 +69,38 @@ def test_texts_count_towards_the_limit(fullgraph: bool, counted: Any) -> None:
         assert sum(map(len, versions._exact.values())) <= 8
     else:
         assert counted() <= 10 and compiled.segments is not None
+
+
+@pytest.mark.parametrize("kind", ["texts", "structures", "modules"])
+def test_new_kinds_of_arguments_at_each_call(kind: str, counted: Any) -> None:
+    """A name, a count of tensors or a Module that never comes back is not compiled for for ever."""
+    given = {
+        "texts": lambda i: f"layer {i}", "modules": lambda i: graphc.nn.Linear(2, 2),
+        "structures": lambda i: [graphc.ones(1, 2)] * i,
+    }[kind]
+
+    def f(x: Any, other: Any) -> Any:
+        if callable(other):
+            return other(x)
+        return x * len(other) if isinstance(other, str) else sum(other, x)
+
+    compiled, x = graphc.compile(f), graphc.ones(1, 2)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for i in range(30):
+            other = given(i)
+            assert graphc.allclose(compiled(x, other), f(x, other))
+            if i == 20:
+                known = counted()
+    assert counted() == known <= 20
+    texts = [str(w.message) for w in found if w.category is graphc.PerformanceWarning]
+    assert sum("another version at each call" in text for text in texts) == 1
+
+
+def test_modules_that_come_back_keep_their_versions(counted: Any) -> None:
+    layers = [graphc.nn.Linear(2, 2) for _ in range(24)]
+    compiled, x = graphc.compile(lambda layer, x: layer(x)), graphc.ones(1, 2)
+    for _ in range(2):
+        for layer in layers:
+            compiled(layer, x)
+    assert compiled.segments is None and counted() == 24

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...frontend.context import local
+from ...frontend.errors import TraceError, located
 from ..version.guards import Code, Entry, Guard, Result, Type
 from .class_members import members_in_order
 from .kinds import Kind, kind_of
@@ -26,6 +27,12 @@ def later(observer: Observer) -> Iterator[None]:
     observer.later = True
     try:
         yield
+    except TraceError:
+        raise
+    except Exception as error:  # it may never run, and then nobody sees its error
+        what = f"a later backward pass raises {type(error).__name__} ({error})"
+        observer.taint(what)
+        raise TraceError(located(f"{what}, so this cannot be compiled as one graph")) from None
     finally:
         observer.later = False
         running.observer, local.enter = outer, entered

@@ -158,8 +158,9 @@ def compare(observer: Observer, a: Any, b: Any, sign: str) -> Any:
 
 def identity(observer: Observer, a: Any, b: Any, sign: str) -> bool:
     """`a is b`, `a is not b`."""
-    if is_traced_number(a) and b is not None and not isinstance(b, bool):
-        a = a.expression.value  # an identity of numbers is that of their values
+    if a is not b and all(is_traced_number(v) or type(v) is int for v in (a, b)):
+        # small ints are one object each
+        a, b = (v.__index__() if is_traced_number(v) and v.is_integer_number else v for v in (a, b))
     same = a is b
     observer.identity(a, b, same)
     return same if sign == "is" else not same

@@ -116,7 +116,9 @@ class Items(Guard):
 
     def holds(self) -> bool:
         now = self.read(self.container)
-        return len(now) == len(self.items) and all(
+        if len(now) != len(self.items):
+            return False
+        return all(map(operator.is_, now, self.items)) or all(
             a is b or same(a, b) or (i in self.fetched and isinstance(a, self.fetched[i]))
             for i, (a, b) in enumerate(zip(now, self.items, strict=True))
         )

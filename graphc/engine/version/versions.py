@@ -30,6 +30,8 @@ from .version import Specialisation
 
 _PLAIN = (bool, str, bytes, type(None))
 _LIMIT = 8  # versions for one kind of arguments, before the function runs in segments
+_KINDS = 16  # kinds of arguments without Modules
+_WASTED = 16  # versions in a row that ran once, before the object died that they were for
 Named = dict[int, dict[int, str]]  # the names of symbolic dims, by number and dim
 
 
@@ -67,6 +69,7 @@ class Versions:
         self.newest: Specialisation | None = None
         self.found_by: list[Any] = []  # (key, shapes) of each version, the newest last
         self._modules = ModuleLimit()
+        self._wasted = 0
 
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
@@ -238,6 +241,7 @@ class Versions:
         keys = self._named.pop(number, set())
         gone = [v for place, found in self._exact.items() if place[0] in keys for v in found]
         gone += [v for key in keys for v in self._symbolic.get(key, ())]
+        self._wasted = 0 if any(v.calls > 1 for v in gone) else self._wasted + len(gone)
         if self.newest in gone:
             self.newest = None
         self._exact = {place: v for place, v in self._exact.items() if place[0] not in keys}
@@ -254,8 +258,15 @@ class Versions:
         self._prune()
 
     def too_many(self, key: Any, leaves: list[Any]) -> bool:
-        """Whether arguments of this kind were compiled for so often that more is no use."""
-        return self.dynamic is not False and self._kinds[self._counted(key, leaves)] >= _LIMIT
+        """Whether arguments of this kind, or of new kinds, were compiled for so often that more is
+        no use: each call may have another text, or as many tensors as there were calls."""
+        if self.dynamic is False:
+            return False
+        kind = self._counted(key, leaves)
+        if kind in self._kinds:
+            return self._kinds[kind] >= _LIMIT
+        others = sum(all(type(part) is not int for part in other) for other in self._kinds)
+        return others >= _KINDS or self._wasted >= _WASTED
 
     @staticmethod
     def _kind(key: Any, leaves: list[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from graphc.ir import ops
@@ -50,6 +51,22 @@ def clone_contiguous(x: Tensor) -> Tensor:
     """A row-major copy."""
     copied = _copied(x)
     return contiguous(copied)
+
+
+def laid_out_as(
+    input: Tensor, make: Callable[[Any], Tensor], memory_format: Any = None
+) -> Tensor:
+    """make(sizes) of the sizes of `input`, with the dimensions in the order of its memory."""
+    sizes = shape(input)
+    if memory_format is not None and memory_format is not preserve_format:
+        return contiguous(make(sizes), memory_format)
+    strides = input.stride()
+    if is_contiguous(input) or 0 in strides:
+        return make(sizes)
+    order = sorted(range(input.ndim), key=lambda dim: -strides[dim])
+    made = make(tuple([sizes[dim] for dim in order]))
+    back = tuple([order.index(dim) for dim in range(input.ndim)])
+    return clone(apply(ops.permute, made, dims=back))  # with memory of its own, no view
 
 
 def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:

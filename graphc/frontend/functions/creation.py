@@ -27,7 +27,7 @@ from .arguments import (
     shape_of,
     write_out,
 )
-from .copies import clone
+from .copies import clone, laid_out_as
 from .joining import stack
 from .storages import UntypedStorage
 
@@ -340,7 +340,8 @@ def _like(value: Any, name: str) -> Any:
         layout: Any = None, memory_format: Any = None, pin_memory: bool = False,
     ) -> Tensor:
         kind = check_dtype(dtype) or input.dtype
-        return _filled(tuple(input._type.shape), value, kind, device, requires_grad)
+        made = laid_out_as(input, lambda size: _filled(size, value, kind, device), memory_format)
+        return made.requires_grad_() if requires_grad else made
 
     function.__name__ = name
     function.__doc__ = f"{name}: the shape and dtype of `input`."
@@ -358,7 +359,8 @@ def full_like(
 ) -> Tensor:
     """One value, with the shape and dtype of `input`."""
     kind = check_dtype(dtype) or input.dtype
-    return _filled(tuple(input._type.shape), fill_value, kind, device, requires_grad)
+    made = laid_out_as(input, lambda size: _filled(size, fill_value, kind, device), memory_format)
+    return made.requires_grad_() if requires_grad else made
 
 
 def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:

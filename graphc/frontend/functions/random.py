@@ -27,6 +27,7 @@ from .arguments import (
     shape_of,
     write_out,
 )
+from .creation import empty_like
 from .inplace_shape import resize_
 from .parts import slice_dim
 from .random_inplace import (
@@ -98,25 +99,26 @@ rand = _shaped("uniform", "rand", uniform_, "Uniform on [0, 1).")
 randn = _shaped("normal", "randn", normal_, "Normal with mean 0 and variance 1.")
 
 
-def _like(function: Any, name: str) -> Any:
+def _like(function: Any, fill: Any, name: str) -> Any:
     def like(
         input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
         generator: Generator | None = None, layout: Any = None, memory_format: Any = None,
     ) -> Tensor:
         kind = check_dtype(dtype) or input.dtype
-        found: Tensor = function(
-            shape(input), dtype=kind, device=device, requires_grad=requires_grad,
-            generator=generator,
-        )
-        return found
+        if input.is_contiguous():
+            drawn = function(shape(input), dtype=kind, device=device, generator=generator)
+        else:  # in the order of memory, and normal numbers in pairs then
+            memory = empty_like(input, dtype=kind, device=device, memory_format=memory_format)
+            drawn = fill(memory, generator=generator)
+        return _done(drawn, requires_grad)
 
     like.__name__ = name
     like.__doc__ = f"{name}: the shape and dtype of `input`."
     return like
 
 
-rand_like = _like(rand, "rand_like")
-randn_like = _like(randn, "randn_like")
+rand_like = _like(rand, uniform_, "rand_like")
+randn_like = _like(randn, normal_, "randn_like")
 
 
 def randint(
@@ -172,7 +174,9 @@ def randint_like(
     if high is None:
         low, high = 0, low
     kind = check_dtype(dtype) or input.dtype
-    return _integers(low, high, shape(input), None, kind)
+    if input.is_contiguous():
+        return _integers(low, high, shape(input), None, kind)
+    return random_(empty_like(input, dtype=kind), low, high)
 
 
 def randperm(

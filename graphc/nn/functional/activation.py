@@ -282,7 +282,7 @@ def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
     """A sample of the Gumbel-softmax distribution (Jang et al. 2016)."""
-    noise = -T.empty_like(logits).exponential_().log()
+    noise = -T.empty_like(logits, memory_format=T.contiguous_format).exponential_().log()
     soft = softmax((logits + noise) / tau, dim)
     if not hard:
         return soft
