@@ -264,4 +264,22 @@ B torch.set_autocast_enabled("cpu", False)
 B out.append(y.dtype)
 C torch.set_autocast_enabled("cpu", True)
 C torch.set_autocast_enabled("cpu", True)
+
+== a_logger_asked
+T logger$ = logging.getLogger("programs.level")
+B acc = acc + logger$.isEnabledFor(logging.INFO)
+C logger$.setLevel(logging.DEBUG)
+C logger$.setLevel(logging.ERROR)
+
+== a_logger_replaced
+T logging.Logger.manager.loggerDict.pop("programs.kept$", None)
+B acc = acc + logging.getLogger("programs.kept$").level
+C logging.Logger.manager.loggerDict["programs.kept$"] = logging.Logger("other", 30)
+
+== a_filter_that_makes_errors
+B try:
+B     warnings.warn("said $")
+B except UserWarning:
+B     acc = acc + 1
+C warnings.filterwarnings("error", message="said $")
 """
