@@ -375,6 +375,18 @@ def exceptions_looked_at(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return [*out, c(torch.ones(3)), len(closed)]
 
 
+@stale
+def exception_asked_for(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """Whether an exception is handled may differ from call to call."""
+    c = compile(lambda x: x + (sys.exc_info()[1] is not None))
+    out: list[Callable[[], Any]] = [c(torch.ones(3)), c(torch.ones(3))]
+    try:
+        raise ValueError
+    except ValueError:
+        out.append(c(torch.ones(3)))
+    return [*out, c(torch.ones(3))]
+
+
 class Watch:
     """Counts its reads."""
 

@@ -18,13 +18,15 @@ B acc = acc + @H.count([1]) + @H.index(2)
 C @H[0].append(2)
 
 == list_in_a_list
-S H = [[1], [2], [3], [2], [2]]
+T two$ = [2]
+T lists$ = [[1], [3], two$]
 B try:
-B     @H.remove([2])
+B     lists$.remove([2])
+B     acc = acc * 2
+B     lists$.append(two$)
 B except ValueError:
 B     acc = acc + 1
-C @H[1][0] = 7
-C @H[2][0] = 2
+C two$[0] = 7
 
 == list_in_a_copied_tuple
 T class Pair$(tuple):
@@ -137,6 +139,18 @@ T call$, put$ = cast$([2.0])
 B acc = call$(acc)
 C put$(3.0)
 
+== mapped_closure
+T def mapped$(k):
+T     def scaled(value):
+T         return value * k
+T     def put(value):
+T         nonlocal k
+T         k = value
+T     return torch.vmap(scaled), put
+T call$, put$ = mapped$(2.0)
+B acc = call$(acc)
+C put$(3.0)
+
 == compiled_closure
 T def inner$(k):
 T     @compile
@@ -159,8 +173,8 @@ C call$.args[0][0] = 3.0
 
 == tensor_of_an_array_written
 S H = np.ones(3, "f")
+B out.append(torch.from_numpy(@H))
 B @H[0] += 1
-B acc = acc + torch.from_numpy(@H)
 C @H[1] = 5
 
 == array_written_alone
@@ -227,6 +241,12 @@ S K = [2]
 B acc = acc + (@K in @H)
 C @K[0] = 3
 
+== part_of_a_list
+S H = [1, 2, 3]
+B acc = acc + sum(@H[:2])
+C @H[0] = 5
+C @H.pop(0)
+
 == sum_of_lists
 S H = [1]
 S K = [2]
@@ -241,10 +261,12 @@ C @H[0] = 3
 
 == lists_in_a_heap
 T import heapq
-S H = [[1, 5], [2, 4]]
-B acc = acc + heapq.heappushpop(@H, [1, 6])[1]
-C @H[0][0] = 3
-C @H[1][0] = 0
+T one$, two$ = [3, 3], [1]
+T heap$ = [one$, two$]
+B heapq.heapify(heap$)
+B acc = acc + len(heap$[0])
+C two$[0] = 9
+C one$[0] = 11
 
 == counted_into_state
 T count$ = collections.Counter()

@@ -17,6 +17,15 @@ B acc = acc * getattr(late$, "k", 2.0) + hasattr(late$, "j")
 C Late$.__getattr__ = lambda self, name: 3.0
 C del Late$.__getattr__
 
+== getattr_behind_a_property_comes
+T class Late$:
+T     @property
+T     def k(self):
+T         raise AttributeError("k")
+T late$ = Late$()
+B acc = acc * getattr(late$, "k", 2.0)
+C Late$.__getattr__ = lambda self, name: 3.0
+
 == getattr_of_a_module_comes
 B acc = acc * getattr(aid, "gain$", 2.0) + aid.__dict__["scale"]
 C aid.__getattr__ = lambda name: 3.0

@@ -30,6 +30,11 @@ B acc = acc + 1
 C @H = "other"
 C logging.getLogger().setLevel(logging.INFO)
 
+== the_root_logger_without_handlers
+B logging.error("step")
+B acc = acc + len(logging.root.handlers)
+C logging.root.handlers.clear()
+
 == the_root_logger_of_old
 B logging.warn("old")
 B acc = acc + 1

@@ -272,6 +272,7 @@ def _outside(torch: Any) -> Iterator[None]:
     places = [(torch, dict(vars(torch))), (torch.nn.functional, dict(vars(torch.nn.functional)))]
     forwards = [(kind, kind.forward) for kind in kinds]
     environment, threads = dict(os.environ), torch.get_num_threads()
+    handlers = list(logging.root.handlers)
     for name in ("PROGRAM_KEY", "PROGRAM_COUNT"):
         os.environ.pop(name, None)
     random.seed(0)
@@ -304,3 +305,4 @@ def _outside(torch: Any) -> Iterator[None]:
         for logger in ("programs", "programs.level"):
             logging.getLogger(logger).setLevel(logging.NOTSET)
         logging.root.setLevel(logging.WARNING)
+        logging.root.handlers[:] = handlers

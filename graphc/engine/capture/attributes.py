@@ -108,20 +108,20 @@ def is_counted(obj: Any) -> bool:
 def _instance(observer: Observer, obj: Any, name: str) -> Any:
     kind = type(obj)
     getter = observer.lookup(kind, "__getattribute__")
-    missing = None
     try:
         if isinstance(getter, types.FunctionType):
             return observer.run(getter, obj, name)
         value = generic(observer, obj, name)
+    except AttributeError:
+        fallback = observer.lookup(kind, "__getattr__")
+        if fallback is MISSING:
+            raise
+    else:
         if value is not MISSING:
             return value
-    except AttributeError as error:
-        missing = error
-    fallback = observer.lookup(kind, "__getattr__")
-    if fallback is MISSING:
-        if missing is not None:
-            raise missing
-        return object.__getattribute__(obj, name)  # raises what Python raises
+        fallback = observer.lookup(kind, "__getattr__")
+        if fallback is MISSING:
+            return object.__getattribute__(obj, name)  # raises what Python raises
     if fallback is Module.__getattr__:
         return _registered(observer, obj, name, f"{observer.path(obj)}.{name}")
     return observer.run(fallback, obj, name)

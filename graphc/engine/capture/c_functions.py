@@ -458,10 +458,21 @@ def _hash(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
     found = items.python_method(observer, args[0], "__hash__")
     if found is not None:
         return (int(observer.run(found, args[0])),)
-    if kind_of(type(args[0])) in (Kind.TENSOR, Kind.INSTANCE) and not observer.is_known(args[0]):
+    if _is_anew(observer, args[0]):
         observer.open("hash() of an object that each call makes anew")
-    observer.whole(args[0])
     return None
+
+
+def _is_anew(observer: Observer, value: Any) -> bool:
+    """Whether the call itself has made something that is hashed by its identity."""
+    if type(value) is tuple:
+        return any(_is_anew(observer, item) for item in value)
+    return kind_of(type(value)) in _BY_IDENTITY and not observer.is_known(value)
+
+
+_BY_IDENTITY = frozenset((
+    Kind.TENSOR, Kind.INSTANCE, Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL, Kind.ITERATOR,
+))
 
 
 def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:

@@ -187,7 +187,6 @@ def store_subscript(observer: Observer, container: Any, key: Any, value: Any) ->
             observer.note_real(container)
     elif kind_of(type(container)) is Kind.TENSOR:
         observer.whole(key)
-        observer.whole(value)
     else:
         observer.open(f"{observer.path(container)}[...] = ...")
     container[key] = value
