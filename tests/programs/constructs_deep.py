@@ -23,7 +23,7 @@ T lists$ = [[1], [3], two$]
 B try:
 B     lists$.remove([2])
 B     acc = acc * 2
-B     lists$.append(two$)
+B     lists$[2:] = [two$]
 B except ValueError:
 B     acc = acc + 1
 C two$[0] = 7

@@ -30,11 +30,6 @@ B acc = acc + 1
 C @H = "other"
 C logging.getLogger().setLevel(logging.INFO)
 
-== the_root_logger_without_handlers
-B logging.error("step")
-B acc = acc + len(logging.root.handlers)
-C logging.root.handlers.clear()
-
 == the_root_logger_of_old
 B logging.warn("old")
 B acc = acc + 1
@@ -181,6 +176,13 @@ C torch.set_autocast_dtype("cpu", torch.bfloat16)
 B out.append(torch.is_autocast_cache_enabled())
 B torch.set_autocast_cache_enabled(False)
 C torch.set_autocast_cache_enabled(True)
+
+== print_options_set
+B torch.set_printoptions(precision=2)
+B acc = acc + 1
+B out.append(str(torch.tensor([1.23456])))
+C torch.set_printoptions(precision=4)
+C torch.set_printoptions(precision=4)
 
 == threads_set
 S H = 1

@@ -1,22 +1,6 @@
 """Training, in-place writes, aliasing, modules and optimizers."""
 
 TEXT = """
-== a_step_before_what_is_open
-T p$ = nn.Parameter(torch.ones(3))
-T opt$ = torch.optim.SGD([p$], lr=0.1, momentum=0.9)
-T lock$ = threading.Lock()
-T def alone$(grad):
-T     with lock$:
-T         return grad * 2
-B (p$ * acc.detach()).sum().backward()
-B opt$.step()
-B opt$.zero_grad()
-B z = torch.ones(3, requires_grad=True)
-B z.register_hook(alone$)
-B (z * 2).sum().backward()
-B acc = acc + p$.detach()
-C p$.data.fill_(2)
-
 == backward
 T p$ = nn.Parameter(torch.ones(3))
 B p$.grad = None

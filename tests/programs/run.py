@@ -227,7 +227,7 @@ def _modes(torch: Any) -> tuple[Any, ...]:
     return (
         torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads(),
         torch.is_autocast_enabled("cpu"), str(torch.get_autocast_dtype("cpu")),
-        torch.is_autocast_cache_enabled(),
+        torch.is_autocast_cache_enabled(), str(torch.tensor([1.23456])),
     )
 
 
@@ -272,7 +272,6 @@ def _outside(torch: Any) -> Iterator[None]:
     places = [(torch, dict(vars(torch))), (torch.nn.functional, dict(vars(torch.nn.functional)))]
     forwards = [(kind, kind.forward) for kind in kinds]
     environment, threads = dict(os.environ), torch.get_num_threads()
-    handlers = list(logging.root.handlers)
     for name in ("PROGRAM_KEY", "PROGRAM_COUNT"):
         os.environ.pop(name, None)
     random.seed(0)
@@ -292,6 +291,7 @@ def _outside(torch: Any) -> Iterator[None]:
         torch.use_deterministic_algorithms(False)
         torch.set_float32_matmul_precision("highest")
         torch.set_warn_always(False)
+        torch.set_printoptions(precision=4)
         torch.set_autocast_enabled("cpu", False)
         torch.set_autocast_dtype("cpu", torch.bfloat16)
         torch.set_autocast_cache_enabled(True)
@@ -305,4 +305,3 @@ def _outside(torch: Any) -> Iterator[None]:
         for logger in ("programs", "programs.level"):
             logging.getLogger(logger).setLevel(logging.NOTSET)
         logging.root.setLevel(logging.WARNING)
-        logging.root.handlers[:] = handlers

@@ -22,6 +22,7 @@ from . import (
     context_variables,
     copying,
     draws,
+    identities,
     items,
     library,
     operators,
@@ -454,38 +455,6 @@ def _dict(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
     return None
 
 
-def _hash(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    found = items.python_method(observer, args[0], "__hash__")
-    if found is not None:
-        return (int(observer.run(found, args[0])),)
-    if _is_anew(observer, args[0]):
-        observer.open("hash() of an object that each call makes anew")
-    return None
-
-
-def _is_anew(observer: Observer, value: Any) -> bool:
-    """Whether the call itself has made something that is hashed by its identity."""
-    if type(value) is tuple:
-        return any(_is_anew(observer, item) for item in value)
-    return kind_of(type(value)) in _BY_IDENTITY and not observer.is_known(value)
-
-
-_BY_IDENTITY = frozenset((
-    Kind.TENSOR, Kind.INSTANCE, Kind.FUNCTION, Kind.METHOD, Kind.PARTIAL, Kind.ITERATOR,
-))
-
-
-def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    value = args[0]
-    argument = kind_of(type(value)) is Kind.TENSOR and observer.trace.argument_index(value) >= 0
-    if observer.is_known(value) and not argument:
-        return None
-    if copying.is_key():
-        return (copying.Identity(id(value)),)
-    observer.open("id() of an object that each call makes anew")
-    return None
-
-
 def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     return None
 
@@ -501,9 +470,10 @@ RULES: dict[str, Rule] = {
     "builtins.reversed": c_iterating.reversed_of, **type_rules.RULES, "builtins.vars": _vars,
     "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
-    "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
-    "builtins.id": _identifier, "builtins.super": _super, "collections.OrderedDict": _dict,
-    **context_variables.RULES, **copying.RULES, **library.RULES, **outside.RULES,
+    "builtins.float": _number, "builtins.dict": _dict, "builtins.super": _super,
+    "collections.OrderedDict": _dict,
+    **context_variables.RULES, **copying.RULES, **identities.RULES, **library.RULES,
+    **outside.RULES,
 }
 PYTHON: dict[str, Rule] = {
     **library.PYTHON, **copying.PYTHON, **outside.PYTHON,

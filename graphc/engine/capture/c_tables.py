@@ -119,5 +119,6 @@ SWITCHES = {
     **dict.fromkeys(
         "use_deterministic_algorithms set_float32_matmul_precision set_warn_always "
         "set_default_tensor_type".split(), "graphc.frontend.functions.settings"),
+    "set_printoptions": "graphc.frontend.functions.printing",
     "set_autocast_enabled": "graphc.amp.state",  # the others read and write a threading.local
 }
