@@ -8,7 +8,7 @@ they begin with the name of the variable. State of an optimizer is named by its 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _WALKS = 4  # calls after which what is not named yet is looked for among the arguments alone
@@ -16,7 +16,16 @@ _WALKS = 4  # calls after which what is not named yet is looked for among the ar
 
 def is_module(value: Any) -> bool:
     """Whether a value is a Module, which this layer does not know."""
-    return "_modules" in getattr(value, "__dict__", ())
+    return "_modules" in fields_of(value)
+
+
+def fields_of(value: Any) -> Mapping[str, Any]:
+    """An object's own attributes; its own __getattribute__ is not asked."""
+    try:
+        fields = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return fields if issubclass(type(fields), Mapping) else {}
 
 
 class Names:

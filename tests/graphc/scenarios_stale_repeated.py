@@ -375,6 +375,36 @@ def exceptions_looked_at(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return [*out, c(torch.ones(3)), len(closed)]
 
 
+@stale
+def step_taken_back(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """What is open comes after a step that has made its state: all is taken back, and done once."""
+    p = nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([p], lr=0.125, momentum=0.5)
+    lock = threading.Lock()
+
+    def f(x, scales):
+        optimizer.zero_grad()
+        (p * x).sum().backward()
+        optimizer.step()
+        with lock:
+            return x * scales[0] + p.detach()
+
+    c = compile(f)
+    return [c(torch.ones(3), [2.0]) for _ in range(3)], optimizer.state[p]
+
+
+@stale
+def exception_asked_for(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """Whether an exception is handled may differ from call to call."""
+    c = compile(lambda x: x + (sys.exc_info()[1] is not None))
+    out: list[Callable[[], Any]] = [c(torch.ones(3)), c(torch.ones(3))]
+    try:
+        raise ValueError
+    except ValueError:
+        out.append(c(torch.ones(3)))
+    return [*out, c(torch.ones(3))]
+
+
 class Watch:
     """Counts its reads."""
 

@@ -197,9 +197,8 @@ C raw$[0] = 1
 
 == a_child_taken
 T from xml.etree import ElementTree
-T root$ = ElementTree.fromstring("<a><b/><c/><d/><e/></a>")
-B if len(root$):
-B     del root$[0]
+T root$ = ElementTree.fromstring("<a><b/><c/><d/><e/><f/></a>")
+B del root$[0]
 B acc = acc + 1
 C ElementTree.SubElement(root$, "f")
 
@@ -275,4 +274,9 @@ T class Base$:
 T     k = 2.0
 B acc = acc * type("New$", (Base$,), {}).k
 C Base$.k = 3.0
+
+== a_warning_made_before
+T said$ = UserWarning("said")
+B warnings.warn(said$)
+B acc = acc + 1
 """

@@ -177,6 +177,13 @@ B out.append(torch.is_autocast_cache_enabled())
 B torch.set_autocast_cache_enabled(False)
 C torch.set_autocast_cache_enabled(True)
 
+== print_options_set
+B torch.set_printoptions(precision=2)
+B acc = acc + 1
+B out.append(str(torch.tensor([1.23456])))
+C torch.set_printoptions(precision=4)
+C torch.set_printoptions(precision=4)
+
 == threads_set
 S H = 1
 B out.append(torch.get_num_threads())
@@ -264,4 +271,22 @@ B torch.set_autocast_enabled("cpu", False)
 B out.append(y.dtype)
 C torch.set_autocast_enabled("cpu", True)
 C torch.set_autocast_enabled("cpu", True)
+
+== a_logger_asked
+T logger$ = logging.getLogger("programs.level")
+B acc = acc + logger$.isEnabledFor(logging.INFO)
+C logger$.setLevel(logging.DEBUG)
+C logger$.setLevel(logging.ERROR)
+
+== a_logger_replaced
+T logging.Logger.manager.loggerDict.pop("programs.kept$", None)
+B acc = acc + logging.getLogger("programs.kept$").level
+C logging.Logger.manager.loggerDict["programs.kept$"] = logging.Logger("other", 30)
+
+== a_filter_that_makes_errors
+B try:
+B     warnings.warn("said $")
+B except UserWarning:
+B     acc = acc + 1
+C warnings.filterwarnings("error", message="said $")
 """

@@ -9,7 +9,9 @@ from tests.programs import (
     constructs_attributes,
     constructs_code,
     constructs_containers,
+    constructs_deep,
     constructs_functions,
+    constructs_late,
     constructs_numbers,
     constructs_numpy,
     constructs_objects,
@@ -26,9 +28,9 @@ from tests.programs.construct import Construct, Piece, draw, parse
 from tests.programs.program import FORMS, KINDS, RESULTS, Call, Change, Program
 
 FAMILIES = {
-    "attributes": constructs_attributes.TEXT,
+    "attributes": constructs_attributes.TEXT + constructs_late.TEXT,
     "code": constructs_code.TEXT,
-    "containers": constructs_containers.TEXT,
+    "containers": constructs_containers.TEXT + constructs_deep.TEXT,
     "functions": constructs_functions.TEXT,
     "numbers": constructs_numbers.TEXT,
     "opaque": constructs_opaque.TEXT,

@@ -330,6 +330,22 @@ STEPS: dict[str, Callable[..., Any]] = {
 }
 
 
+_IN_WORDS = "it names a place in words, and notes nothing that a guard or an effect needs"
+_SETS_UP = "a root logger without handlers writes to stderr, at which no program looks"
+_TWICE = "what a first step of an optimizer makes is taken back by either of two saves"
+# the steps that no program can notice, and why; whatever else nobody notices is a failure
+EXCUSED: dict[str, str] = {
+    "attributes._module know 2": _IN_WORDS,
+    "attributes.plain_delete know 1": _IN_WORDS,
+    "c_functions._container_method note_real 1": "optimizers make their state by key alone",
+    "calls.copy_of open 1": "there is a table of opcodes for every Python that runs the tests",
+    "items._dict_item know 1": _TWICE,
+    "items._dict_item save 1": _TWICE,
+    "outside._of_root emptiness 1": _SETS_UP,
+    "outside._of_root know 1": _SETS_UP,
+}
+
+
 class Site(NamedTuple):
     """A call of one of the Observer's methods by a rule."""
 

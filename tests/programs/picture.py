@@ -162,7 +162,9 @@ class Painter:
             if value.__code__.co_filename != self.module.__file__:
                 return value.__name__, self._item(getattr(value, "__wrapped__", None))
             cells = [_cell(cell) for cell in value.__closure__ or ()]
-            parts = (value.__defaults__, value.__kwdefaults__, cells, vars(value))
+            # but for the marks that torch.compiler makes
+            own = {k: v for k, v in vars(value).items() if not k.startswith(("_dynamo", "_torch"))}
+            parts = (value.__defaults__, value.__kwdefaults__, cells, own)
             return value.__name__, *map(self._item, parts)
         if isinstance(value, functools.partial):
             return self._item(value.func), self._item(value.args), self._item(value.keywords)

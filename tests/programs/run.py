@@ -107,7 +107,9 @@ def run(program: Program, torch: Any, compile: Callable[..., Any]) -> Seen:
         )
         linecache.checkcache(str(path))
         exec(builtins.compile(source, str(path), "exec"), module.__dict__)
-        steps = _steps(module, torch)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            steps = _steps(module, torch, said)
     last = made[-1] if made else None
     segments = getattr(last, "segments", None)
     ends = () if segments is None else tuple(segments.ends)
@@ -122,7 +124,7 @@ def _guards(compiled: Any) -> int:
     return 0 if version is None else len(version.roots.all())
 
 
-def _steps(module: types.ModuleType, torch: Any) -> list[Any]:
+def _steps(module: types.ModuleType, torch: Any, said: list[Any]) -> list[Any]:
     painter = Painter(torch, module)
     results: list[Any] = []
     seen: list[Any] = []
@@ -131,10 +133,8 @@ def _steps(module: types.ModuleType, torch: Any) -> list[Any]:
     logging.getLogger().addHandler(handler)
     try:
         for kind, action, *mode in space["script"]:
-            with contextlib.redirect_stdout(io.StringIO()) as text, warnings.catch_warnings(
-                record=True
-            ) as said:
-                warnings.simplefilter("always")
+            said.clear()
+            with contextlib.redirect_stdout(io.StringIO()) as text:
                 error = _step(kind, action, mode, space, torch, results)
             seen.append({
                 "error": error,
@@ -222,7 +222,7 @@ def _modes(torch: Any) -> tuple[Any, ...]:
     return (
         torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads(),
         torch.is_autocast_enabled("cpu"), str(torch.get_autocast_dtype("cpu")),
-        torch.is_autocast_cache_enabled(),
+        torch.is_autocast_cache_enabled(), str(torch.tensor([1.23456])),
     )
 
 
@@ -286,6 +286,7 @@ def _outside(torch: Any) -> Iterator[None]:
         torch.use_deterministic_algorithms(False)
         torch.set_float32_matmul_precision("highest")
         torch.set_warn_always(False)
+        torch.set_printoptions(precision=4)
         torch.set_autocast_enabled("cpu", False)
         torch.set_autocast_dtype("cpu", torch.bfloat16)
         torch.set_autocast_cache_enabled(True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.programs.generate import CONSTRUCTS, OPEN, alone
-from tests.programs.mutants import Mutant, guard_kinds, mutants, rows
+from tests.programs.mutants import EXCUSED, Mutant, guard_kinds, mutants, rows, steps
 from tests.programs.mutate import judge, measured, programs, unlisted
 from tests.programs.run import check
 
@@ -46,11 +46,11 @@ USES = [construct.name for construct in CONSTRUCTS.values() if construct.family 
 # What reads or changes the outside of the program, or an array.
 IN_SEGMENTS = set(
     """
-    a_file_that_is_there attributes_taken_from_classes autocast_cache_set autocast_dtype_set
-    autocast_left_off autocast_left_on autocast_switched threads_set
-    numpy_buffer_read numpy_error_calls numpy_files numpy_mapped_files
-    numpy_raw_files numpy_saves numpy_saves_several numpy_saves_text numpy_shuffle
-    numpy_text_files
+    a_file_that_is_there a_filter_that_makes_errors attributes_taken_from_classes
+    autocast_cache_set autocast_dtype_set autocast_left_off autocast_left_on autocast_switched
+    numpy_buffer_read numpy_error_calls numpy_files numpy_mapped_files numpy_raw_files numpy_saves
+    numpy_saves_several numpy_saves_text numpy_shuffle numpy_text_files print_options_set
+    threads_set
     """.split()
 )
 
@@ -98,3 +98,13 @@ def test_whatever_is_gone_is_noticed() -> None:
     assert not unlisted(before)
     judged = judge(mutants(), before)
     assert not [str(verdict.mutant) for verdict in judged if not verdict.how]
+
+
+@pytest.mark.slow
+def test_a_step_that_is_left_out_is_noticed_or_excused() -> None:
+    judged = judge(steps(), measured(programs()))
+    assert {verdict.mutant.row for verdict in judged if not verdict.how} == set(EXCUSED)
+
+
+def test_what_is_excused_is_a_step() -> None:
+    assert set(EXCUSED) <= {mutant.row for mutant in steps()}

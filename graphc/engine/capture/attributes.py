@@ -82,7 +82,7 @@ def _member(observer: Observer, member: Any, name: str) -> Any:
     if isinstance(found, property) and found.fget is not None:
         return observer.run(found.fget, member)
     if type(found) in (types.FunctionType, classmethod, staticmethod):
-        return _bind(observer, member, found, name, f"{observer.path(member)}.{name}")
+        return _bind(observer, member, found, name)
     return c_attributes.ask(observer, member, name)
 
 
@@ -104,7 +104,7 @@ def super_attribute(observer: Observer, kind: Any, obj: Any, name: str) -> Any:
         return getattr(super(kind, obj), name)
     if _overrides(found):
         return _by_descriptor(observer, obj, found, name)
-    return _bind(observer, obj, found, name, path)
+    return _bind(observer, obj, found, name)
 
 
 def is_counted(obj: Any) -> bool:
@@ -120,14 +120,15 @@ def _instance(observer: Observer, obj: Any, name: str) -> Any:
             return observer.run(getter, obj, name)
         value = generic(observer, obj, name)
     except AttributeError:
-        if observer.lookup(kind, "__getattr__") is MISSING:
+        fallback = observer.lookup(kind, "__getattr__")
+        if fallback is MISSING:
             raise
-        value = MISSING
-    if value is not MISSING:
-        return value
-    fallback = observer.lookup(kind, "__getattr__")
-    if fallback is MISSING:
-        return object.__getattribute__(obj, name)  # raises what Python raises
+    else:
+        if value is not MISSING:
+            return value
+        fallback = observer.lookup(kind, "__getattr__")
+        if fallback is MISSING:
+            return object.__getattribute__(obj, name)  # raises what Python raises
     if fallback is Module.__getattr__:
         return _registered(observer, obj, name, f"{observer.path(obj)}.{name}")
     return observer.run(fallback, obj, name)
@@ -165,7 +166,7 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
         if value is not MISSING:
             return value
     if found is not MISSING:
-        return _bind(observer, obj, found, name, path)
+        return _bind(observer, obj, found, name)
     return MISSING
 
 
@@ -218,7 +219,7 @@ def _by_descriptor(observer: Observer, obj: Any, member: Any, name: str) -> Any:
     return object.__getattribute__(obj, name)
 
 
-def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> Any:
+def _bind(observer: Observer, obj: Any, member: Any, name: str) -> Any:
     """A class member that is no data descriptor, seen from an instance."""
     kind = type(member)
     if kind is types.FunctionType:
@@ -238,8 +239,7 @@ def _bind(observer: Observer, obj: Any, member: Any, name: str, path: str) -> An
         return object.__getattribute__(obj, name)
     if not _understood(kind):
         observer.open(f"reading {name} of {observer.path(obj)}, by a {full_name(type(member))}")
-    found = object.__getattribute__(obj, name)
-    return observer.know(found, path) if observer.is_known(obj) else found
+    return object.__getattribute__(obj, name)
 
 
 _C_DESCRIPTORS = frozenset((
@@ -492,7 +492,7 @@ def special(observer: Observer, obj: Any, name: str) -> Any:
     if kind is Kind.INSTANCE:
         found = observer.lookup(type(obj), name)
         if found is not MISSING:
-            return _bind(observer, obj, found, name, f"{observer.path(obj)}.{name}")
+            return _bind(observer, obj, found, name)
     elif kind is Kind.OWN:
         own_objects.entered(observer, obj, name)
     elif kind is Kind.OPEN:

@@ -23,6 +23,7 @@ from . import (
     context_variables,
     copying,
     draws,
+    identities,
     items,
     library,
     numpy_calls,
@@ -454,27 +455,6 @@ def _dict(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
     return None
 
 
-def _hash(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    found = items.python_method(observer, args[0], "__hash__")
-    if found is not None:
-        return (int(observer.run(found, args[0])),)
-    if kind_of(type(args[0])) in (Kind.TENSOR, Kind.INSTANCE) and not observer.is_known(args[0]):
-        observer.open("hash() of an object that each call makes anew")
-    observer.whole(args[0])
-    return None
-
-
-def _identifier(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    value = args[0]
-    argument = kind_of(type(value)) is Kind.TENSOR and observer.trace.argument_index(value) >= 0
-    if observer.is_known(value) and not argument:
-        return None
-    if copying.is_key():
-        return (copying.Identity(id(value)),)
-    observer.open("id() of an object that each call makes anew")
-    return None
-
-
 def _super(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     return None
 
@@ -490,9 +470,10 @@ RULES: dict[str, Rule] = {
     "builtins.reversed": c_iterating.reversed_of, **type_rules.RULES, "builtins.vars": _vars,
     "builtins.str": _str, "builtins.repr": _repr,
     "builtins.format": _format, "builtins.bool": _bool, "builtins.int": _number,
-    "builtins.float": _number, "builtins.dict": _dict, "builtins.hash": _hash,
-    "builtins.id": _identifier, "builtins.super": _super, "collections.OrderedDict": _dict,
-    **clocks.RULES, **context_variables.RULES, **copying.RULES, **library.RULES, **outside.RULES,
+    "builtins.float": _number, "builtins.dict": _dict, "builtins.super": _super,
+    "collections.OrderedDict": _dict,
+    **clocks.RULES, **context_variables.RULES, **copying.RULES, **identities.RULES,
+    **library.RULES, **outside.RULES,
 }
 PYTHON: dict[str, Rule] = {
     **library.PYTHON, **copying.PYTHON, **outside.PYTHON,

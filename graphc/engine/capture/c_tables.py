@@ -117,5 +117,6 @@ SWITCHES = {
         "use_deterministic_algorithms set_float32_matmul_precision set_warn_always "
         "set_default_tensor_type set_anomaly_enabled".split(),
         "graphc.frontend.functions.settings"),
+    "set_printoptions": "graphc.frontend.functions.printing",
     "set_autocast_enabled": "graphc.amp.state",  # the others read and write a threading.local
 }

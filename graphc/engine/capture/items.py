@@ -8,8 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from ...frontend.numbers import chosen, is_traced_number
 from ...frontend.texts import is_text, is_traced_value, plain_text
 from ...optim.optimizer import ParamGroup
@@ -191,7 +189,6 @@ def store_subscript(observer: Observer, container: Any, key: Any, value: Any) ->
             observer.note_real(container)
     elif kind_of(type(container)) is Kind.TENSOR:
         observer.whole(key)
-        observer.whole(value)
     else:
         observer.open(f"{observer.path(container)}[...] = ...")
     container[key] = value
@@ -247,8 +244,6 @@ def iterate(observer: Observer, obj: Any) -> Any:
         own_objects.used(observer, obj, "iterating over")
         return iter(plain_text(obj))
     if kind is Kind.INSTANCE:
-        if observer.lookup(type(obj), "__next__") is not MISSING:
-            return _stepped(observer, iter(obj))
         getter = python_method(observer, obj, "__getitem__")
         if getter is not None:
             return _by_index(observer, obj)
@@ -354,8 +349,6 @@ def truth(observer: Observer, value: Any) -> bool:
         observer.emptiness(value)
     elif kind is Kind.ARRAY:
         observer.array(value)
-    elif kind is Kind.TEXT:
-        observer.whole(value)
     elif kind is Kind.OWN:
         own_objects.told(observer, value, bool)
     elif kind is Kind.OPEN:
@@ -371,12 +364,11 @@ def length(observer: Observer, value: Any) -> Any:
     method = python_method(observer, value, "__len__")
     if method is not None:
         return observer.run(method, value).__index__()
-    if content(value) is not None and not isinstance(value, np.ndarray):
-        if content(value) in _SIZED:
-            return observer.length(value)
-        observer.emptiness(value, len)
-    else:
+    if content(value) in _SIZED:
+        return observer.length(value)
+    if content(value) is None:
         own_objects.told(observer, value, len)
+    if content(value) is not Kind.TUPLE:
         observer.whole(value)
     return len(value)
 

@@ -56,7 +56,6 @@ def _join(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
     between, parts = args if between is None else (between, *args)
     found = list(items.unpack(observer, parts))
     if not any(map(texts.is_text, (between, *found))):
-        observer.whole(found)
         return (between.join(found),)
     return (texts.joined(found, between),)
 

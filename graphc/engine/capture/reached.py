@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from ...frontend.names import is_module
+from ...frontend.names import fields_of, is_module
 from ...frontend.tensor import Tensor
 from ...frontend.tree import Structure
 from .kinds import PACKAGE, is_standard
@@ -104,7 +104,7 @@ def _key(key: Any) -> str:
 
 
 def _note(name: str, value: Any, found: dict[str, Any], seen: set[int], depth: int) -> None:
-    if isinstance(value, Tensor) or is_module(value):
+    if issubclass(type(value), Tensor) or is_module(value):
         found.setdefault(name, value)
         value = getattr(type(value), "forward", None)  # what a Module's code reaches
     if depth == 0 or id(value) in seen:
@@ -116,18 +116,19 @@ def _note(name: str, value: Any, found: dict[str, Any], seen: set[int], depth: i
 
 def _items(name: str, value: Any) -> list[tuple[str, Any]]:
     """What a container, an object of the user's, or a function of the user's holds."""
-    if isinstance(value, types.MethodType):
+    kind = type(value)  # the user's __class__ is not asked
+    if kind is types.MethodType:
         return [("", value.__self__), ("", value.__func__)]
-    if isinstance(value, types.FunctionType):
+    if kind is types.FunctionType:
         return _variables(value) if _users(value) else []
-    if type(value) in (list, tuple):
+    if kind in (list, tuple):
         return [(f"{name}[{i}]", item) for i, item in enumerate(value[:_ITEMS])]
-    if type(value) is dict:
+    if kind is dict:
         return [(f"{name}[{_key(key)}]", item) for key, item in islice(value.items(), _ITEMS)]
-    if isinstance(value, type) or not _users(type(value)):
+    if issubclass(kind, type) or not _users(kind):
         return []
-    fields = getattr(value, "__dict__", {})
-    return [(f"{name}.{key}" if name else key, v) for key, v in islice(fields.items(), _ITEMS)]
+    fields = islice(fields_of(value).items(), _ITEMS)
+    return [(f"{name}.{key}" if name else key, v) for key, v in fields]
 
 
 def _users(value: Any) -> bool:

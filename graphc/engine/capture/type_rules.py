@@ -39,7 +39,7 @@ def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
             not check.__module__.startswith("graphc.")
         ):
             return (bool(observer.run(check, kind, value)),)
-    if observer.lookup(type(value), "__class__") is not _CLASS or isinstance(
+    if _tells_its_class(type(value)) or isinstance(
         observer.lookup(type(value), "__getattribute__"), types.FunctionType
     ):  # the object itself says what its class is, where its type is none of these
         if issubclass(type(value), classes):
@@ -47,6 +47,11 @@ def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
         said = attributes.attribute(observer, value, "__class__")
         return (isinstance(said, type) and issubclass(said, classes),)
     return None
+
+
+def _tells_its_class(kind: type) -> bool:
+    """Whether objects of a class say themselves what their class is; no class gets that later."""
+    return any("__class__" in vars(base) for base in kind.__mro__ if base is not object)
 
 
 def _registered(observer: Observer, value: Any, kind: Any) -> None:
@@ -71,7 +76,6 @@ def _issubclass(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
     return None
 
 
-_CLASS = vars(object)["__class__"]
 _CHECKS = ("abc", "enum", "typing", "_py_abc")
 
 
