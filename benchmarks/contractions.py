@@ -24,12 +24,13 @@ sys.path.insert(0, str(ROOT))
 
 from graphc.backends.llvm.cache import ObjectCache  # noqa: E402
 from graphc.backends.llvm.contraction import contraction_libraries, emit_library  # noqa: E402
-from graphc.backends.llvm.emit import emit, kernel_symbol  # noqa: E402
+from graphc.backends.llvm.emit import emit  # noqa: E402
 from graphc.backends.llvm.gemm_scratch import scratch_symbols  # noqa: E402
 from graphc.backends.llvm.jit import Library  # noqa: E402
 from graphc.backends.llvm.pool import Pool  # noqa: E402
 from graphc.backends.llvm.target import host_target  # noqa: E402
 from graphc.ir.kernel import Kernel  # noqa: E402
+from graphc.ir.kernel.text import kernel_symbol  # noqa: E402
 from tests.backends.llvm.contractions import Conv, Gemm  # noqa: E402
 
 Array = np.ndarray

@@ -95,8 +95,8 @@ def set_num_threads(number: int) -> None:
     """Threads of compiled code, for all threads of the process. Results do not depend on it."""
     config.set_default(threads=number)
     pipeline = sys.modules.get(f"{__name__}.engine.pipeline")
-    if pipeline is not None:  # else nothing is compiled yet, and there is no pool to resize
-        pipeline.pool(config.current())
+    if pipeline is not None:  # else nothing is compiled yet
+        pipeline.adapt(config.current())
 
 
 def get_num_threads() -> int:

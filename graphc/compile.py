@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import backends
 from . import config as configuration
-from .backends.llvm import allocator
 from .doubt.again import check_again
 from .engine import pipeline
 from .engine.built import CompileCounter, Engine
@@ -333,6 +333,7 @@ class CompiledFunction:
         }
         if settings.check >= 2:
             options["example"] = example_inputs(traced)
+        allocate = backends.get(self.backend).memory.allocate
         kind: type[Specialisation] = Specialisation
         plan: BackwardPlan | None = None
         if count is not None:
@@ -345,7 +346,7 @@ class CompiledFunction:
             types = [n.tensor_type for n in split.forward.outputs]
             engine = Engine(forward, types, dims)
             plan = BackwardPlan(
-                traced, split, parts, allocator.empty, (graph, inputs, count),
+                traced, split, parts, allocate, (graph, inputs, count),
                 lambda graph: pipeline.as_drawn(graph, settings),
             )
             kind = JointSpecialisation
@@ -353,7 +354,7 @@ class CompiledFunction:
             built = self._built(graph, lambda: pipeline.build(graph, **options), _options(options))
             engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
         version = kind(
-            traced, recording.observer, recording.replay, engine, allocator.empty,
+            traced, recording.observer, recording.replay, engine, allocate,
             recording.materialise, recording.leaves,
         )
         version.graph = graph
@@ -438,10 +439,10 @@ def compile(
     """Compile a function or Module (torch.compile): as a decorator, with options, or as a call.
 
     A Module stays a Module: the same attributes, parameters and state_dict. `dynamic`: True makes
-    every size symbolic, False none, None those that vary. `backend` "numpy" interprets the same
-    kernels. Where Python needs the value of a tensor the function runs in segments; `fullgraph`
-    makes that a TraceError, which names every such line and the cure. To find them all, Python
-    that cannot be part of a graph runs, once: a file that it writes is written.
+    every size symbolic, False none, None those that vary. `backend` is one of
+    torch.compiler.list_backends(None). Where Python needs a tensor's value the function runs in
+    segments; `fullgraph` makes that a TraceError, which names every such line and the cure. To
+    find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
     """
     if model is None:
         return lambda function: compile(
@@ -450,8 +451,7 @@ def compile(
         )
     if disable:
         return model
-    chosen = Compilers.backend if backend is None else backend
-    kind = chosen if chosen in ("llvm", "numpy") else "llvm"
+    kind = backends.canonical(Compilers.backend if backend is None else backend)
     if isinstance(model, Module):
         return compile_module(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph)
     if not callable(model):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from . import unsupported
+from . import backends, unsupported
 from .engine.capture.exits import DISABLED_CURE, disabled
 from .engine.marks import STANCES, Compilers, Mark, Stance, marks
 from .frontend.context import local
@@ -218,7 +218,8 @@ class set_stance:
     "default"; "force_eager": nothing is compiled; "eager_on_recompile": what no version fits runs
     eagerly; "fail_on_recompile": that raises RuntimeError; "eager_then_compile" and
     "aot_eager_then_compile": the first call of each function runs eagerly. `force_backend`
-    "eager" compiles nothing. Raises RuntimeError for another stance, and under a trace.
+    "eager" compiles nothing. Raises RuntimeError for another stance, InvalidBackend for an unknown
+    backend, and under a trace.
     """
 
     def __init__(
@@ -233,6 +234,8 @@ class set_stance:
             unsupported.refuse(
                 "set_stance(skip_guard_eval_unsafe=True)", "leave it out: guards are always checked"
             )
+        if force_backend is not None:
+            force_backend = backends.canonical(force_backend)
         self.stance = Stance(stance, force_backend)
         self._before = _set(self.stance)
 
@@ -273,13 +276,13 @@ def reset() -> None:
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """What `torch.compile(backend=...)` may name."""
-    return ["llvm", "numpy"]
+    """What `torch.compile(backend=...)` may name, but for those with such a tag."""
+    return backends.names(exclude_tags or ())
 
 
 def set_default_backend(backend: Any) -> None:
-    """The backend of functions compiled from now on; None: "llvm"."""
-    Compilers.backend = "llvm" if backend is None else backend
+    """The backend of functions compiled from now on; None: "llvm". Raises InvalidBackend."""
+    Compilers.backend = "llvm" if backend is None else backends.canonical(backend)
 
 
 def get_default_backend() -> Any:

@@ -419,7 +419,7 @@ def scan_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
     graphs = (_body([row, row], lambda c, x: (c + x, c * x)),)
     for length in (5, 1, 0):
         arrays = (draw(rng, dtype, (3,), 0, 2), draw(rng, dtype, (length, 3), 0, 2))
-        yield Sample(arrays, {"n_carried": 1, "graphs": graphs})
+        yield Sample(arrays, {"n_carried": 1, "reverse": length == 5, "graphs": graphs})
 
 
 def fusion_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
@@ -441,11 +441,12 @@ def _while(i: Any, x: Any, *, graphs: Any) -> Any:
     return i, x
 
 
-def _scan(c: Any, xs: Any, *, n_carried: int, graphs: Any) -> Any:
+def _scan(c: Any, xs: Any, *, n_carried: int, reverse: bool, graphs: Any) -> Any:
     ys = []
-    for x in xs:
+    for x in xs.flip(0) if reverse else xs:
         c, y = c + x, c * x
         ys.append(y)
+    ys = ys[::-1] if reverse else ys
     return c, torch.stack(ys) if ys else torch.empty_like(xs)
 
 

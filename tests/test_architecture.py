@@ -149,6 +149,23 @@ def test_native_backends_are_strangers(imports: list[Import]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_backends_are_asked_by_name(imports: list[Import]) -> None:
+    """A native backend's modules are seen by its own folder alone: the registry loads them."""
+    wrong = [
+        str(each)
+        for each in imports
+        for folder in STRANGERS
+        if each.module.startswith(folder) and not module_of(ROOT / each.file).startswith(folder)
+    ]
+    assert not wrong, "\n".join(wrong)
+    named = [
+        name_of(path) for path in SOURCES
+        if not name_of(path).startswith("graphc/backends/llvm/")
+        and "backends.llvm" in path.read_text()
+    ]
+    assert not named, f"names backends.llvm: {named}"
+
+
 def test_distributions_stay_in_their_place(imports: list[Import]) -> None:
     known = sys.stdlib_module_names | {"graphc"}
     wrong = [
@@ -204,7 +221,7 @@ def test_configuration_is_passed_down(imports: list[Import]) -> None:
 def test_the_code_cache_digests_what_shapes_code(imports: list[Import]) -> None:
     """Code that is kept between processes is found by a digest of these files, too."""
     files = {name_of(path) for path in cache.sources()}
-    parts = ("graphc/ir/", "graphc/backends/llvm/")
+    parts = ("graphc/ir/", "graphc/backends/host/", "graphc/backends/llvm/")
     assert files == {name for name in map(name_of, SOURCES) if name.startswith(parts)}
 
     def is_digested(module: str) -> bool:

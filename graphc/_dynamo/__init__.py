@@ -38,6 +38,6 @@ def graph_break(msg: str = "") -> None:
     """Nothing to do."""
 
 
-def optimize(*args: Any, **kwargs: Any) -> Any:
-    """A decorator: torch.compile."""
-    return lambda model: utils.compiled(model)
+def optimize(backend: Any = "inductor", **options: Any) -> Any:
+    """A decorator: torch.compile with this backend."""
+    return lambda model: utils.compiled(model, backend)

@@ -13,6 +13,6 @@ def is_compile_supported(device_type: str) -> bool:
     return device_type == "cpu"
 
 
-def compiled(model: Any) -> Any:
-    """torch.compile(model)."""
-    return importlib.import_module("graphc.compile").compile(model)
+def compiled(model: Any, backend: Any = None) -> Any:
+    """torch.compile(model, backend=backend)."""
+    return importlib.import_module("graphc.compile").compile(model, backend=backend)

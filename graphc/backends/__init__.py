@@ -1,18 +1,186 @@
-"""What runs a graph: numpy (reference and eager), llvm (CPU), cuda (GPU).
+"""What runs a graph: the Backend protocol, and the registry that finds one by its name.
 
 Also torch.backends, by the name's accident: cudnn, mps, ... are the flags that scripts set.
 """
 
-import importlib
-from typing import Any
+from __future__ import annotations
 
-_FLAGS = frozenset({
-    "cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "nnpack", "openmp", "opt_einsum", "quantized",
-})
+import importlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from graphc.ir.graph import Node
+from graphc.ir.interpret import Table
+from graphc.ir.kernel import Kernel, Program, Template
+from graphc.ir.kernel.program import Visit
+from graphc.ir.machine import Machine
+from graphc.ir.memory import Buffer, Memory
 
 if __name__ != "graphc.backends":  # reached through the link at the repository's root
     right = "import graphc.backends"
     raise ImportError(f"{right}, not {__name__}: the link is for people", name=__name__)
+
+
+class Host(NamedTuple):
+    """What a backend may use of the process that it runs in: so many threads for all kernels
+    together, a directory for compiled code (None: keep it in memory), and NumPy's function of
+    each operator, for what the backend has no code for."""
+
+    threads: int
+    cache_dir: Path | None
+    table: Table
+
+
+class KernelStats(Protocol):
+    """One kernel of an Executable."""
+
+    @property
+    def symbol(self) -> str: ...
+    @property
+    def cached(self) -> bool: ...
+
+
+class Stats(Protocol):
+    """What building took: seconds by stage, in order, and the distinct kernels."""
+
+    @property
+    def seconds(self) -> Mapping[str, float]: ...
+    @property
+    def kernels(self) -> Sequence[KernelStats]: ...
+
+
+class Executable(Protocol):
+    """A Program that can be called, from several threads and from inside itself."""
+
+    @property
+    def stats(self) -> Stats: ...
+
+    def run(
+        self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], dims: Sequence[int] = ()
+    ) -> None:
+        """One call on buffers of the backend's memory, of the program's types; `outputs` are
+        written, `dims` are the values of its dims. Raises what a Check names, or a routine; then
+        nothing that the caller sees was written."""
+
+    def trace(
+        self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], before: Visit, after: Visit,
+        dims: Sequence[int] = (),
+    ) -> None:
+        """Like run, one step at a time, with `before` and `after` called around each."""
+
+    def texts(self, kernel: Kernel) -> Iterator[tuple[str, str]]:
+        """(file suffix, text) of a kernel's code, from what is emitted to what the machine runs,
+        each made when it is asked for."""
+
+
+class Backend(Protocol):
+    """All that the rest of the house knows of a machine, and of the code that runs on it.
+
+    A node of a graph goes one of four ways: the backend claims it, and runs it whole; a composite
+    that it does not claim is decomposed; what kernels compute is fused into them; the rest the
+    host runs with NumPy, on what it reads from the backend's memory.
+    """
+
+    @property
+    def machine(self) -> Machine: ...
+    @property
+    def memory(self) -> Memory: ...
+
+    def claims(self, node: Node, machine: Machine) -> bool:
+        """Whether a routine of the backend runs a node whole. Its dtypes, shapes, attributes and
+        number of inputs (a mask) may be asked."""
+
+    def computes(self, node: Node) -> bool:
+        """Whether the code of kernels has a node's operator, for its dtypes."""
+
+    def renders(self, template: Template) -> bool:
+        """Whether there is code for a template as it stands; if not, it becomes loops."""
+
+    def emit(self, kernel: Kernel) -> str:
+        """A kernel's source text, for this backend's target: nothing is compiled or run, and no
+        other state is read."""
+
+    def build(self, program: Program, host: Host) -> Executable:
+        """Code for a program, from a cache where it is known."""
+
+    def adapt(self, host: Host) -> None:
+        """What is built already has these threads from now on."""
+
+
+# --- the registry -----------------------------------------------------------------------------
+
+
+class InvalidBackend(RuntimeError):
+    """torch._dynamo.exc.InvalidBackend: nothing is registered under this name."""
+
+
+class _Entry(NamedTuple):
+    load: Callable[[], Backend]
+    tags: frozenset[str]
+
+
+_entries: dict[str, _Entry] = {}
+_loaded: dict[str, Backend] = {}
+# torch's names for what there is
+_ALIASES = {"inductor": "llvm", "aot_eager": "eager"}
+
+
+def register(name: str, load: Callable[[], Backend], tags: Iterable[str] = ()) -> None:
+    """Make a backend known; `load` makes it, once, when its name is first asked for.
+
+    `tags`, as torch has them: "debug" for one that is there to look at, "experimental".
+    Raises ValueError where the name is taken.
+    """
+    if name in _entries or name in _ALIASES:
+        raise ValueError(f"a backend {name!r} is registered already")
+    _entries[name] = _Entry(load, frozenset(tags))
+
+
+def canonical(name: object) -> str:
+    """The name under which a backend is registered; torch's name gives ours. Raises
+    InvalidBackend."""
+    found = _ALIASES.get(name, name) if isinstance(name, str) else name
+    if isinstance(found, str) and found in _entries:
+        return found
+    raise InvalidBackend(f"Invalid backend: {name!r}; there are {', '.join(names())}")
+
+
+def get(name: str) -> Backend:
+    """The backend of a name. Raises InvalidBackend, naming those there are."""
+    name = canonical(name)
+    found = _loaded.get(name)
+    if found is None:
+        found = _loaded.setdefault(name, _entries[name].load())
+    return found
+
+
+def loaded() -> list[Backend]:
+    """Those that were asked for."""
+    return list(_loaded.values())
+
+
+def names(exclude: Collection[str] = ()) -> list[str]:
+    """What backends are called, torch's names for them included; none with a tag in `exclude`."""
+    ours = {name for name, entry in _entries.items() if not entry.tags & set(exclude)}
+    return sorted(ours | {alias for alias, name in _ALIASES.items() if name in ours})
+
+
+def _own(module: str) -> Callable[[], Backend]:
+    """Loads a backend of this folder: llvmlite and the like wait until then."""
+    return lambda: importlib.import_module(f".{module}", __name__).BACKEND
+
+
+register("llvm", _own("llvm.backend"))
+register("numpy", _own("numpy.backend"), tags=("debug",))
+register("eager", _own("numpy.eager"), tags=("debug",))
+register("cuda", _own("cuda.backend"), tags=("experimental",))
+
+# --- torch.backends ---------------------------------------------------------------------------
+
+_FLAGS = frozenset({
+    "cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "nnpack", "openmp", "opt_einsum", "quantized",
+})
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends import Executable
 from ..inspect.native_check import check_native
 from ..inspect.value_check import ValueChangedError
 from ..ir.dim import DimEnv, evaluate
@@ -23,7 +24,7 @@ class Checked:
     """An executable that raises ValueChangedError where its outputs are not those of the graph."""
 
     def __init__(
-        self, executable: Any, program: Program, graph: Graph, mutated: Mapping[int, int],
+        self, executable: Executable, program: Program, graph: Graph, mutated: Mapping[int, int],
         table: Table,
     ) -> None:
         self.executable, self.program, self.graph = executable, program, graph
@@ -35,7 +36,7 @@ class Checked:
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
     ) -> None:
-        """One call, on C-contiguous arrays; see pipeline.Runnable."""
+        """One call, on C-contiguous arrays; see backends.Executable."""
         sizes = dict(zip(self.program.dims, dims, strict=True))
         before = [  # np.ascontiguousarray makes one dimension of none
             np.array(array).reshape([evaluate(n, sizes) for n in node.shape])
@@ -55,13 +56,10 @@ class Checked:
             for i, a in enumerate(outputs)
         ]
         error = ValueChangedError(f"compiled code of {self.program.name} is wrong: {fault}")
-        if hasattr(self.executable, "trace"):
-            try:
-                check_native(
-                    self.program, self.executable, given, made, self._table, sizes
-                )
-            except ValueChangedError as found:
-                error = found
+        try:
+            check_native(self.program, self.executable, given, made, self._table, sizes)
+        except ValueChangedError as found:
+            error = found
         error.case = case_of(self.graph, inputs, self._mutated, sizes)
         return error
 

@@ -250,10 +250,14 @@ def _scan(run: Evaluator, node: Node, inputs: list[Any]) -> list[Any]:
     body, n = node.graphs[0], node.attrs["n_carried"]
     carried, xs = list(inputs[:n]), inputs[n:]
     rows: list[list[Any]] = []
-    for step in range(len(xs[0])):
+    order = range(len(xs[0]))
+    reverse = node.attrs["reverse"]
+    for step in reversed(order) if reverse else order:
         results = run._inner(body, [*carried, *(np.asarray(x[step]) for x in xs)])
         carried = results[:n]
         rows.append(results[n:])
+    if reverse:
+        rows.reverse()
     stacked = []
     for i, type_ in enumerate(result_types(node)[n:]):
         if rows:

@@ -6,29 +6,25 @@ every pass one hook verifies, compares values, prints and dumps, as the Config a
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.backends.llvm import executable as llvm_executable
-from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.machine import CPU
-from graphc.backends.llvm.pool import Pool
+from graphc import backends
+from graphc.backends import Backend, Executable, Host
 from graphc.backends.numpy.ops import TABLE
 from graphc.config import Config
 from graphc.doubt.checked import Checked, case_of
 from graphc.inspect.observer import AGAIN, Observer
 from graphc.inspect.value_check import ValueChangedError
 from graphc.ir import passes
-from graphc.ir.graph import Graph
+from graphc.ir.graph import Graph, Node
 from graphc.ir.kernel import Program
-from graphc.ir.kernel.interpret import run_program
 from graphc.ir.passes.counter_random import counter_random
 from graphc.ir.passes.cse import cse
 from graphc.ir.passes.dce import dce
@@ -55,27 +51,19 @@ class Step(NamedTuple):
 # Runs under GRAPHC_RANDOM=counter alone.
 COUNTER = Step("counter_random", counter_random, "before all: draws become plain arithmetic")
 # Whole-graph passes; a joint graph is cut after them and before fusion.
+DECOMPOSE = Step("decompose", decompose, "first: after it, primitives and what a backend claims")
 OPTIMISE: tuple[Step, ...] = (
-    Step("decompose", decompose, "first: every later pass sees primitive operators only"),
+    DECOMPOSE,
     Step("fold", lambda graph: fold(graph, TABLE), "rules match numbers, so compute them first"),
     Step("simplify", simplify, "canonical spelling: cse and fuse then meet one form of each thing"),
     Step("cse", cse, "after rewriting, which makes unequal spellings equal"),
     Step("dce", dce, "drops what rewriting and merging left unused, before fusion counts uses"),
 )
-# For one Machine.
+# For one Machine, and what its backend renders.
 FUSE = Step("fuse", fuse, "what a kernel computes is decided on the final operators")
 LOWER = Step("lower", lower, "before planning: kernels say what scratch they need, what can fail")
 PLAN = Step("plan", plan, "last: lifetimes are known once the kernels are")
 PIPELINE: tuple[Step, ...] = (*OPTIMISE, FUSE, LOWER, PLAN)
-
-
-class Runnable(Protocol):
-    """What a backend makes of a Program."""
-
-    def run(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
-    ) -> None:
-        """Run on C-contiguous arrays; `outputs` are written. Raises what a Check names."""
 
 
 @dataclass(eq=False)
@@ -91,7 +79,8 @@ class Built:
     optimised: Graph
     fused: Graph
     program: Program
-    executable: Any  # a Runnable
+    executable: Executable
+    backend: Backend
     config: Config
     times: dict[str, float] = field(default_factory=dict)
 
@@ -114,16 +103,17 @@ def build(
     """Compile a Graph.
 
     `mutated` maps an output's number to that of the input whose memory it is written into.
-    `backend` "numpy" interprets the same Program without LLVM. `example` are inputs for
-    GRAPHC_CHECK=2; without them small random ones are drawn, in which every integer is 0.
+    `backend` is a registered one's name: "numpy" interprets the same Program. `example` are inputs
+    for GRAPHC_CHECK=2; without them small random ones are drawn, in which every integer is 0.
     """
+    chosen = backends.get(backend)
     observer = Observer(config, name or graph.name, TABLE, example)
     specialised = specialise(graph)
     times: dict[str, float] = {}
     with _blamed(observer, specialised, mutated or {}):
         observer.begin(specialised)
-        optimised = _run(_optimise(config), specialised, observer, times)
-        return _finish(graph, optimised, observer, times, mutated or {}, backend)
+        optimised = _run(_optimise(config, chosen), specialised, observer, times)
+        return _finish(graph, optimised, observer, times, mutated or {}, chosen)
 
 
 def build_pair(
@@ -143,13 +133,14 @@ def build_pair(
     Its first `forward_inputs` inputs and `forward_outputs` outputs are the forward's. `mutated`
     names forward outputs. The Split says what the forward saves for the backward.
     """
+    chosen = backends.get(backend)
     name = name or graph.name
     observer = Observer(config, name, TABLE, example)
     graph = specialise(graph)
     times: dict[str, float] = {}
     with _blamed(observer, graph, {}):
         observer.begin(graph)
-        optimised = _run(_optimise(config), graph, observer, times)
+        optimised = _run(_optimise(config, chosen), graph, observer, times)
     start = time.perf_counter()
     parts = split(optimised, forward_inputs, forward_outputs)
     times["partition"] = time.perf_counter() - start
@@ -162,7 +153,7 @@ def build_pair(
         watch = Observer(config, part.name, TABLE, inputs)
         with _blamed(watch, part, writes):
             watch.begin(part)
-            return _finish(part, part, watch, spent, writes, backend)
+            return _finish(part, part, watch, spent, writes, chosen)
 
     forward = built(parts.forward, forward_example, times, mutated or {})
     return forward, None if late else built(parts.backward, backward_example, {}, {}), parts
@@ -179,8 +170,28 @@ def _blamed(observer: Observer, graph: Graph, mutated: Mapping[int, int]) -> Ite
         raise
 
 
-def _optimise(config: Config) -> tuple[Step, ...]:
-    return (COUNTER, *OPTIMISE) if config.random == "counter" else OPTIMISE
+def host(config: Config) -> Host:
+    """What backends may use of this process."""
+    return Host(config.threads, config.cache_dir, TABLE)
+
+
+def adapt(config: Config) -> None:
+    """The number of threads has changed."""
+    for backend in backends.loaded():
+        backend.adapt(host(config))
+
+
+def _optimise(config: Config, backend: Backend) -> list[Step]:
+    claimed = _claimed(backend)
+    steps = [
+        step._replace(function=partial(step.function, claimed=claimed)) if step is DECOMPOSE
+        else step for step in OPTIMISE
+    ]
+    return [COUNTER, *steps] if config.random == "counter" else steps
+
+
+def _claimed(backend: Backend) -> Callable[[Node], bool]:
+    return lambda node: backend.claims(node, backend.machine)
 
 
 def as_drawn(graph: Graph, config: Config) -> Graph:
@@ -211,86 +222,31 @@ def _finish(
     observer: Observer,
     times: dict[str, float],
     mutated: Mapping[int, int],
-    backend: str,
+    backend: Backend,
 ) -> Built:
-    """From the optimised graph to native code."""
-    machine = CPU
-    step = FUSE._replace(function=lambda graph: fuse(graph, machine, mutated=tuple(mutated)))
+    """From the optimised graph to the backend's code."""
+    machine, claimed = backend.machine, _claimed(backend)
+
+    def routine(node: Node) -> bool:
+        return claimed(node) or not backend.computes(node)
+
+    step = FUSE._replace(function=lambda graph: fuse(graph, machine, routine, tuple(mutated)))
     fused = _run((step,), optimised, observer, times)
     with _timed(LOWER, times):
-        kernels = lower(fused, machine)
+        kernels = lower(fused, machine, backend.renders)
     observer.lowered(kernels)
     with _timed(PLAN, times):
-        program = plan(fused, kernels, machine, mutated=mutated)
+        program = plan(fused, kernels, machine, mutated=mutated, claimed=claimed)
         program = replace(program, name=observer.name, dims=tuple(fused.env.hints))
     observer.program(program, optimised, fused)
-    if backend == "numpy":
-        executable: Any = Interpreted(program)
-    elif backend == "llvm":
-        executable = native(program, observer.config)
-        stats = executable.stats
-        for stage in ("emit", "codegen", "driver", "link"):
-            times[stage] = getattr(stats, stage)
-    else:
-        raise ValueError(f"backend must be 'llvm' or 'numpy', got {backend!r}")
+    executable = backend.build(program, host(observer.config))
+    times.update(executable.stats.seconds)
     built = Built(
-        observer.name, graph, optimised, fused, program, executable, observer.config, times
+        observer.name, graph, optimised, fused, program, executable, backend, observer.config,
+        times,
     )
     observer.finish(built)
     if observer.config.check >= AGAIN:
         meaning = as_drawn(graph, observer.config)
         built.executable = Checked(executable, program, meaning, mutated, TABLE)
     return built
-
-
-# --- executables -----------------------------------------------------------------------------
-
-
-class Interpreted:
-    """A Program run by the kernel interpreter on NumPy: slow; what native code has to mean."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-
-    def run(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
-    ) -> None:
-        """See Runnable. Raises kernel.interpret.CheckFailed."""
-        named = dict(zip(self.program.dims, dims, strict=True))
-        results = run_program(self.program, inputs, TABLE, named)
-        for output, result in zip(outputs, results, strict=True):
-            if output is not result:
-                output[...] = result
-
-
-_lock = threading.Lock()
-_caches: dict[Path | None, ObjectCache] = {}
-_pool: Pool | None = None
-
-
-def object_cache(config: Config) -> ObjectCache:
-    """The process's cache of compiled kernels over `config.cache_dir`."""
-    with _lock:
-        cache = _caches.get(config.cache_dir)
-        if cache is None:
-            cache = _caches[config.cache_dir] = ObjectCache(config.cache_dir)
-        return cache
-
-
-def pool(config: Config) -> Pool:
-    """The process's thread pool, which every executable shares, with `config.threads` threads."""
-    global _pool
-    cache = object_cache(config)
-    with _lock:
-        if _pool is None:
-            _pool = Pool(config.threads, cache)
-        elif _pool.threads != config.threads:
-            _pool.set_threads(config.threads)
-        return _pool
-
-
-def native(program: Program, config: Config) -> llvm_executable.Executable:
-    """A Program as native code."""
-    return llvm_executable.build(
-        program, pool=pool(config), cache=object_cache(config), callback_table=TABLE
-    )

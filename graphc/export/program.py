@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from graphc import config
-from graphc.backends.llvm import allocator
 from graphc.engine import pipeline
 from graphc.export import archive, containers
 from graphc.export.errors import ExportError
@@ -90,8 +89,9 @@ class ExportedProgram:
                 )
         built = self._built or self.lower()
         inputs = [np.ascontiguousarray(a._array) for a in self._inputs(weights, leaves)]
+        allocate = built.backend.memory.allocate
         outputs = [
-            allocator.empty([dim.evaluate(s, dims) for s in node.shape], node.dtype.numpy)
+            allocate([dim.evaluate(s, dims) for s in node.shape], node.dtype.numpy)
             for node in self.graph.outputs
         ]
         built.run(inputs, outputs, [dims[name] for name in built.program.dims])

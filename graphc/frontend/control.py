@@ -12,7 +12,8 @@ from typing import Any
 from graphc.ir import dtypes, ops
 from graphc.ir.graph import Builder, Graph, Node
 from graphc.ir.op import OpError
-from graphc.ir.ops.control_gradients import copied, unchanged
+from graphc.ir.ops.control_gradients import copied
+from graphc.ir.ops.scan_gradient import saved_for_backward
 
 from .context import local
 from .dispatch import apply, constant, inplace
@@ -270,9 +271,9 @@ def scan(
             "All xs leaves must have the same number of elements in the scan dimension, got "
             f"{[x.shape[dim] for x in sequences]}"
         )
+    if length == 0:
+        raise RuntimeError("All xs leaves must at least have 1 element in the scan dimension")
     rows = [x.movedim(dim, 0) for x in sequences]
-    if reverse:
-        rows = [x.flip(0) for x in rows]
     count = len(carry)
 
     def step(given: Sequence[Tensor]) -> Any:
@@ -288,23 +289,20 @@ def scan(
         return out
 
     if local.trace is None:
-        last, stacked, structure = _eager_scan(step, carry, rows, length)
+        last, stacked, structure = _eager_scan(step, carry, rows, reverse)
     else:
-        last, stacked, structure = _traced_scan(step, carry, rows)
-    if reverse:
-        stacked = [y.flip(0) for y in stacked]
+        last, stacked, structure = _traced_scan(step, carry, rows, reverse)
     return unflatten(last, carry_structure), unflatten(stacked, structure)
 
 
 def _eager_scan(
-    step: Function, carry: list[Tensor], rows: list[Tensor], length: int
+    step: Function, carry: list[Tensor], rows: list[Tensor], reverse: bool
 ) -> tuple[list[Tensor], list[Tensor], Structure]:
-    if length == 0:
-        raise RuntimeError("All xs leaves must at least have 1 element in the scan dimension")
     columns: list[list[Tensor]] = []
     structure: Any = None
     want = [t._type for t in carry]
-    for i in range(length):
+    order = range(len(rows[0]))
+    for i in reversed(order) if reverse else order:
         after, y = step([*carry, *[x[i] for x in rows]])
         carry = flatten(after)[0]
         have = [t._type for t in carry]
@@ -317,7 +315,7 @@ def _eager_scan(
         columns = columns or [[] for _ in found]
         for column, value in zip(columns, found, strict=True):
             column.append(value)
-    return carry, [_stack(column) for column in columns], structure
+    return carry, [_stack(c[::-1] if reverse else c) for c in columns], structure
 
 
 def _stack(values: list[Tensor]) -> Tensor:
@@ -327,7 +325,7 @@ def _stack(values: list[Tensor]) -> Tensor:
 
 
 def _traced_scan(
-    step: Function, carry: list[Tensor], rows: list[Tensor]
+    step: Function, carry: list[Tensor], rows: list[Tensor], reverse: bool
 ) -> tuple[list[Tensor], list[Tensor], Structure]:
     firsts = [x.select(0, 0) for x in rows]
     body = Body("scan_body", step, [*carry, *firsts])
@@ -350,10 +348,8 @@ def _traced_scan(
     inputs = [*carry, *outside, *rows]
     plain = builder.build(outputs, "scan_body")
     if local.grad and any(requires_grad(current(t)) for t in inputs):
-        same = unchanged(plain, n)
-        began = [x for x, keep in zip([*heads, *extra], same, strict=True) if not keep]
-        plain = builder.build([*outputs, *began], "scan_body")
-    results = _apply(ops.scan, inputs, n_carried=n, graphs=(plain,))
+        plain = builder.build([*outputs, *saved_for_backward(plain, n)], "scan_body")
+    results = _apply(ops.scan, inputs, n_carried=n, reverse=reverse, graphs=(plain,))
     for tensor, value in zip(outside, results[count:n], strict=True):
         if any(tensor is t for t in written):
             inplace(tensor, value)

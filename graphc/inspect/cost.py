@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from graphc.backends.llvm.gemm_plan import CHUNK_FLOPS, MOST_CHUNKS
 from graphc.ir.dim import Dim, Size, ceil_div, product, substitute
 from graphc.ir.kernel import (
     Apply,
-    Callback,
     Check,
     Kernel,
     Launch,
     Let,
     Loop,
+    Routine,
     Scalar,
     Stmt,
     Store,
     Template,
     walk,
 )
+from graphc.ir.machine import Machine
 from graphc.ir.types import TensorType
 
 # operators that give floats but only move or select them
@@ -39,8 +39,8 @@ class Cost(NamedTuple):
     chunks: int
 
 
-def launch_cost(step: Launch, dims: Mapping[str, int]) -> Cost:
-    """The cost of one kernel call for these values of the program's dims."""
+def launch_cost(step: Launch, dims: Mapping[str, int], machine: Machine) -> Cost:
+    """The cost of one kernel call on a machine, for these values of the program's dims."""
     kernel = step.kernel
     env = {
         name: _value(size, dims) for name, size in zip(kernel.dims, step.dims, strict=True)
@@ -51,15 +51,15 @@ def launch_cost(step: Launch, dims: Mapping[str, int]) -> Cost:
         read += size if param.access in ("in", "inout") else 0
         written += size if param.access in ("out", "inout") else 0
     if kernel.template is not None:
-        flops, chunks = _template(kernel.template, env)
+        flops, chunks = _template(kernel.template, env, machine)
     else:
         flops = sum(_block(stage, env) for stage in kernel.stages)
         chunks = max((_chunks(kernel, env)), default=1)
     return Cost(read, written, flops, chunks)
 
 
-def callback_cost(step: Callback, dims: Mapping[str, int]) -> Cost:
-    """The bytes that a NumPy callback reads and writes; its work is not known."""
+def routine_cost(step: Routine, dims: Mapping[str, int]) -> Cost:
+    """The bytes that a routine reads and writes; its work is not known."""
     return Cost(_bytes(step.input_types, dims), _bytes(step.output_types, dims), 0, 1)
 
 
@@ -88,11 +88,10 @@ def _chunks(kernel: Kernel, env: Mapping[str, int]) -> list[int]:
     ]
 
 
-def _template(template: Template, env: Mapping[str, int]) -> tuple[int, int]:
+def _template(template: Template, env: Mapping[str, int], machine: Machine) -> tuple[int, int]:
     flops = 2 * _value(template.multiplications, env)
-    chunks = min(max(flops // CHUNK_FLOPS, 1), MOST_CHUNKS)
     results = _value(product((template.batch, template.m, template.n)), env)
-    return flops + results * _block(template.epilogue, env), chunks
+    return flops + results * _block(template.epilogue, env), machine.pieces(flops)
 
 
 def _block(body: Iterable[Stmt], env: Mapping[str, int]) -> int:

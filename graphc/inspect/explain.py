@@ -146,10 +146,10 @@ def _picture(part: Part) -> str:
 def _part_lines(part: Part) -> Iterator[str]:
     dims = part.built.graph.env.hints
     sizes = f" at {', '.join(f'{k} = {v}' for k, v in dims.items())}" if dims else ""
-    flops = sum(step.cost.flops for step in part.steps)
+    flops = sum(step.cost.flops * (step.times or 1) for step in part.steps)
     yield (
         f"graph {part.built.fused.name}{sizes}: {len(part.built.graph.nodes)} nodes, "
-        f"{len(part.steps)} steps, {_si(flops)}FLOP"
+        f"{len(part.steps)} steps{_on_host(part)}, {_si(flops)}FLOP"
     )
     memory = part.memory
     yield (
@@ -172,6 +172,12 @@ def _part_lines(part: Part) -> Iterator[str]:
                 yield f"        {verb} {', '.join(names[:_NAMES])}{more}"
 
 
+def _on_host(part: Part) -> str:
+    """How many steps the backend leaves to the host."""
+    count = sum(step.kind == "NumPy" for step in part.steps)
+    return f" ({count} on the host)" if count else ""
+
+
 def _step_line(number: int, step: Step) -> str:
     cost = step.cost
     chunks = f"{cost.chunks} chunks" if cost.chunks > 1 else "1 thread"
@@ -180,8 +186,14 @@ def _step_line(number: int, step: Step) -> str:
     origin = {True: ", cached", False: ", compiled", None: ""}[step.cached]
     return (
         f"  {number:4} {step.kind:<11} {step.name}: reads {_bytes(cost.read)}, writes "
-        f"{_bytes(cost.written)}, {_si(cost.flops)}FLOP, {chunks}{origin}"
+        f"{_bytes(cost.written)}, {_si(cost.flops)}FLOP, {chunks}{origin}{_times_of(step)}"
     )
+
+
+def _times_of(step: Step) -> str:
+    if step.times == 1:
+        return ""
+    return ", as often as data say" if step.times is None else f", {step.times:,} times"
 
 
 def _bytes(count: int) -> str:

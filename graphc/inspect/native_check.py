@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from graphc.backends import Executable
 from graphc.inspect.value_check import TOLERANCE, ValueChangedError, difference, rounding
 from graphc.ir.dim import evaluate
 from graphc.ir.dtypes import DType
 from graphc.ir.interpret import Table
-from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.kernel import Launch, Leaf, Program, Routine
 from graphc.ir.kernel.interpret import run_kernel
 from graphc.ir.kernel.text import print_kernel
 
@@ -22,31 +23,17 @@ Array = np.ndarray[Any, Any]
 
 
 def check_native(
-    program: Program, executable: Any, inputs: Sequence[Array], outputs: Sequence[Array],
+    program: Program, executable: Executable, inputs: Sequence[Array], outputs: Sequence[Array],
     table: Table, dims: Mapping[str, int],
 ) -> None:
     """Run `executable` once, a step at a time. Raises ValueChangedError naming a wrong kernel."""
-    check = _NativeCheck(program, table, dims)
-    check.expect(0, _before(inputs, outputs, program))
+    check = _NativeCheck(table, dims)
     values = [dims[name] for name in program.dims]
-    executable.trace(inputs, outputs, check.visit, values)
-
-
-def _before(inputs: Sequence[Array], outputs: Sequence[Array], program: Program) -> Any:
-    """The memory before the first step."""
-    spaces = {"input": inputs, "output": outputs, "const": program.constants}
-
-    def fetch(buffer: BufferRef, dtype: np.dtype[Any], elements: int) -> Array:
-        if buffer.space == "arena":
-            return np.zeros(elements, dtype)
-        return np.asarray(spaces[buffer.space][buffer.index]).reshape(-1)[:elements]
-
-    return fetch
+    executable.trace(inputs, outputs, check.before, check.after, values)
 
 
 class _NativeCheck:
-    def __init__(self, program: Program, table: Table, dims: Mapping[str, int]) -> None:
-        self.program = program
+    def __init__(self, table: Table, dims: Mapping[str, int]) -> None:
         self.table = table
         self.dims = dims
         self.expected: list[Array] = []
@@ -58,13 +45,10 @@ class _NativeCheck:
         env = dict(zip(step.kernel.dims, values, strict=True))
         return [evaluate(param.size, env) for param in step.kernel.params], values
 
-    def expect(self, number: int, fetch: Any) -> None:
+    def before(self, number: int, step: Leaf, fetch: Any) -> None:
         """Interpret a step on a copy of the memory before it."""
         self.expected = []
-        if number >= len(self.program.steps):
-            return
-        step = self.program.steps[number]
-        if isinstance(step, Callback):
+        if isinstance(step, Routine):
             return
         elements, values = self._elements(step)
         self.expected = [
@@ -77,8 +61,8 @@ class _NativeCheck:
         ]
         run_kernel(step.kernel, self.expected, values, self.table)
 
-    def visit(self, number: int, step: Launch | Callback, fetch: Any) -> None:
-        """Called after each native step: compare it, and interpret the next one."""
+    def after(self, number: int, step: Leaf, fetch: Any) -> None:
+        """Compare what native code left."""
         if isinstance(step, Launch):
             params = zip(step.buffers, step.kernel.params, self.expected, strict=True)
             for ref, param, want in params:
@@ -95,7 +79,6 @@ class _NativeCheck:
                     )
                     error.kernel, error.locs = step.kernel.name, tuple(step.locs)
                     raise error
-        self.expect(number + 1, fetch)
 
 
 def _floor(dtype: DType, read: list[Array]) -> float:

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphc.backends.llvm.emit import emit, kernel_symbol
-from graphc.backends.llvm.jit import compile_assembly
-from graphc.backends.llvm.target import host_target
 from graphc.config import Config
 from graphc.inspect.native_check import check_native
 from graphc.inspect.report import kernel_uses
 from graphc.inspect.value_check import ValueCheck
 from graphc.ir.graph import Graph, Node
 from graphc.ir.interpret import Table
-from graphc.ir.kernel import Kernel, Launch, Program
+from graphc.ir.kernel import Kernel, Launch, Program, leaves
 from graphc.ir.kernel.interpret import run_program
+from graphc.ir.kernel.program_text import print_program
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.kernel.verify import verify_kernel
 from graphc.ir.passes.lower import Lowered
@@ -106,7 +104,7 @@ class Observer:
         if self.config.check >= VERIFY:
             for kernel in distinct.values():
                 verify_kernel(kernel)
-        if self.config.debug >= KERNELS or self._folder is not None:
+        if self._wants(KERNELS):
             text = "\n".join(map(print_kernel, distinct.values()))
             self._show(KERNELS, "lower.kernels", text)
 
@@ -119,8 +117,9 @@ class Observer:
             inputs = [np.array(a) for a in self.values.inputs]
             found = run_program(program, inputs, self.table, self.values.dims)
             self.values.program(found, graph)
-        if self.config.debug < KERNELS and self._folder is None:
+        if not self._wants(KERNELS):
             return
+        self._show(KERNELS, "plan.program", print_program(program))
         uses = kernel_uses(program, fused)
         for kernel in kernels_of(program):
             lines = [*(f"# {use}" for use in uses[id(kernel)]), print_kernel(kernel)]
@@ -147,26 +146,27 @@ class Observer:
             else np.empty_like(array, order="C")
             for i, array in enumerate(self.values.expected)
         ]
-        if hasattr(built.executable, "trace"):
-            dims = self.values.dims
-            check_native(program, built.executable, inputs, outputs, self.table, dims)
+        check_native(
+            program, built.executable, inputs, outputs, self.table, self.values.dims
+        )
 
     def _native(self, built: Built) -> None:
-        if self.config.debug < KERNELS and self._folder is None:
+        if not self._wants(KERNELS):
             return
-        target = host_target()
+        levels = (KERNELS, ASSEMBLY) if self._wants(ASSEMBLY) else (KERNELS,)
         for kernel in kernels_of(built.program):
-            text = emit(kernel, target)
-            symbol = kernel_symbol(kernel)
-            self._show(KERNELS, f"{kernel.name}.ll", f"; {symbol}\n{text}")
-            if self.config.debug >= ASSEMBLY or self._folder is not None:
-                self._show(ASSEMBLY, f"{kernel.name}.s", compile_assembly(text, target))
+            texts = built.executable.texts(kernel)
+            for level, (suffix, text) in zip(levels, texts, strict=False):
+                self._show(level, f"{kernel.name}.{suffix}", text)
 
     # --- output ----------------------------------------------------------------------------
 
     def _graph(self, level: int, stage: str, graph: Graph) -> None:
-        if self.config.debug >= level or self._folder is not None:
+        if self._wants(level):
             self._show(level, f"{stage}.graph", str(graph))
+
+    def _wants(self, level: int) -> bool:
+        return self.config.debug >= level or self._folder is not None
 
     def _show(self, level: int, title: str, text: str) -> None:
         """Print to stderr at a debug level, and write a numbered file to the dump folder."""
@@ -195,7 +195,7 @@ def _new_folder(parent: Path, name: str) -> Path | None:
 def kernels_of(program: Program) -> list[Kernel]:
     """The distinct kernels of a program, in order of first use."""
     found: dict[int, Kernel] = {}
-    for step in program.steps:
+    for step in leaves(program.steps):
         if isinstance(step, Launch):
             found.setdefault(id(step.kernel), step.kernel)
     return list(found.values())

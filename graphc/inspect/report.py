@@ -8,11 +8,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphc.backends.llvm.emit import kernel_symbol
-from graphc.inspect.cost import Cost, callback_cost, launch_cost
+from graphc.inspect.cost import Cost, launch_cost, routine_cost
 from graphc.ir.dim import evaluate, product
 from graphc.ir.graph import Graph, Node
-from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.kernel import (
+    Branch,
+    BufferRef,
+    Launch,
+    Leaf,
+    Program,
+    ProgramStep,
+    Repeat,
+    Routine,
+    leaves,
+)
+from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -26,11 +36,13 @@ Lines = tuple[tuple[str, tuple[str, ...]], ...]  # (user's line, operators recor
 class Step:
     """One step of a program.
 
-    kind: "loop", "rows", "contraction", ... (what fusion made), "copy", or "NumPy" for an operator
-    that is called back. `lines`: (place in the user's code, operators recorded there), in order.
+    kind: "loop", "rows", "contraction", ... (what fusion made), "copy", "routine" for an operator
+    that the backend runs whole, or "NumPy" for one that the host runs. `lines`: (place in the
+    user's code, operators recorded there), in order.
     `cached`: its code came from the cache; None where that is not known. `reads` and `writes`:
     the names of the graph's inputs among its buffers, and "output 0" or the input that an output
-    is written into. `node`: of the fused graph; None for a copy.
+    is written into. `node`: of the fused graph; None for a copy. `times`: how often a call runs it;
+    None where data decide. `cost` is that of one run.
     """
 
     name: str
@@ -42,6 +54,7 @@ class Step:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     node: Node | None = None
+    times: int | None = 1
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -67,22 +80,20 @@ class Memory:
 def steps_of(built: Built) -> list[Step]:
     """A row per step of the program, in the order in which they run."""
     dims = built.graph.env.hints
-    cached = {
-        kernel.symbol: kernel.cached
-        for kernel in getattr(getattr(built.executable, "stats", None), "kernels", ())
-    }
+    cached = {kernel.symbol: kernel.cached for kernel in built.executable.stats.kernels}
     sources = _Sources(built.fused)
     symbols: dict[int, str] = {}
     rows: list[Step] = []
-    for step in built.program.steps:
-        if isinstance(step, Callback):
+    for step, times in _with_times(built.program.steps, dims):
+        if isinstance(step, Routine):
             lines: Lines = tuple((loc, (step.op,)) for loc in map(short_path, step.locs)) or (
                 ("", (step.op,)),
             )
+            kind = "routine" if step.claimed else "NumPy"
             rows.append(Step(
-                step.op, "NumPy", lines, callback_cost(step, dims), "", None,
+                step.op, kind, lines, routine_cost(step, dims), "", None,
                 _buffer_names(step.inputs, built), _buffer_names(step.outputs, built),
-                sources.called_back(step),
+                sources.called_back(step), times,
             ))
             continue
         node = sources.of(step)
@@ -91,13 +102,30 @@ def steps_of(built: Built) -> list[Step]:
         symbol = symbols.get(id(step.kernel))
         if symbol is None:
             symbol = symbols[id(step.kernel)] = kernel_symbol(step.kernel)
-        cost = launch_cost(step, dims)
+        cost = launch_cost(step, dims, built.backend.machine)
         reads, writes = operands(step, built.program, built.fused)
         rows.append(Step(
             step.kernel.name, kind, lines, cost, symbol, cached.get(symbol),
             tuple(n for n in reads.values() if n), tuple(n for n in writes.values() if n), node,
+            times,
         ))
     return rows
+
+
+def _with_times(
+    steps: Iterable[ProgramStep], dims: dict[str, int], times: int | None = 1
+) -> Iterator[tuple[Leaf, int | None]]:
+    """Every leaf with how often it runs; None where that is known only when it does."""
+    for step in steps:
+        if isinstance(step, Repeat):
+            inside = None
+            if times is not None and step.count is not None:
+                inside = times * evaluate(step.count, dims)
+            yield from _with_times((*step.test, *step.steps), dims, inside)
+        elif isinstance(step, Branch):
+            yield from _with_times((*step.then, *step.otherwise), dims, None)
+        else:
+            yield step, times
 
 
 def operands(
@@ -136,7 +164,7 @@ def kernel_uses(program: Program, graph: Graph) -> dict[int, list[str]]:
     """By the id of each kernel, a line for each of its launches: phase, Modules, operands."""
     sources = _Sources(graph)
     found: dict[int, list[str]] = defaultdict(list)
-    for number, step in enumerate(program.steps):
+    for number, step in enumerate(leaves(program.steps)):
         if isinstance(step, Launch):
             node = sources.of(step)
             reads, writes = operands(step, program, graph)
@@ -175,20 +203,25 @@ class _Sources:
 
     def __init__(self, fused: Graph) -> None:
         self.waiting: dict[tuple[object, object], deque[Node]] = defaultdict(deque)
+        self._add(fused)
+
+    def _add(self, fused: Graph) -> None:
         for node in fused.nodes:
             if node.op.name == "fusion":
                 inside = _computing(node)
                 locs = dict.fromkeys(n.place for n in inside if n.loc is not None)
                 self.waiting[tuple(n.op.name for n in inside), tuple(locs)].append(node)
-            else:
-                place = (node.place,) if node.place else ()
-                self.waiting[node.op.name, place].append(node)
+                continue
+            for body in node.graphs:
+                self._add(body)
+            place = (node.place,) if node.place else ()
+            self.waiting[node.op.name, place].append(node)
 
     def of(self, step: Launch) -> Node | None:
         """The fusion node of a launch; None for a copy."""
         return self._next((step.ops, step.locs))
 
-    def called_back(self, step: Callback) -> Node | None:
+    def called_back(self, step: Routine) -> Node | None:
         """The node that NumPy runs."""
         return self._next((step.op, step.locs))
 

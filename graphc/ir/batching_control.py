@@ -57,7 +57,7 @@ def _scan(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
     wide, _ = batch_graph(body, batch, [*flags, *rows], force)
     carried = [_plain(batch, x, flag) for x, flag in zip(inputs[:n], flags, strict=True)]
     sequences = [move_dim(x.value, 0, 1) if x.batched else x.value for x in inputs[n:]]
-    out = packed(ops.scan(*carried, *sequences, n_carried=n, graphs=(wide,)))
+    out = packed(ops.scan(*carried, *sequences, **{**attrs, "graphs": (wide,)}))
     found = [
         batch.value(move_dim(x, 1, 0) if batched and i >= n else x, batched)
         for i, (x, batched) in enumerate(zip(out, force, strict=True))

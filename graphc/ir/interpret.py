@@ -252,11 +252,15 @@ def _scan(node: Node, inputs: list[Any], attrs: Any, table: Table, dims: Dims) -
     body, n = node.graphs[0], attrs["n_carried"]
     carried, xs = list(inputs[:n]), inputs[n:]
     stacked: list[list[np.ndarray]] = [[] for _ in body.outputs[n:]]
-    for step in range(len(xs[0])):
+    order = range(len(xs[0]))
+    for step in reversed(order) if attrs["reverse"] else order:
         results = _evaluate(body, [*carried, *(np.asarray(x[step]) for x in xs)], table, dims, None)
         carried = results[:n]
         for column, y in zip(stacked, results[n:], strict=True):
             column.append(y)
+    if attrs["reverse"]:
+        for column in stacked:
+            column.reverse()
     ys = [
         np.stack(column) if column else _empty(node.type, n + i, dims)
         for i, column in enumerate(stacked)

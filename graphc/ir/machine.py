@@ -28,6 +28,9 @@ class Machine:
     are combined by a second stage. Up to `lanes_outside` lanes, the vector loop of a row goes
     around the serial ones. A row of at most `tile` elements may be kept in a Local tile.
 
+    A template's work is cut in pieces of at least `template_flops` floating-point operations, in
+    at most `template_chunks` pieces.
+
     What costs `dear` or more is kept rather than computed again in another pass; what costs at
     most `cheap` is computed again in each kernel that reads it.
     """
@@ -49,6 +52,8 @@ class Machine:
     split_row: int
     lanes_outside: int
     tile: int
+    template_flops: int
+    template_chunks: int
     dear: int
     cheap: int
 
@@ -56,7 +61,11 @@ class Machine:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""
         scale = max(1, cost // LIGHT)
         least, most = self.chunk_least // scale, self.chunk_most // scale
-        return max(least, min(most, total // self.parallelism))
+        return max(1, least, min(most, total // self.parallelism))
+
+    def pieces(self, flops: int) -> int:
+        """How many workers may share a template's work."""
+        return min(max(flops // self.template_flops, 1), self.template_chunks)
 
     def one_worker(self, total: int, cost: int) -> bool:
         """Whether `total` elements of `cost` additions each are too few to share."""

@@ -290,6 +290,17 @@ def everywhere(graph: Graph, one: Callable[[Graph], Graph]) -> Graph:
     return done[graph]
 
 
+def in_bodies(graph: Graph, one: Callable[[Graph], Graph]) -> Graph:
+    """Apply a pass to the bodies of the graph's loops and branches, and to nothing else."""
+    bodies = {
+        body: body for node in graph.nodes for body in node.graphs if node.op.family != "control"
+    }
+    for node in graph.nodes:
+        if node.op.family == "control":
+            bodies |= {body: one(body) for body in node.graphs}
+    return _with_graphs(graph, bodies)
+
+
 def _with_graphs(graph: Graph, done: dict[Graph, Graph]) -> Graph:
     if not any(node.graphs for node in graph.nodes):
         return graph

@@ -21,6 +21,9 @@ from .op import OpError
 from .op import get as get_op
 from .types import TensorType, TupleType, Type
 
+# Attributes that an operator got later: what texts written before mean.
+_LATER: dict[str, dict[str, Any]] = {"scan": {"reverse": False}}
+
 
 class ParseError(ValueError):
     """Bad graph text; the message gives the line's number and the line."""
@@ -237,6 +240,7 @@ class _Parser:
         else:
             builder.loc = self.comment()
         try:
+            attrs = {**_LATER.get(op.name, {}), **attrs}
             node = builder.emit(op, *sources, graphs=tuple(graphs), **attrs)
         except (OpError, TypeError, KeyError, ValueError, AttributeError) as error:
             self._fail(start, f"{op.name}: {error}")

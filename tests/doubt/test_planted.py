@@ -11,6 +11,7 @@ import pytest
 
 import graphc as torch
 from graphc import config, nn
+from graphc.backends.llvm import executable
 from graphc.backends.llvm.scalar import FLOAT
 from graphc.doubt.again import StaleVersionError
 from graphc.engine import pipeline
@@ -326,11 +327,11 @@ def test_a_draw_whose_native_code_takes_a_word_too_many(monkeypatch: pytest.Monk
         return values, after
 
     def built(*given: Any, **options: Any) -> Any:
-        options["callback_table"] = {**options["callback_table"], "rng_bernoulli": wrong}
+        options["table"] = {**options["table"], "rng_bernoulli": wrong}
         return build(*given, **options)
 
-    build = pipeline.llvm_executable.build
-    monkeypatch.setattr(pipeline.llvm_executable, "build", built)
+    build = executable.build
+    monkeypatch.setattr(executable, "build", built)
 
     def step(x: Any) -> Any:
         y = x + torch.rand(3)

@@ -291,7 +291,8 @@ def _scan(m: Maker, name: str) -> Any:
     row = TensorType(xs.dtype, xs.shape[1:])
     carried = m.shaped(xs.dtype, xs.shape[1:])
     graphs = (_body(m, [row, row], lambda c, x: (_step(m, c, x), ops.minimum(c, x))),)
-    return _control(m, "scan", (carried, xs), graphs, n_carried=1)
+    reverse = m.rng.random() < 0.5
+    return _control(m, "scan", (carried, xs), graphs, n_carried=1, reverse=reverse)
 
 
 def _control(

@@ -13,7 +13,8 @@ import pytest
 
 import graphc
 import graphc.nn as nn
-from graphc.backends.llvm.machine import CPU
+from graphc import backends
+from graphc.backends.host.machine import CPU
 from graphc.config import Config
 from graphc.engine import pipeline
 from graphc.inspect import observer
@@ -80,8 +81,20 @@ def test_both_backends_run_the_same_program(backend: str) -> None:
 
 
 def test_unknown_backend() -> None:
-    with pytest.raises(ValueError, match="'llvm' or 'numpy', got 'xla'"):
-        pipeline.build(mlp(), config=QUIET, backend="xla")
+    messages = set()
+    for wrong in (
+        lambda: pipeline.build(mlp(), config=QUIET, backend="typo"),
+        lambda: pipeline.build_pair(mlp(), 1, 1, config=QUIET, backend="typo"),
+        lambda: graphc.compile(mlp, backend="typo"),
+        lambda: graphc.compile(nn.Linear(2, 2), backend="typo"),
+        lambda: graphc.compiler.set_default_backend("typo"),
+        lambda: graphc.compiler.set_stance(force_backend="typo"),
+    ):
+        with pytest.raises(backends.InvalidBackend) as caught:
+            wrong()
+        messages.add(str(caught.value))
+    (message,) = messages
+    assert "'typo'" in message and ", ".join(graphc.compiler.list_backends(None)) in message
 
 
 def test_symbolic_sizes_in_the_order_of_the_graph() -> None:
@@ -166,7 +179,7 @@ def test_value_check_names_the_pass_and_shows_the_graph(monkeypatch: pytest.Monk
 
 def test_value_check_sees_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     lower, plan, wrong = pipeline.lower, pipeline.plan, scaled_fused()
-    monkeypatch.setattr(pipeline, "lower", lambda graph, machine: lower(wrong, machine))
+    monkeypatch.setattr(pipeline, "lower", lambda graph, *rest: lower(wrong, *rest))
     monkeypatch.setattr(pipeline, "plan", lambda graph, *rest, **kw: plan(wrong, *rest, **kw))
     with pytest.raises(ValueChangedError, match="lower or plan changed output 0"):
         pipeline.build(mlp(), config=QUIET._replace(check=2), backend="numpy")
@@ -183,16 +196,19 @@ def test_value_check_sees_wrong_native_code(monkeypatch: pytest.MonkeyPatch) -> 
         def __init__(self, real: Any) -> None:
             self.real, self.stats = real, real.stats
 
-        def trace(self, inputs: Any, outputs: Any, visit: Any, dims: Any) -> None:
+        def trace(
+            self, inputs: Any, outputs: Any, before: Any, after: Any, dims: Any
+        ) -> None:
             def spoil(number: int, step: Any, fetch: Any) -> None:
                 if number == 1:
                     outputs[0][...] += 0.5
-                visit(number, step, fetch)
+                after(number, step, fetch)
 
-            self.real.trace(inputs, outputs, spoil, dims)
+            self.real.trace(inputs, outputs, before, spoil, dims)
 
-    real = pipeline.native
-    monkeypatch.setattr(pipeline, "native", lambda *arguments: Wrong(real(*arguments)))
+    native = backends.get("llvm")
+    real = native.build
+    monkeypatch.setattr(native, "build", lambda *arguments: Wrong(real(*arguments)))
     with pytest.raises(ValueChangedError, match=r"native code of kernel \w+ \(step 1, .*o0"):
         pipeline.build(mlp(), config=QUIET._replace(check=2))
 
@@ -288,7 +304,7 @@ def test_dump_writes_numbered_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     stages = [name.split("_", 1)[1].split(".")[0] for name in names]
     assert stages[1 : len(pipeline.PIPELINE)] == [step.name for step in pipeline.PIPELINE[:-1]]
     kinds = {name.split(".")[1] for name in names}
-    assert kinds == {"graph", "kernels", "kernel", "ll", "s"}
+    assert kinds == {"graph", "kernels", "kernel", "program", "ll", "s"}
 
 
 def test_dumps_of_several_processes_do_not_mix(
@@ -318,17 +334,20 @@ def test_importing_the_pipeline_loads_no_llvm() -> None:
 
 
 def test_threads_of_the_pool_follow_the_config() -> None:
+    native: Any = backends.get("llvm")
     for threads in (1, 3, 2):
-        assert pipeline.pool(QUIET._replace(threads=threads)).threads == threads
+        pipeline.build(mlp(), config=QUIET._replace(threads=threads))
+        assert native._pool.threads == threads
 
 
 def test_set_num_threads_takes_effect_at_once() -> None:
+    native: Any = backends.get("llvm")
+    pipeline.build(mlp(), config=QUIET)
     before = graphc.get_num_threads()
     try:
         for threads in (3, 1, 2):
             graphc.set_num_threads(threads)
-            assert graphc.get_num_threads() == pipeline.pool(graphc.config.current()).threads
-            assert pipeline._pool is not None and pipeline._pool.threads == threads
+            assert graphc.get_num_threads() == native._pool.threads == threads
     finally:
         graphc.set_num_threads(before)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from graphc.backends.llvm.machine import CPU
+from graphc.backends.host.machine import CPU
 from graphc.backends.numpy import TABLE
 from graphc.ir import dtypes, interpret, ops
 from graphc.ir.dim import Size
 from graphc.ir.graph import Builder, Expr, Graph
-from graphc.ir.kernel import Kernel, Launch, Program
+from graphc.ir.kernel import Kernel, Launch, Program, leaves
 from graphc.ir.kernel.interpret import run_program
 from graphc.ir.kernel.text import parse_kernel, print_kernel
 from graphc.ir.kernel.verify import verify_kernel
@@ -92,7 +92,7 @@ def check(
 def kernels(program: Program) -> list[Kernel]:
     """The program's distinct kernels, in order of first use."""
     found: dict[str, Kernel] = {}
-    for step in program.steps:
+    for step in leaves(program.steps):
         if isinstance(step, Launch):
             found.setdefault(print_kernel(step.kernel, name=False), step.kernel)
     return list(found.values())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from graphc.backends.llvm.machine import CPU
+from graphc.backends.host.machine import CPU
 from graphc.backends.numpy import TABLE
 from graphc.ir import dtypes, interpret
 from graphc.ir.graph import Builder, Graph

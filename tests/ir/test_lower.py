@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from graphc.backends.llvm.machine import CPU
+from graphc.backends.host.machine import CPU
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import Dim, recombined
 from graphc.ir.kernel import Check, Kernel, Launch, Local, Loop, Stmt

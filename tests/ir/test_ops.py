@@ -241,7 +241,7 @@ def test_control_flow_types_and_runs() -> None:
     x = Expr(builder, builder.input(tensor(3)))
     rows = Expr(builder, builder.input(tensor(4, 3)))
     step = body(tensor(3), tensor(3), results=lambda h, r: (h + r, h * 2.0))
-    last, stacked = ops.scan(x, rows, n_carried=1, graphs=(step,))
+    last, stacked = ops.scan(x, rows, n_carried=1, reverse=False, graphs=(step,))
     twice = body(tensor(3), results=lambda a: (a * 2.0,))
     same = body(tensor(3), results=lambda a: (a,))
     small = body(tensor(3), results=lambda a: (ops.lt(ops.sum(a, dims=(0,), keepdim=False), 50.0),))

@@ -150,7 +150,7 @@ def sub_graphs() -> Graph:
     builder = Builder(env)
     start = builder.input(TensorType(f32, ()))
     rows = builder.input(TensorType(f32, (n, 4)))
-    scan = builder.emit(get("scan"), start, rows, n_carried=1, graphs=(inner,))
+    scan = builder.emit(get("scan"), start, rows, n_carried=1, reverse=True, graphs=(inner,))
     own = Builder()
     value = Expr(own, own.input(TensorType(f32, ()), "v"))
     branch = own.build([(value * 2.0).node], "then")
@@ -162,6 +162,13 @@ def sub_graphs() -> Graph:
 
 def test_sub_graphs() -> None:
     round_trip(sub_graphs())
+
+
+def test_a_scan_from_before_it_could_be_reversed() -> None:
+    text = print_graph(sub_graphs())
+    old = text.replace(", reverse=True", "")
+    assert old != text
+    assert print_graph(parse_graph(old)) == text.replace("reverse=True", "reverse=False")
 
 
 def test_inputs_that_are_not_numbered_by_place() -> None:

@@ -9,7 +9,6 @@ on the block size alone, never on timing.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,7 +33,7 @@ from graphc.ir.kernel import (
     Var,
 )
 from graphc.ir.kernel.combine import ARGUMENTS, identity
-from graphc.ir.kernel.text import print_kernel
+from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.kernel.walk import children
 
 BLOCK = 256  # threads; a power of two
@@ -61,13 +60,13 @@ def emit(kernel: Kernel) -> Source:
     """A kernel as CUDA C. Raises NotImplementedError for what only the CPU backend has."""
     if kernel.template is not None:
         raise NotImplementedError("the CUDA backend has no contractions yet")
-    digest = hashlib.sha256(print_kernel(kernel, name=False).encode()).hexdigest()[:24]
+    symbol = kernel_symbol(kernel)
     functions: list[str] = []
     stages: list[Stage] = []
     reductions: dict[str, str] = {}
     checks: list[Check] = []
     for number, body in enumerate(kernel.stages):
-        name = f"k_{digest}_stage{number}"
+        name = f"{symbol}_stage{number}"
         emitter = _Stage(kernel, reductions, checks)
         functions.append(emitter.function(name, body))
         stages.append(Stage(name, _blocks(body)))

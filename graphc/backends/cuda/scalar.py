@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
+from graphc.ir.op import Op
 
 C_TYPES = {
     "bool": "bool",
@@ -45,6 +46,16 @@ def literal(value: float | int | bool, dtype: DType) -> str:
     except OverflowError:  # rounds to infinity
         bits = 0x7F800000 if number > 0 else 0xFF800000
     return f"float_bits(0x{bits:08x}u)"
+
+
+def has(op: Op, given: Sequence[DType], made: Sequence[DType]) -> bool:
+    """Whether there is C for an operator's scalars, of these dtypes."""
+    if any(dtype.name not in C_TYPES for dtype in (*given, *made)):
+        return False
+    if not op.elementwise or op.family == "cast":
+        return True
+    lines = _FLOAT if given[0].is_float else _INTEGER
+    return op.name in lines or op.name in _ANY
 
 
 def apply(op: str, result: DType, arg_dtypes: Sequence[DType], args: list[str]) -> str:

@@ -20,10 +20,10 @@ _HEADER = len(MAGIC) + 8 + 32
 
 
 def sources() -> list[Path]:
-    """The code that decides what a kernel's text compiles to: this folder's, and the IR's, of
-    which it is made (sizes, types, Kernels, what passes find out of them)."""
+    """The code that decides what a kernel's text compiles to: this folder's, the host's numbers,
+    and the IR's, of which it is made (sizes, types, Kernels, what passes find out of them)."""
     folder = Path(__file__).parent
-    parts = folder.parents[1] / "ir", folder
+    parts = folder.parents[1] / "ir", folder.parent / "host", folder
     return [path for part in parts for path in sorted(part.rglob("*.py"))]
 
 

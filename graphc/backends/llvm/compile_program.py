@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from dataclasses import dataclass, field
 
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.contraction import contraction_libraries, emit_library
-from graphc.backends.llvm.driver import Layout, emit_driver
-from graphc.backends.llvm.emit import emit, kernel_checks, kernel_symbol
+from graphc.backends.llvm.driver import PYTHON, Layout, emit_driver, ends_by_flag
+from graphc.backends.llvm.emit import emit, kernel_checks
 from graphc.backends.llvm.gemm_scratch import scratch_symbols
 from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target
-from graphc.ir.kernel import Callback, Kernel, Launch, Program
-from graphc.ir.kernel.text import print_kernel
+from graphc.ir.kernel import Kernel, Launch, Program, Routine, leaves
+from graphc.ir.kernel.text import kernel_symbol, print_kernel
 
 
 @dataclass(slots=True)
@@ -39,6 +40,11 @@ class BuildStats:
     kernels: list[KernelStats] = field(default_factory=list)
 
     @property
+    def seconds(self) -> dict[str, float]:
+        """All of them, by stage."""
+        return {name: getattr(self, name) for name in ("emit", "codegen", "driver", "link")}
+
+    @property
     def cache_hits(self) -> int:
         """Kernels that were not compiled."""
         return sum(kernel.cached for kernel in self.kernels)
@@ -58,12 +64,13 @@ def compile_program(program: Program, target: Target, pool: Pool, cache: ObjectC
     """Compiles what the cache lacks and links it with the driver."""
     stats = BuildStats()
     compiler = _Compiler(target, cache, stats)
+    steps = list(leaves(program.steps))
     symbols = [
-        compiler.kernel(step.kernel) if isinstance(step, Launch) else "" for step in program.steps
+        compiler.kernel(step.kernel) if isinstance(step, Launch) else "" for step in steps
     ]
     checks = [
-        isinstance(step, Callback) or compiler.checked[symbol]
-        for step, symbol in zip(program.steps, symbols, strict=True)
+        isinstance(step, Routine) or compiler.checked[symbol]
+        for step, symbol in zip(steps, symbols, strict=True)
     ]
     start = time.perf_counter()
     text, layout = emit_driver(program, symbols, checks, target)
@@ -74,9 +81,16 @@ def compile_program(program: Program, target: Target, pool: Pool, cache: ObjectC
     shared = {"graphc_par": pool.address}
     if compiler.libraries:
         shared |= scratch_symbols(lambda text: cache.compile(text, target))
+    if ends_by_flag(program):
+        shared |= {name: _address(name) for name in PYTHON}
     library = Library(objects, shared)
     stats.link = time.perf_counter() - start
     return Compiled(library, layout, stats, pool)
+
+
+def _address(name: str) -> int:
+    """Where a function of CPython's API lies."""
+    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
 class _Compiler:

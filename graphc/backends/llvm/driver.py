@@ -1,13 +1,15 @@
 """`emit_driver(program, ...)`: the one native call of a program, as an LLVM module in text.
 
 The driver is a table of steps and a loop over it: each step adds up its operands' addresses and
-calls its kernel. All it reads comes in one block of 8-byte words:
+calls its kernel. Loops and branches of the program are code around runs of that table. All it reads
+comes in one block of 8-byte words:
 
     0        always zero
     1        the arena's address
     2        the callback: i64 (i64 step, ptr args), non-zero stops the call
     3..6     the status words: state, step, number of the failed Check, its value
-    then     inputs, outputs, constants (addresses), the dims, and sizes computed from the dims
+    then     inputs, outputs, constants (addresses), the dims, the loops' variables, and sizes
+             computed from dims and variables
 
 An operand is word[a] + word[b] + constant, so that arena offsets, symbolic offsets, dims and plain
 numbers are one case.
@@ -15,7 +17,7 @@ numbers are one case.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from graphc.backends.llvm.emit_index import Indices
@@ -24,13 +26,29 @@ from graphc.backends.llvm.text import Function, Module
 from graphc.backends.llvm.values import Value
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
-from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.kernel import (
+    Branch,
+    BufferRef,
+    Launch,
+    Leaf,
+    Program,
+    ProgramStep,
+    Repeat,
+    leaves,
+)
 
 ZERO, ARENA, CALLBACK, STATUS = 0, 1, 2, 3
 FIRST_BUFFER = 7
 RUN = "graphc_run_program"
 RUN_STEPS = "graphc_run_steps"
 SIZES = "graphc_sizes"
+LOOK_EVERY = 4096  # iterations of a loop that ends by a flag
+# of CPython's API, by name: (result, parameters)
+PYTHON = {
+    "PyEval_SaveThread": ("ptr", ""),
+    "PyEval_RestoreThread": ("void", "ptr"),
+    "PyErr_CheckSignals": ("i32", ""),
+}
 
 _STEP = "{ ptr, i32, i32, i64 }"  # kernel (null: the callback), first operand, count, has Checks
 _OPERAND = "{ i32, i32, i64 }"  # two words and a constant
@@ -44,7 +62,6 @@ class Layout:
     outputs: int
     constants: int
     dims: int
-    derived: int
     words: int
 
 
@@ -57,21 +74,33 @@ class Block:
         self.outputs = self.inputs + len(program.input_types)
         self.constants = self.outputs + len(program.output_types)
         self.dims = self.constants + len(program.constants)
-        self.derived = self.dims + len(program.dims)
-        self.sizes: dict[Dim, int] = {}  # symbolic sizes that are not plain dims, by word
+        self.names = (*program.dims, *_variables(program.steps))
+        self.derived = self.dims + len(self.names)
+        self.sizes: dict[Dim, int] = {}  # symbolic sizes that are not plain names, by word
+        self.leaves = list(leaves(program.steps))
+        self.table = [self._operands(step) for step in self.leaves]
+        for step in _held(program.steps):
+            if isinstance(step, Repeat) and step.count is not None:
+                self.size(step.count)
+            if step.flag is not None:
+                self.buffer(step.flag)
 
     def layout(self) -> Layout:
-        """The finished layout: every step must have been visited."""
+        """Which word holds what."""
         words = self.derived + len(self.sizes)
-        return Layout(self.inputs, self.outputs, self.constants, self.dims, self.derived, words)
+        return Layout(self.inputs, self.outputs, self.constants, self.dims, words)
+
+    def word(self, name: str) -> int:
+        """The word of a dim or a loop's variable."""
+        return self.dims + self.names.index(name)
 
     def size(self, size: Size) -> tuple[int, int]:
         """A size as (word, constant)."""
         if isinstance(size, int):
             return ZERO, size
         text = size.text()
-        if text in self.program.dims:
-            return self.dims + self.program.dims.index(text), 0
+        if text in self.names:
+            return self.word(text), 0
         return self.sizes.setdefault(size, self.derived + len(self.sizes)), 0
 
     def buffer(self, ref: BufferRef) -> tuple[int, int, int]:
@@ -84,7 +113,7 @@ class Block:
         }[ref.space]
         return word, *self.size(ref.offset)
 
-    def operands(self, step: Launch | Callback) -> list[tuple[int, int, int]]:
+    def _operands(self, step: Leaf) -> list[tuple[int, int, int]]:
         """What a step's args array holds."""
         if isinstance(step, Launch):
             sizes = [(ZERO, *self.size(size)) for size in step.dims]
@@ -93,22 +122,42 @@ class Block:
         return [*map(self.buffer, step.inputs), *map(self.buffer, step.outputs), *dims]
 
 
+def _held(steps: Iterable[ProgramStep]) -> Iterator[Repeat | Branch]:
+    """The loops and branches, outer ones first."""
+    for step in steps:
+        if isinstance(step, Repeat):
+            yield step
+            yield from _held((*step.test, *step.steps))
+        elif isinstance(step, Branch):
+            yield step
+            yield from _held((*step.then, *step.otherwise))
+
+
+def ends_by_flag(program: Program) -> bool:
+    """Whether a loop of the program ends by what it computes. Its entry point then takes the GIL
+    from the caller, gives it back, and leaves the exception of a signal handler set."""
+    return any(isinstance(step, Repeat) and step.flag is not None for step in _held(program.steps))
+
+
+def _variables(steps: Iterable[ProgramStep]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(step.var for step in _held(steps) if isinstance(step, Repeat)))
+
+
 def emit_driver(
     program: Program, symbols: Sequence[str], checks: Sequence[bool], target: Target
 ) -> tuple[str, Layout]:
     """The driver's text and the block's layout.
 
-    `symbols`: per step the kernel's name, or "" for a Callback; `checks`: may the step fail.
-    Defines i64 @graphc_run_program(ptr block) and, for one step at a time, void
+    `symbols`: per leaf the kernel's name, or "" for a Routine; `checks`: may the leaf fail.
+    Defines i64 @graphc_run_program(ptr block) and, for one leaf at a time, void
     @graphc_sizes(ptr block) and i64 @graphc_run_steps(ptr block, i64 first, i64 last). The result
-    is 0, or the number of the step that failed plus one.
+    is 0, or the number of the leaf that failed plus one.
     """
     module, block = Module(), Block(program)
     steps: list[str] = []
     operands: list[str] = []
     most = 1
-    for step, symbol, checked in zip(program.steps, symbols, checks, strict=True):
-        words = block.operands(step)
+    for words, symbol, checked in zip(block.table, symbols, checks, strict=True):
         most = max(most, len(words))
         kernel = f"@{symbol}" if symbol else "null"
         if symbol:
@@ -122,36 +171,150 @@ def emit_driver(
         f"@steps = internal constant [{len(steps)} x {_STEP}] [{', '.join(steps)}]",
         f"@operands = internal constant [{len(operands)} x {_OPERAND}] [{', '.join(operands)}]",
     ]
-    layout = block.layout()
     _emit_run_steps(module, most)
-    _emit_run(module, len(steps), block, target)
-    return module.text(), layout
+    _Main(module, block, target).emit()
+    return module.text(), block.layout()
 
 
-def _emit_run(module: Module, steps: int, block: Block, target: Target) -> None:
-    """Computes the sizes that depend on dims, then runs all steps."""
-    f = module.function(f"i64 @{RUN}(ptr %block)")
-    f.call("void", f"@{SIZES}", "ptr %block")
-    f.ret(f"i64 {f.call('i64', f'@{RUN_STEPS}', 'ptr %block', 'i64 0', f'i64 {steps}')}")
-    f = module.function(f"void @{SIZES}(ptr %block)")
-    _emit_sizes(f, module, block.sizes, block.program.dims, block.dims, target)
-    f.ret()
+class _Main:
+    """The entry: computes the sizes that depend on dims, then runs all steps."""
 
+    def __init__(self, module: Module, block: Block, target: Target) -> None:
+        self.module = module
+        self.block = block
+        self.target = target
+        self.done = 0  # leaves emitted so far
 
-def _emit_sizes(
-    f: Function,
-    module: Module,
-    sizes: Mapping[Dim, int],
-    names: Sequence[str],
-    first: int,
-    target: Target,
-) -> None:
-    context = Indices(f, module, target, {})
-    for position, name in enumerate(names):
-        word = f.load(f.gep("%block", first + position, "i64"), "i64", 8)
-        context.bind(name, Value(word, dtypes.i64, 1, 0))
-    for size, position in sizes.items():
-        f.store(context.index(size), "i64", f.gep("%block", position, "i64"), 8)
+    def emit(self) -> None:
+        f = self.f = self.module.function(f"i64 @{RUN}(ptr %block)")
+        f.call("void", f"@{SIZES}", "ptr %block")
+        program = self.block.program
+        if any(isinstance(step, Repeat | Branch) for step in program.steps):
+            self.failed = f.label("failed")
+            self.result = f.alloca("i64", 1, 8)
+            open_end = ends_by_flag(program)
+            if open_end:
+                self.thread = f.alloca("ptr", 1, 8)
+                for name, (result, parameters) in PYTHON.items():
+                    self.module.declare(f"declare {result} @{name}({parameters})")
+                self._release_gil()
+            self._steps(program.steps)
+            f.store(0, "i64", self.result, 8)
+            f.br(self.failed)
+            f.block(self.failed)
+            if open_end:
+                self._hold_gil()
+            f.ret(f"i64 {f.load(self.result, 'i64', 8)}")
+        else:
+            count = len(program.steps)
+            f.ret(f"i64 {f.call('i64', f'@{RUN_STEPS}', 'ptr %block', 'i64 0', f'i64 {count}')}")
+        self._emit_sizes(SIZES, list(self.block.sizes))
+        for name in self.block.names[len(program.dims):]:
+            varying = [size for size in self.block.sizes if name in size.variables()]
+            self._emit_sizes(f"{SIZES}_{name}", varying)
+
+    def _emit_sizes(self, symbol: str, sizes: Sequence[Dim]) -> None:
+        f = self.module.function(f"void @{symbol}(ptr %block)")
+        context = Indices(f, self.module, self.target, {})
+        for name in self.block.names:
+            word = f.load(f.gep("%block", self.block.word(name), "i64"), "i64", 8)
+            context.bind(name, Value(word, dtypes.i64, 1, 0))
+        for size in sizes:
+            place = f.gep("%block", self.block.sizes[size], "i64")
+            f.store(context.index(size), "i64", place, 8)
+        f.ret()
+
+    def _steps(self, steps: Sequence[ProgramStep]) -> None:
+        """Runs of leaves as one call each, loops and branches around them."""
+        first = self.done
+        for step in steps:
+            if not isinstance(step, Repeat | Branch):
+                self.done += 1
+                continue
+            self._run(first)
+            if isinstance(step, Repeat):
+                self._repeat(step)
+            else:
+                self._branch(step)
+            first = self.done
+        self._run(first)
+
+    def _run(self, first: int) -> None:
+        if first == self.done:
+            return
+        f = self.f
+        answer = f.call(
+            "i64", f"@{RUN_STEPS}", "ptr %block", f"i64 {first}", f"i64 {self.done}"
+        )
+        f.store(answer, "i64", self.result, 8)
+        going = f.label("going")
+        f.cond_br(f.cmp("ne", answer, 0), self.failed, going)
+        f.block(going)
+
+    def _repeat(self, step: Repeat) -> None:
+        f = self.f
+        head, body, end = f.label("head"), f.label("body"), f.label("end")
+        place = f.gep("%block", self.block.word(step.var), "i64")
+        f.store(0, "i64", place, 8)
+        f.br(head)
+        f.block(head)
+        f.call("void", f"@{SIZES}_{step.var}", "ptr %block")
+        self._steps(step.test)
+        if step.flag is not None:
+            self._look_at_signals(place)
+            f.cond_br(self._flag(step.flag), body, end)
+        else:
+            assert step.count is not None
+            word, constant = self.block.size(step.count)
+            count = f.add(f.load(f.gep("%block", word, "i64"), "i64", 8), constant)
+            f.cond_br(f.cmp("slt", f.load(place, "i64", 8), count), body, end)
+        f.block(body)
+        self._steps(step.steps)
+        f.store(f.add(f.load(place, "i64", 8), 1), "i64", place, 8)
+        f.br(head)
+        f.block(end)
+
+    def _look_at_signals(self, place: str) -> None:
+        """A loop without a known end lets Python's signal handlers run, which may raise."""
+        f = self.f
+        look, on = f.label("look"), f.label("on")
+        late = f.cmp("eq", f.mod(f.load(place, "i64", 8), LOOK_EVERY), LOOK_EVERY - 1)
+        f.cond_br(late, look, on)
+        f.block(look)
+        self._hold_gil()
+        answer = f.let(f"sext i32 {f.call('i32', '@PyErr_CheckSignals')} to i64")
+        self._release_gil()
+        f.store(answer, "i64", self.result, 8)
+        f.cond_br(f.cmp("ne", answer, 0), self.failed, on)
+        f.block(on)
+
+    def _hold_gil(self) -> None:
+        f = self.f
+        f.call("void", "@PyEval_RestoreThread", f"ptr {f.load(self.thread, 'ptr', 8)}")
+
+    def _release_gil(self) -> None:
+        f = self.f
+        f.store(f.call("ptr", "@PyEval_SaveThread"), "ptr", self.thread, 8)
+
+    def _branch(self, step: Branch) -> None:
+        f = self.f
+        then, otherwise, end = f.label("then"), f.label("else"), f.label("end")
+        f.cond_br(self._flag(step.flag), then, otherwise)
+        for label, arm in ((then, step.then), (otherwise, step.otherwise)):
+            f.block(label)
+            self._steps(arm)
+            f.br(end)
+        f.block(end)
+
+    def _flag(self, ref: BufferRef) -> str:
+        """An i1: a bool in memory."""
+        f = self.f
+        first, second, constant = self.block.buffer(ref)
+        address: str | int = constant
+        for word in (first, second):
+            address = f.add(f.load(f.gep("%block", word, "i64"), "i64", 8), address)
+        pointer = f.let(f"inttoptr i64 {address} to ptr")
+        return f.let(f"icmp ne i8 {f.load(pointer, 'i8', 1)}, 0")
 
 
 def _emit_run_steps(module: Module, most: int) -> None:

@@ -9,7 +9,6 @@ becomes an internal function of one chunk, run by `@graphc_par(fn, ctx, chunks)`
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Sequence
 
 from graphc.backends.llvm.contraction import emit_contraction
@@ -35,15 +34,9 @@ from graphc.ir.kernel import (
     Store,
     walk,
 )
-from graphc.ir.kernel.text import print_kernel
+from graphc.ir.kernel.text import kernel_symbol
 
 PARALLEL = "@graphc_par"
-
-
-def kernel_symbol(kernel: Kernel) -> str:
-    """The native name of a kernel: a digest of its text without its name."""
-    text = print_kernel(kernel, name=False)
-    return "k_" + hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def emit(kernel: Kernel, target: Target, symbol: str = "") -> str:

@@ -2,91 +2,95 @@
 
 from __future__ import annotations
 
-import builtins
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from graphc.backends.llvm import driver
-from graphc.backends.llvm.allocator import Array, address_of
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.callbacks import Callbacks
 from graphc.backends.llvm.compile_program import BuildStats, Compiled, compile_program
-from graphc.backends.llvm.emit import kernel_checks
+from graphc.backends.llvm.emit import emit, kernel_checks
+from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target, require_runnable
+from graphc.backends.llvm.traced import run_traced
 from graphc.ir.dim import evaluate
-from graphc.ir.kernel import BufferRef, Callback, Launch, Program
-from graphc.ir.op import OutOfRange
+from graphc.ir.interpret import Table
+from graphc.ir.kernel import Kernel, Program, Routine, leaves
+from graphc.ir.kernel.failure import check_error
+from graphc.ir.kernel.program import Visit
+from graphc.ir.kernel.text import kernel_symbol
+from graphc.ir.memory import Array, Memory
 from graphc.ir.types import TensorType
 
 ARENA_ALIGNMENT = 64
 
-# visit(step number, step, fetch): fetch(buffer, dtype, elements) is a view of a buffer's memory.
-Fetch = Callable[[BufferRef, np.dtype[Any], int], Array]
-Visit = Callable[[int, Launch | Callback, Fetch], None]
-
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-_RunSteps = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-_Sizes = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_RunHoldingGIL = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
 def build(
     program: Program,
     *,
     pool: Pool,
+    memory: Memory,
+    table: Table,
     target: Target | None = None,
     cache: ObjectCache | None = None,
     cache_dir: Path | None = None,
-    callback_table: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Executable:
     """Compiles and links a program.
 
-    `cache` (or one over `cache_dir`, or in memory) keeps the kernels' objects; `callback_table`
-    holds the NumPy implementations of the operators that its Callbacks name. Raises ValueError for
-    a target that is not a subset of this machine, and LLVMError.
+    `cache` (or one over `cache_dir`, or in memory) keeps the kernels' objects. Buffers lie in
+    `memory`; `table` holds NumPy's functions for the operators that its Callbacks name. Raises
+    ValueError for a target that is not a subset of this machine, and LLVMError.
     """
     if target is not None:
         require_runnable(target)
     if cache is None:
         cache = ObjectCache(cache_dir)
-    compiled = compile_program(program, target or host_target(), pool, cache)
-    return Executable(program, compiled, callback_table or {})
+    target = target or host_target()
+    compiled = compile_program(program, target, pool, cache)
+    return Executable(program, compiled, target, memory, Callbacks(program, table, memory))
 
 
 class _Lease:
     """What one call needs for itself: a block of words, and an arena."""
 
-    def __init__(self, words: int) -> None:
+    def __init__(self, words: int, memory: Memory) -> None:
+        self.memory = memory
         self.block = (ctypes.c_int64 * words)()
         self.address = ctypes.addressof(self.block)
-        self.arena: Array = np.empty(0, np.uint8)
+        self.arena = np.empty(0, np.uint8)
 
     def resize(self, size: int) -> None:
         """Makes the arena at least `size` bytes, plus what unmasked reads may overrun."""
         self.arena = np.empty(size + 2 * ARENA_ALIGNMENT, np.uint8)
-        self.block[driver.ARENA] = -(-address_of(self.arena) // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
+        start = self.memory.address(self.arena)
+        self.block[driver.ARENA] = -(-start // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
 
 
 class Executable:
     """A compiled program. `run` may be called from several threads, and from inside itself."""
 
     def __init__(
-        self, program: Program, compiled: Compiled, table: Mapping[str, Callable[..., Any]]
+        self, program: Program, compiled: Compiled, target: Target, memory: Memory,
+        callbacks: Callbacks,
     ) -> None:
-        self.program = program
+        self.program, self.target, self.memory = program, target, memory
+        self._address_of = memory.address
         self.stats: BuildStats = compiled.stats
         self._compiled = compiled  # keeps the code alive
         self._layout = compiled.layout
         library = compiled.library
-        self._run = _Run(library.address(driver.RUN))
-        self._run_steps = _RunSteps(library.address(driver.RUN_STEPS))
-        self._sizes = _Sizes(library.address(driver.SIZES))
+        prototype = _RunHoldingGIL if driver.ends_by_flag(program) else _Run
+        self._run = prototype(library.address(driver.RUN))
+        self._steps = list(leaves(program.steps))
         self._constants = [np.ascontiguousarray(c) for c in program.constants]
-        self._callbacks = Callbacks(program, table)
+        self._callbacks = callbacks
         arena = program.arena_bytes
         self._arena_bytes = arena if isinstance(arena, int) else None
         self._leases: list[_Lease] = []
@@ -98,7 +102,7 @@ class Executable:
         """Runs the program on C-contiguous arrays of the declared dtypes and shapes.
 
         `outputs` are written, `dims` are the values of the program's dims. Raises what a failed
-        Check names, or what a Callback raised; then nothing that the caller sees was written.
+        Check names, or what a Routine raised; then nothing that the caller sees was written.
         """
         lease = self._lease(inputs, outputs, dims)
         try:
@@ -111,29 +115,26 @@ class Executable:
         self,
         inputs: Sequence[Array],
         outputs: Sequence[Array],
-        visit: Visit,
+        before: Visit,
+        after: Visit,
         dims: Sequence[int] = (),
     ) -> None:
-        """Like run, one step at a time, with `visit` called after each (for debugging)."""
+        """Like run, one step at a time, with `before` and `after` called around each Launch and
+        Routine (for debugging)."""
         lease = self._lease(inputs, outputs, dims)
-        self._sizes(lease.address)
-        operands = driver.Block(self.program)
-        for step in self.program.steps:  # gives symbolic sizes the words they have in the driver
-            operands.operands(step)
-
-        def fetch(buffer: BufferRef, dtype: np.dtype[Any], elements: int) -> Array:
-            first, second, constant = operands.buffer(buffer)
-            address = lease.block[first] + lease.block[second] + constant
-            memory = (ctypes.c_uint8 * (elements * dtype.itemsize)).from_address(address)
-            return np.ndarray((elements,), dtype, memoryview(memory))
-
         try:
-            for number, step in enumerate(self.program.steps):
-                if self._run_steps(lease.address, number, number + 1):
-                    raise self._failure(lease)
-                visit(number, step, fetch)
+            library = self._compiled.library
+            block = lease.block
+            if not run_traced(self.program, library, self.memory, block, before, after):
+                raise self._failure(lease)
         finally:
             self._leases.append(lease)
+
+    def texts(self, kernel: Kernel) -> Iterator[tuple[str, str]]:
+        """LLVM assembly, and the machine's."""
+        text = emit(kernel, self.target)
+        yield "ll", f"; {kernel_symbol(kernel)}\n{text}"
+        yield "s", compile_assembly(text, self.target)
 
     def _lease(
         self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int]
@@ -148,8 +149,8 @@ class Executable:
         block, layout = lease.block, self._layout
         first = driver.FIRST_BUFFER
         block[first : first + self._buffers] = [
-            *map(address_of, inputs),
-            *map(address_of, outputs),
+            *map(self._address_of, inputs),
+            *map(self._address_of, outputs),
         ]
         block[driver.STATUS] = 0
         if dims:
@@ -162,11 +163,11 @@ class Executable:
         return lease
 
     def _new_lease(self) -> _Lease:
-        lease = _Lease(self._layout.words)
+        lease = _Lease(self._layout.words, self.memory)
         lease.resize(self._arena_bytes or 0)
         lease.block[driver.CALLBACK] = self._callbacks.address
         for position, constant in enumerate(self._constants):
-            lease.block[self._layout.constants + position] = address_of(constant)
+            lease.block[self._layout.constants + position] = self._address_of(constant)
         return lease
 
     def _wrong_count(self, inputs: int, outputs: int, dims: int) -> str:
@@ -200,21 +201,8 @@ class Executable:
     def _failure(self, lease: _Lease) -> BaseException:
         """The exception for a call that stopped."""
         status = lease.block[driver.STATUS : driver.STATUS + 4]
-        step = self.program.steps[status[1] - 1]
-        if isinstance(step, Callback):
+        step = self._steps[status[1] - 1]
+        if isinstance(step, Routine):
             return self._callbacks.take_failure()
         check = kernel_checks(step.kernel)[status[2]]
         return check_error(check.message.replace("{value}", str(status[3])), step.locs)
-
-
-def check_error(message: str, locs: Sequence[str]) -> Exception:
-    """A failed Check's exception: "IndexError: text" raises that class, else RuntimeError."""
-    name, colon, rest = message.partition(": ")
-    found = OutOfRange if name == "OutOfRange" else getattr(builtins, name, None)
-    kind: type[Exception] = RuntimeError
-    if colon and isinstance(found, type) and issubclass(found, Exception):
-        kind, message = found, rest
-    places = list(dict.fromkeys(loc for loc in locs if loc))
-    if places:
-        message += f"\n  in compiled code from {', '.join(places[:3])}"
-    return kind(message)

@@ -4,6 +4,7 @@ The plan is made at run time from the sizes alone (never from the number of thre
 of a result do not depend on who computes it, and one compiled object serves every shape.
 """
 
+from graphc.backends.host.machine import CPU
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.microkernel import MR, Tile
 from graphc.backends.llvm.text import Function, Module, Value
@@ -15,8 +16,6 @@ IN_PLACE_BYTES = 1 << 20  # a B up to this size is not packed
 IN_PLACE_ROWS = 24  # nor one that so few rows of A read
 POINTED_COLUMNS = 2048  # of one block, where tiles read B through pointers
 SHARED_BYTES = 32 << 20  # a B up to this size may be packed once for all chunks
-CHUNK_FLOPS = 1 << 19  # about 5 microseconds; a chunk has no less, unless there is but one
-MOST_CHUNKS = 32
 ROW_TILES = 4  # least height of a chunk in tiles, where rows are split
 
 
@@ -79,7 +78,7 @@ def _plan_chunks(f: Function, d: Descriptor, tile: Tile) -> None:
     """
     batch, m, n = d.read(Word.BATCH, Word.M, Word.N)
     flops = f.mul(f.mul(f.mul(f.mul(batch, 2), m), n), d[Word.TERMS])
-    want = clamp(f, f.sdiv(flops, CHUNK_FLOPS), 1, MOST_CHUNKS)
+    want = clamp(f, f.sdiv(flops, CPU.template_flops), 1, CPU.template_chunks)  # Machine.pieces
     d[Word.CHUNK_BATCH] = f.smax(ceil_div(f, batch, want), 1)
     per_batch = ceil_div(f, want, f.smax(batch, 1))
 

@@ -11,9 +11,9 @@ import sys
 import threading
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from ...backends.llvm.frames import Evaluation
+from ... import backends
 
 # (code, globals, who calls): whether to ask again about the same code
 Verdict = Callable[[CodeType, dict[str, Any], FrameType | None], bool]
@@ -84,13 +84,13 @@ class FrameEvaluation:
         self._depth = 0
 
     @functools.cached_property
-    def _evaluation(self) -> Evaluation:
-        verdict = self._verdict
+    def _evaluation(self) -> Any:
+        verdict, native = self._verdict, cast(Any, backends.get("llvm"))
 
         def asked(function: FunctionType) -> bool:
             return not verdict(function.__code__, function.__globals__, sys._getframe().f_back)
 
-        evaluation = Evaluation(asked)
+        evaluation = native.frame_evaluation(asked)
         known: tuple[Any, ...] = (asked, verdict, *self._helpers)
         for function in known:
             evaluation.mark(function.__code__)

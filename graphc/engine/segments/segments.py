@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ... import backends
 from ... import config as configuration
-from ...backends.llvm import allocator
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.eager_count import EagerCount
@@ -103,6 +103,7 @@ class Segments:
         """`compile`: makes a CompiledFunction of a function. `always`: compile each segment at its
         first meeting."""
         self.name, self.backend = name, backend
+        self.allocate = backends.get(backend).memory.allocate
         self.versions: dict[Any, list[Version]] = {}
         self.compile_count = 0
         # versions that are known to fit, by key and numbers; constants that need not be compared
@@ -327,7 +328,7 @@ class Segments:
         if entries:
             forward, _, split = pipeline.build_pair(graph, inputs, count, late=True, **options)
             engine = Engine(forward, [n.tensor_type for n in split.forward.outputs], dims)
-            plan = _plan(segment, graph, split, entries, self._late)
+            plan = _plan(segment, graph, split, entries, self._late, self.allocate)
         else:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
             built = pipeline.build(graph, **options)
@@ -344,7 +345,9 @@ class Segments:
         graph = pipeline.as_drawn(graph, configuration.current())
         count = len(segment.outputs)
         split = split_uncut(graph, len(inputs), count)
-        plan = _plan(segment, graph, split, entries, Stepwise) if entries else None
+        plan = None
+        if entries:
+            plan = _plan(segment, graph, split, entries, Stepwise, self.allocate)
         types = [n.tensor_type for n in split.forward.outputs]
         return Version(
             None, Engine(Stepwise(split.forward), types, ()), mutated, count, plan, whole.nodes, 0.0
@@ -385,7 +388,7 @@ class Segments:
         for index, type_ in enumerate(version.engine.output_types):
             target = version.mutated.get(index)
             if target is None:
-                results.append(allocator.empty(concrete_shape(type_, dims), type_.dtype.numpy))
+                results.append(self.allocate(concrete_shape(type_, dims), type_.dtype.numpy))
                 continue
             real = segment.memory(target)
             if given[target] is not real:
@@ -430,7 +433,7 @@ def _source(segment: Segment, tensor: Tensor) -> tuple[int, Tensor]:
 
 def _plan(
     segment: Segment, graph: Graph, split: Split, entries: list[int],
-    build: Callable[[Graph], Any],
+    build: Callable[[Graph], Any], allocate: Callable[..., Any],
 ) -> BackwardPlan:
     """The backward of a segment; `build` makes something that runs of each part of it."""
     count = len(segment.outputs)
@@ -443,7 +446,7 @@ def _plan(
     }
     inputs = len(graph.inputs) - len(segment.roots)
     plan = BackwardPlan(
-        split.backward, split.saved, entries, strict, allocator.empty, build,
+        split.backward, split.saved, entries, strict, allocate, build,
         behind(graph, inputs, count),
         lambda graph: pipeline.as_drawn(graph, configuration.current()),
     )

@@ -18,12 +18,25 @@ from .nest import (
     Store,
     Var,
 )
-from .program import BufferRef, Callback, Launch, Program
+from .program import (
+    Branch,
+    BufferRef,
+    Launch,
+    Leaf,
+    Program,
+    ProgramStep,
+    Repeat,
+    Routine,
+    leaves,
+    rebound,
+    run_steps,
+)
 from .templates import ConvGeometry, Convolution, Product, Template
 from .templates.operand import Operand
 
 __all__ = [
-    "Apply", "BufferRef", "Callback", "Carry", "Check", "ConvGeometry", "Convolution",
-    "IndexValue", "Kernel", "Launch", "Let", "Literal", "Load", "Local", "Loop", "Operand",
-    "Param", "Product", "Program", "Scalar", "Stmt", "Store", "Template", "Var",
+    "Apply", "Branch", "BufferRef", "Carry", "Check", "ConvGeometry", "Convolution", "IndexValue",
+    "Kernel", "Launch", "Leaf", "Let", "Literal", "Load", "Local", "Loop", "Operand", "Param",
+    "Product", "Program", "ProgramStep", "Repeat", "Routine", "Scalar", "Stmt", "Store",
+    "Template", "Var", "leaves", "rebound", "run_steps",
 ]

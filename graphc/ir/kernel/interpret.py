@@ -1,23 +1,23 @@
 """The meaning of the kernel IR: a NumPy interpreter of Kernels and Programs.
 
 `table` maps an elementwise operator's name to function(*arrays, **attrs), as the NumPy backend's
-TABLE does; a Program's Callbacks are looked up in the same table.
+TABLE does; a Program's Routines are looked up in the same table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from .. import op
 from ..dim import Dim, Size, evaluate
-from ..dtypes import DType
-from ..interpret import resolve_attrs, run_control
+from ..dtypes import DType, bool_, from_numpy
 from ..types import TensorType
 from .lanes import Array, CheckFailed, Lanes, Table
 from .nest import Kernel
-from .program import BufferRef, Callback, Launch, Program
+from .program import BufferRef, Launch, Leaf, Program, Routine, Visit, run_steps, unseen
+from .routine import HostRoutine
 from .templates import Template
 
 __all__ = ["CheckFailed", "run_kernel", "run_program"]
@@ -65,11 +65,13 @@ def _run_template(
 
 
 def run_program(
-    program: Program, inputs: Sequence[Array], table: Table, dims: Mapping[str, int] | None = None
+    program: Program, inputs: Sequence[Array], table: Table,
+    dims: Mapping[str, int] | None = None, before: Visit = unseen, after: Visit = unseen,
 ) -> list[Array]:
     """Run a planned graph; returns its outputs. Inputs that outputs are written into change.
 
-    `dims` are read off the inputs' shapes where they are not given. Raises CheckFailed.
+    `dims` are read off the inputs' shapes where they are not given. `before` and `after` are called
+    around each leaf. Raises CheckFailed.
     """
     env = dict(dims or {})
     for type_, array in zip(program.input_types, inputs, strict=True):
@@ -77,16 +79,30 @@ def run_program(
             if isinstance(size, Dim) and str(size) in program.dims:
                 env.setdefault(str(size), got)
     spaces = _Spaces(program, inputs, env)
-    for step in program.steps:
+
+    def leaf(number: int, step: Leaf) -> None:
+        before(number, step, spaces.fetch)
         if isinstance(step, Launch):
-            flat = [
-                spaces.flat(ref, param.dtype, _launch_size(param.size, step, env))
-                for ref, param in zip(step.buffers, step.kernel.params, strict=True)
-            ]
-            run_kernel(step.kernel, flat, [evaluate(d, env) for d in step.dims], table)
+            _run_launch(step, spaces, table)
         else:
-            _run_callback(step, spaces, env, table)
+            _run_routine(step, spaces, env, table)
+        after(number, step, spaces.fetch)
+
+    run_steps(program.steps, env, lambda ref: bool(spaces.flat(ref, bool_, 1)[0]), leaf)
     return spaces.outputs
+
+
+def _run_launch(step: Launch, spaces: _Spaces, table: Table) -> None:
+    env = spaces.env
+    flat = [
+        spaces.flat(ref, param.dtype, _launch_size(param.size, step, env))
+        for ref, param in zip(step.buffers, step.kernel.params, strict=True)
+    ]
+    try:
+        run_kernel(step.kernel, flat, [evaluate(d, env) for d in step.dims], table)
+    except CheckFailed as failed:
+        failed.locs = step.locs
+        raise
 
 
 def _tensor(type_: object) -> TensorType:
@@ -104,7 +120,7 @@ class _Spaces:
     """The memory of one call: where each BufferRef points."""
 
     def __init__(
-        self, program: Program, inputs: Sequence[Array], env: Mapping[str, int]
+        self, program: Program, inputs: Sequence[Array], env: dict[str, int]
     ) -> None:
         self.env = env
         self.arena = np.full(evaluate(program.arena_bytes, env) + 64, 0xA5, np.uint8)
@@ -124,26 +140,23 @@ class _Spaces:
                 self.outputs.append(np.zeros(shape, tensor.dtype.numpy))
 
     def flat(self, ref: BufferRef, dtype: DType, size: int) -> Array:
+        start = evaluate(ref.offset, self.env)
         if ref.space == "arena":
-            start = evaluate(ref.offset, self.env)
             return self.arena[start : start + size * dtype.itemsize].view(dtype.numpy)
         space = {"input": self.inputs, "output": self.outputs, "const": self.constants}[ref.space]
-        return space[ref.index].reshape(-1).view(dtype.numpy)
+        return space[ref.index].reshape(-1).view(dtype.numpy)[start // dtype.itemsize :]
+
+    def fetch(self, ref: BufferRef, dtype: np.dtype[Any], elements: int) -> Array:
+        return self.flat(ref, from_numpy(dtype), elements)[:elements]
 
 
-def _run_callback(
-    step: Callback, spaces: _Spaces, env: Mapping[str, int], table: Table
+def _run_routine(
+    step: Routine, spaces: _Spaces, env: Mapping[str, int], table: Table
 ) -> None:
     arrays: list[Array] = []
     for ref, type_ in zip(step.inputs, step.input_types, strict=True):
         arrays.append(_shaped(spaces, ref, _tensor(type_), env))
-    attrs = resolve_attrs(dict(step.attrs), env)
-    function = table.get(step.op)
-    if function is None:
-        result = run_control(op.get(step.op), arrays, attrs, table, env)
-    else:
-        result = function(*arrays, **attrs)
-    results = result if isinstance(result, (tuple, list)) else (result,)
+    results = HostRoutine(step, table).results(arrays, env)
     for ref, type_, value in zip(step.outputs, step.output_types, results, strict=True):
         _shaped(spaces, ref, _tensor(type_), env)[...] = value
 

@@ -36,7 +36,9 @@ _SLAB = 1 << 20  # lanes evaluated at once
 
 
 class CheckFailed(Exception):
-    """A Check of a kernel was false. `value` is what it reports."""
+    """A Check of a kernel was false. `value` is what it reports, `locs` are those of its step."""
+
+    locs: tuple[str, ...] = ()
 
     def __init__(self, message: str, value: int) -> None:
         super().__init__(message.replace("{value}", str(value)))

@@ -18,6 +18,7 @@ Loads are `buffer[index]`, with `if mask else other`; literals carry their dtype
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable
@@ -45,6 +46,12 @@ from .nest import (
 from .templates import KEYWORDS
 
 # --- printing ---------------------------------------------------------------------------------
+
+
+def kernel_symbol(kernel: Kernel) -> str:
+    """A name for code: a digest of the kernel's text without its name."""
+    text = print_kernel(kernel, name=False)
+    return "k_" + hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def print_kernel(kernel: Kernel, name: bool = True) -> str:

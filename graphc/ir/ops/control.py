@@ -14,7 +14,8 @@ from ..graph import Graph
 from ..op import Attrs, Op, register
 from ..types import TensorType, TupleType, Type
 from ._types import Types, fail, same_shape
-from .control_gradients import cond_vjp, scan_vjp, while_vjp
+from .control_gradients import cond_vjp, while_vjp
+from .scan_gradient import scan_vjp
 
 
 def _graphs(name: str, attrs: Attrs, number: int) -> tuple[Graph, ...]:
@@ -124,9 +125,10 @@ register(
 )
 register(
     Op(
-        "scan", "control", _scan_type, scan_vjp, results=0, attrs=("n_carried",),
-        doc="Runs body(*carried, *rows) -> (*carried, *outputs) for each row of dim 0; gives the "
-        "last carried values, and the outputs stacked.",
+        "scan", "control", _scan_type, scan_vjp, results=0, attrs=("n_carried", "reverse"),
+        doc="Runs body(*carried, *rows) -> (*carried, *outputs) for each row of dim 0, the last "
+        "one first with `reverse`; gives the last carried values, and the outputs stacked in "
+        "the order of the rows.",
     )
 )
 register(

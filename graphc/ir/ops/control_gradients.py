@@ -1,29 +1,34 @@
-"""Gradient rules of operators with sub-graphs, made of such operators themselves.
+"""Gradient rules of cond and while_loop, made of such operators themselves.
 
-cond: the branch that ran is the branch whose gradient runs. scan: a scan over the reversed rows,
-whose carried values are the gradients of the carried values. What each step began with is needed:
-where the body hands a carried input out as a stacked result (the frontend asks for that when
-gradients are recorded), it is read from there; else the forward runs once more. while_loop: how
-many steps there are is known only at run time, so there is no memory to keep what each began
-with: it is computed again from the start for every step.
+cond: the branch that ran is the branch whose gradient runs. while_loop: how many steps there are
+is known only at run time, so there is no memory to keep what each began with: it is computed again
+from the start for every step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import autodiff, batching, dtypes
+from .. import autodiff, dtypes
 from ..graph import Builder, Expr, Graph, Node
 from ..types import TensorType
 from ._rules import filled, ops
 
 
-def copied(builder: Builder, graph: Graph, inputs: Sequence[Node]) -> list[Node]:
-    """A graph's nodes again, in another Builder, on these inputs: its outputs."""
-    like = Expr(builder, builder.const(0.0))
-    outputs = batching.run_graph(graph, [Expr(builder, x) for x in inputs], like)
-    return [x.node for x in outputs]
+def copied(
+    builder: Builder, graph: Graph, inputs: Sequence[Node],
+    replaced: Mapping[Node, Node] | None = None,
+) -> list[Node]:
+    """A graph's nodes again, in another Builder, on these inputs: its outputs. What is `replaced`
+    is not computed."""
+    at: dict[Node, Node] = {**dict(zip(graph.inputs, inputs, strict=True)), **(replaced or {})}
+    for node in graph.nodes:
+        if node not in at:
+            sources = (at[x] for x in node.inputs)
+            with builder.at(node.loc, node.backward):
+                at[node] = builder.emit(node.op, *sources, graphs=node.graphs, **node.attrs)
+    return [at[node] for node in graph.outputs]
 
 
 def packed(values: Any) -> tuple[Any, ...]:
@@ -159,79 +164,4 @@ def while_vjp(
     results: list[Any] = [None] * len(inputs)
     for i, gradient in zip(slopes, values[1:], strict=False):
         results[i] = gradient if needs[i] else None
-    return results
-
-
-# --- scan --------------------------------------------------------------------------------------
-
-
-def unchanged(body: Graph, n_carried: int) -> list[bool]:
-    """Which carried values every step hands on as they are."""
-    return [body.outputs[i] is body.inputs[i] for i in range(n_carried)]
-
-
-def _stacks(
-    inputs: Any, outs: Any, body: Graph, n: int, variant: Sequence[int]
-) -> list[Any]:
-    """What each step began with, for the carried values in `variant`."""
-    places = {node: j for j, node in enumerate(body.outputs) if j >= n}
-    if all(body.inputs[i] in places for i in variant):
-        return [outs[places[body.inputs[i]]] for i in variant]
-    builder = Builder(body.env)
-    xs = [builder.input(node.tensor_type) for node in body.inputs]
-    outputs = copied(builder, body, xs)
-    wider = builder.build([*outputs[:n], *[xs[i] for i in variant]], body.name)
-    return list(packed(ops.scan(*inputs, n_carried=n, graphs=(wider,))))[n:]
-
-
-def scan_vjp(
-    grads: Any, inputs: Any, outs: Any, needs: Any, *, n_carried: int, graphs: tuple[Graph, ...]
-) -> list[Any]:
-    """A scan over the reversed rows; see the module's docstring."""
-    (body,) = graphs
-    n = n_carried
-    same = unchanged(body, n)
-    variant = [i for i in range(n) if not same[i]]
-    # an unchanged value that needs no gradient passes none on either
-    slopes = [
-        i for i in range(n)
-        if inputs[i].type.dtype.is_float and (needs[i] or not same[i])
-    ]
-    rows = list(range(n, len(inputs)))
-    wanted_rows = [i for i in rows if needs[i]]
-    given = [j for j in range(n, len(body.outputs)) if grads[j] is not None]
-
-    builder = Builder(body.env)
-    carried_g = [builder.input(body.inputs[i].tensor_type) for i in slopes]
-    constants = {i: builder.input(body.inputs[i].tensor_type) for i in range(n) if same[i]}
-    began = {i: builder.input(body.inputs[i].tensor_type) for i in variant}
-    row_nodes = {i: builder.input(body.inputs[i].tensor_type) for i in rows}
-    given_g = [builder.input(body.outputs[j].tensor_type) for j in given]
-    at = {**constants, **began, **row_nodes}
-    found = _gradients(
-        builder, body, [at[i] for i in range(len(body.inputs))], [*slopes, *given],
-        [*carried_g, *given_g], [*slopes, *wanted_rows],
-    )
-    count = len(slopes)
-    step = builder.build(
-        [*found[:count], *constants.values(), *found[count:]], f"{body.name}_vjp"
-    )
-    ends = [
-        grads[i] if grads[i] is not None
-        else filled(inputs[i], inputs[i].type.shape, 0.0, inputs[i].type.dtype)
-        for i in slopes
-    ]
-    sequences = [
-        *_stacks(inputs, outs, body, n, variant), *[inputs[i] for i in rows],
-        *[grads[j] for j in given],
-    ]
-    values = packed(ops.scan(
-        *ends, *[inputs[i] for i in constants], *[ops.flip(s, dims=(0,)) for s in sequences],
-        n_carried=count + len(constants), graphs=(step,),
-    ))
-    results: list[Any] = [None] * len(inputs)
-    for i, gradient in zip(slopes, values[:count], strict=True):
-        results[i] = gradient if needs[i] else None
-    for i, gradient in zip(wanted_rows, values[count + len(constants) :], strict=True):
-        results[i] = ops.flip(gradient, dims=(0,))
     return results

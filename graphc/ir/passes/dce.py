@@ -1,5 +1,6 @@
 """dce: drop what no output needs. A Graph never holds a node that no output reaches; what is
-left to drop are unused results and inputs of nodes with sub-graphs (cond and fusion)."""
+left to drop are unused results and inputs of nodes with sub-graphs (cond, fusion; of scan what is
+stacked and its sequences)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dataclasses import replace
 from ..graph import Builder, Graph, Node, get_, input_
 from ..rewrite import everywhere, rebuilt, with_inputs
 
-_TRIMMED = frozenset({"cond", "fusion"})
+_TRIMMED = frozenset({"cond", "fusion", "scan"})
 
 
 def dce(graph: Graph) -> Graph:
@@ -58,9 +59,15 @@ def _trim_node(node: Node, used: set[int], graph: Graph) -> tuple[Node, dict[int
     """The node without unused results and operands; where each result is found now."""
     outputs = sorted(used) if used else [0]
     lead = 1 if node.op.name == "cond" else 0
+    carried = node.attrs.get("n_carried", 0)  # these stay
+    outputs = [*range(carried), *(i for i in outputs if i >= carried)]
     bodies = [_with_outputs(body, outputs) for body in node.graphs]
     operands = node.inputs[lead:]
-    read = [i for i in range(len(operands)) if any(_reads(body, i) for body in bodies)]
+    read = [
+        i for i in range(len(operands)) if i < carried or any(_reads(b, i) for b in bodies)
+    ]
+    if len(read) == carried < len(operands):
+        read.append(carried)  # the first sequence says how many steps there are
     if len(outputs) == len(node.graphs[0].outputs) and len(read) == len(operands):
         return node, {}
     bodies = [_with_inputs(body, read) for body in bodies]

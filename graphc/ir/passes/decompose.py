@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..graph import Builder, Expr, Graph, Node, get_
 from ..rewrite import everywhere, rebuilt, with_inputs
 from ..types import TensorType
 
+Claims = Callable[[Node], bool]
 
-def decompose(graph: Graph, claimed: frozenset[str] = frozenset()) -> Graph:
-    """The graph in operators that have no decomposition, or whose name is in `claimed`."""
+
+def decompose(graph: Graph, claimed: Claims = lambda node: False) -> Graph:
+    """The graph in operators that have no decomposition, and nodes that are `claimed`."""
 
     def one(part: Graph) -> Graph:
         while any(_splits(node, claimed) for node in part.nodes):
@@ -18,11 +22,11 @@ def decompose(graph: Graph, claimed: frozenset[str] = frozenset()) -> Graph:
     return everywhere(graph, one)
 
 
-def _splits(node: Node, claimed: frozenset[str]) -> bool:
-    return node.op.decompose is not None and node.op.name not in claimed
+def _splits(node: Node, claimed: Claims) -> bool:
+    return node.op.decompose is not None and not claimed(node)
 
 
-def _decompose_one(graph: Graph, claimed: frozenset[str]) -> Graph:
+def _decompose_one(graph: Graph, claimed: Claims) -> Graph:
     builder = Builder(graph.env)
     new: dict[Node, Node] = {}
     parts: dict[Node, tuple[Node, ...]] = {}  # results of what had several

@@ -1,10 +1,10 @@
-"""Recurrent layers, unrolled over time: one GEMM projects the inputs of all steps."""
+"""Recurrent layers: one GEMM projects the inputs of all steps; under a trace a scan runs over them,
+else Python does."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 from ...frontend import functions as T
@@ -13,41 +13,9 @@ from .. import functional as F
 from .. import init
 from ..utils.rnn import PackedSequence
 from .module import Module
+from .recurrence import STEPS, State, run_steps
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
-
-# One time step. `projected`: the input through weight_ih, with its biases [N, gates * hidden];
-# the state is (hidden,) or (hidden, cell).
-State = tuple[Tensor, ...]
-Step = Callable[[Tensor, State, Tensor, Any, Any], State]
-
-
-def _plain(activation: Callable[[Tensor], Tensor]) -> Step:
-    def step(projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any) -> State:
-        return (activation(projected + F.linear(state[0], weight, bias)),)
-
-    return step
-
-
-def _lstm(projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any) -> State:
-    hidden, cell = state
-    enter, forget, new, show = (projected + F.linear(hidden, weight, bias)).chunk(4, -1)
-    cell = T.sigmoid(forget) * cell + T.sigmoid(enter) * T.tanh(new)
-    hidden = T.sigmoid(show) * T.tanh(cell)
-    return (hidden if out is None else F.linear(hidden, out), cell)
-
-
-def _gru(projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any) -> State:
-    (hidden,) = state
-    reset_in, update_in, new_in = projected.chunk(3, -1)
-    reset, update, new = F.linear(hidden, weight, bias).chunk(3, -1)
-    candidate = T.tanh(new_in + T.sigmoid(reset_in + reset) * new)
-    return ((hidden - candidate) * T.sigmoid(update_in + update) + candidate,)
-
-
-_STEPS: dict[str, Step] = {
-    "RNN_TANH": _plain(T.tanh), "RNN_RELU": _plain(T.relu), "LSTM": _lstm, "GRU": _gru,
-}
 
 
 class RNNBase(Module):
@@ -164,6 +132,8 @@ class RNNBase(Module):
             input = input.unsqueeze(1)
         elif self.batch_first:
             input = input.transpose(0, 1)
+        if input.shape[0] == 0:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
         initial = self._initial(input.shape[1], input.dtype, given, batched)
         input, states = self._layers(input, initial, None)
         if not batched:
@@ -217,16 +187,9 @@ class RNNBase(Module):
         recurrent, shown = weights["weight_hh"], weights.get("weight_hr")
 
         def step(projected: Tensor, state: State) -> State:
-            return _STEPS[self.mode](projected, state, recurrent, hidden_bias, shown)
+            return STEPS[self.mode](projected, state, recurrent, hidden_bias, shown)
 
-        if counts is not None:
-            return _packed_steps(step, projected, state, counts, backwards)
-        outputs = []
-        times = range(input.shape[0])
-        for time in reversed(times) if backwards else times:
-            state = step(projected[time], state)
-            outputs.append(state[0])
-        return T.stack(outputs[::-1] if backwards else outputs), state
+        return run_steps(step, projected, state, backwards, counts)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -238,26 +201,6 @@ class RNNBase(Module):
             if value != default:
                 text += f", {name}={value}"
         return text
-
-
-def _packed_steps(
-    step: Callable[[Tensor, State], State], projected: Tensor, state: State, counts: list[int],
-    backwards: bool,
-) -> tuple[Tensor, State]:
-    """Steps of which each moves only the first `count` sequences; the others keep their state."""
-    starts = [sum(counts[:time]) for time in range(len(counts))]
-    outputs: list[Tensor] = []
-    times = range(len(counts))
-    for time in reversed(times) if backwards else times:
-        start, count = starts[time], counts[time]
-        now = step(projected[start : start + count], tuple(part[:count] for part in state))
-        outputs.append(now[0])
-        if count < counts[0]:
-            now = tuple(
-                T.cat([new, old[count:]]) for new, old in zip(now, state, strict=True)
-            )
-        state = now
-    return T.cat(outputs[::-1] if backwards else outputs), state
 
 
 def _check_sizes(
@@ -425,7 +368,7 @@ class RNNCellBase(Module):
         elif not batched:
             given = tuple(state.unsqueeze(0) for state in given)
         projected = F.linear(x, self.weight_ih, self.bias_ih)
-        found = _STEPS[self.mode](projected, given, self.weight_hh, self.bias_hh, None)
+        found = STEPS[self.mode](projected, given, self.weight_hh, self.bias_hh, None)
         return found if batched else tuple(state.squeeze(0) for state in found)
 
     def extra_repr(self) -> str:

@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 
 from graphc.backends.cuda import nvrtc
+from graphc.backends.cuda.backend import BACKEND
 from graphc.backends.cuda.emit import emit, grid
 from graphc.backends.numpy.elementwise import TABLE
-from graphc.ir import ops  # noqa: F401  (the verifier looks operators up)
+from graphc.ir import ops
 from graphc.ir.kernel import Kernel
 from graphc.ir.kernel.interpret import run_kernel
-from graphc.ir.kernel.text import parse_kernel
+from graphc.ir.kernel.text import parse_kernel, print_kernel
 from graphc.ir.kernel.verify import verify_kernel
+from graphc.ir.passes.lower.template_loops import as_loops
+
+from ...ir import kernel_cases as cases
 
 RNG = np.random.default_rng(0)
 
@@ -54,7 +58,40 @@ GATHER = """kernel gather(i: i64[20] in, w: f32[50] in, o: f32[20] out) dims () 
     store o[v] = w[t]
   } } }"""
 
+
+def templates() -> dict[str, str]:
+    """Products and convolutions, as the loops that this backend is given."""
+    window = {
+        "stride": (2, 1), "pad_low": (1, 0), "pad_high": (1, 1), "dilation": (1, 2), "groups": 2,
+    }
+    graphs = {
+        "PRODUCT": cases.build(
+            lambda a, b: ops.relu(ops.dot_general(
+                a, b, batch_a=(0,), batch_b=(0,), contract_a=(2,), contract_b=(1,)
+            )), (2, 3, 5), (2, 5, 4),
+        ),
+        "CONVOLUTION": cases.build(
+            lambda x, w: ops.conv(x, w, **window), (2, 4, 6, 7), (6, 2, 3, 2)
+        ),
+        "INPUT_GRAD": cases.build(
+            lambda g, w: ops.conv_input_grad(g, w, input_shape=(2, 4, 6, 7), **window),
+            (2, 6, 3, 6), (6, 2, 3, 2),
+        ),
+        "WEIGHT_GRAD": cases.build(
+            lambda x, g: ops.conv_weight_grad(x, g, weight_shape=(6, 2, 3, 2), **window),
+            (2, 4, 6, 7), (2, 6, 3, 6),
+        ),
+    }
+    lowered = {}
+    for name, graph in graphs.items():
+        (kernel,) = cases.kernels(cases.compiled(graph, machine=BACKEND.machine))
+        assert not BACKEND.renders(kernel.template)
+        lowered[name] = print_kernel(as_loops(kernel, BACKEND.machine))
+    return lowered
+
+
 KERNELS = {
+    **templates(),
     "POINTWISE": POINTWISE,
     "SOFTMAX": SOFTMAX,
     "TWO_STAGES": TWO_STAGES,

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.contraction import contraction_libraries, emit_library
-from graphc.backends.llvm.emit import emit, kernel_symbol
+from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.gemm_scratch import scratch_symbols
 from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.pool import Pool
@@ -30,6 +30,7 @@ from graphc.ir.kernel import (
     Var,
 )
 from graphc.ir.kernel.templates.convolution import OPERANDS
+from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.kernel.verify import verify_kernel
 
 Array = np.ndarray

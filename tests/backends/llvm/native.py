@@ -6,7 +6,7 @@ import functools
 import numpy as np
 
 from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.emit import emit, kernel_checks, kernel_symbol
+from graphc.backends.llvm.emit import emit, kernel_checks
 from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target
@@ -14,7 +14,7 @@ from graphc.backends.numpy.elementwise import TABLE
 from graphc.ir import ops  # noqa: F401  (the verifier looks operators up)
 from graphc.ir.kernel import Kernel
 from graphc.ir.kernel.interpret import run_kernel
-from graphc.ir.kernel.text import parse_kernel
+from graphc.ir.kernel.text import kernel_symbol, parse_kernel
 from graphc.ir.kernel.verify import verify_kernel
 
 Array = np.ndarray

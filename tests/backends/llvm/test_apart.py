@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
+from graphc.backends.host import memory
 from graphc.backends.llvm import apart
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.executable import build
@@ -112,7 +113,7 @@ def program() -> Program:
 @pytest.mark.parametrize("cpu, features", [("x86-64", ""), ("x86-64", "+sse4.2")])
 def test_a_program_for_an_older_machine_runs_here(cpu: str, features: str) -> None:
     target = make_target(HOST.triple, cpu, features)
-    executable = build(program(), pool=pool(1), target=target)
+    executable = build(program(), pool=pool(1), memory=memory.HOST, table={}, target=target)
     x, y = np.arange(100, dtype="f4"), np.zeros(100, "f4")
     executable.run([x], [y])
     assert (y == 2 * x).all()
@@ -129,7 +130,7 @@ def test_a_program_for_an_older_machine_runs_here(cpu: str, features: str) -> No
 )
 def test_code_that_this_machine_cannot_run_is_refused(target: Target, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        build(program(), pool=pool(1), target=target)
+        build(program(), pool=pool(1), memory=memory.HOST, table={}, target=target)
 
 
 def test_what_runs_here() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from graphc import config
-from graphc.backends.llvm.machine import CPU
+from graphc.backends.host.machine import CPU
 from graphc.backends.numpy import TABLE
 from graphc.engine import pipeline
 from graphc.ir import dtypes, interpret, ops

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from graphc.backends.llvm.emit import emit, kernel_symbol
+from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.target import host_target, make_target
+from graphc.ir.kernel.text import kernel_symbol
 
 from .native import Native, compare, kernel_of
 

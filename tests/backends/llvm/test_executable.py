@@ -5,13 +5,16 @@ import threading
 import numpy as np
 import pytest
 
+from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.driver import emit_driver
-from graphc.backends.llvm.executable import Executable, Fetch, build, check_error
+from graphc.backends.llvm.executable import Executable, build
 from graphc.backends.llvm.target import host_target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
-from graphc.ir.kernel import BufferRef, Callback, Launch, Program
+from graphc.ir.kernel import BufferRef, Launch, Program, Routine
+from graphc.ir.kernel.failure import check_error
+from graphc.ir.kernel.program import Fetch
 from graphc.ir.types import TensorType
 
 from .native import kernel_of, pool
@@ -45,7 +48,7 @@ def chain() -> Program:
     behind = 4 * N + 64
     steps = (
         Launch(MUL_ADD, (first, second, const, arena(behind)), (N,), ("mul", "add"), ("m.py:3",)),
-        Callback("sorted", (), (arena(behind),), (VECTOR,), (BufferRef("output", 1),), (VECTOR,)),
+        Routine("sorted", (), (arena(behind),), (VECTOR,), (BufferRef("output", 1),), (VECTOR,)),
         Launch(MUL_ADD, (arena(behind), second, const, BufferRef("output", 0)), (N,)),
     )
     half = np.array([0.5], np.float32)
@@ -64,7 +67,8 @@ def vectors(size: int, count: int = 2) -> list[np.ndarray]:
 
 
 def chain_executable(**options: object) -> Executable:
-    return build(chain(), pool=pool(2), callback_table={"sorted": np.sort}, **options)  # type: ignore[arg-type]
+    table = {"sorted": np.sort}
+    return build(chain(), pool=pool(2), memory=HOST, table=table, **options)  # type: ignore[arg-type]
 
 
 def test_a_program_end_to_end() -> None:
@@ -118,7 +122,7 @@ def test_a_callback_may_run_the_program_again() -> None:
             call()
         return np.sort(x)
 
-    executable = build(chain(), pool=pool(2), callback_table={"sorted": recurse})
+    executable = build(chain(), pool=pool(2), memory=HOST, table={"sorted": recurse})
 
     def call() -> None:
         inputs, outputs = vectors(100), [np.zeros(100, "f4") for _ in range(2)]
@@ -134,7 +138,7 @@ def test_a_callback_that_raises_stops_the_call() -> None:
     def fail(x: np.ndarray) -> np.ndarray:
         raise ValueError(f"no {x.size}")
 
-    executable = build(chain(), pool=pool(1), callback_table={"sorted": fail})
+    executable = build(chain(), pool=pool(1), memory=HOST, table={"sorted": fail})
     inputs, outputs = vectors(9), [np.zeros(9, "f4") for _ in range(2)]
     with pytest.raises(ValueError, match="no 9"):
         executable.run(inputs, outputs, [9])
@@ -143,7 +147,7 @@ def test_a_callback_that_raises_stops_the_call() -> None:
 
 def test_a_callback_without_an_implementation_is_named_at_build() -> None:
     with pytest.raises(NotImplementedError, match="'sorted'"):
-        build(chain(), pool=pool(1))
+        build(chain(), pool=pool(1), memory=HOST, table={})
 
 
 def pick_program() -> Program:
@@ -161,7 +165,7 @@ def pick_program() -> Program:
 
 
 def test_a_failed_check_raises_its_exception_with_the_line() -> None:
-    executable = build(pick_program(), pool=pool(1))
+    executable = build(pick_program(), pool=pool(1), memory=HOST, table={})
     index, weight, o = np.array([1, 2, 3, 11]), *vectors(10, 1), np.zeros(4, "f4")
     with pytest.raises(IndexError, match=r"index 11 is bad\n.*net\.py:12"):
         executable.run([index, weight], [o])
@@ -187,7 +191,7 @@ def test_trace_shows_every_step() -> None:
     def visit(number: int, step: object, fetch: Fetch) -> None:
         seen.append((number, float(fetch(where, np.dtype("f4"), 50)[0])))
 
-    executable.trace(inputs, outputs, visit, [50])
+    executable.trace(inputs, outputs, lambda *_: None, visit, [50])
     first = float(inputs[0][0] * inputs[1][0] + np.float32(0.5))
     assert seen == [(0, first), (1, first), (2, first)]
 
@@ -204,7 +208,8 @@ def test_wrong_arrays_are_refused() -> None:
 
 
 def test_an_empty_program() -> None:
-    build(Program("nothing", (), (), (), (), (), 0), pool=pool(1)).run([], [])
+    nothing = Program("nothing", (), (), (), (), (), 0)
+    build(nothing, pool=pool(1), memory=HOST, table={}).run([], [])
 
 
 def test_the_driver_is_a_pure_table() -> None:

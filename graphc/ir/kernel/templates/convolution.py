@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ...dim import Dim, Size, evaluate, product, unwrap
+from ...dim import Dim, Size, evaluate, floordiv, mod, product, substitute, unwrap
 from ...dtypes import DType
 from ..lanes import Array
 from ..nest import Stmt
 from .operand import Operand
+from .summand import Term, ravelled, unravelled
 
 if TYPE_CHECKING:
     from ..text import Reader
@@ -148,6 +149,9 @@ class Convolution:
         right = Operand.read(reader)
         return cls(word, geometry, left, right, acc, reader.epilogue(acc))
 
+    def term(self) -> Term:
+        return _TERMS[self.kind](self)
+
     def verify(self, verifier: Verifier) -> None:
         for side, operand, tensor in zip(
             ("left", "right"), (self.left, self.right), self.tensors, strict=False
@@ -194,6 +198,93 @@ def _read_geometry(reader: Reader) -> ConvGeometry:
         plain["window"], sizes["output"], plain["stride"], plain["pad"], plain["dilation"],
         plain["groups"][0],
     )
+
+
+# --- one term of each sum ---------------------------------------------------------------------
+
+_B, _M, _N, _CHANNEL = (Dim.var(name) for name in ("b", "m", "n", "channel"))
+_TAPS = ("tap0", "tap1", "tap2")
+
+
+def _at(operand: Operand, image: Size, channel: Size, position: Size) -> Size:
+    """The index of an element of an operand."""
+    places = (image, channel, position)
+    # at once: what is put in place may itself be over a variable of this name
+    return substitute(operand.index, dict(zip(VARIABLES, places, strict=True)))
+
+
+def _windows(g: ConvGeometry) -> Iterator[tuple[int, int, int, Size, Size]]:
+    """(stride, padding, dilation, input size, output size) of each spatial dim."""
+    yield from zip(g.stride, g.pad_low, g.dilation, g.input, g.output, strict=True)
+
+
+def _forward_term(c: Convolution) -> Term:
+    """w[m, channel, tap] * x[b, channel of m's group, where n's window has the tap]."""
+    g = c.geometry
+    channels = g.in_channels // g.groups
+    taps: list[Size] = [Dim.var(name) for name in _TAPS[: len(g.window)]]
+    places = _read_at(g, unravelled(_N, g.output), taps)
+    group = floordiv(_M, g.out_channels // g.groups)
+    return Term(
+        (("channel", channels), *zip(_TAPS, g.window, strict=False)),
+        _at(c.left, _M, _CHANNEL, ravelled(taps, g.window)),
+        _at(c.right, _B, unwrap(group * channels + _CHANNEL), ravelled(places, g.input)),
+        tuple(zip(places, g.input, strict=True)),
+    )
+
+
+def _read_at(g: ConvGeometry, output: list[Size], taps: list[Size]) -> list[Size]:
+    """The input's coordinates that an output position reads with a tap."""
+    return [
+        unwrap(o * stride + tap * dilation - pad)
+        for o, tap, (stride, pad, dilation, _, _) in zip(output, taps, _windows(g), strict=True)
+    ]
+
+
+def _input_grad_term(c: Convolution) -> Term:
+    """w[channel, m, tap] * gy[b, channel, which output reads n with the tap], if there is one."""
+    g = c.geometry
+    channels, outputs = g.in_channels // g.groups, g.out_channels // g.groups
+    taps: list[Size] = [Dim.var(name) for name in _TAPS[: len(g.window)]]
+    first = floordiv(_M, channels) * outputs  # filter of the group
+    places: list[Size] = []
+    inside: list[tuple[Size, Size]] = []
+    for at, tap, (stride, pad, dilation, _, size) in zip(
+        unravelled(_N, g.input), taps, _windows(g), strict=True
+    ):
+        reach = unwrap(at + pad - tap * dilation)
+        places.append(unwrap(floordiv(reach, stride)))
+        inside.append((places[-1], size))
+        if stride > 1:
+            inside.append((unwrap(mod(reach, stride)), 1))
+    filters = unwrap(first + _CHANNEL)
+    return Term(
+        (("channel", outputs), *zip(_TAPS, g.window, strict=False)),
+        _at(c.left, filters, unwrap(mod(_M, channels)), ravelled(taps, g.window)),
+        _at(c.right, _B, filters, ravelled(places, g.output)),
+        tuple(inside),
+    )
+
+
+def _weight_grad_term(c: Convolution) -> Term:
+    """gy[image, m, output] * x[image, channel of n, what the output reads with n's tap]."""
+    g = c.geometry
+    channels, taps = g.in_channels // g.groups, int(np.prod(g.window))
+    image, output = Dim.var("image"), Dim.var("output")
+    places = _read_at(g, unravelled(output, g.output), unravelled(unwrap(mod(_N, taps)), g.window))
+    channel = floordiv(_M, g.out_channels // g.groups) * channels + floordiv(_N, taps)
+    return Term(
+        (("image", g.batch), ("output", product(g.output))),
+        _at(c.left, image, _M, output),
+        _at(c.right, image, unwrap(channel), ravelled(places, g.input)),
+        tuple(zip(places, g.input, strict=True)),
+    )
+
+
+_TERMS = {
+    "conv": _forward_term, "conv_input_grad": _input_grad_term,
+    "conv_weight_grad": _weight_grad_term,
+}
 
 
 # --- meaning ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from ...dtypes import DType
 from ..lanes import Array
 from ..nest import Stmt
 from .operand import Operand
+from .summand import Term
 
 if TYPE_CHECKING:
     from ..text import Reader
@@ -66,6 +67,9 @@ class Product:
         right = Operand.read(reader)
         batch, m, n, k = sizes
         return cls(batch, m, n, k, left, right, acc, reader.epilogue(acc))
+
+    def term(self) -> Term:
+        return Term((("k", self.k),), self.left.index, self.right.index)
 
     def verify(self, verifier: Verifier) -> None:
         extents = {"b": self.batch, "m": self.m, "n": self.n, "k": self.k}

@@ -29,10 +29,11 @@ an addition 0.02 ns per element, an exp 0.25 ns.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
-from ...graph import Graph
+from ...graph import Graph, Node
 from ...machine import Machine
+from ...rewrite import in_bodies
 from .analysis import analyse
 from .build import build_fused
 from .empty import replace_empty
@@ -43,13 +44,19 @@ from .siblings import merge_siblings
 
 
 def fuse(
-    graph: Graph, machine: Machine, routines: Collection[str] = (), mutated: Collection[int] = ()
+    graph: Graph, machine: Machine, routine: Callable[[Node], bool] = lambda node: False,
+    mutated: Collection[int] = (),
 ) -> Graph:
-    """The graph with its operators grouped into kernels for a machine. `routines` names operators
-    that the backend has no kernel code for; they stay steps of their own. `mutated` are the
+    """The graph with its operators grouped into kernels for a machine. `routine` says of which
+    nodes no kernel computes a part: they stay steps of their own. `mutated` are the
     outputs that are written back to inputs (parameters): their updates are kept apart, in kernels
-    that all parameters share."""
-    graph = store_permuted(affine_operands(replace_empty(graph), machine))
-    grouping = Grouping(analyse(graph, machine, frozenset(routines), mutated))
-    merge_siblings(grouping)
-    return build_fused(grouping)
+    that all parameters share. Bodies of loops and branches are fused by themselves."""
+
+    def fused(graph: Graph, written: Collection[int] = ()) -> Graph:
+        graph = in_bodies(graph, fused)
+        graph = store_permuted(affine_operands(replace_empty(graph), machine))
+        grouping = Grouping(analyse(graph, machine, routine, written))
+        merge_siblings(grouping)
+        return build_fused(grouping)
+
+    return fused(graph, mutated)

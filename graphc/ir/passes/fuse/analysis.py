@@ -3,7 +3,7 @@ again, and which values must be in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -71,13 +71,14 @@ class Analysis:
 
 
 def analyse(
-    graph: Graph, machine: Machine, routines: Collection[str] = (), mutated: Collection[int] = ()
+    graph: Graph, machine: Machine, routine: Callable[[Node], bool],
+    mutated: Collection[int] = (),
 ) -> Analysis:
-    """Look at every node once. `routines` are operators that the backend has no kernel code for;
-    `mutated` are the outputs that are written back to inputs."""
+    """Look at every node once. `routine`: of which nodes no kernel computes a part; `mutated` are
+    the outputs that are written back to inputs."""
     a = Analysis(graph, machine, users=graph.users())
     for node in graph.nodes:
-        a.category[node] = categorise(node, routines)
+        a.category[node] = categorise(node, routine)
         a.elements[node] = _elements(node)
         step = 0 if a.category[node] in (POINT, MOVE, CREATE, REDUCE) else 1
         a.depth[node] = max((a.depth[x] + step for x in node.inputs), default=0)
@@ -94,17 +95,17 @@ def analyse(
     return a
 
 
-def categorise(node: Node, routines: Collection[str]) -> str:
+def categorise(node: Node, routine: Callable[[Node], bool]) -> str:
     """What kind of kernel an operator belongs in; ROUTINE: none, it is a step of its own."""
     name = node.op.name
-    if name in routines or (on_complex(node) and name not in ("input", "const")):
+    if name not in ("input", "const") and (on_complex(node) or (name != "get" and routine(node))):
         return ROUTINE
     if on_complex(node):
         return LEAF
     if name == "const":
         return CREATE if node.attrs["value"].array.size == 1 else LEAF
     if name == "get":
-        return categorise(node.inputs[0], routines)
+        return categorise(node.inputs[0], routine)
     found = _BY_NAME.get(name) or _BY_FAMILY.get(node.op.family) or ROUTINE
     if found == CONTRACT and (not node.dtype.is_float or not _known_channels(node)):
         return ROUTINE

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...dim import Dim, Size, product, unwrap
 from ...graph import Constant, Graph, Node, attr_key
-from ...kernel import Kernel
+from ...kernel import Kernel, Template
 from ...machine import Machine
 from ...types import TupleType
 from .body import Body
@@ -22,6 +22,7 @@ from .cumulative import lower_cumulative
 from .loops import is_flat, lower_loop
 from .rows import lower_rows
 from .scatter import lower_scatter
+from .template_loops import as_loops
 from .windows import lower_window
 
 _LOWER: dict[str, Callable[[Body], Kernel]] = {
@@ -47,12 +48,29 @@ _MEMO: dict[Hashable, Kernel] = {}
 _MOST = 4096
 
 
-def lower(fused: Graph, machine: Machine) -> dict[Node, Lowered]:
-    """The kernels of a fused graph's fusion nodes. Those with empty results have none."""
-    return {
-        node: lower_node(node, machine) for node in fused.nodes
-        if node.op.name == "fusion" and not _empty(node)
-    }
+def lower(
+    fused: Graph, machine: Machine, renders: Callable[[Template], bool] = lambda template: True
+) -> dict[Node, Lowered]:
+    """The kernels of the fusion nodes of a fused graph and of the bodies of its control flow.
+    Those with empty results have none. A template that the backend does not render becomes
+    loops."""
+    found: dict[Node, Lowered] = {}
+    for node in fused.nodes:
+        if node.op.name != "fusion":
+            for body in node.graphs:
+                found |= lower(body, machine, renders)
+        elif not _empty(node):
+            found[node] = _rendered(lower_node(node, machine), machine, renders)
+    return found
+
+
+def _rendered(
+    lowered: Lowered, machine: Machine, renders: Callable[[Template], bool]
+) -> Lowered:
+    kernel = lowered.kernel
+    if kernel.template is None or renders(kernel.template):
+        return lowered
+    return Lowered(as_loops(kernel, machine), lowered.dims)
 
 
 def _empty(node: Node) -> bool:

@@ -8,76 +8,42 @@ can fail afterwards. Otherwise it goes to the arena and is copied at the very en
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
-from ...dim import Dim, Size, product, substitute, unwrap
-from ...dtypes import DType
+from ...dim import Dim, product, substitute, unwrap
 from ...graph import Graph, Node
-from ...kernel import BufferRef, Callback, Check, Kernel, Launch, Program, walk
+from ...kernel import Launch, Program, ProgramStep, Routine
 from ...machine import Machine
 from ...types import TensorType, TupleType
 from ..lower import Lowered
 from ..lower.copy import copy_kernel
 from .arena import assign_offsets
+from .control import plan_control
 from .in_place import merged, safe_in_place
 from .schedule import schedule
-
-_HARMLESS = frozenset({"random", "sort"})  # routines that cannot fail
-
-
-@dataclass(eq=False)
-class Storage:
-    """One buffer: an input, a constant, or the result of a step."""
-
-    dtype: DType
-    elements: Size
-    space: str = "arena"  # "input" | "output" | "const" | "arena"
-    index: int = 0
-    writer: Step | None = None
-    readers: list[Step] = field(default_factory=list)
-    offset: Size = 0
-
-    @property
-    def size(self) -> Size:
-        """Bytes."""
-        return unwrap(self.elements * self.dtype.itemsize)
-
-    def ref(self) -> BufferRef:
-        return BufferRef(self.space, self.index, self.offset)
-
-
-@dataclass(eq=False)
-class Step:
-    """A launch, callback or copy in the making."""
-
-    node: Node | None  # None: a copy
-    reads: list[Storage]
-    writes: list[Storage]
-    scratch: list[Storage] = field(default_factory=list)
-    lowered: Lowered | None = None
-    can_fail: bool = False
-    visible: bool = False  # writes a buffer that the user sees
-    after: set[Step] = field(default_factory=set)  # must run first, beyond the writers of `reads`
-    pairs: list[tuple[int, int]] = field(default_factory=list)  # (read, write) in one buffer
-    last: bool = False  # a final copy
+from .step import HARMLESS, Step, Storage, has_check
 
 
 def plan(
     fused: Graph, kernels: Mapping[Node, Lowered], machine: Machine, *,
-    mutated: Mapping[int, int] | None = None,
+    mutated: Mapping[int, int] | None = None, claimed: Callable[[Node], bool] = lambda node: False,
 ) -> Program:
     """The program of a fused graph and the kernels of its fusion nodes. `mutated` maps an output's
-    index to that of the input whose buffer it is written back to."""
-    return _Planner(fused, kernels, machine, dict(mutated or {})).program()
+    index to that of the input whose buffer it is written back to; `claimed` says which of the
+    other nodes the backend runs, and not the host."""
+    return Planner(fused, kernels, machine, dict(mutated or {}), claimed).program()
 
 
-class _Planner:
+class Planner:
+    """Plans one graph; a body of control flow is planned by a Planner of its own."""
+
     def __init__(
         self, graph: Graph, kernels: Mapping[Node, Lowered], machine: Machine,
-        mutated: dict[int, int],
+        mutated: dict[int, int], claimed: Callable[[Node], bool],
     ) -> None:
+        self.claimed = claimed
         self.graph = graph
         self.kernels = kernels
         self.machine = machine
@@ -116,11 +82,14 @@ class _Planner:
             self.inputs.append(self.storage[node])
 
     def _step(self, node: Node) -> None:
+        reads = [self.storage[x] for x in node.inputs]
+        if node.op.family == "control":
+            self._control(node, reads)
+            return
         types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
         writes = [Storage(t.dtype, unwrap(product(t.shape))) for t in types]
         self.results[node] = writes
         self.storage[node] = writes[0]
-        reads = [self.storage[x] for x in node.inputs]
         step = Step(node, reads, writes)
         if node.op.name == "fusion":
             step.lowered = self.kernels.get(node)  # None: computes nothing, and is not launched
@@ -128,8 +97,21 @@ class _Planner:
                 step.can_fail = has_check(step.lowered.kernel)
                 step.scratch = self._scratch(step.lowered)
         else:
-            step.can_fail = node.op.family not in _HARMLESS
+            step.can_fail = node.op.family not in HARMLESS
         self._insert(step)
+
+    def _control(self, node: Node, reads: list[Storage]) -> None:
+        control = plan_control(node, reads, self)
+        self.results[node] = control.results
+        self.storage[node] = control.results[0]
+        step = Step(node, reads, control.writes, control.scratch, control=control)
+        step.can_fail = control.can_fail
+        self._insert(step)
+
+    def inner(self, graph: Graph) -> tuple[Planner, Program]:
+        """A body's planner, and its program."""
+        planner = Planner(graph, self.kernels, self.machine, {}, self.claimed)
+        return planner, planner.program()
 
     def _insert(self, step: Step) -> None:
         self.steps.append(step)
@@ -274,13 +256,23 @@ class _Planner:
         live = [s for s in self.steps if any(w.elements != 0 for w in s.writes)]
         order = schedule(live, self.graph.env)
         size = assign_offsets(order, self.graph.env)
+        steps = [self._emit(step) for step in order]
         first = next((i for i, s in enumerate(order) if s.visible), len(order))
+        first = sum(map(len, steps[:first]))
         types = tuple(n.tensor_type for n in self.graph.inputs)
         return Program(
             self.graph.name, _named(types), types,
             tuple(n.tensor_type for n in self.graph.outputs), tuple(self.constants),
-            tuple(_emit(step) for step in order), size, self.in_place, first,
+            tuple(chain.from_iterable(steps)), size, self.in_place, first,
         )
+
+    def _emit(self, step: Step) -> tuple[ProgramStep, ...]:
+        if step.control is not None:
+            return step.control.steps()
+        if step.lowered is not None:
+            return (_launch(step, step.lowered),)
+        assert step.node is not None
+        return (_routine(step, step.node, self.claimed(step.node)),)
 
 
 def _named(types: tuple[TensorType, ...]) -> tuple[str, ...]:
@@ -292,17 +284,15 @@ def _named(types: tuple[TensorType, ...]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _emit(step: Step) -> Launch | Callback:
-    if step.lowered is None:
-        return _callback(step)
-    kernel = step.lowered.kernel
+def _launch(step: Step, lowered: Lowered) -> Launch:
+    kernel = lowered.kernel
     skipped = {read for read, _ in step.pairs}
     if step.pairs:
         kernel = merged(kernel, tuple((f"a{r}", f"o{w}") for r, w in step.pairs))
     refs = [s.ref() for i, s in enumerate(step.reads) if i not in skipped]
     refs += [s.ref() for s in (*step.writes, *step.scratch)]
     ops, locs = _provenance(step.node)
-    return Launch(kernel, tuple(refs), step.lowered.dims, ops, locs)
+    return Launch(kernel, tuple(refs), lowered.dims, ops, locs)
 
 
 def _provenance(node: Node | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -313,23 +303,11 @@ def _provenance(node: Node | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(n.op.name for n in inside), tuple(locs)
 
 
-def _callback(step: Step) -> Callback:
-    node = step.node
-    assert node is not None
+def _routine(step: Step, node: Node, claimed: bool) -> Routine:
     attrs = tuple(node.attrs.items())
-    if node.graphs:
-        attrs += (("graphs", node.graphs),)
     results = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
-    return Callback(
+    return Routine(
         node.op.name, attrs, tuple(s.ref() for s in step.reads),
         tuple(x.tensor_type for x in node.inputs), tuple(s.ref() for s in step.writes),
-        tuple(results), () if node.loc is None else (node.place,),
-    )
-
-
-def has_check(kernel: Kernel) -> bool:
-    """Whether a kernel can fail."""
-    return any(
-        isinstance(stmt, Check)
-        for body in walk.bodies(kernel) for stmt in walk.statements(body)
+        tuple(results), () if node.loc is None else (node.place,), claimed,
     )

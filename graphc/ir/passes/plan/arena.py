@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...dim import DimEnv, Size, floordiv, unwrap
 
 if TYPE_CHECKING:
-    from . import Step, Storage
+    from .step import Step, Storage
 
 _ALIGN = 64
 Life = tuple[int, int]

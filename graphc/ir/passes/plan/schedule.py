@@ -13,7 +13,7 @@ from ...dim import DimEnv, Size
 from ..lower.index_maps import substitute_hints
 
 if TYPE_CHECKING:
-    from . import Step, Storage
+    from .step import Step, Storage
 
 _WINDOW = 48  # ready steps that are compared
 

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from graphc.backends.llvm.allocator import ALIGNMENT, LARGE, Allocator, address_of
+from graphc.backends.host.allocator import ALIGNMENT, LARGE, Allocator, address_of
 
 F4 = np.dtype(np.float32)
 

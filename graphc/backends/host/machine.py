@@ -22,6 +22,8 @@ CPU = Machine(
     split_row=64,
     lanes_outside=64,
     tile=8192,
+    template_flops=1 << 19,  # about 5 microseconds
+    template_chunks=32,
     dear=8,
     cheap=8,
 )

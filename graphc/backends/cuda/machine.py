@@ -1,0 +1,29 @@
+"""A GPU as the shared passes see it: the same numbers for every model, so that every model cuts
+and combines alike. Not measured yet: no kernel has run on one."""
+
+from graphc.ir.machine import Machine
+
+# Many multiprocessors with wide lanes: nothing is too small to share, chunks are short.
+GPU = Machine(
+    kind="gpu",
+    small=0,
+    parallelism=1024,
+    chunk_least=256,
+    chunk_most=1024,
+    block=1024,
+    copy_block=1024,
+    columns=256,
+    column_rows=32,
+    iteration_least=32,
+    least_parallel=128,
+    alone=2048,
+    split_least=16384,
+    split_piece=2048,
+    split_row=256,
+    lanes_outside=0,
+    tile=2048,
+    template_flops=1 << 19,
+    template_chunks=1024,
+    dear=16,
+    cheap=12,
+)

@@ -1,0 +1,1 @@
+"""The host, as every backend on it has it: its numbers, its memory."""

@@ -1,0 +1,22 @@
+"""What a failed Check raises: the same exception on every backend."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+
+from ..op import OutOfRange
+
+
+def check_error(message: str, locs: Sequence[str]) -> Exception:
+    """The exception of a Check's message, its value filled in: "IndexError: text" raises that
+    class, else RuntimeError. `locs`: the lines of the user's code that the step computes."""
+    name, colon, rest = message.partition(": ")
+    found = OutOfRange if name == "OutOfRange" else getattr(builtins, name, None)
+    kind: type[Exception] = RuntimeError
+    if colon and isinstance(found, type) and issubclass(found, Exception):
+        kind, message = found, rest
+    places = list(dict.fromkeys(loc for loc in locs if loc))
+    if places:
+        message += f"\n  in compiled code from {', '.join(places[:3])}"
+    return kind(message)

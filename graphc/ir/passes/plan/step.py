@@ -1,0 +1,63 @@
+"""What planning works on: buffers, and the steps that read and write them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...dim import Size, unwrap
+from ...dtypes import DType
+from ...graph import Node
+from ...kernel import BufferRef, Check, Kernel, walk
+from ..lower import Lowered
+
+if TYPE_CHECKING:
+    from .control import Control
+
+HARMLESS = frozenset({"random", "sort"})  # families of routines that cannot fail
+
+
+@dataclass(eq=False)
+class Storage:
+    """One buffer: an input, a constant, or the result of a step."""
+
+    dtype: DType
+    elements: Size
+    space: str = "arena"  # "input" | "output" | "const" | "arena"
+    index: int = 0
+    writer: Step | None = None
+    readers: list[Step] = field(default_factory=list)
+    offset: Size = 0
+
+    @property
+    def size(self) -> Size:
+        """Bytes."""
+        return unwrap(self.elements * self.dtype.itemsize)
+
+    def ref(self) -> BufferRef:
+        return BufferRef(self.space, self.index, self.offset)
+
+
+@dataclass(eq=False)
+class Step:
+    """A launch, callback, copy, loop or branch in the making."""
+
+    node: Node | None  # None: a copy
+    reads: list[Storage]
+    writes: list[Storage]
+    scratch: list[Storage] = field(default_factory=list)
+    lowered: Lowered | None = None
+    control: Control | None = None
+    can_fail: bool = False
+    visible: bool = False  # writes a buffer that the user sees
+    after: set[Step] = field(default_factory=set)  # must run first, beyond the writers of `reads`
+    pairs: list[tuple[int, int]] = field(default_factory=list)  # (read, write) in one buffer
+    last: bool = False  # a final copy
+
+
+def has_check(kernel: Kernel) -> bool:
+    """Whether a kernel can fail."""
+    return any(
+        isinstance(stmt, Check)
+        for body in walk.bodies(kernel) for stmt in walk.statements(body)
+    )

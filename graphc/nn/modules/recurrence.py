@@ -1,0 +1,96 @@
+"""Recurrence: one time step of each network, and the run of steps over a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...frontend import functions as T
+from ...frontend.context import local
+from ...frontend.control import scan
+from ...frontend.tensor import Tensor
+from .. import functional as F
+
+# One time step. `projected`: the input through weight_ih, with its biases [N, gates * hidden];
+# the state is (hidden,) or (hidden, cell).
+State = tuple[Tensor, ...]
+Step = Callable[[Tensor, State, Tensor, Any, Any], State]
+
+
+def _plain(activation: Callable[[Tensor], Tensor]) -> Step:
+    def step(projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any) -> State:
+        return (activation(projected + F.linear(state[0], weight, bias)),)
+
+    return step
+
+
+def _lstm(projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any) -> State:
+    hidden, cell = state
+    enter, forget, new, show = (projected + F.linear(hidden, weight, bias)).chunk(4, -1)
+    cell = T.sigmoid(forget) * cell + T.sigmoid(enter) * T.tanh(new)
+    hidden = T.sigmoid(show) * T.tanh(cell)
+    return (hidden if out is None else F.linear(hidden, out), cell)
+
+
+def _gru(projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any) -> State:
+    (hidden,) = state
+    reset_in, update_in, new_in = projected.chunk(3, -1)
+    reset, update, new = F.linear(hidden, weight, bias).chunk(3, -1)
+    candidate = T.tanh(new_in + T.sigmoid(reset_in + reset) * new)
+    return ((hidden - candidate) * T.sigmoid(update_in + update) + candidate,)
+
+
+STEPS: dict[str, Step] = {
+    "RNN_TANH": _plain(T.tanh), "RNN_RELU": _plain(T.relu), "LSTM": _lstm, "GRU": _gru,
+}
+
+
+def run_steps(
+    step: Callable[[Tensor, State], State], projected: Tensor, state: State, backwards: bool,
+    counts: list[int] | None,
+) -> tuple[Tensor, State]:
+    """All outputs, and the last state, of step(projected[time], state). `counts`: how many
+    sequences each of the packed steps moves."""
+    if counts is not None:
+        return _packed_steps(step, projected, state, counts, backwards)
+    if local.trace is not None:
+        return _looped(step, projected, state, backwards)
+    outputs = []
+    times = range(projected.shape[0])
+    for time in reversed(times) if backwards else times:
+        state = step(projected[time], state)
+        outputs.append(state[0])
+    return T.stack(outputs[::-1] if backwards else outputs), state
+
+
+def _looped(
+    step: Callable[[Tensor, State], State], projected: Tensor, state: State, backwards: bool
+) -> tuple[Tensor, State]:
+    """The steps under a trace: one loop, whatever the length."""
+
+    def shown(state: State, projected: Tensor) -> tuple[State, Tensor]:
+        state = step(projected, state)
+        return state, state[0]
+
+    end, outputs = scan(shown, state, projected, reverse=backwards)
+    return outputs, end
+
+
+def _packed_steps(
+    step: Callable[[Tensor, State], State], projected: Tensor, state: State, counts: list[int],
+    backwards: bool,
+) -> tuple[Tensor, State]:
+    """Steps of which each moves only the first `count` sequences; the others keep their state."""
+    starts = [sum(counts[:time]) for time in range(len(counts))]
+    outputs: list[Tensor] = []
+    times = range(len(counts))
+    for time in reversed(times) if backwards else times:
+        start, count = starts[time], counts[time]
+        now = step(projected[start : start + count], tuple(part[:count] for part in state))
+        outputs.append(now[0])
+        if count < counts[0]:
+            now = tuple(
+                T.cat([new, old[count:]]) for new, old in zip(now, state, strict=True)
+            )
+        state = now
+    return T.cat(outputs[::-1] if backwards else outputs), state

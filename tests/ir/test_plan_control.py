@@ -1,0 +1,259 @@
+"""Programs with loops and branches: where carried values live, what a row is, what can fail."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc._higher_order_ops import cond, scan, while_loop
+from graphc.backends.llvm.executable import Executable
+from graphc.backends.numpy import TABLE
+from graphc.config import Config
+from graphc.engine import pipeline
+from graphc.inspect.observer import VALUES
+from graphc.ir import dtypes, interpret, ops
+from graphc.ir.graph import Builder, Expr, Graph
+from graphc.ir.kernel import Branch, Launch, Repeat, Routine, leaves
+from graphc.ir.kernel.interpret import CheckFailed, run_program
+from graphc.ir.kernel.program_text import print_program
+from graphc.ir.types import TensorType
+
+from .kernel_cases import arrays, build, check, compiled, i64, total
+
+QUIET = Config()._replace(cache_dir=None, check=0, threads=1, debug=0, dump=None)
+
+
+def body(function: Callable[..., Any], *inputs: Any, env: Any = None) -> Graph:
+    """The sub-graph of a function of values of these shapes (f32) or types."""
+    builder = Builder(env)
+    values = [
+        Expr(builder, builder.input(x if isinstance(x, TensorType) else TensorType(dtypes.f32, x)))
+        for x in inputs
+    ]
+    results = function(*values)
+    results = results if isinstance(results, tuple) else (results,)
+    return builder.build([r.node for r in results], "body")
+
+
+def scan_of(step: Graph, carry: Expr, rows: Expr, reverse: bool = False) -> Any:
+    return ops.scan(carry, rows, n_carried=1, reverse=reverse, graphs=(step,))
+
+
+def scanned(h: Expr, w: Expr, x: Expr) -> tuple[Expr, Expr]:
+    """h = tanh(h * w + x[t]) for every row of x, and all of them; w stays the same."""
+    step = body(
+        lambda h, w, x: (ops.tanh(h * w + x), w, ops.tanh(h * w + x)),
+        h.shape, w.shape, x.shape[1:], env=h.builder.env,
+    )
+    last, _, stacked = ops.scan(h, w, x, n_carried=2, reverse=False, graphs=(step,))
+    return last, stacked
+
+
+def test_a_scan_is_a_loop_over_rows() -> None:
+    program = check(build(scanned, (8,), (8,), (5, 8)))
+    assert print_program(program) == """program graph, arena 128 B
+  copy a0=in0 o0=arena n=8
+  repeat i1 < 5
+    mul_add_tanh a0=arena + 64*(i1 % 2) a1=in1 a2=in2 + 32*i1 o0=arena + (-64*(i1 % 2) + 64) n=8
+    copy a0=arena + (-64*(i1 % 2) + 64) o0=out1 + 32*i1 n=8
+  copy a0=arena + 64*(i1 % 2) o0=out0 n=8
+"""
+
+
+def test_the_number_of_rows_may_be_a_named_dim() -> None:
+    builder = Builder()
+    rows = builder.env.new("rows", 5)
+    h, w, x = (
+        Expr(builder, builder.input(TensorType(dtypes.f32, shape)))
+        for shape in ((8,), (8,), (rows, 8))
+    )
+    graph = builder.build([value.node for value in scanned(h, w, x)])
+    program = compiled(graph)
+    (loop,) = [s for s in program.steps if isinstance(s, Repeat)]
+    assert loop.count == rows
+    for count in (1, 2, 7):
+        inputs = [np.random.default_rng(0).random(s, np.float32) for s in ((8,), (8,), (count, 8))]
+        want = interpret.evaluate(graph, inputs, TABLE, {"rows": count})
+        for got in run_program(program, inputs, TABLE), native(graph, inputs, [count]):
+            for a, b in zip(got, want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def native(graph: Graph, inputs: Sequence[Any], dims: Sequence[int] = ()) -> list[Any]:
+    """The outputs of native code."""
+    built = pipeline.build(graph, config=QUIET)
+    env = dict(zip(built.program.dims, dims, strict=True))
+    outputs = [np.empty_like(x) for x in interpret.evaluate(graph, list(inputs), TABLE, env)]
+    built.run(inputs, outputs, dims)
+    return outputs
+
+
+def test_values_that_change_places_keep_their_own_buffers() -> None:
+    turn = body(lambda n, a, b, c: (n - 1, b, c, a), TensorType(i64, ()), (3,), (3,), (3,))
+    test = body(lambda n, a, b, c: ops.gt(n, 0), TensorType(i64, ()), (3,), (3,), (3,))
+
+    def turned(n: Expr, *values: Expr) -> Any:
+        return ops.while_loop(n, *values, graphs=(test, turn))[1:]
+
+    graph = build(turned, (i64, ()), (3,), (3,), (3,))
+    program = compiled(graph)
+    for count in range(5):
+        inputs = [np.array(count), *(np.full(3, i, np.float32) for i in range(3))]
+        want = [(i + count) % 3 for i in range(3)]
+        for got in run_program(program, inputs, TABLE), native(graph, inputs):
+            assert [int(x[0]) for x in got] == want
+
+
+def test_the_arms_of_a_branch_share_their_scratch() -> None:
+    def sort(x: Expr, dim: int) -> Expr:
+        return ops.sort(x, dim=dim, descending=False, stable=True)[0]
+
+    many = body(lambda x: sort(total(x, (1,)), 0), (64, 4))
+    plain = body(lambda x: total(sort(x, 1), (1,)), (64, 4))
+
+    def chosen(p: Expr, x: Expr) -> Any:
+        return ops.cond(ops.gt(p, 0), x, graphs=(many, plain))
+
+    graph = build(chosen, (i64, ()), (64, 4))
+    program = compiled(graph)
+    (branch,) = [s for s in program.steps if isinstance(s, Branch)]
+    assert len(branch.then) == len(branch.otherwise) == 2
+    assert program.arena_bytes == 64 + 64 * 4 * (4 + 8)  # the flag, and the larger arm
+    x = arrays(graph)[1]
+    for p in (0, 1):
+        want = interpret.evaluate(graph, [np.array(p), x], TABLE)
+        got = native(graph, [np.array(p), x])
+        np.testing.assert_allclose(got[0], want[0], rtol=1e-6, atol=1e-6)
+
+
+def test_a_loop_in_a_loop_has_a_variable_of_its_own() -> None:
+    inner = body(lambda c, x: (c + x, c * x), (4,), (4,))
+
+    def outer_body(c: Expr, x: Expr) -> Any:
+        last, rows = scan_of(inner, c, x)
+        again, more = scan_of(inner, last, x, reverse=True)
+        return again, rows + more
+
+    outer = body(outer_body, (4,), (3, 4))
+    graph = build(lambda c, x: scan_of(outer, c, x), (4,), (2, 3, 4))
+    program = check(graph)
+    (loop,) = [s for s in program.steps if isinstance(s, Repeat)]
+    assert loop.var == "i2"
+    assert [s.var for s in loop.steps if isinstance(s, Repeat)] == ["i1", "i1"]
+    inputs = arrays(graph)
+    for got, want in zip(
+        native(graph, inputs), interpret.evaluate(graph, inputs, TABLE), strict=True
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_routines_run_inside_loops() -> None:
+    step = body(
+        lambda c, x: (ops.sort(c + x, dim=0, descending=False, stable=True)[0], c), (6,), (6,)
+    )
+    graph = build(lambda c, x: scan_of(step, c, x), (6,), (4, 6))
+    program = check(graph)
+    assert [s.op for s in leaves(program.steps) if isinstance(s, Routine)] == ["sort"]
+    inputs = arrays(graph)
+    want = interpret.evaluate(graph, inputs, TABLE)
+    for got, expected in zip(native(graph, inputs), want, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_nothing_visible_is_written_before_a_check_in_a_loop() -> None:
+    def function(p: Expr, table: Expr, ids: Expr, zero: Expr) -> Any:
+        step = body(
+            lambda c, t, i: (c + ops.index(t, i, dim=0), t),
+            (3,), (5, 3), TensorType(i64, ()),
+        )
+        return p * 2.0, ops.scan(zero, table, ids, n_carried=2, reverse=False, graphs=(step,))[0]
+
+    graph = build(function, (8,), (5, 3), (i64, (4,)), (3,))
+    program = compiled(graph, {0: 0})
+    steps = program.steps[program.first_visible_write:]
+    assert all(isinstance(s, Launch) for s in steps)
+    inputs = arrays(graph)
+    inputs[2][...] = (0, 4, 1, 7)
+    before = inputs[0].copy()
+    with pytest.raises(CheckFailed, match="index 7 is out of bounds for dimension 0 with size 5"):
+        run_program(program, inputs, TABLE)
+    np.testing.assert_array_equal(inputs[0], before)
+    built = pipeline.build(graph, config=QUIET, mutated={0: 0})
+    with pytest.raises(IndexError, match="index 7 is out of bounds"):
+        built.run(inputs, [inputs[0], np.empty(3, np.float32)])
+    np.testing.assert_array_equal(inputs[0], before)
+
+
+def test_every_step_of_every_iteration_is_checked_natively(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """GRAPHC_CHECK=2 follows loops and branches."""
+    seen: list[int] = []
+
+    def function(x: Any, h: Any) -> Any:
+        def step(h: Any, row: Any) -> Any:
+            new = cond(row.sum() > 0, lambda a: a.sin(), lambda a: a.cos(), (h + row,))
+            return new, new * 2
+
+        h, rows = scan(step, h, x)
+        start = (graphc.tensor(0), h)
+        return while_loop(lambda n, h: n < 3, lambda n, h: (n + 1, h * 2), start), rows
+
+    x = graphc.tensor([[1.0, 2.0], [-3.0, 1.0], [0.5, 0.5]])
+    graph = graphc.compile(function).version(x, graphc.zeros(2)).engine.built.graph
+    real = Executable.trace
+
+    def counting(self: Any, inputs: Any, outputs: Any, before: Any, after: Any, dims: Any) -> None:
+        def told(number: int, step: Any, fetch: Any) -> None:
+            seen.append(number)
+            after(number, step, fetch)
+
+        real(self, inputs, outputs, before, told, dims)
+
+    monkeypatch.setattr(Executable, "trace", counting)
+    example = [np.asarray(x.numpy()), np.zeros(2, np.float32)]
+    built = pipeline.build(graph, config=QUIET._replace(check=VALUES), example=example)
+    each = [sum(number == n for number in seen) for n in range(max(seen) + 1)]
+    assert each.count(3) >= 4  # the loops' steps, three times each
+    assert len(list(leaves(built.program.steps))) >= len(each)
+
+
+def test_a_loop_without_an_end_can_be_interrupted() -> None:
+    endless = graphc.compile(
+        lambda x: while_loop(lambda x: x.sum() > 0, lambda x: (x + 1.0,), (x,))[0]
+    )
+    with pytest.raises(KeyboardInterrupt):
+        assert threading.current_thread() is threading.main_thread()
+        timer = threading.Timer(1.0, lambda: signal.raise_signal(signal.SIGINT))
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        timer.start()
+        try:
+            endless(graphc.ones(3))
+        finally:
+            timer.cancel()
+            timer.join()
+            signal.signal(signal.SIGINT, handler)
+    short = graphc.compile(
+        lambda x: while_loop(lambda x: x.sum() < 90, lambda x: (x + 1.0,), (x,))[0]
+    )
+    np.testing.assert_array_equal(short(graphc.ones(3)).numpy(), [30, 30, 30])
+
+
+def test_explain_says_how_often_a_step_runs() -> None:
+    def function(x: Any, n: Any) -> Any:
+        h, rows = scan(lambda h, row: (h.tanh() + row, h), graphc.zeros(2), x)
+        return while_loop(lambda i, h: i < n, lambda i, h: (i + 1, h * 2), (n * 0, h)), rows
+
+    explanation = graphc.explain(function, graphc.ones(7, 2), graphc.tensor(3))
+    steps = {step.name: step.times for step in explanation.steps}
+    assert steps["tanh_add"] == 7
+    assert "7 times" in str(explanation)
+    assert "as often as data say" in str(explanation)
+    assert not explanation.callbacks
+    assert f"{__file__.rsplit('/', 1)[1]}:" in str(explanation).split("tanh add")[1][:80]
