@@ -34,7 +34,7 @@ from .tiers import BACKWARD, NUMBERS, PRICE, eager_work, start_cost, version_cos
 
 LEAST = 16  # operators that cost about as much to record as ending a segment does
 _CALL = 5  # operators that take as long as calling a version does
-_TWIN = 4  # what the second of equal Modules costs to compile, as a part of the first
+_TWIN = 8  # what the second of equal Modules costs to compile, as a part of the first
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
@@ -128,11 +128,13 @@ class NestedModules:
         counted = local.counted
         known = self.found.get((id(module), function)) or self._new(function, module)
         if counted is None or known.nodes:
+            self._lost(known)
             return function(module, *args, **kwargs)
         start, demands = len(counted.ran), counted.demands
         result = function(module, *args, **kwargs)
         ran = counted.ran[start:]
         _weigh(known, ran, eager_work(ran)[0], counted.demands != demands)
+        self._lost(known)
         return result
 
     def know(self, trace: Any) -> None:
@@ -146,11 +148,17 @@ class NestedModules:
             if not known.nodes:
                 known.path, nodes = met.path, trace.noted[met.nodes]
                 _weigh(known, nodes, work(nodes)[0], met.ended)
+            self._lost(known)
         trace.met = trace.noted = None
+
+    def _lost(self, known: NestedModule) -> None:
+        """Count what a version would have saved in a call."""
+        if not known.open:
+            self.work += max(known.work - _CALL, 0) * (BACKWARD if local.grad else 1)
 
     def _affords(self, known: NestedModule) -> bool:
         """Whether versions would have saved so much by now that making one is no great part."""
-        self.work += max(known.work - _CALL, 0) * (BACKWARD if local.grad else 1)
+        self._lost(known)
         return (self.compiled + self._cost(known) + start_cost()) * PRICE <= self.work
 
     def _cost(self, known: NestedModule) -> int:
