@@ -159,6 +159,8 @@ class NestedModules:
     def _affords(self, known: NestedModule) -> bool:
         """Whether versions would have saved so much by now that making one is no great part."""
         self._lost(known)
+        if known.likeness in self.alike:  # at once: all of a stack, in the same stage of a call
+            return True
         return (self.compiled + self._cost(known) + start_cost()) * PRICE <= self.work
 
     def _cost(self, known: NestedModule) -> int:
