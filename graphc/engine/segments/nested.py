@@ -7,8 +7,10 @@ open is open as well; those that it calls are tried then. Outermost Modules come
 
 Ending a segment costs: what surrounds the call is not fused with it, and its operands go through
 memory. So it is done for Modules alone whose operators, which need not be recorded any longer, are
-more than that costs, counted as tiers.py counts: in operators, and in numbers that are moved. The
-budget for compiling is that of tiers.py, too.
+more than that costs, counted as tiers.py counts: in operators, and in numbers that are moved. A
+Module is compiled once versions would have saved, in all calls of Modules so far, what compiling
+costs, the start of the compiler included; those equal to it come with it, and each further version
+is paid for. What a Module records is known from the first call, or from one in segments.
 """
 
 from __future__ import annotations
