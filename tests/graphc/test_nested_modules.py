@@ -367,7 +367,8 @@ def test_a_stack_is_taken_up_within_the_budget_and_compiled_once() -> None:
     modules = function.segments.modules
     used = list(modules.used())
     assert len(used) == 3 and all(known.calls > 10 for known in used)
-    assert modules.compiled * nested.PRICE <= modules.work
+    twins = 2 / nested._TWIN  # are taken up with the first
+    assert 0 < modules.compiled * nested.PRICE <= modules.work * (1 + twins)
     assert len(modules.shared._made) == 1
     report = str(graphc.explain(function))
     assert "(Deep) ran" in report and "as a version of its own (1 compiled)" in report

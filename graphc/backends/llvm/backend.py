@@ -11,7 +11,7 @@ from graphc.backends.host.machine import CPU
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm import emit, executable
 from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.frames import Evaluation
+from graphc.backends.llvm.jit import Library, compile_object
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target
 from graphc.ir.graph import Node
@@ -27,7 +27,6 @@ class LlvmBackend:
 
     machine = CPU
     memory = HOST
-    frame_evaluation = Evaluation  # native code for CPython, of which graphc has no other source
 
     def __init__(self, target: Target | None = None) -> None:
         self._target = target
@@ -55,6 +54,10 @@ class LlvmBackend:
     def emit(self, kernel: Kernel) -> str:
         """LLVM assembly."""
         return emit.emit(kernel, self.target)
+
+    def link(self, text: str) -> Library:
+        """Native code of LLVM assembly in this process (host/frames.py)."""
+        return Library([compile_object(text, self.target)])
 
     def build(self, program: Program, host: Host) -> executable.Executable:
         """Raises LLVMError."""

@@ -2,9 +2,9 @@
 
 import ctypes
 import functools
-import importlib.metadata
 import itertools
 import struct
+import sys
 import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,7 +36,7 @@ def binding() -> Any:
 def llvm_version() -> str:
     """The versions of llvmlite and LLVM, for cache keys and bug reports."""
     numbers = ".".join(str(part) for part in binding().llvm_version_info)
-    return f"llvmlite {importlib.metadata.version('llvmlite')}, LLVM {numbers}"
+    return f"llvmlite {sys.modules['llvmlite'].__version__}, LLVM {numbers}"
 
 
 @functools.cache

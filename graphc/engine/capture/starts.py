@@ -14,6 +14,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol, cast
 
 from ... import backends
+from ...backends.host.frames import Evaluation
 
 # (code, globals, who calls): whether to ask again about the same code
 Verdict = Callable[[CodeType, dict[str, Any], FrameType | None], bool]
@@ -84,13 +85,13 @@ class FrameEvaluation:
         self._depth = 0
 
     @functools.cached_property
-    def _evaluation(self) -> Any:
-        verdict, native = self._verdict, cast(Any, backends.get("llvm"))
+    def _evaluation(self) -> Evaluation:
+        verdict = self._verdict
 
         def asked(function: FunctionType) -> bool:
             return not verdict(function.__code__, function.__globals__, sys._getframe().f_back)
 
-        evaluation = native.frame_evaluation(asked)
+        evaluation = Evaluation(asked, lambda text: cast(Any, backends.get("llvm")).link(text))
         known: tuple[Any, ...] = (asked, verdict, *self._helpers)
         for function in known:
             evaluation.mark(function.__code__)

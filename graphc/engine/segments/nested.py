@@ -7,8 +7,10 @@ open is open as well; those that it calls are tried then. Outermost Modules come
 
 Ending a segment costs: what surrounds the call is not fused with it, and its operands go through
 memory. So it is done for Modules alone whose operators, which need not be recorded any longer, are
-more than that costs, counted as tiers.py counts: in operators, and in numbers that are moved. The
-budget for compiling is that of tiers.py, too.
+more than that costs, counted as tiers.py counts: in operators, and in numbers that are moved. A
+Module is compiled once versions would have saved, in all calls of Modules so far, what compiling
+costs, the start of the compiler included; those equal to it come with it, and each further version
+is paid for. What a Module records is known from the first call, or from one in segments.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from .tiers import BACKWARD, NUMBERS, PRICE, eager_work, start_cost, version_cos
 
 LEAST = 16  # operators that cost about as much to record as ending a segment does
 _CALL = 5  # operators that take as long as calling a version does
-_TWIN = 4  # what the second of equal Modules costs to compile, as a part of the first
+_TWIN = 8  # what the second of equal Modules costs to compile, as a part of the first
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
@@ -128,11 +130,13 @@ class NestedModules:
         counted = local.counted
         known = self.found.get((id(module), function)) or self._new(function, module)
         if counted is None or known.nodes:
+            self._lost(known)
             return function(module, *args, **kwargs)
         start, demands = len(counted.ran), counted.demands
         result = function(module, *args, **kwargs)
         ran = counted.ran[start:]
         _weigh(known, ran, eager_work(ran)[0], counted.demands != demands)
+        self._lost(known)
         return result
 
     def know(self, trace: Any) -> None:
@@ -146,11 +150,19 @@ class NestedModules:
             if not known.nodes:
                 known.path, nodes = met.path, trace.noted[met.nodes]
                 _weigh(known, nodes, work(nodes)[0], met.ended)
+            self._lost(known)
         trace.met = trace.noted = None
+
+    def _lost(self, known: NestedModule) -> None:
+        """Count what a version would have saved in a call."""
+        if not known.open:
+            self.work += max(known.work - _CALL, 0) * (BACKWARD if local.grad else 1)
 
     def _affords(self, known: NestedModule) -> bool:
         """Whether versions would have saved so much by now that making one is no great part."""
-        self.work += max(known.work - _CALL, 0) * (BACKWARD if local.grad else 1)
+        self._lost(known)
+        if known.likeness in self.alike:  # at once: all of a stack, in the same stage of a call
+            return True
         return (self.compiled + self._cost(known) + start_cost()) * PRICE <= self.work
 
     def _cost(self, known: NestedModule) -> int:

@@ -10,6 +10,7 @@ nothing to guard and nothing to be stale. Which recordings are compiled, tiers.p
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ import numpy as np
 
 from ... import backends
 from ... import config as configuration
+from ...backends.host.memory import HOST
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.eager_count import EagerCount
@@ -105,7 +107,6 @@ class Segments:
         """`compile`: makes a CompiledFunction of a function. `always`: compile each segment at its
         first meeting."""
         self.name, self.backend = name, backend
-        self.allocate = backends.get(backend).memory.allocate
         self.versions: dict[Any, list[Version]] = {}
         self.compile_count = 0
         # versions that are known to fit, by key and numbers; constants that need not be compared
@@ -122,6 +123,11 @@ class Segments:
         self.modules = NestedModules(compile, self._native)
         self._calls_modules = True  # whether some may be versions of their own
         self._lock = threading.RLock()
+
+    @functools.cached_property
+    def allocate(self) -> Callable[..., Any]:
+        """Makes memory for the results of compiled code, whose backend is not loaded before."""
+        return backends.get(self.backend).memory.allocate
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a function's Python, in segments or as plain eager code, and the Modules that it
@@ -360,7 +366,7 @@ class Segments:
         split = split_uncut(graph, len(inputs), count)
         plan = None
         if entries:
-            plan = _plan(segment, graph, split, entries, Stepwise, self.allocate)
+            plan = _plan(segment, graph, split, entries, Stepwise, HOST.allocate)
         types = [n.tensor_type for n in split.forward.outputs]
         return Version(
             None, Engine(Stepwise(split.forward), types, ()), mutated, count, plan, whole.nodes, 0.0
@@ -396,12 +402,13 @@ class Segments:
             }
         for _, source, versions in segment.mutations:
             segment.owner(source.number)._storage.before_write(versions > 0)
+        allocate = HOST.allocate if version.template is None else self.allocate
         results: list[np.ndarray] = []
         scattered: list[tuple[np.ndarray, np.ndarray]] = []
         for index, type_ in enumerate(version.engine.output_types):
             target = version.mutated.get(index)
             if target is None:
-                results.append(self.allocate(concrete_shape(type_, dims), type_.dtype.numpy))
+                results.append(allocate(concrete_shape(type_, dims), type_.dtype.numpy))
                 continue
             real = segment.memory(target)
             if given[target] is not real:

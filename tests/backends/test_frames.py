@@ -1,4 +1,4 @@
-"""The native code that is told of starting functions on Python 3.11 (backends/llvm/frames.py)."""
+"""The native code that is told of starting functions on Python 3.11 (backends/host/frames.py)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from graphc.backends.llvm import frames
+from graphc.backends.host import frames
 from graphc.backends.llvm.jit import compile_object
 from graphc.backends.llvm.target import make_target
 
 ONLY_311 = pytest.mark.skipif(sys.version_info >= (3, 12), reason="sys.monitoring tells of them")
 # Evaluation marks what it calls
 USE = """
-from graphc.backends.llvm import frames
+from graphc import backends
+from graphc.backends.host import frames
 if {linked}:
     frames._mapped = lambda: None
 
@@ -32,7 +33,7 @@ def refused(): return 3
 def numbers(): yield again()
 
 seen = []
-evaluation = frames.Evaluation(asked)
+evaluation = frames.Evaluation(asked, lambda text: backends.get("llvm").link(text))
 evaluation.mark(asked.__code__)
 evaluation.begin()
 again(), settled(), again(), list(numbers())

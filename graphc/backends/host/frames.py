@@ -4,9 +4,9 @@ sys.setprofile tells of every call of C code, too, and calls Python for each eve
 Python about code objects that are not marked alone; for those that are, it costs a few
 nanoseconds. From 3.12 on sys.monitoring does the same.
 
-What runs in segments may never need LLVM, and to load that takes as long as all else that a first
-recording of a small function does. So what it makes of the text below is kept for the most common
-machine; a test makes it again.
+What runs in segments may never need a compiler, and to load LLVM takes longer than all else that a
+first recording of a small function does. So what it makes of the text below is kept for the most
+common machine; a test makes it again.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ import platform
 import sys
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import Any
-
-from graphc.backends.llvm.jit import Library, compile_object
-from graphc.backends.llvm.target import host_target
+from typing import Any, Protocol
 
 # _PyInterpreterFrame of 3.11 (Include/internal/pycore_frame.h): the function, and who owns the
 # frame, a generator being 1. A generator's frame goes on; its function has started before.
@@ -90,17 +87,26 @@ ff15620f00004c89e74c89ee89eaeb9231c04883c4185b415c415d415e415f5dc3
 """)
 
 
+class Library(Protocol):
+    """Native code in this process."""
+
+    def address(self, name: str) -> int: ...
+
+
 class Evaluation:
     """Calls `callback(function)` before a Python function starts whose code is not marked; not for
     what debuggers and profilers run. Where that gives True, the code is marked.
 
     What the callback raises is raised in place of the call. `callback` and all that it calls
-    must be marked, or it is called for itself.
+    must be marked, or it is called for itself. `link`: makes native code of LLVM assembly, where
+    none is kept.
     """
 
-    def __init__(self, callback: Callable[[FunctionType], bool]) -> None:
+    def __init__(
+        self, callback: Callable[[FunctionType], bool], link: Callable[[str], Library]
+    ) -> None:
         self._callback = callback  # the native code holds no reference
-        self._own, table, self._memory = _mapped() or _linked()
+        self._own, table, self._memory = _mapped() or _linked(link)
         pointer, number = ctypes.c_void_p, ctypes.c_ssize_t
         request = _function("_PyEval_RequestCodeExtraIndex", number, pointer)
         self._index = request(None)
@@ -171,11 +177,10 @@ def _mapped() -> tuple[int, int, Any] | None:
     return code, code + _PAGE, memory
 
 
-def _linked() -> tuple[int, int, Any]:
+def _linked(link: Callable[[str], Library]) -> tuple[int, int, Any]:
     """Where LLVM puts the code and its table, and their owner."""
     table = f"@table = global [{len(_TABLE)} x i64] zeroinitializer\n"
-    text = table + _text("dso_local", "@table", 0)
-    library = Library([compile_object(text, host_target())])
+    library = link(table + _text("dso_local", "@table", 0))
     return library.address("evaluate"), library.address("table"), library
 
 
