@@ -110,6 +110,9 @@ class Node:
         """The name of what eager mode would say has made a result: printed with it."""
         return self.name()
 
+    def unfold(self) -> None:
+        """Have the operations that a folded node stands for take its place."""
+
     def place(self, output: int) -> Edge:
         """Where the gradient of a result is complete."""
         return self, output

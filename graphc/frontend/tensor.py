@@ -193,6 +193,9 @@ class Tensor:
         trace = local.trace
         if found is not None and found.outside is not None and not (trace and trace.whole):
             return history(found.outside)
+        if found is not None and found.folded and local.counted is not None:
+            found.unfold()  # the call's own: as if it had not begun as a recording
+            return found.place(self._output)[0]
         return found
 
     @property

@@ -114,8 +114,8 @@ def test_a_wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
             new[node] = node if inputs == node.inputs else replace(node, inputs=inputs)
         return rebuilt(graph, new)
 
-    def wrong(graph: Graph, machine: Machine, **options: Any) -> Graph:
-        fused = fuse(graph, machine, **options)
+    def wrong(graph: Graph, machine: Machine, *options: Any, **named: Any) -> Graph:
+        fused = fuse(graph, machine, *options, **named)
         return everywhere(fused, lambda g: g if g.name == fused.name else one(g))
 
     monkeypatch.setattr(pipeline, "fuse", wrong)
@@ -157,6 +157,9 @@ def test_a_wrong_plan_of_the_arena(monkeypatch: pytest.MonkeyPatch) -> None:
         return size
 
     monkeypatch.setattr(plan, "assign_offsets", wrong)
-    small, text = find(lambda c: c.forward is None and not c.graph.env.hints)
+    small, text = find(
+        # a loop might not end
+        lambda c: c.forward is None and not c.graph.env.hints and "while_loop" not in names(c.graph)
+    )
     assert len(names(small.graph)) <= 7
     assert "graph fuzz(" in text

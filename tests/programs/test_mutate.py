@@ -46,7 +46,7 @@ USES = [construct.name for construct in CONSTRUCTS.values() if construct.family 
 # What reads or changes the outside of the program, or an array.
 IN_SEGMENTS = set(
     """
-    a_file_that_is_there a_filter_that_makes_errors attributes_taken_from_classes
+    a_file_that_is_there a_filter_that_makes_errors anomaly_set attributes_taken_from_classes
     autocast_cache_set autocast_dtype_set autocast_left_off autocast_left_on autocast_switched
     numpy_buffer_read numpy_error_calls numpy_files numpy_mapped_files numpy_raw_files numpy_saves
     numpy_saves_several numpy_saves_text numpy_shuffle numpy_text_files print_options_set

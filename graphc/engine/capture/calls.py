@@ -162,7 +162,7 @@ def _python(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
     if rule is not None:
         found = rule(observer, function, args, kwargs or {})
         return answer(found[0]) if found is not None else (function, args, kwargs)
-    if is_own(function) or SWITCHES.get(function.__name__) == function.__module__:
+    if is_own(function) or SWITCHES.get(function.__name__, "") == function.__module__:
         return _own(observer, function, args, kwargs)
     if numpy_calls.is_listed(function):
         return c_functions.call(observer, function, args, kwargs)

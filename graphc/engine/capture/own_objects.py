@@ -16,7 +16,8 @@ from .observer import Observer
 
 # what graphc's own public code asks, and nobody guards: the thread's trace, who has made a step
 _INNER = frozenset("""
-    graphc.frontend.context._Local graphc.frontend.stepped.Stepped graphc.frontend.trace.Trace
+    graphc.frontend.context._Local graphc.frontend.saved_hooks._Hooks
+    graphc.frontend.stepped.Stepped graphc.frontend.trace.Trace
 """.split())
 # classes, and those derived from them, whose methods a trace knows
 _TRACED = frozenset("""
@@ -62,7 +63,7 @@ def attribute(observer: Observer, obj: Any, name: str) -> Any:
 
 def stored(observer: Observer, obj: Any, name: str) -> None:
     """`obj.name` is about to be written or deleted."""
-    if _is_known(observer, obj):
+    if _is_known(observer, obj) and not is_inner(obj):
         observer.open(f"setting {name} of a {full_name(type(obj))}")
 
 

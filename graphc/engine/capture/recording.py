@@ -7,6 +7,7 @@ everything else by replay).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from array import array
 from collections import deque
@@ -209,6 +210,7 @@ class Recording:
             local.trace, local.counted = trace, counted  # it may have ended in eager mode
             # or the two would hold each other, and all that was met
             trace.existed = trace.hashed = None
+            trace.late.trying = contextlib.nullcontext
         if trace.refused is not None:  # the user's code caught it
             raise trace.refused
         return result
