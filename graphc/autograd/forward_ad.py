@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..frontend.grad_mode import enable_grad
-from ..frontend.tensor import Tensor, alias, current, requires_grad
+from ..frontend.history import requires_grad
+from ..frontend.tensor import Tensor, alias, current
 from ..func.gradients import Pushforward
 from ..func.tape import fresh, has_outside, released
 

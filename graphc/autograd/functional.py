@@ -8,7 +8,8 @@ from typing import Any
 from ..frontend.dispatch import apply
 from ..frontend.functions import NAMES
 from ..frontend.grad_mode import enable_grad
-from ..frontend.tensor import Tensor, alias, current, requires_grad
+from ..frontend.history import requires_grad
+from ..frontend.tensor import Tensor, alias, current
 from ..func.jacobians import basis, rows
 from ..ir import ops
 from .gradients import grad

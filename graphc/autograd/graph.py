@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..frontend.history import edge, requires_grad
 from ..frontend.hooks import RemovableHandle
 from ..frontend.nodes import GradientEdge as GradientEdge
 from ..frontend.nodes import Node as Node
 from ..frontend.saved_hooks import hooks
-from ..frontend.tensor import Tensor, current, edge, requires_grad
+from ..frontend.tensor import Tensor, current
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:

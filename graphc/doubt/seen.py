@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..engine.capture.kinds import content_of
-from ..frontend.tensor import Tensor, requires_grad
+from ..frontend.history import requires_grad
+from ..frontend.tensor import Tensor
 from ..ir.dtypes import from_numpy
 from ..testing.comparison import TOLERANCES
 from .oracle import between, spread

@@ -17,7 +17,8 @@ from graphc.export.errors import ExportError
 from graphc.export.signature import Signature, Weights
 from graphc.frontend.context import local
 from graphc.frontend.errors import TraceError, located
-from graphc.frontend.tensor import Parameter, Tensor, from_array, requires_grad
+from graphc.frontend.history import requires_grad
+from graphc.frontend.tensor import Parameter, Tensor, from_array
 from graphc.ir import dim
 from graphc.ir.graph import Graph
 from graphc.nn.modules.module import Module

@@ -19,11 +19,12 @@ from .context import callout, local
 from .dispatch import apply, constant, inplace
 from .errors import kind_name, located
 from .folded import unfold
+from .history import edge, requires_grad
 from .hooks import Hooks
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
 from .saved_hooks import unpacking
 from .tape_order import order_of, reaching
-from .tensor import Tensor, current, edge, from_array, register_methods, requires_grad
+from .tensor import Tensor, current, from_array, register_methods
 from .worlds import ArrayWorld, NodeWorld, TensorWorld
 
 TensorOrTensors = Any

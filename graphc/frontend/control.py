@@ -18,8 +18,9 @@ from graphc.ir.ops.scan_gradient import saved_for_backward
 from .context import local
 from .dispatch import apply, constant, inplace
 from .errors import ControlError, TraceError, located
+from .history import requires_grad
 from .subtrace import SubTrace
-from .tensor import Tensor, current, requires_grad
+from .tensor import Tensor, current
 from .tree import Structure, flatten, unflatten
 from .vmap import vmap
 
@@ -54,7 +55,7 @@ class Body:
                         f"{name}: the function modifies one of its inputs in place. Cure: use the "
                         "out-of-place operator, and return the value"
                     ))
-            self.written = dict(trace.writes())
+            self.written = {id(t): (t, node) for t, node in trace.writes()}
         trace.close()
         self.trace = trace
         self.captured = {id(tensor): (tensor, node) for tensor, node, _ in trace.captured}
@@ -75,8 +76,8 @@ class Body:
 
     def value_of(self, tensor: Tensor) -> Node | None:
         """What an outside tensor holds at the end; None if it was not read."""
-        if tensor in self.written:
-            return self.written[tensor]
+        if id(tensor) in self.written:
+            return self.written[id(tensor)][1]
         found = self.captured.get(id(tensor))
         return None if found is None else found[1]
 
@@ -95,7 +96,7 @@ def _outside(bodies: Sequence[Body]) -> tuple[list[Tensor], list[Tensor]]:
     written: dict[int, Tensor] = {}
     for body in bodies:
         read.update({key: tensor for key, (tensor, _) in body.captured.items()})
-        written.update({id(tensor): tensor for tensor in body.written})
+        written.update({key: tensor for key, (tensor, _) in body.written.items()})
     for body in bodies:
         body.trace.open = True
         for tensor in written.values():

@@ -41,11 +41,12 @@ from . import views
 from .anomaly import Anomaly
 from .context import local
 from .errors import INFERENCE_SAVED, INFERENCE_WRITE, located, raise_op_error, user_location
+from .history import edge, requires_grad
 from .nodes import CopyBackwards, CopySlices, OpNode, class_of
 from .programs import Plan
 from .saved_hooks import hooks, pack_node
 from .storage import Storage, readers
-from .tensor import Tensor, current, edge, from_array, requires_grad
+from .tensor import Tensor, current, from_array
 from .values import Eager, Runner
 
 

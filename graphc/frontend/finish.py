@@ -26,13 +26,14 @@ from .captured import (
     TracedGraph,
 )
 from .functionalize import dense_order
+from .history import edge, requires_grad
 from .nodes import Edge
 from .nodes import Node as GradNode
 from .pending import PendingItem
 from .recorded_tape import recorded_tape
 from .storage import address, strides_of
 from .tape_order import inner_roots, labels_of
-from .tensor import Tensor, edge, requires_grad
+from .tensor import Tensor
 from .texts import is_traced_value, plain_value
 from .tree import Structure, flatten, unflatten
 from .views import base_of

@@ -12,9 +12,10 @@ from graphc.ir.types import TensorType
 from .anomaly import Anomaly
 from .context import callout, local
 from .errors import INFERENCE_SAVED, located, user_location
+from .history import edge, requires_grad
 from .nodes import TWICE, Edge, Node, World, zeros
 from .saved_hooks import Packed, hooks, pack, unpack
-from .tensor import Tensor, alias, current, edge, requires_grad
+from .tensor import Tensor, alias, current
 
 
 class FunctionCtx:

@@ -20,11 +20,12 @@ from graphc.ir.graph import Node as IrNode
 from graphc.ir.types import TensorType
 
 from .function import FunctionCtx, FunctionNode, _Saved
+from .history import edge, requires_grad
 from .hooks import Hooks, new_hooks
 from .nodes import AccumulateGrad, Edge, Stamped
 from .nodes import Node as GradNode
 from .numbers import LiftedNumber, SymInt
-from .tensor import Tensor, current, edge, from_array, requires_grad
+from .tensor import Tensor, current, from_array
 from .texts import is_traced_value
 from .tree import children, flatten, map_leaves
 

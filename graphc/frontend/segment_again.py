@@ -17,9 +17,10 @@ from graphc.ir.op import Attrs, Op
 from . import views
 from .context import local
 from .functionalize import TracedState, TracedStorage
+from .history import edge, requires_grad
 from .nodes import Edge, OpNode, class_of, next_sequence, records
 from .saved_hooks import hooks
-from .tensor import Tensor, edge, requires_grad
+from .tensor import Tensor
 from .trace_history import record
 from .views import Chain
 

@@ -22,12 +22,13 @@ from . import views
 from .autograd import Pass
 from .captured import UNREAD, TensorInput
 from .functionalize import TracedStorage, dense_order
+from .history import edge, requires_grad
 from .nodes import AsStridedBackward, BrokenNode, Edge, SpentNode
 from .nodes import Node as GradNode
 from .segment_tape import broken_nodes, spent_nodes, tape_of
 from .segment_trace import SegmentTrace
 from .storage import Storage
-from .tensor import Tensor, edge, requires_grad
+from .tensor import Tensor
 
 
 class Segment:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from . import shared_segment, state_version
+from .history import requires_grad
 from .shared_segment import AVAILABLE, Segment, attach, reserve
 from .storage import Storage, address
-from .tensor import Parameter, Tensor, concrete, requires_grad
+from .tensor import Parameter, Tensor, concrete
 
 _SETTLE = 0.001  # seconds in which an operation that makes a view is over
 

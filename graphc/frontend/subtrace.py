@@ -20,8 +20,9 @@ from .captured import UNREAD
 from .context import local
 from .errors import located
 from .functionalize import TracedState, TracedStorage
+from .history import edge, requires_grad
 from .nodes import Edge
-from .tensor import Tensor, alias, current, edge, from_array, requires_grad
+from .tensor import Tensor, alias, current, from_array
 from .trace import Trace
 from .views import Chain
 

@@ -26,13 +26,14 @@ from graphc.ir.types import TensorType
 from .checks import check_flag, check_grad
 from .context import local
 from .device import CPU, META, device
-from .errors import NOT_A_LEAF, STALE_VIEW, kind_name, located, unsupported_in_trace
+from .errors import NOT_A_LEAF, kind_name, located, unsupported_in_trace
+from .history import history, requires_grad
 from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
-from .nodes import AccumulateGrad, AsStridedBackward, DroppedGrad, Edge, Node
+from .nodes import AccumulateGrad, Node
 from .numbers import Size
 from .storage import Storage, address, offset_of, strides_of
 from .tree import LEAVES
-from .views import Chain, base_of, check_bounds, strided
+from .views import Chain, check_bounds, strided
 
 if TYPE_CHECKING:
     from .functionalize import TracedState
@@ -441,69 +442,6 @@ def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
             local.counted.demands += 1
         return tensor._array
     return trace.demand(tensor if tensor._face is None else tensor._face, what, cure)
-
-
-# --- history -----------------------------------------------------------------------------------
-
-
-def requires_grad(tensor: Tensor) -> bool:
-    """Whether operations on it are recorded. For a view whose base was written to, looks again."""
-    base = tensor._base
-    if base is None:
-        return tensor._node is not None or tensor._requires_grad
-    if base._base is not None:
-        base = base_of(tensor)
-    if tensor._seen != tensor._storage.version and not tensor._no_grad_view:
-        _follow_base(tensor, base)
-    return (
-        tensor._node is not None or tensor._requires_grad
-        or base._node is not None or base._requires_grad
-    )
-
-
-def gradient_kind(tensor: Tensor) -> bool | None:
-    """Whether it requires a gradient; None: one that nobody gets (a view made in no_grad mode)."""
-    if not requires_grad(tensor):
-        return False
-    return True if tensor._node is not None or tensor._requires_grad else None
-
-
-def history(tensor: Tensor) -> Node | None:
-    """What made a tensor; None for a leaf. Raises RuntimeError for a view made in no_grad mode
-    whose memory was written to since: its history would be the base's."""
-    if requires_grad(tensor) and tensor._no_grad_view and tensor._base is not None and (
-        tensor._seen != tensor._storage.version
-    ):
-        raise RuntimeError(located(STALE_VIEW))
-    return tensor._node
-
-
-def _follow_base(view: Tensor, base: Tensor) -> None:
-    """After a write to shared memory, a view's history is its base's, then the view."""
-    view._seen = view._storage.version
-    view._node, view._output = None, 0
-    if requires_grad(base):
-        view._node = AsStridedBackward(view._chain, edge(base), base._type, view._type)
-
-
-def edge(tensor: Tensor, type_: TensorType | None = None) -> Edge:
-    """Where the gradient of a tensor that requires one goes. `type_`: its type, if at hand.
-
-    The caller has called requires_grad() since the last write to the tensor's memory.
-    """
-    node = tensor._node
-    if node is not None:
-        return node, tensor._output
-    if tensor._base is not None:
-        history(tensor)
-        if not tensor._requires_grad:
-            return DroppedGrad((), (tensor._type if type_ is None else type_,)), 0
-    reference = tensor._accumulator
-    accumulator = None if reference is None else reference()
-    if accumulator is None:
-        accumulator = AccumulateGrad(tensor, tensor._type if type_ is None else type_)
-        tensor._accumulator = weakref.ref(accumulator)
-    return accumulator, 0
 
 
 # --- methods -----------------------------------------------------------------------------------

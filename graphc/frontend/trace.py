@@ -43,6 +43,7 @@ from .functionalize import (
     result_strides,
     symbolic_strides,
 )
+from .history import edge, gradient_kind, requires_grad
 from .late import Late
 from .names import Names
 from .nodes import Edge, records
@@ -52,7 +53,7 @@ from .number_nodes import NumberNodes, plain_attrs
 from .numbers import LiftedNumber, SymInt, TracedNumber
 from .scoped import Scoped
 from .storage import strides_of
-from .tensor import Tensor, alias, edge, gradient_kind, requires_grad
+from .tensor import Tensor, alias
 from .trace_history import enter, entry_edge, record
 
 

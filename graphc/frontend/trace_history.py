@@ -9,10 +9,11 @@ from graphc.ir.graph import Node
 
 from .errors import INFERENCE_SAVED, located
 from .functionalize import saved_place
+from .history import edge
 from .hooks import captured
 from .nodes import Edge, OpNode, OutsideHistory, class_of
 from .saved_hooks import hooks, pack_node
-from .tensor import Tensor, edge
+from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .trace import Trace

@@ -15,8 +15,9 @@ from typing import Any
 from ..frontend.autograd import grad
 from ..frontend.context import local
 from ..frontend.dispatch import apply
+from ..frontend.history import edge, requires_grad
 from ..frontend.nodes import AccumulateGrad, Node
-from ..frontend.tensor import Tensor, alias, current, edge, requires_grad
+from ..frontend.tensor import Tensor, alias, current
 from ..frontend.tree import flatten, unflatten
 from ..ir import ops
 

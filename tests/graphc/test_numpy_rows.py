@@ -25,7 +25,7 @@ from graphc.engine.capture.numpy_calls import is_listed
 _LEFT_OUT = frozenset("""
     test info show_config show_runtime get_include abort empty empty_like ndarray set_bit_generator
     ids clear_and_catch_warnings fromfile memmap load loadtxt genfromtxt fromregex
-    jiffies memusage
+    jiffies memusage rundocs
 """.split())
 _MODULES = (
     np, np.linalg, np.fft, np.char, np.strings, np.random, np.ma, np.lib.stride_tricks, np.testing,

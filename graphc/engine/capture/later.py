@@ -48,5 +48,6 @@ def _lasts(guard: Guard) -> bool:
     if isinstance(guard, Entry):
         return guard.identity and kind_of(type(guard.value)) is not Kind.TENSOR
     return isinstance(guard, (Code, Type)) or (
-        isinstance(guard, Result) and guard.function is members_in_order
+        isinstance(guard, Result)
+        and (guard.function is members_in_order or guard.arguments[1:] == ("__doc__",))
     )

@@ -14,10 +14,12 @@ from . import c_attributes
 from .kinds import Kind, full_name, is_plain, kind_of
 from .observer import Observer
 
-# what graphc's own public code asks, and nobody guards: the thread's trace, who has made a step
+# what graphc's own public code asks, and nobody guards: the thread's trace, who has made a step,
+# what a backward pass unpacks
 _INNER = frozenset("""
     graphc.frontend.context._Local graphc.frontend.saved_hooks._Hooks
-    graphc.frontend.stepped.Stepped graphc.frontend.trace.Trace
+    graphc.frontend.saved_hooks.Unpacking graphc.frontend.stepped.Stepped
+    graphc.frontend.trace.Trace
 """.split())
 # classes, and those derived from them, whose methods a trace knows
 _TRACED = frozenset("""

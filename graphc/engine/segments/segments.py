@@ -26,6 +26,7 @@ from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.eager_count import EagerCount
 from ...frontend.errors import TraceError
+from ...frontend.history import edge
 from ...frontend.names import KeptNames
 from ...frontend.nodes import Edge, Node
 from ...frontend.segment_close import Segment
@@ -33,7 +34,7 @@ from ...frontend.segment_nodes import KnownNodes
 from ...frontend.segment_tape import Fingerprint, light_key, nodes_read
 from ...frontend.segment_trace import SegmentEnd, SegmentTrace
 from ...frontend.tape_order import inner_roots, labels_of
-from ...frontend.tensor import Tensor, edge
+from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
 from ...inspect.observer import AGAIN
 from ...ir.graph import Graph

@@ -11,9 +11,10 @@ from ...backends.numpy.ops import TABLE
 from ...frontend.captured import Output, TensorInput, TracedGraph
 from ...frontend.context import local
 from ...frontend.errors import located
+from ...frontend.history import edge, requires_grad
 from ...frontend.nodes import TWICE, Edge, zeros
 from ...frontend.recorded_tape import Layout, RecordedTape
-from ...frontend.tensor import Tensor, edge, requires_grad
+from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
 from ...ir.interpret import evaluate
 from ...ir.passes.partition import Split

@@ -13,8 +13,9 @@ from ...frontend.captured import (
     NumberInput,
     Rebind,
     TensorInput,
+    TracedGraph,
 )
-from ...frontend.number_expr import NumberExpr
+from ...frontend.number_expr import NumberExpr, sources_of
 from ...frontend.tensor import Tensor
 from ..capture.places import Place
 from ..capture.streams import Draw
@@ -105,3 +106,14 @@ def source_value(source: Any, was: float | int, arguments: list[Any]) -> Any:
     if type(value) is not type(was):
         raise Stale(f"{source!r} was a {type(was).__name__}")
     return value
+
+
+def number_sources(
+    traced: TracedGraph, said: list[NumberExpr], draws: list[Draw]
+) -> list[tuple[Any, float | int]]:
+    """The run-time numbers that guards, inputs, results (`said`) and draws read, with their values
+    at the trace."""
+    read = [guard.expression for guard in traced.numbers]
+    read += [i.expression for i in traced.inputs if isinstance(i, NumberInput)]
+    read += [*said, *(argument for draw in draws for argument in draw.arguments)]
+    return list(sources_of(read).items())

@@ -15,9 +15,10 @@ from ...frontend import state_version
 from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
 from ...frontend.functionalize import is_contiguous
 from ...frontend.grad_mode import no_grad
-from ...frontend.number_expr import is_late, sources_of
+from ...frontend.history import gradient_kind
+from ...frontend.number_expr import is_late
 from ...frontend.storage import address, readers, strides_of
-from ...frontend.tensor import Tensor, from_array, gradient_kind
+from ...frontend.tensor import Tensor, from_array
 from ...frontend.tree import flatten
 from ...ir.dim import Dim, evaluate, is_variable
 from ...ir.graph import Graph
@@ -37,6 +38,7 @@ from .sources import (
     array_of,
     drawn,
     number_array,
+    number_sources,
     python_value,
     source_value,
     tensor_of,
@@ -111,7 +113,7 @@ class Specialisation:
         self.computed = [i for i in self.inputs if isinstance(i, NumberInput)]
         self.said = [o.number for o in all_outputs(traced) if o.number is not None]
         self.late = LateNumbers(self.said, traced.deferred)
-        self.sources = _sources(traced, self.draws)
+        self.sources = number_sources(traced, self.said, self.draws)
         self.expected = [_expectation(i) for i in self.inputs]
         self.mutated = {m.output: m.input for m in traced.mutations}
         tensors = [i for i in self.inputs if isinstance(i, TensorInput) and i.tensor is not None]
@@ -485,17 +487,8 @@ def _identities(leaves: list[Any], observer: Observer) -> list[tuple[int, int | 
     return found
 
 
-def _sources(traced: TracedGraph, draws: list[Draw]) -> list[tuple[Any, float | int]]:
-    """The run-time numbers that inputs, guards and results read, with their values at the trace."""
-    read = [guard.expression for guard in traced.numbers]
-    read += [i.expression for i in traced.inputs if isinstance(i, NumberInput)]
-    read += [o.number for o in all_outputs(traced) if o.number is not None]
-    read += [argument for draw in draws for argument in draw.arguments]
-    return list(sources_of(read).items())
-
-
 def _hooks(tensor: Tensor) -> tuple[Any, ...]:
-    node = None if tensor._accumulator is None else tensor._accumulator()
+    node = tensor._accumulator and tensor._accumulator()
     groups = (tensor._hooks, tensor._post_hooks, node and node.pre_hooks, node and node.post_hooks)
     if not any(groups):
         return ()

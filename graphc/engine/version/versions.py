@@ -16,8 +16,9 @@ from ... import config as configuration
 from ...frontend import promote
 from ...frontend.context import local
 from ...frontend.errors import TraceError
+from ...frontend.history import gradient_kind
 from ...frontend.number_expr import spelled
-from ...frontend.tensor import Tensor, gradient_kind
+from ...frontend.tensor import Tensor
 from ...frontend.tree import Structure
 from ...nn.modules.module import Module
 from ..capture.kinds import Kind, kind_of

@@ -17,9 +17,10 @@ from ..context import local
 from ..dispatch import check_history
 from ..errors import located
 from ..functionalize import TracedStorage
+from ..history import edge, requires_grad
 from ..nodes import BrokenNode
 from ..storage import Storage, contiguous_strides, offset_of
-from ..tensor import Tensor, concrete, current, edge, requires_grad
+from ..tensor import Tensor, concrete, current
 from ..views import check_bounds, strided
 from .arguments import shape, shape_of
 from .storages import UntypedStorage

@@ -11,7 +11,8 @@ from .. import promote
 from ..context import local
 from ..dispatch import apply
 from ..errors import located
-from ..tensor import Tensor, requires_grad
+from ..history import requires_grad
+from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import named, numpy_names, shape, with_out, wrap_dims
 from .reduction import amax, amin, checked_dtype, reduce_dims, safe_root

@@ -14,8 +14,9 @@ from ..context import local
 from ..device import check_device
 from ..dispatch import apply
 from ..errors import located
+from ..history import requires_grad
 from ..random_state import Generator, draw
-from ..tensor import Tensor, requires_grad
+from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import (
     broadcast_sizes,

@@ -13,8 +13,9 @@ from ..autocast import full_precision
 from ..context import local
 from ..dispatch import apply
 from ..errors import located
+from ..history import requires_grad
 from ..ownership import own, owns_result
-from ..tensor import Tensor, requires_grad
+from ..tensor import Tensor
 from . import pointwise as P
 from . import return_types
 from .arguments import (

@@ -13,8 +13,9 @@ from ..autocast import full_precision
 from ..context import local
 from ..dispatch import apply, constant
 from ..errors import located
+from ..history import requires_grad
 from ..ownership import owns_result
-from ..tensor import Tensor, concrete, current, requires_grad
+from ..tensor import Tensor, concrete, current
 from . import pointwise as P
 from . import return_types
 from .arguments import environment, numpy_names, public_size, shape, with_out, wrap_dim

@@ -12,9 +12,10 @@ from .. import promote
 from ..dispatch import apply, inplace
 from ..errors import TraceError, located
 from ..functionalize import dense_order
+from ..history import requires_grad
 from ..ownership import owns_result
 from ..storage import address, contiguous_strides, offset_of
-from ..tensor import Tensor, alias, current, requires_grad
+from ..tensor import Tensor, alias, current
 from ..views import base_of
 from .arguments import environment, shape, shape_of, with_out, wrap_dim
 from .inplace import fill_

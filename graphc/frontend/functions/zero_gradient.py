@@ -7,7 +7,8 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..context import local
 from ..dispatch import apply
-from ..tensor import Tensor, requires_grad
+from ..history import requires_grad
+from ..tensor import Tensor
 from .arguments import shape
 
 

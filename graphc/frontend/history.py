@@ -1,0 +1,75 @@
+"""What made a tensor: whether operations on it are recorded, and where its gradient goes."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from graphc.ir.types import TensorType
+
+from .errors import STALE_VIEW, located
+from .nodes import AccumulateGrad, AsStridedBackward, DroppedGrad, Edge, Node
+from .views import base_of
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+def requires_grad(tensor: Tensor) -> bool:
+    """Whether operations on it are recorded. For a view whose base was written to, looks again."""
+    base = tensor._base
+    if base is None:
+        return tensor._node is not None or tensor._requires_grad
+    if base._base is not None:
+        base = base_of(tensor)
+    if tensor._seen != tensor._storage.version and not tensor._no_grad_view:
+        _follow_base(tensor, base)
+    return (
+        tensor._node is not None or tensor._requires_grad
+        or base._node is not None or base._requires_grad
+    )
+
+
+def gradient_kind(tensor: Tensor) -> bool | None:
+    """Whether it requires a gradient; None: one that nobody gets (a view made in no_grad mode)."""
+    if not requires_grad(tensor):
+        return False
+    return True if tensor._node is not None or tensor._requires_grad else None
+
+
+def history(tensor: Tensor) -> Node | None:
+    """What made a tensor; None for a leaf. Raises RuntimeError for a view made in no_grad mode
+    whose memory was written to since: its history would be the base's."""
+    if requires_grad(tensor) and tensor._no_grad_view and tensor._base is not None and (
+        tensor._seen != tensor._storage.version
+    ):
+        raise RuntimeError(located(STALE_VIEW))
+    return tensor._node
+
+
+def _follow_base(view: Tensor, base: Tensor) -> None:
+    """After a write to shared memory, a view's history is its base's, then the view."""
+    view._seen = view._storage.version
+    view._node, view._output = None, 0
+    if requires_grad(base):
+        view._node = AsStridedBackward(view._chain, edge(base), base._type, view._type)
+
+
+def edge(tensor: Tensor, type_: TensorType | None = None) -> Edge:
+    """Where the gradient of a tensor that requires one goes. `type_`: its type, if at hand.
+
+    The caller has called requires_grad() since the last write to the tensor's memory.
+    """
+    node = tensor._node
+    if node is not None:
+        return node, tensor._output
+    if tensor._base is not None:
+        history(tensor)
+        if not tensor._requires_grad:
+            return DroppedGrad((), (tensor._type if type_ is None else type_,)), 0
+    reference = tensor._accumulator
+    accumulator = None if reference is None else reference()
+    if accumulator is None:
+        accumulator = AccumulateGrad(tensor, tensor._type if type_ is None else type_)
+        tensor._accumulator = weakref.ref(accumulator)
+    return accumulator, 0
