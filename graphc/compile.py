@@ -111,8 +111,7 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if local.trace is not None or local.counted is not None or local.instead:
-            # part of another one
+        if local.trace is not None or local.counted is not None or local.instead:  # inside one
             return self.function(*args, **kwargs)
         stance = Compilers.stance
         if stance.eager or (stance.first_eager and not self.seen):
