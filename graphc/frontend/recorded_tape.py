@@ -20,6 +20,7 @@ from graphc.ir.graph import Graph, Loc
 from graphc.ir.graph import Node as IrNode
 from graphc.ir.interpret import resolve_attrs
 from graphc.ir.op import Attrs, Op
+from graphc.ir.passes.specialise import at_sizes
 from graphc.ir.types import TensorType
 
 from .function import FunctionNode
@@ -120,8 +121,6 @@ def _step(
     if isinstance(node, OpNode):
         if node.saved_in is None or node.saved_out is None:
             raise NotLaidOut
-        if "graphs" in node.attrs and trace.env.hints:  # their sizes are symbolic, too
-            raise NotLaidOut
         return Operation(
             node.op, node.attrs, edges, node.in_types, node.out_types,
             tuple([_saved(trace, s) for s in node.saved_in]),
@@ -173,9 +172,11 @@ class Layout:
 
     def _plan(self, step: Operation) -> Plan:
         needs = tuple([e is not None for e in step.edges])
+        attrs = dict(resolve_attrs(step.attrs, self.dims))
+        if "graphs" in attrs:
+            attrs["graphs"] = tuple([at_sizes(body, self.dims) for body in attrs["graphs"]])
         return Plan(
-            step.op, self._types(step.in_types), self._types(step.out_types),
-            resolve_attrs(step.attrs, self.dims), needs,
+            step.op, self._types(step.in_types), self._types(step.out_types), attrs, needs
         )
 
     def _types(self, types: Sequence[TensorType]) -> tuple[TensorType, ...]:

@@ -222,3 +222,31 @@ def a_checkpoint_with_dropout(torch: Any, compile: Any) -> Any:
         loss.backward()
         found += [h, h.grad, x.grad, torch.rand(1)]
     return found
+
+
+@case
+def a_loop_of_any_length(torch: Any, compile: Any) -> Any:
+    """An LSTM is a scan, whose number of steps is another at each call."""
+    net = torch.nn.LSTM(3, 4, dtype=torch.float64)
+    with torch.no_grad():
+        for i, weight in enumerate(net.parameters()):
+            weight.copy_(torch.linspace(-1, 1, weight.numel(), dtype=torch.float64).sin()
+                         .reshape(weight.shape) / (i + 1))
+
+    def f(x):
+        h, (last, _) = net(x * 1.0)
+        return h, (h * h).sum() + last.sum()
+
+    run, found = compile(f), []
+    for length in (3, 5, 7, 4):
+        x = torch.linspace(-1, 1, length * 6, dtype=torch.float64).reshape(length, 2, 3)
+        x.requires_grad_()
+        net.zero_grad()
+        h, loss = run(x)
+        h.retain_grad()
+        loss.backward()
+        found += [h.grad, x.grad.clone(), *(w.grad.clone() for w in net.parameters())]
+        (slope,) = torch.autograd.grad(run(x)[1], x, create_graph=True)
+        (slope * slope).sum().backward()
+        found += [slope, x.grad]
+    return found

@@ -25,6 +25,11 @@ def specialise(graph: Graph) -> Graph:
     return everywhere(graph, lambda g: _substituted(g, sizes)) if sizes else graph
 
 
+def at_sizes(graph: Graph, dims: Mapping[str, int]) -> Graph:
+    """The graph, its sub-graphs included, for these values of its named dims."""
+    return everywhere(graph, lambda g: _substituted(g, dims)) if dims else graph
+
+
 def _equal_sizes(env: DimEnv) -> dict[str, Size]:
     """What each fixed dim stands for, in terms of dims that are not fixed."""
     found: dict[str, Size] = {}
