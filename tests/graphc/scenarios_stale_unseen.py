@@ -1,8 +1,9 @@
 """What happens beside the recorded code: NumPy's views and settings, seeds, finalizers, errors."""
 
-from __future__ import warnings
+from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 import numpy as np
