@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gc
+import os
 import weakref
 from typing import Any
 
@@ -140,3 +141,22 @@ def test_a_recording_that_fails_holds_nothing_back() -> None:
 
 class Box:
     """What may be referred to weakly."""
+
+
+def test_what_ends_a_recording_holds_nothing_back() -> None:
+    """An error that the recording keeps, with the frames that it went through, neither."""
+    space = {"box": Box(), "table": weakref.WeakKeyDictionary()}
+    space["table"][space["box"]] = 2.0
+
+    def entry(x: Any) -> Any:
+        return x * len(space["table"]) + space["table"].get(space["box"], 0.5) + os.getpid() * 0
+
+    run = graphc.compile(entry)
+    gc.collect()
+    gc.disable()
+    try:
+        assert run(graphc.ones(2)).tolist() == [3.0, 3.0]
+        space["box"] = Box()
+        assert run(graphc.ones(2)).tolist() == [0.5, 0.5]
+    finally:
+        gc.enable()

@@ -290,6 +290,7 @@ def _outside(torch: Any) -> Iterator[None]:
         torch.set_autocast_enabled("cpu", False)
         torch.set_autocast_dtype("cpu", torch.bfloat16)
         torch.set_autocast_cache_enabled(True)
+        torch.set_anomaly_enabled(False)
         torch.set_num_threads(threads)
         np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
         np.set_printoptions(precision=8)

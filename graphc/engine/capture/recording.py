@@ -374,6 +374,7 @@ class Recording:
     def take_back(self, error: BaseException, look: bool) -> None:
         """What is left of a run that failed: nothing."""
         self.restore()
+        self.observer.settle()
         set_grad_mode(*self.mode)
         if look or isinstance(error, (TraceError, KeyboardInterrupt)):
             return
