@@ -252,6 +252,7 @@ EFFECTS = (
     "Repeat print", "Repeat warn_explicit", "Repeat _handle", "Repeat putenv", "Repeat unsetenv",
     "cell", "slot", "item of dict", "item of list", "item of type", "item of _local",
     "removal from dict", "removal from type", "removal from slot", "removal from _local",
+    "Window deque", "item of Given", "item of c_int", "item of tuple",
 )
 
 
