@@ -53,3 +53,19 @@ def test_layer(name: str) -> None:
         check(*[[t.grad for t in leaves(x, graphc)] for x in given], "gradient")
         check(*[[p.grad for p in m.parameters()] for m in (eager, twin)], "parameter gradient")
         check(*[list(m.buffers()) for m in (eager, twin)], "buffer")
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_recurrent_layers_are_loops_of_any_length(kind: str) -> None:
+    """Under a trace a layer is a scan: one step's kernels, for every length."""
+    graphc.manual_seed(0)
+    net = getattr(graphc.nn, kind)(3, 4, num_layers=2, bidirectional=True)
+    compiled = graphc.compile(net)
+    steps = set()
+    for length in (3, 7, 12, 5, 40):
+        x = graphc.randn(length, 2, 3)
+        check(net(x), compiled(x), f"length {length}")
+        explanation = graphc.explain(compiled, x)
+        assert not explanation.callbacks
+        steps.add(len(explanation.steps))
+    assert compiled._compiled_function.compile_count == 2 and max(steps) < 60
