@@ -68,4 +68,4 @@ def test_recurrent_layers_are_loops_of_any_length(kind: str) -> None:
         explanation = graphc.explain(compiled, x)
         assert not explanation.callbacks
         steps.add(len(explanation.steps))
-    assert compiled._compiled_function.compile_count == 2 and max(steps) < 60
+    assert explanation.versions == 2 and len(steps) == 1
