@@ -16,6 +16,12 @@ T logger$ = logging.getLogger("programs")
 B logger$.warn("old")
 B acc = acc + 1
 
+== clocks
+T import time
+B acc = acc + 1
+B took$ = [time.time(), time.time_ns(), time.monotonic(), time.monotonic_ns(), time.process_time()]
+B took$ += [time.process_time_ns(), time.perf_counter_ns()]
+
 == a_logger_found
 S H = "programs"
 B logging.getLogger(@H).warning("found")
