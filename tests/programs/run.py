@@ -267,6 +267,7 @@ def _outside(torch: Any) -> Iterator[None]:
     places = [(torch, dict(vars(torch))), (torch.nn.functional, dict(vars(torch.nn.functional)))]
     forwards = [(kind, kind.forward) for kind in kinds]
     environment, threads = dict(os.environ), torch.get_num_threads()
+    torch.set_num_threads(2)  # programs look at it, and other tests change it
     for name in ("PROGRAM_KEY", "PROGRAM_COUNT"):
         os.environ.pop(name, None)
     random.seed(0)
