@@ -238,7 +238,7 @@ def _finish(
     with _timed(PLAN, times):
         program = plan(fused, kernels, machine, mutated=mutated, claimed=claimed)
         program = replace(program, name=observer.name, dims=tuple(fused.env.hints))
-    observer.program(program, optimised, fused)
+    observer.program(program, optimised, fused, machine)
     executable = backend.build(program, host(observer.config))
     times.update(executable.stats.seconds)
     built = Built(

@@ -85,7 +85,9 @@ class Explanation:
         """Every distinct kernel, under the steps that run it and what its buffers are there."""
         texts: list[str] = []
         for part in self.parts:
-            uses = kernel_uses(part.built.program, part.built.fused)
+            uses = kernel_uses(
+                part.built.program, part.built.fused, part.built.backend.machine
+            )
             for kernel in kernels_of(part.built.program):
                 texts += [f"# {use}" for use in uses[id(kernel)]]
                 texts.append(print_kernel(kernel))

@@ -18,7 +18,6 @@ from graphc.backends.llvm.conv_geometry import (
 )
 from graphc.backends.llvm.conv_tables import table_bytes
 from graphc.backends.llvm.gemm_descriptor import Word, begin_request
-from graphc.backends.llvm.gemm_plan import BLOCK_K
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 
@@ -125,7 +124,11 @@ class Request:
             Word.EPILOGUE: epilogue or r.read_pointer(Conv.EPILOGUE),
             Word.GEOMETRY: self.geometry.pointer,
         }
-        common = {Word.BATCH: self.groups, Word.TERMS: words[Word.K], Word.MOST_STEPS: BLOCK_K}
+        common = {
+            Word.BATCH: self.groups,
+            Word.TERMS: words[Word.K],
+            Word.MOST_STEPS: self.tile.tiling.block_k,
+        }
         d = begin_request(f, {**common, **words}, pointers)
         places = ("ptr %request", f"ptr {self.geometry.pointer}", f"ptr {d.pointer}")
         f.call("void", contract_symbol(kind, self.tile), *places)
@@ -148,7 +151,7 @@ def emit_forward(module: Module, tile: Tile) -> None:
             Word.LEFT_K: 1,
             Word.SEGMENT: r.filter,
             Word.K_QUANTUM: 1,
-            Word.PACK_SCRATCH: r.table(BLOCK_K),
+            Word.PACK_SCRATCH: r.table(tile.tiling.block_k),
             Word.POSITIONS: r.positions,
             Word.EPILOGUE_M: r.outputs,
         },

@@ -10,7 +10,7 @@ into scratch, and the epilogue has a pass of its own.
 from graphc.backends.llvm.conv import Request, conv_symbol
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Conv, Window, Words, product
 from graphc.backends.llvm.gemm_descriptor import Word
-from graphc.backends.llvm.gemm_plan import BLOCK_K, ceil_div, clamp
+from graphc.backends.llvm.gemm_plan import ceil_div, clamp
 from graphc.backends.llvm.gemm_scratch import GIVE, TAKE, declare_scratch
 from graphc.backends.llvm.gemm_stages import run_symbol
 from graphc.backends.llvm.microkernel import Tile
@@ -115,7 +115,7 @@ def _emit_phase_product(module: Module, tile: Tile) -> None:
             Word.K: k,
             Word.SEGMENT: k,
             Word.K_QUANTUM: 1,
-            Word.PACK_SCRATCH: r.table(BLOCK_K),
+            Word.PACK_SCRATCH: r.table(tile.tiling.block_k),
             Word.POSITIONS: grid,
             Word.EPILOGUE_M: r.channels,
         },

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
-from graphc.backends.llvm.gemm_plan import POINTER_BYTES, choose, emit_plan, round_up
+from graphc.backends.llvm.gemm_plan import choose, emit_plan, round_up
 from graphc.backends.llvm.gemm_scratch import GIVE, TAKE, declare_scratch
 from graphc.backends.llvm.gemm_stages import (
     PACK_TILES,
@@ -22,6 +22,7 @@ from graphc.backends.llvm.gemm_stages import (
 )
 from graphc.backends.llvm.microkernel import MR, Tile, emit_kernel_table, emit_microkernels
 from graphc.backends.llvm.text import Function, Module, Value
+from graphc.ir.kernel.blocking import POINTER_BYTES
 
 
 def contract_symbol(tile: Tile) -> str:

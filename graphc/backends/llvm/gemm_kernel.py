@@ -5,18 +5,13 @@ from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word, begin_request
 from graphc.backends.llvm.gemm_dot import LENGTH, LINES, SHAPE_WORDS, declare_dots
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source, right_packer
-from graphc.backends.llvm.gemm_plan import BLOCK_K
-from graphc.backends.llvm.gemm_sizes import base_and_strides
 from graphc.backends.llvm.gemm_store import epilogue_pointers
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import memory_type
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Kernel, Operand, Product
-
-# Products of so few rows or columns are dot products where k is contiguous in both operands.
-DOT_ROWS = 32
-DOT_COLUMNS = 16
+from graphc.ir.kernel.blocking import base_and_strides, is_dot
 
 
 def emit_gemm_kernel(
@@ -46,7 +41,7 @@ def emit_gemm_kernel(
         Word.K_QUANTUM: 1,
         Word.POSITIONS: n,
         Word.TERMS: k,
-        Word.MOST_STEPS: BLOCK_K,
+        Word.MOST_STEPS: tile.tiling.block_k,
         Word.EPILOGUE_B: 1,
     }
     epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
@@ -59,8 +54,9 @@ def emit_gemm_kernel(
         Word.EPILOGUE: epilogue,
     }
     d = begin_request(f, words, pointers)
-    if is_dot(c, tile):
-        few_rows, few_columns = f.cmp("sle", m, DOT_ROWS), f.cmp("sle", n, DOT_COLUMNS)
+    if is_dot(c):
+        few_rows = f.cmp("sle", m, tile.tiling.dot_rows)
+        few_columns = f.cmp("sle", n, tile.tiling.dot_columns)
         if "true" in (few_rows, few_columns):
             _ask_for_dots(f, d, tile, k)
         elif few_rows.startswith("%") or few_columns.startswith("%"):
@@ -68,14 +64,6 @@ def emit_gemm_kernel(
                 _ask_for_dots(f, d, tile, k)
     f.call("void", declare_contract(module, tile), f"ptr {d.pointer}")
     f.ret()
-
-
-def is_dot(c: Product, tile: Tile) -> bool:
-    """True if both operands are contiguous along k, so that few rows or columns need no packing."""
-    _, _, left_k = base_and_strides(c.left, "m", "k")
-    _, right_k, _ = base_and_strides(c.right, "k", "n")
-    same = Source(c.left.dtype, tile).same and Source(c.right.dtype, tile).same
-    return same and left_k == 1 and right_k == 1
 
 
 def _ask_for_dots(f: Function, d: Descriptor, tile: Tile, k: Value) -> None:
