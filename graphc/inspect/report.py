@@ -22,7 +22,8 @@ from graphc.ir.kernel import (
     Routine,
     leaves,
 )
-from graphc.ir.kernel.blocking import Blocking, plan_contraction
+from graphc.ir.kernel.blocking import Blocking
+from graphc.ir.kernel.plan_contraction import plan_contraction
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.machine import Machine
 from graphc.ir.types import TensorType

@@ -20,8 +20,8 @@ from graphc.backends.llvm.conv_tables import table_bytes
 from graphc.backends.llvm.gemm_descriptor import Word, begin_request
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
+from graphc.ir.kernel.plan_convolution import DIRECT_POSITIONS
 
-DIRECT_POSITIONS = 96  # images at least this large are read in place by a weight gradient
 BASES = "@graphc_conv_bases"
 
 
@@ -123,6 +123,7 @@ class Request:
             Word.PACK_RIGHT: r.read_pointer(Conv.PACK_RIGHT),
             Word.EPILOGUE: epilogue or r.read_pointer(Conv.EPILOGUE),
             Word.GEOMETRY: self.geometry.pointer,
+            Word.MEMORY: r.read_pointer(Conv.MEMORY),
         }
         common = {
             Word.BATCH: self.groups,

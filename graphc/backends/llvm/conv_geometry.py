@@ -60,6 +60,7 @@ class Conv(enum.IntEnum):
     DILATION = 28
     PAD_COPY = 41  # copies the right operand with its padding (see conv_direct)
     RIGHT_SAME = 42  # 1: the right operand has the accumulator's type
+    MEMORY = 43  # scratch, as much as plan_convolution says
     # added by the driver
     LEFT_GROUP = 31  # distance of groups in bytes
     RIGHT_GROUP = 32
@@ -69,7 +70,7 @@ class Conv(enum.IntEnum):
     ROWS = 40  # channels per chunk of the epilogue's own pass
 
 
-CONV_WORDS = 43
+CONV_WORDS = 44
 
 
 class Words:

@@ -11,14 +11,15 @@ from contextlib import contextmanager
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_plan import choose, emit_plan, round_up
-from graphc.backends.llvm.gemm_scratch import GIVE, TAKE, declare_scratch
 from graphc.backends.llvm.gemm_stages import (
     PACK_TILES,
     Block,
     call_pack_right,
     emit_pack_left_stage,
     emit_pack_right_stage,
+    give_slot,
     run_symbol,
+    take_slot,
 )
 from graphc.backends.llvm.microkernel import MR, Tile, emit_kernel_table, emit_microkernels
 from graphc.backends.llvm.text import Function, Module, Value
@@ -38,7 +39,6 @@ def declare_contract(module: Module, tile: Tile) -> str:
 
 def emit_gemm(module: Module, tile: Tile) -> None:
     """Defines the driver, its plan and its microkernels."""
-    declare_scratch(module)
     emit_microkernels(module, tile)
     emit_kernel_table(module, tile, "@graphc_tiles", "tile", "internal")
     emit_plan(module, tile)
@@ -54,34 +54,26 @@ def emit_gemm(module: Module, tile: Tile) -> None:
 def _emit_contract(module: Module, tile: Tile) -> None:
     f = module.function(f"void {contract_symbol(tile)}(ptr %d)")
     acc, run = tile.accumulator, run_symbol(module)
-    f.call("void", f"@graphc_plan_{acc}", "ptr %d")
     d = Descriptor(f, "%d")
     tiles = f.sdiv(f.add(d[Word.M], MR - 1), MR)
-    k, batch, split_k, chunks = d.read(Word.K, Word.BATCH, Word.SPLIT_K, Word.CHUNKS)
-    columns = round_up(f, d[Word.N], tile.lanes)
+    batch, split_k, chunks = d.read(Word.BATCH, Word.SPLIT_K, Word.CHUNKS)
     pieces = f.mul(d[Word.SPLIT_N], d[Word.BLOCKS])
-    area, left, right = d.read(Word.AREA, Word.LEFT_PACKED, Word.RIGHT_PACKED)
+    left, right = d.read(Word.LEFT_PACKED, Word.RIGHT_PACKED)
+    right_at, partial_at = d.read(Word.RIGHT_AT, Word.PARTIAL_AT)
+    memory = d.pointer_at(Word.MEMORY)
+    f.store(0, "i64", d.place(Word.BUSY), 8)
     with f.when(f.cmp("ne", left, 0)):
-        size = f.mul(f.mul(f.mul(batch, tiles), k), MR * tile.bytes)
-        d.set_pointer(Word.LEFT_PACKED, f.call("ptr", TAKE, f"i64 {size}"))
+        d.set_pointer(Word.LEFT_PACKED, memory)
         stages = f.mul(batch, f.sdiv(f.add(tiles, PACK_TILES - 1), PACK_TILES))
         f.call("void", run, f"ptr @graphc_pack_left_{acc}", "ptr %d", f"i64 {stages}")
     with f.when(f.cmp("ne", right, 0)):
-        size = f.mul(f.mul(columns, k), tile.bytes)
-        d.set_pointer(Word.RIGHT_PACKED, f.call("ptr", TAKE, f"i64 {size}"))
+        d.set_pointer(Word.RIGHT_PACKED, f.gep(memory, right_at, "i8"))
         f.call("void", run, f"ptr @graphc_pack_right_{acc}", "ptr %d", f"i64 {pieces}")
-    split = f.cmp("sgt", split_k, 1)
-    with f.when(split):
-        size = f.mul(area, chunks)
-        d.set_pointer(Word.PARTIAL, f.call("ptr", TAKE, f"i64 {size}"))
+    d.set_pointer(Word.PARTIAL, f.gep(memory, partial_at, "i8"))
     f.call("void", run, f"ptr @graphc_chunk_{acc}", "ptr %d", f"i64 {chunks}")
-    with f.when(split):
+    with f.when(f.cmp("sgt", split_k, 1)):
         count = f.sdiv(chunks, split_k)
         f.call("void", run, f"ptr @graphc_combine_{acc}", "ptr %d", f"i64 {count}")
-        f.call("void", GIVE, f"ptr {d.pointer_at(Word.PARTIAL)}")
-    for wanted, word in ((left, Word.LEFT_PACKED), (right, Word.RIGHT_PACKED)):
-        with f.when(f.cmp("ne", wanted, 0)):
-            f.call("void", GIVE, f"ptr {d.pointer_at(word)}")
     f.ret()
 
 
@@ -108,16 +100,11 @@ class Chunk:
 def _emit_chunk(module: Module, tile: Tile) -> None:
     f = module.function(f"void @graphc_chunk_{tile.accumulator}(ptr %d, i64 %number)", "internal")
     d = Descriptor(f, "%d")
-    split_k, size, area = d.read(Word.SPLIT_K, Word.SCRATCH, Word.AREA)
+    split_k, area = d.read(Word.SPLIT_K, Word.AREA)
     chunk = Chunk(f, d, "%number", split_k)
     partial = d.pointer_at(Word.PARTIAL)
     split = f.cmp("sgt", split_k, 1)
-    holder = f.alloca("ptr", 1, 8)
-    f.store("null", "ptr", holder, 8)
-    wanted = f.cmp("sgt", size, 0)
-    with f.when(wanted):
-        f.store(f.call("ptr", TAKE, f"i64 {size}"), "ptr", holder, 8)
-    scratch = f.load(holder, "ptr", 8)
+    slot, scratch = take_slot(d)
     part = f.gep(partial, f.mul("%number", area), "i8")
     sums = f.let(f"select i1 {split}, ptr {part}, ptr {scratch}")
     finish = f.let(f"zext i1 {f.cmp('eq', split_k, 1)} to i64")
@@ -133,8 +120,7 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
             f"ptr {sums}",
             f"i64 {finish}",
         )
-    with f.when(wanted):
-        f.call("void", GIVE, f"ptr {scratch}")
+    give_slot(d, slot)
     f.ret()
 
 

@@ -50,6 +50,7 @@ class Word(enum.IntEnum):
     A_STEP = enum.auto()
     COPY = enum.auto()  # of a convolution's input: see conv_direct
     GEOMETRY = enum.auto()  # of a convolution's right operand (see conv_geometry), or 0
+    MEMORY = enum.auto()  # scratch, as much as the plan says
 
     # The plan: the fields of a Blocking, by name
     BLOCK_SEGMENT = enum.auto()
@@ -71,9 +72,16 @@ class Word(enum.IntEnum):
     AREA = enum.auto()
     PACK_AT = enum.auto()
     PACK_SCRATCH_AT = enum.auto()
+    CHUNK_SCRATCH = enum.auto()
+    RIGHT_AT = enum.auto()
+    PARTIAL_AT = enum.auto()
+    CHUNKS_AT = enum.auto()
+    SLOTS = enum.auto()
     SCRATCH = enum.auto()
 
+    # While it runs
     PARTIAL = enum.auto()  # sums of a split k: [chunk of (m, n)][part of k][AREA]
+    BUSY = enum.auto()  # a bit for each slot whose scratch a chunk has
 
 
 WORDS = len(Word)

@@ -5,13 +5,17 @@ from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word, begin_request
 from graphc.backends.llvm.gemm_dot import LENGTH, LINES, SHAPE_WORDS, declare_dots
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source, right_packer
+from graphc.backends.llvm.gemm_plan import declare_plan, set_plan
 from graphc.backends.llvm.gemm_store import epilogue_pointers
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import memory_type
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Kernel, Operand, Product
-from graphc.ir.kernel.blocking import base_and_strides, is_dot
+from graphc.ir.kernel.plan_contraction import is_dot, plan_contraction
+from graphc.ir.kernel.templates.operand import base_and_strides
+
+SCRATCH = 4  # the word of %status with the address of scratch memory
 
 
 def emit_gemm_kernel(
@@ -52,8 +56,10 @@ def emit_gemm_kernel(
         Word.PACK_LEFT: declare_packer(module, "left", left, LEFT_TYPES),
         Word.PACK_RIGHT: declare_packer(module, packer, right, RIGHT_TYPES),
         Word.EPILOGUE: epilogue,
+        Word.MEMORY: f.load(f.gep("%status", SCRATCH, "ptr"), "ptr", 8),
     }
     d = begin_request(f, words, pointers)
+    plan = plan_contraction(c, tile.machine)
     if is_dot(c):
         few_rows = f.cmp("sle", m, tile.tiling.dot_rows)
         few_columns = f.cmp("sle", n, tile.tiling.dot_columns)
@@ -62,6 +68,10 @@ def emit_gemm_kernel(
         elif few_rows.startswith("%") or few_columns.startswith("%"):
             with f.when(f.let(f"or i1 {few_rows}, {few_columns}")):
                 _ask_for_dots(f, d, tile, k)
+    if plan is None:
+        f.call("void", declare_plan(module, tile), f"ptr {d.pointer}")
+    else:
+        set_plan(d, plan)
     f.call("void", declare_contract(module, tile), f"ptr {d.pointer}")
     f.ret()
 

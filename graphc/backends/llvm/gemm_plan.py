@@ -7,7 +7,7 @@ from __future__ import annotations
 from graphc.backends.llvm.gemm_descriptor import PLAN, Descriptor, Word
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
-from graphc.ir.kernel.blocking import Request, tiled
+from graphc.ir.kernel.blocking import Blocking, Request, tiled
 
 
 def ceil_div(f: Function, a: Value, b: Value) -> Value:
@@ -75,6 +75,9 @@ class Number:
     def __le__(self, other: Number | int) -> Condition:
         return Condition(self.f, self.f.cmp("sle", self.value, value_of(other)))
 
+    def __lt__(self, other: Number | int) -> Condition:
+        return Condition(self.f, self.f.cmp("slt", self.value, value_of(other)))
+
     def __gt__(self, other: Number | int) -> Condition:
         return Condition(self.f, self.f.cmp("sgt", self.value, value_of(other)))
 
@@ -108,12 +111,23 @@ def value_of(number: Number | Condition | int) -> Value:
     """What an emitter takes for an i64: flags are 0 or 1."""
     if isinstance(number, Condition):
         return number.f.let(f"zext i1 {number.value} to i64")
-    return number.value if isinstance(number, Number) else number
+    return number.value if isinstance(number, Number) else int(number)
+
+
+def plan_symbol(tile: Tile) -> str:
+    """The plan made in the call: void (ptr descriptor)."""
+    return f"@graphc_plan_{tile.accumulator}"
+
+
+def declare_plan(module: Module, tile: Tile) -> str:
+    """Declares the plan and returns its name."""
+    module.declare(f"declare void {plan_symbol(tile)}(ptr)")
+    return plan_symbol(tile)
 
 
 def emit_plan(module: Module, tile: Tile) -> None:
-    """Defines @graphc_plan_<acc>(descriptor): fills the plan's words from the request's."""
-    f = module.function(f"void @graphc_plan_{tile.accumulator}(ptr %d)", "internal")
+    """Defines the plan: fills its words from the request's."""
+    f = module.function(f"void {plan_symbol(tile)}(ptr %d)")
     d = Descriptor(f, "%d")
 
     def number(word: Word) -> Number:
@@ -129,7 +143,11 @@ def emit_plan(module: Module, tile: Tile) -> None:
         Condition(f, f.cmp("eq", d[Word.POINTER_COLUMNS], 0)), given(Word.GEOMETRY),
         number(Word.PACK_SCRATCH), number(Word.PACK_SCRATCH_COLUMN),
     )
-    plan = tiled(request, tile.machine, tile.bytes)
+    set_plan(d, tiled(request, tile.machine, tile.bytes))
+    f.ret()
+
+
+def set_plan(d: Descriptor, plan: Blocking) -> None:
+    """Fills in a plan."""
     for name, word in PLAN.items():
         d[word] = value_of(getattr(plan, name))
-    f.ret()

@@ -1,4 +1,4 @@
-"""`plan_contraction(template, machine)`: how a template is tiled, as a Blocking.
+"""How a contraction is tiled: a Request, and the rule that makes a Blocking of it.
 
 A contraction is cut into chunks of work, which threads claim; a chunk goes through blocks of k,
 each of which is multiplied tile by tile. The plan follows from sizes and the Machine alone, never
@@ -10,19 +10,16 @@ gemm_plan.py): where sizes are symbolic, code that the same rule makes runs in t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..dim import Dim, Size, evaluate, is_static, substitute, unwrap
-from ..machine import Machine, Tiling
-from .templates import Product, Template
-from .templates.operand import Operand
+from ..machine import Machine
 
 Number: TypeAlias = Any  # an int, or an emitter's number with the same operators
 Condition: TypeAlias = Any  # a bool, or an emitter's
 POINTER_BYTES = 8
 ALIGN = 64  # of everything in scratch, bytes
+MOST_SLOTS = 64  # chunks that have scratch at a time; what is not used is not touched
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,13 @@ class Blocking:
     pack_at: Number  # where in a chunk's scratch the packed block begins,
     pack_scratch_at: Number  # what packing works in,
     pack_scratch: Number  # how much that is,
-    scratch: Number  # and all of a chunk's scratch
+    chunk_scratch: Number  # and all of a chunk's scratch
+    # Scratch: the packed left operand, then these
+    right_at: Number  # the packed right operand
+    partial_at: Number  # the sums of a split k
+    chunks_at: Number  # chunk_scratch for each of the chunks that may run at a time,
+    slots: Number  # at most so many
+    scratch: Number  # bytes in all
 
     def __str__(self) -> str:
         """One line: what a person tuning it looks at."""
@@ -88,77 +91,8 @@ class Blocking:
             f"blocks of k {self.block_k} n {self.block_n}; {self.chunks} chunks of "
             f"b {self.chunk_batch} m {self.chunk_m} n {self.chunk_n} blocks {self.chunk_blocks}, "
             f"split m {self.split_m} n {self.split_n} k {self.split_k}; {left}, {right}; "
-            f"scratch {self.scratch} a chunk"
+            f"scratch {self.scratch}"
         )
-
-
-def plan_contraction(
-    template: Template, machine: Machine, dims: Mapping[str, int] | None = None
-) -> Blocking | None:
-    """How a template is tiled on a machine, for these values of its kernel's named dims.
-
-    None where the plan is made in the call: a size is not known, or it is a convolution.
-    """
-    if not isinstance(template, Product) or machine.tiling is None:
-        return None
-    sizes = (template.batch, template.m, template.n, template.k)
-    if not is_static(substitute(size, dims or {}) for size in sizes):
-        return None
-    request = request_of(template, machine.tiling, [evaluate(size, dims or {}) for size in sizes])
-    return tiled(request, machine, template.acc_dtype.itemsize)
-
-
-# --- what a product asks for --------------------------------------------------------------------
-
-
-def request_of(product: Product, tiling: Tiling, sizes: list[Number]) -> Request:
-    """The request of a matrix product of these sizes: batch, m, n, k."""
-    batch, m, n, k = sizes
-    _, left_m, left_k = base_and_strides(product.left, "m", "k")
-    _, _, right_n = base_and_strides(product.right, "k", "n")
-    left, right = (x.dtype is product.acc_dtype for x in (product.left, product.right))
-    plain = Request(
-        batch, m, n, k, terms=k, left_direct=left and 1 in (left_m, left_k),
-        right_direct=right and right_n == 1, segment=k, quantum=1, most_steps=tiling.block_k,
-        dense=True, window=False, pack_scratch=0, pack_scratch_column=0,
-    )
-    if not (is_dot(product) and (m <= tiling.dot_rows or n <= tiling.dot_columns)):
-        return plain
-    return Request(
-        batch, m, n, 1, terms=k, left_direct=True, right_direct=False, segment=1, quantum=1,
-        most_steps=tiling.block_k, dense=False, window=False, pack_scratch=0,
-        pack_scratch_column=0,
-    )
-
-
-def is_dot(product: Product) -> bool:
-    """Whether both operands are contiguous along k, so that few rows or columns need no packing."""
-    _, _, left_k = base_and_strides(product.left, "m", "k")
-    _, right_k, _ = base_and_strides(product.right, "k", "n")
-    acc = product.acc_dtype
-    return product.left.dtype is acc and product.right.dtype is acc and left_k == 1 and right_k == 1
-
-
-def strides_of(index: Size, names: tuple[str, ...]) -> tuple[Size, ...] | None:
-    """(offset where all `names` are 0, the stride of each), or None if it is not affine in them."""
-    origin = substitute(index, dict.fromkeys(names, 0))
-    result, total = [origin], origin
-    for name in names:
-        step = substitute(index, {other: int(other == name) for other in names})
-        result.append(unwrap(step - origin))
-        total = total + result[-1] * Dim.var(name)
-    return tuple(result) if total == index else None
-
-
-def base_and_strides(operand: Operand, first: str, second: str) -> tuple[Size, Size, Size]:
-    """An operand's offset at (0, 0) and its strides along two of m, n and k.
-
-    Raises ValueError if the index is not affine in them.
-    """
-    strides = strides_of(operand.index, (first, second))
-    if strides is None:
-        raise ValueError(f"index {operand.index} is not affine in {first} and {second}")
-    return strides[0], strides[1], strides[2]
 
 
 # --- numbers ------------------------------------------------------------------------------------
@@ -253,7 +187,7 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     wide = multiple(least(chunk_n, least(block_n, r.n)), lanes)
     split = split_k > 1
     area = choose((chunk_blocks > 1) | split, chunk_m * wide * itemsize, 0)
-    pack_at = choose(split, 0, area)
+    pack_at = choose(split, 0, multiple(area, ALIGN))
     fits = r.k * r.n * itemsize <= t.shared_bytes
     shared = (split_m > 1) & equal(r.batch, 1) & fits & r.dense
     right_packed = equal(choose(in_place, 0, choose(shared, 1, 0)), 1)
@@ -263,9 +197,18 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     pack_scratch_at = pack_at + multiple(pack, ALIGN)
     pack_scratch = r.pack_scratch + r.pack_scratch_column * wide
     work = choose(pack_columns > 0, pack_scratch, 0)
+    alone = choose(right_packed, pack_scratch, 0)  # what packing it for all chunks works in
+    chunk_scratch = multiple(most(pack_scratch_at + work, alone), ALIGN)
+    left_packed = equal(choose(r.left_direct, 0, 1), 1)
+    left = r.batch * multiple(r.m, t.rows) * r.k * itemsize
+    right_at = multiple(choose(left_packed, left, 0), ALIGN)
+    right = r.k * multiple(r.n, lanes) * itemsize
+    partial_at = right_at + multiple(choose(right_packed, right, 0), ALIGN)
+    chunks_at = partial_at + multiple(choose(split, area * chunks, 0), ALIGN)
+    slots = least(chunks, MOST_SLOTS)
     return Blocking(
         segment, block_k, per_segment, blocks, block_n, chunk_batch, chunk_m, chunk_n,
-        chunk_blocks, split_m, split_n, split_k, chunks, equal(choose(r.left_direct, 0, 1), 1),
-        right_packed, in_place, area, pack_at, pack_scratch_at, pack_scratch,
-        pack_scratch_at + work,
+        chunk_blocks, split_m, split_n, split_k, chunks, left_packed, right_packed, in_place, area,
+        pack_at, pack_scratch_at, pack_scratch, chunk_scratch, right_at, partial_at, chunks_at,
+        slots, chunks_at + slots * chunk_scratch,
     )

@@ -14,7 +14,8 @@ from graphc.backends.llvm.microkernel import ACCUMULATORS, MR, Tile
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.llvm.text import Module
 from graphc.ir.dim import Dim
-from graphc.ir.kernel.blocking import Blocking, Request, plan_contraction, tiled
+from graphc.ir.kernel.blocking import Blocking, Request, tiled
+from graphc.ir.kernel.plan_contraction import plan_contraction
 
 from .contractions import Gemm, narrow_targets
 
@@ -74,7 +75,9 @@ def test_chunks_cover_a_product_once_and_scratch_holds_what_they_pack() -> None:
         assert (p.split_k - 1) * p.chunk_blocks < p.blocks <= p.split_k * p.chunk_blocks
         assert p.blocks * p.block_k >= r.k
         assert p.chunks <= 2 * machine.template_chunks or r.batch == 0
-        assert p.pack_at <= p.pack_scratch_at <= p.scratch
+        assert p.pack_at <= p.pack_scratch_at <= p.chunk_scratch
+        assert p.right_at <= p.partial_at <= p.chunks_at <= p.scratch
+        assert all(at % 64 == 0 for at in (p.pack_at, p.chunk_scratch, p.right_at, p.chunks_at))
 
 
 def test_a_template_is_planned_where_its_sizes_are_known() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...dim import Size
+from ...dim import Dim, Size, substitute, unwrap
 from ...dtypes import DType
 from ..bounds import Scope
 from ..lanes import Array, eval_index
@@ -52,3 +52,25 @@ class Operand:
         where = np.broadcast_to(np.asarray(eval_index(self.index, env)), shape)
         found: Array = memory[self.buffer][where].astype(dtype, copy=False)
         return found
+
+
+def strides_of(index: Size, names: tuple[str, ...]) -> tuple[Size, ...] | None:
+    """(offset where all `names` are 0, the stride of each), or None if it is not affine in them."""
+    origin = substitute(index, dict.fromkeys(names, 0))
+    result, total = [origin], origin
+    for name in names:
+        step = substitute(index, {other: int(other == name) for other in names})
+        result.append(unwrap(step - origin))
+        total = total + result[-1] * Dim.var(name)
+    return tuple(result) if total == index else None
+
+
+def base_and_strides(operand: Operand, first: str, second: str) -> tuple[Size, Size, Size]:
+    """An operand's offset at (0, 0) and its strides along two of m, n and k.
+
+    Raises ValueError if the index is not affine in them.
+    """
+    strides = strides_of(operand.index, (first, second))
+    if strides is None:
+        raise ValueError(f"index {operand.index} is not affine in {first} and {second}")
+    return strides[0], strides[1], strides[2]
