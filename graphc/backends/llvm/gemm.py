@@ -208,6 +208,7 @@ class _ProductContext:
         self.pack_right = d.pointer_at(Word.PACK_RIGHT)
         self.right_packed = d.pointer_at(Word.RIGHT_PACKED)
         self.shared = f.let(f"icmp ne ptr {self.right_packed}, null")
+        self.panels = f.cmp("ne", d[Word.PANEL], 0)
         self.waits = f.cmp("sgt", d[Word.AREA], 0)
         given = d.pointer_at(Word.TILES)
         own = f.let(f"icmp eq ptr {given}, null")
@@ -250,7 +251,7 @@ class _ProductContext:
             area_row = f.mul(f.sub(m, "%m"), padded)
             with panels(f, tile, columns, self.in_place) as (j, width, kind, is_tail):
                 pitch = f.mul(width, tile.lanes)
-                b, b_step = self._panel(base, tail, block, (j, pitch, is_tail))
+                b, b_step = self._panel(base, tail, block, (n, j, pitch, is_tail))
                 c = f.gep("%sums", f.add(area_row, f.mul(j, MR)), tile.element)
                 c = f.let(f"select i1 {self.waits}, ptr {c}, ptr {self.spare}")
                 count = f.smin(pitch, f.sub(columns, j))
@@ -278,15 +279,20 @@ class _ProductContext:
                     )
 
     def _panel(
-        self, base: str, tail: str, block: Block, panel: tuple[Value, Value, str]
+        self, base: str, tail: str, block: Block, panel: tuple[Value, Value, Value, str]
     ) -> tuple[str, Value]:
         """Where a panel of B begins and what its tile kernel gets as b_step."""
         f, d, tile = self.f, self.d, self.tile
-        j, pitch, is_tail = panel
+        n, j, pitch, is_tail = panel
         packed = f.let(f"or i1 {is_tail}, {f.let(f'xor i1 {self.in_place}, true')}")
         direct_step = f.mul(d[Word.RIGHT_K], tile.bytes)
+        packed = f.let(f"and i1 {packed}, {f.let(f'xor i1 {self.panels}, true')}")
         step = choose(f, packed, f.mul(pitch, tile.bytes), direct_step)
-        at = f.mul(choose(f, self.in_place, j, f.mul(j, block.steps)), tile.bytes)
+        column = f.add(n, j)
+        in_panel = f.mul(f.floordiv(column, tile.columns), d[Word.PANEL])
+        in_panel = f.add(in_panel, f.mod(column, tile.columns))
+        at = choose(f, self.in_place, j, f.mul(j, block.steps))
+        at = f.mul(choose(f, self.panels, in_panel, at), tile.bytes)
         columns = d[Word.POINTER_COLUMNS]
         pointer = f.mul(f.sdiv(j, f.smax(columns, 1)), POINTER_BYTES)
         pointed = f.add(d[Word.B_STEP], f.mul(block.k, d[Word.B_STEP_K]))
@@ -301,8 +307,8 @@ class _ProductContext:
         whole = f.mul(f.floordiv(columns, tile.lanes), tile.lanes)
         first = choose(f, self.in_place, whole, 0)
         count = f.sub(columns, first)
-        not_shared = f.let(f"xor i1 {self.shared}, true")
-        with f.when(f.let(f"and i1 {not_shared}, {f.cmp('sgt', count, 0)}")):
+        packs = f.let(f"xor i1 {f.let(f'or i1 {self.shared}, {self.panels}')}, true")
+        with f.when(f.let(f"and i1 {packs}, {f.cmp('sgt', count, 0)}")):
             call_pack_right(
                 f,
                 self.pack_right,
@@ -310,11 +316,13 @@ class _ProductContext:
                 self.pack,
                 self.pack_scratch,
             )
-        direct = f.gep(self.right, f.add(f.mul(block.k, d[Word.RIGHT_K]), n), tile.element)
+        column = choose(f, self.panels, 0, n)
+        direct = f.gep(self.right, f.add(f.mul(block.k, d[Word.RIGHT_K]), column), tile.element)
         offset = f.add(f.mul(block.k, self.total_columns), f.mul(n, block.steps))
         shared = f.gep(self.right_packed, offset, tile.element)
         packed = f.let(f"select i1 {self.shared}, ptr {shared}, ptr {self.pack}")
-        return f.let(f"select i1 {self.in_place}, ptr {direct}, ptr {packed}"), self.pack
+        as_it_lies = f.let(f"or i1 {self.in_place}, {self.panels}")
+        return f.let(f"select i1 {as_it_lies}, ptr {direct}, ptr {packed}"), self.pack
 
 
 def _emit_finish_tile(module: Module, tile: Tile) -> None:

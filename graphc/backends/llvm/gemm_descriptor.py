@@ -50,6 +50,8 @@ class Word(enum.IntEnum):
     A_STEP = enum.auto()
     COPY = enum.auto()  # of a convolution's input: see conv_direct
     GEOMETRY = enum.auto()  # of a convolution's right operand (see conv_geometry), or 0
+    # 0, or how far apart panels of the right operand lie: columns of a tile, all of k
+    PANEL = enum.auto()
     MEMORY = enum.auto()  # scratch, as much as the plan says
 
     # The plan: the fields of a Blocking, by name

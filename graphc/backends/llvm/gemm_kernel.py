@@ -13,7 +13,7 @@ from graphc.backends.llvm.values import memory_type
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Kernel, Operand, Product
 from graphc.ir.kernel.plan_contraction import is_dot, plan_contraction
-from graphc.ir.kernel.templates.operand import base_and_strides
+from graphc.ir.kernel.templates.operand import Panels, base_and_strides, panels_of
 
 SCRATCH = 4  # the word of %status with the address of scratch memory
 
@@ -23,7 +23,12 @@ def emit_gemm_kernel(
 ) -> None:
     """Defines the entry and the `bases` of a matrix product."""
     left_base, left_m, left_k = base_and_strides(c.left, "m", "k")
-    right_base, right_k, right_n = base_and_strides(c.right, "k", "n")
+    panels = panels_of(c.right.index)
+    if panels is None:
+        right_base, right_k, right_n = base_and_strides(c.right, "k", "n")
+    else:
+        _check_panels(panels, tile)
+        right_base, right_k, right_n = panels.base, panels.columns, 1
     _emit_bases(module, kernel, c, symbol, left_base, right_base)
     left, right = Source(c.left.dtype, tile), Source(c.right.dtype, tile)
     packer = right_packer(right_k, right_n)
@@ -39,7 +44,7 @@ def emit_gemm_kernel(
         Word.LEFT_M: arguments.size(left_m),
         Word.LEFT_K: arguments.size(left_k),
         Word.SEGMENT: k,
-        Word.RIGHT_DIRECT: int(right.same and packer == "rows"),
+        Word.RIGHT_DIRECT: int(right.same and packer == "rows" and panels is None),
         Word.RIGHT_K: arguments.size(right_k),
         Word.RIGHT_N: arguments.size(right_n),
         Word.K_QUANTUM: 1,
@@ -47,6 +52,7 @@ def emit_gemm_kernel(
         Word.TERMS: k,
         Word.MOST_STEPS: tile.tiling.block_k,
         Word.EPILOGUE_B: 1,
+        Word.PANEL: 0 if panels is None else panels.panel,
     }
     epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
     pointers = {
@@ -74,6 +80,13 @@ def emit_gemm_kernel(
         set_plan(d, plan)
     f.call("void", declare_contract(module, tile), f"ptr {d.pointer}")
     f.ret()
+
+
+def _check_panels(panels: Panels, tile: Tile) -> None:
+    if panels.columns != tile.columns:
+        raise ValueError(
+            f"panels of {panels.columns} columns; tiles of this target have {tile.columns}"
+        )
 
 
 def _ask_for_dots(f: Function, d: Descriptor, tile: Tile, k: Value) -> None:

@@ -140,7 +140,8 @@ def emit_plan(module: Module, tile: Tile) -> None:
         number(Word.BATCH), number(Word.M), number(Word.N), number(Word.K), number(Word.TERMS),
         given(Word.LEFT_DIRECT), given(Word.RIGHT_DIRECT), number(Word.SEGMENT),
         number(Word.K_QUANTUM), number(Word.MOST_STEPS),
-        Condition(f, f.cmp("eq", d[Word.POINTER_COLUMNS], 0)), given(Word.GEOMETRY),
+        Condition(f, f.cmp("eq", d[Word.POINTER_COLUMNS], 0)), given(Word.PANEL),
+        given(Word.GEOMETRY),
         number(Word.PACK_SCRATCH), number(Word.PACK_SCRATCH_COLUMN),
     )
     set_plan(d, tiled(request, tile.machine, tile.bytes))

@@ -37,6 +37,7 @@ class Request:
     quantum: Number  # blocks of k are multiples of this
     most_steps: Number  # of k in a block
     dense: Condition  # panels of the right operand are dense; else tiles go through pointers
+    panels: Condition  # the right operand lies in panels over all of k: nothing is packed
     window: Condition  # the right operand is a window (a convolution's)
     pack_scratch: Number  # bytes that packing the right operand works in,
     pack_scratch_column: Number  # and bytes per column on top
@@ -190,9 +191,9 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     pack_at = choose(split, 0, multiple(area, ALIGN))
     fits = r.k * r.n * itemsize <= t.shared_bytes
     shared = (split_m > 1) & equal(r.batch, 1) & fits & r.dense
-    right_packed = equal(choose(in_place, 0, choose(shared, 1, 0)), 1)
+    right_packed = equal(choose(in_place | r.panels, 0, choose(shared, 1, 0)), 1)
     tail = choose(equal(r.n % lanes, 0), 0, lanes)
-    pack_columns = choose(in_place, tail, choose(right_packed, 0, wide))
+    pack_columns = choose(in_place, tail, choose(right_packed | r.panels, 0, wide))
     pack = choose(r.dense, block_k * pack_columns * itemsize, wide * POINTER_BYTES)
     pack_scratch_at = pack_at + multiple(pack, ALIGN)
     pack_scratch = r.pack_scratch + r.pack_scratch_column * wide

@@ -10,7 +10,7 @@ from .blocking import Blocking, Number, Request, tiled
 from .plan_convolution import plan_convolution
 from .program import Launch, Program, leaves
 from .templates import Convolution, Product, Template
-from .templates.operand import base_and_strides
+from .templates.operand import base_and_strides, panels_of
 
 
 def plan_contraction(
@@ -50,24 +50,28 @@ def request_of(product: Product, tiling: Tiling, sizes: list[Number]) -> Request
     """The request of a matrix product of these sizes: batch, m, n, k."""
     batch, m, n, k = sizes
     _, left_m, left_k = base_and_strides(product.left, "m", "k")
-    _, _, right_n = base_and_strides(product.right, "k", "n")
+    panels = panels_of(product.right.index)
+    _, _, right_n = (0, 0, 0) if panels else base_and_strides(product.right, "k", "n")
     left, right = (x.dtype is product.acc_dtype for x in (product.left, product.right))
     plain = Request(
         batch, m, n, k, terms=k, left_direct=left and 1 in (left_m, left_k),
         right_direct=right and right_n == 1, segment=k, quantum=1, most_steps=tiling.block_k,
-        dense=True, window=False, pack_scratch=0, pack_scratch_column=0,
+        dense=True, panels=panels is not None, window=False, pack_scratch=0,
+        pack_scratch_column=0,
     )
     if not (is_dot(product) and (m <= tiling.dot_rows or n <= tiling.dot_columns)):
         return plain
     return Request(
         batch, m, n, 1, terms=k, left_direct=True, right_direct=False, segment=1, quantum=1,
-        most_steps=tiling.block_k, dense=False, window=False, pack_scratch=0,
+        most_steps=tiling.block_k, dense=False, panels=False, window=False, pack_scratch=0,
         pack_scratch_column=0,
     )
 
 
 def is_dot(product: Product) -> bool:
     """Whether both operands are contiguous along k, so that few rows or columns need no packing."""
+    if panels_of(product.right.index):
+        return False
     _, _, left_k = base_and_strides(product.left, "m", "k")
     _, right_k, _ = base_and_strides(product.right, "k", "n")
     acc = product.acc_dtype

@@ -146,7 +146,7 @@ class _Planner:
     ) -> Request:
         return Request(
             self.groups, m, n, k, k, left_direct, False, segment, quantum, self.tiling.block_k,
-            dense=True, window=True, pack_scratch=work, pack_scratch_column=column,
+            dense=True, panels=False, window=True, pack_scratch=work, pack_scratch_column=column,
         )
 
     def _forward(self) -> Iterator[Blocking]:

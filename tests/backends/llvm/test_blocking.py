@@ -23,7 +23,8 @@ from .contractions import Gemm, narrow_targets
 WORD_OF = {
     "batch": Word.BATCH, "m": Word.M, "n": Word.N, "k": Word.K, "terms": Word.TERMS,
     "left_direct": Word.LEFT_DIRECT, "right_direct": Word.RIGHT_DIRECT, "segment": Word.SEGMENT,
-    "quantum": Word.K_QUANTUM, "most_steps": Word.MOST_STEPS, "window": Word.GEOMETRY,
+    "quantum": Word.K_QUANTUM, "most_steps": Word.MOST_STEPS,
+    "panels": Word.PANEL, "window": Word.GEOMETRY,
     "pack_scratch": Word.PACK_SCRATCH, "pack_scratch_column": Word.PACK_SCRATCH_COLUMN,
 }
 
@@ -38,7 +39,7 @@ def random_request(rng: random.Random) -> Request:
     return Request(
         size(), size(), size(), segment * k, segment * k * rng.choice((1, 300)),
         rng.random() < 0.5, rng.random() < 0.5, segment, rng.choice((1, 1, 9, 16)),
-        rng.choice((384, 384, 2)), rng.random() < 0.7, rng.random() < 0.4,
+        rng.choice((384, 384, 2)), rng.random() < 0.7, rng.random() < 0.2, rng.random() < 0.4,
         rng.choice((0, 4000)), rng.choice((0, 80)),
     )
 
