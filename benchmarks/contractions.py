@@ -79,9 +79,9 @@ class Ours:
         assert kernel.template is not None
         plan = plan_contraction(kernel.template, target.machine)
         assert plan is not None
-        raw = np.empty(plan.scratch + 64, np.uint8)
+        raw = np.empty(plan.scratch(1) + 64, np.uint8)
         self._scratch = raw[-raw.ctypes.data % 64 :]
-        self._status = (ctypes.c_int64 * 5)(0, 0, 0, 0, self._scratch.ctypes.data)
+        self._status = (ctypes.c_int64 * 6)(0, 0, 0, 0, self._scratch.ctypes.data, 1)
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
         self._function = kind(self._library.address(kernel_symbol(kernel)))
 

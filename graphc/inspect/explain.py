@@ -52,7 +52,7 @@ class Explanation:
     ) -> None:
         self.name = name
         self.parts = [
-            Part(b, steps_of(b), memory_of(b.program, b.graph.env.hints)) for b in builts
+            Part(b, steps_of(b), memory_of(b, b.graph.env.hints)) for b in builts
         ]
         assumed, guards = list(assumed), list(guards)
         self.guards = [*assumed, *(guard.text() for guard in guards)]

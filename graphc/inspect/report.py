@@ -23,7 +23,7 @@ from graphc.ir.kernel import (
     leaves,
 )
 from graphc.ir.kernel.blocking import Blocking
-from graphc.ir.kernel.plan_contraction import plan_contraction
+from graphc.ir.kernel.plan_contraction import plan_contraction, scratch_bytes
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.machine import Machine
 from graphc.ir.types import TensorType
@@ -71,7 +71,7 @@ class Memory:
 
     inputs: int
     outputs: int  # without those written into an input
-    arena: int
+    arena: int  # with the scratch of contractions
     constants: int
 
     @property
@@ -199,13 +199,15 @@ def whereabouts(nodes: Iterable[Node]) -> str:
     return phases + (f" of {', '.join(modules)}" if modules else "")
 
 
-def memory_of(program: Program, dims: dict[str, int]) -> Memory:
+def memory_of(built: Built, dims: dict[str, int]) -> Memory:
     """What a call needs for these values of the dims."""
+    program = built.program
     made = [t for i, t in enumerate(program.output_types) if i not in program.outputs_in_place]
     constants = sum(getattr(c, "nbytes", 0) for c in program.constants)
+    scratch = scratch_bytes(program, built.backend.machine, dims, built.config.threads)
     return Memory(
         sum(_bytes(t, dims) for t in program.input_types), sum(_bytes(t, dims) for t in made),
-        evaluate(program.arena_bytes, dims), constants,
+        evaluate(program.arena_bytes, dims) + scratch, constants,
     )
 
 

@@ -129,6 +129,7 @@ class Request:
             Word.BATCH: self.groups,
             Word.TERMS: words[Word.K],
             Word.MOST_STEPS: self.tile.tiling.block_k,
+            Word.WORKERS: r.read(Conv.WORKERS),
         }
         d = begin_request(f, {**common, **words}, pointers)
         places = ("ptr %request", f"ptr {self.geometry.pointer}", f"ptr {d.pointer}")

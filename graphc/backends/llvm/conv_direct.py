@@ -45,24 +45,24 @@ class Copy(enum.IntEnum):
     """The padded copy: planes of HEIGHT lines of PITCH elements."""
 
     SOURCE = 0
-    TARGET = 1
-    PLANES = 2
-    PLANES_PER_CHUNK = 3
-    IN_HEIGHT = 4
-    IN_WIDTH = 5
-    LOW_HEIGHT = 6  # lines and columns before the source (negative: so many are left out)
-    LOW_WIDTH = 7
-    HEIGHT = 8
-    PITCH = 9
-    IMAGE = 10  # elements of all planes of an image
-    OUT_HEIGHT = 11
-    OUT_WIDTH = 12
-    VECTORS = 13  # registers of positions per image
-    ARGUMENTS = 14  # of the epilogue that counts positions without the excess columns
-    EPILOGUE = 15
+    TARGET = enum.auto()
+    PLANES = enum.auto()
+    PLANES_PER_CHUNK = enum.auto()
+    IN_HEIGHT = enum.auto()
+    IN_WIDTH = enum.auto()
+    LOW_HEIGHT = enum.auto()  # lines and columns before the source (negative: so many are left out)
+    LOW_WIDTH = enum.auto()
+    HEIGHT = enum.auto()
+    PITCH = enum.auto()
+    IMAGE = enum.auto()  # elements of all planes of an image
+    OUT_HEIGHT = enum.auto()
+    OUT_WIDTH = enum.auto()
+    VECTORS = enum.auto()  # registers of positions per image
+    ARGUMENTS = enum.auto()  # of the epilogue that counts positions without the excess columns
+    EPILOGUE = enum.auto()
 
 
-COPY_WORDS = 16
+COPY_WORDS = len(Copy)
 
 
 def pad_symbol(source: Source) -> str:

@@ -67,8 +67,9 @@ class _Lease:
         self.block = (ctypes.c_int64 * words)()
         self.address = ctypes.addressof(self.block)
         self.arena = np.empty(0, np.uint8)
+        self.workers = 0  # chunks that have scratch at a time
 
-    def lay_out(self, arena: int, scratch: int) -> None:
+    def lay_out(self, arena: int, scratch: int, workers: int) -> None:
         """Makes room for the arena and for scratch behind it, plus what unmasked reads may
         overrun."""
         if self.arena.size < arena + scratch + 3 * ARENA_ALIGNMENT:
@@ -76,6 +77,7 @@ class _Lease:
         start = _aligned(self.memory.address(self.arena))
         self.block[driver.ARENA] = start
         self.block[driver.SCRATCH] = _aligned(start + arena)
+        self.block[driver.WORKERS] = self.workers = workers
 
 
 def _aligned(address: int) -> int:
@@ -100,7 +102,8 @@ class Executable:
         self._steps = list(leaves(program.steps))
         self._constants = [np.ascontiguousarray(c) for c in program.constants]
         self._callbacks = callbacks
-        self._sizes: dict[tuple[int, ...], tuple[int, int]] = {}  # by the dims: see _bytes
+        # by the dims, and the number of threads: see _bytes
+        self._sizes: dict[tuple[int, ...], tuple[int, int, int]] = {}
         self._leases: list[_Lease] = []
         self._buffers = len(program.input_types) + len(program.output_types)
 
@@ -161,27 +164,27 @@ class Executable:
             *map(self._address_of, outputs),
         ]
         block[driver.STATUS] = 0
+        workers = self._compiled.pool.threads
         if dims:
             block[layout.dims : layout.dims + len(dims)] = list(dims)
-            lease.lay_out(*self._bytes(tuple(dims)))
+        if dims or lease.workers != workers:
+            lease.lay_out(*self._bytes(tuple(dims), workers))
         return lease
 
-    def _bytes(self, dims: tuple[int, ...]) -> tuple[int, int]:
-        """How much arena and scratch a call with these dims needs."""
-        found = self._sizes.get(dims)
+    def _bytes(self, dims: tuple[int, ...], workers: int) -> tuple[int, int, int]:
+        """How much arena and scratch a call with these dims needs, with so many threads."""
+        found = self._sizes.get((*dims, workers))
         if found is None:
             if len(self._sizes) >= MOST_SIZES:
                 self._sizes.clear()
             env = dict(zip(self.program.dims, dims, strict=True))
             arena = evaluate(self.program.arena_bytes, env)
-            scratch = scratch_bytes(self.program, self.target.machine, env)
-            found = self._sizes[dims] = arena, scratch
+            scratch = scratch_bytes(self.program, self.target.machine, env, workers)
+            found = self._sizes[*dims, workers] = arena, scratch, workers
         return found
 
     def _new_lease(self) -> _Lease:
         lease = _Lease(self._layout.words, self.memory)
-        if not self.program.dims:
-            lease.lay_out(*self._bytes(()))
         lease.block[driver.CALLBACK] = self._callbacks.address
         for position, constant in enumerate(self._constants):
             lease.block[self._layout.constants + position] = self._address_of(constant)

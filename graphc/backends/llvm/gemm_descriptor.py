@@ -53,6 +53,7 @@ class Word(enum.IntEnum):
     # 0, or how far apart panels of the right operand lie: columns of a tile, all of k
     PANEL = enum.auto()
     MEMORY = enum.auto()  # scratch, as much as the plan says
+    WORKERS = enum.auto()  # for so many chunks at a time
 
     # The plan: the fields of a Blocking, by name
     BLOCK_SEGMENT = enum.auto()
@@ -79,7 +80,6 @@ class Word(enum.IntEnum):
     PARTIAL_AT = enum.auto()
     CHUNKS_AT = enum.auto()
     SLOTS = enum.auto()
-    SCRATCH = enum.auto()
 
     # While it runs
     PARTIAL = enum.auto()  # sums of a split k: [chunk of (m, n)][part of k][AREA]

@@ -15,7 +15,7 @@ from graphc.ir.kernel import Kernel, Operand, Product
 from graphc.ir.kernel.plan_contraction import is_dot, plan_contraction
 from graphc.ir.kernel.templates.operand import Panels, base_and_strides, panels_of
 
-SCRATCH = 4  # the word of %status with the address of scratch memory
+SCRATCH, WORKERS = 4, 5  # words of %status for templates
 
 
 def emit_gemm_kernel(
@@ -52,6 +52,7 @@ def emit_gemm_kernel(
         Word.TERMS: k,
         Word.MOST_STEPS: tile.tiling.block_k,
         Word.EPILOGUE_B: 1,
+        Word.WORKERS: f.load(f.gep("%status", WORKERS, "i64"), "i64", 8),
         Word.PANEL: 0 if panels is None else panels.panel,
     }
     epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)

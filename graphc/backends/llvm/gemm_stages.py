@@ -33,11 +33,13 @@ def run_symbol(module: Module) -> str:
 def take_slot(d: Descriptor) -> tuple[str, str]:
     """The first free part of the chunks' scratch: (its bit, its address).
 
-    Low slots are used again and again, so that they stay in the caches however many chunks there
-    are. Where there are fewer slots than threads, the rest wait.
+    Low slots are used again and again, so that they stay in the caches. Where there are fewer slots
+    than threads (some were added during the call), the rest wait.
     """
     f = d.function
-    slots, size, at = d.read(Word.SLOTS, Word.CHUNK_SCRATCH, Word.CHUNKS_AT)
+    slots, workers = d.read(Word.SLOTS, Word.WORKERS)
+    size, at = d.read(Word.CHUNK_SCRATCH, Word.CHUNKS_AT)
+    most = f.smin(slots, workers)
     memory, place = d.pointer_at(Word.MEMORY), d.place(Word.BUSY)
     f.module.declare("declare i64 @llvm.cttz.i64(i64, i1)")
     again, claim, done = f.label("again"), f.label("claim"), f.label("claimed")
@@ -46,7 +48,7 @@ def take_slot(d: Descriptor) -> tuple[str, str]:
     busy = f.let(f"load atomic i64, ptr {place} monotonic, align 8")
     free = f.let(f"xor i64 {busy}, -1")
     slot = f.call("i64", "@llvm.cttz.i64", f"i64 {free}", "i1 false")
-    f.cond_br(f.cmp("slt", slot, slots), claim, again)
+    f.cond_br(f.cmp("slt", slot, most), claim, again)
     f.block(claim)
     bit = f.let(f"shl i64 1, {slot}")
     new = f.let(f"or i64 {busy}, {bit}")

@@ -19,7 +19,7 @@ Number: TypeAlias = Any  # an int, or an emitter's number with the same operator
 Condition: TypeAlias = Any  # a bool, or an emitter's
 POINTER_BYTES = 8
 ALIGN = 64  # of everything in scratch, bytes
-MOST_SLOTS = 64  # chunks that have scratch at a time; what is not used is not touched
+MOST_SLOTS = 64  # chunks that have scratch at a time, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,10 @@ class Blocking:
     partial_at: Number  # the sums of a split k
     chunks_at: Number  # chunk_scratch for each of the chunks that may run at a time,
     slots: Number  # at most so many
-    scratch: Number  # bytes in all
+
+    def scratch(self, workers: int) -> int:
+        """Bytes of scratch where so many chunks run at a time."""
+        return int(self.chunks_at + min(self.slots, workers) * self.chunk_scratch)
 
     def __str__(self) -> str:
         """One line: what a person tuning it looks at."""
@@ -92,7 +95,7 @@ class Blocking:
             f"blocks of k {self.block_k} n {self.block_n}; {self.chunks} chunks of "
             f"b {self.chunk_batch} m {self.chunk_m} n {self.chunk_n} blocks {self.chunk_blocks}, "
             f"split m {self.split_m} n {self.split_n} k {self.split_k}; {left}, {right}; "
-            f"scratch {self.scratch}"
+            f"scratch {self.chunks_at} and {self.chunk_scratch} a thread"
         )
 
 
@@ -211,5 +214,5 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
         segment, block_k, per_segment, blocks, block_n, chunk_batch, chunk_m, chunk_n,
         chunk_blocks, split_m, split_n, split_k, chunks, left_packed, right_packed, in_place, area,
         pack_at, pack_scratch_at, pack_scratch, chunk_scratch, right_at, partial_at, chunks_at,
-        slots, chunks_at + slots * chunk_scratch,
+        slots,
     )

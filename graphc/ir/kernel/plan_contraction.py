@@ -30,16 +30,18 @@ def plan_contraction(
     return tiled(request, machine, template.acc_dtype.itemsize)
 
 
-def scratch_bytes(program: Program, machine: Machine, dims: Mapping[str, int]) -> int:
-    """Scratch memory of a program's contractions, for these values of its dims: they run one at a
-    time, and each has all of it."""
+def scratch_bytes(
+    program: Program, machine: Machine, dims: Mapping[str, int], workers: int
+) -> int:
+    """Scratch memory of a program's contractions, for these values of its dims and so many chunks
+    at a time: contractions run one after the other, and each has all of it."""
     found = 0
     for step in leaves(program.steps):
         if isinstance(step, Launch) and step.kernel.template is not None:
             sizes = zip(step.kernel.dims, step.dims, strict=True)
             own = {name: evaluate(size, dims) for name, size in sizes}
             plan = plan_contraction(step.kernel.template, machine, own)
-            found = max(found, 0 if plan is None else plan.scratch)
+            found = max(found, 0 if plan is None else plan.scratch(workers))
     return found
 
 

@@ -128,7 +128,7 @@ class _Planner:
         )
 
     def plans(self) -> Iterator[Blocking]:
-        """Each contraction; `scratch` is with what it makes beforehand."""
+        """Each contraction; its scratch begins with what is made beforehand."""
         yield from {
             "conv": self._forward, "conv_input_grad": self._input_grad,
             "conv_weight_grad": self._weight_grad,
@@ -171,7 +171,7 @@ class _Planner:
             k, n = self.outputs * found.taps, self.images * found.positions
             request = self._request(self.channels, n, k, False, k, 1, work, 0)
             plan = self._positions(request, found, self.outputs)
-            yield replace(plan, scratch=before + plan.scratch)
+            yield replace(plan, chunks_at=before + plan.chunks_at)
 
     def _weight_grad(self) -> Iterator[Blocking]:
         w, square = self.window, self.lanes * self.itemsize
@@ -224,7 +224,7 @@ class _Planner:
 
     def _tiled(self, request: Request, before: int = 0) -> Blocking:
         plan = tiled(request, self.machine, self.itemsize)
-        return replace(plan, scratch=before + plan.scratch)
+        return replace(plan, chunks_at=before + plan.chunks_at)
 
 
 def _phase(w: Window, phase: tuple[int, ...]) -> Window:
@@ -250,8 +250,11 @@ def _phase_of(
 def plan_convolution(
     c: Convolution, machine: Machine, dims: Mapping[str, int]
 ) -> Blocking:
-    """How a convolution is tiled: of several contractions the one with the most sums, with the
-    scratch of the one that needs most. All its sizes are known."""
+    """How a convolution is tiled: of several contractions the one with the most chunks, with
+    scratch for each of them. All its sizes are known."""
     plans = list(_Planner(c, machine, dims).plans())
     largest = max(plans, key=lambda plan: plan.chunks)
-    return replace(largest, scratch=max(plan.scratch for plan in plans))
+    return replace(
+        largest, chunks_at=max(plan.chunks_at for plan in plans),
+        chunk_scratch=max(plan.chunk_scratch for plan in plans),
+    )

@@ -67,9 +67,9 @@ def run(
     assert template is not None
     plan = plan_contraction(template, target.machine, dict(zip(kernel.dims, dims, strict=True)))
     assert plan is not None
-    memory, scratch = guarded(plan.scratch, np.dtype(np.uint8), GUARD << 10)
+    memory, scratch = guarded(plan.scratch(threads), np.dtype(np.uint8), GUARD << 10)
     args = (ctypes.c_int64 * len(words))(*words)
-    status = (ctypes.c_int64 * 5)(0, 0, 0, 0, scratch.ctypes.data)
+    status = (ctypes.c_int64 * 6)(0, 0, 0, 0, scratch.ctypes.data, threads)
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     function = kind(library.address(kernel_symbol(kernel)))
     function(ctypes.addressof(args), ctypes.addressof(status))

@@ -4,18 +4,25 @@ import ctypes
 import random
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
+from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.executable import build
 from graphc.backends.llvm.gemm_descriptor import PLAN, WORDS, Word
 from graphc.backends.llvm.gemm_plan import emit_plan
 from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.microkernel import ACCUMULATORS, MR, Tile
+from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.llvm.text import Module
+from graphc.ir import dtypes
 from graphc.ir.dim import Dim
+from graphc.ir.kernel import BufferRef, Launch, Product, Program
 from graphc.ir.kernel.blocking import Blocking, Request, tiled
 from graphc.ir.kernel.plan_contraction import plan_contraction
+from graphc.ir.types import TensorType
 
 from .contractions import Gemm, narrow_targets
 
@@ -77,7 +84,7 @@ def test_chunks_cover_a_product_once_and_scratch_holds_what_they_pack() -> None:
         assert p.blocks * p.block_k >= r.k
         assert p.chunks <= 2 * machine.template_chunks or r.batch == 0
         assert p.pack_at <= p.pack_scratch_at <= p.chunk_scratch
-        assert p.right_at <= p.partial_at <= p.chunks_at <= p.scratch
+        assert p.right_at <= p.partial_at <= p.chunks_at <= p.scratch(1) <= p.scratch(99)
         assert all(at % 64 == 0 for at in (p.pack_at, p.chunk_scratch, p.right_at, p.chunks_at))
 
 
@@ -108,3 +115,35 @@ def test_the_machine_of_a_target_has_its_registers() -> None:
         assert tiling is not None and tiling.rows == MR
         assert tiling.vector_bytes == target.vector_bytes
     assert {field.name for field in fields(Blocking)} == set(PLAN)
+
+
+def test_threads_may_come_and_go_between_calls_and_sizes_may_change() -> None:
+    """Scratch follows them; the bits of the result do not."""
+    case = Gemm(400, 300, 700, b_t=True)
+    kernel = case.kernel()
+    template = kernel.template
+    assert isinstance(template, Product)
+    rows = Dim.var("d0")
+    template = replace(template, m=rows)
+    params = tuple(
+        replace(param, size=(rows * 700, 300 * 700, rows * 300)[i])
+        for i, param in enumerate(kernel.params)
+    )
+    kernel = replace(kernel, template=template, params=params, dims=("d0",))
+    a, b, c = (TensorType(dtypes.f32, s) for s in ((rows, 700), (300, 700), (rows, 300)))
+    places = (BufferRef("input", 0), BufferRef("input", 1), BufferRef("output", 0))
+    program = Program(
+        "p", ("d0",), (a, b), (c,), (), (Launch(kernel, places, (rows,)),), 0,
+    )
+    pool = Pool(1, ObjectCache())
+    executable = build(program, pool=pool, memory=HOST, table={})
+    results: dict[int, bytes] = {}
+    for threads, m in ((1, 400), (3, 400), (2, 7), (1, 7), (2, 900), (1, 900), (2, 400)):
+        pool.set_threads(threads)
+        rng = np.random.default_rng(m)
+        left, right = (rng.random(shape, np.float32) for shape in ((m, 700), (300, 700)))
+        result = np.empty((m, 300), np.float32)
+        executable.run([left, right], [result], [m])
+        np.testing.assert_allclose(result, left @ right.T, rtol=1e-4)
+        assert results.setdefault(m, result.tobytes()) == result.tobytes()
+    pool.set_threads(1)
