@@ -22,7 +22,8 @@ class Tiling:
     at most `in_place_rows` rows meet, is read where it lies; one of up to `shared_bytes` may be
     packed once for all chunks. Chunks that split the rows are at least `row_tiles` tiles high.
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
-    computed as dot products.
+    computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
+    before it.
     """
 
     vector_bytes: int
@@ -37,6 +38,7 @@ class Tiling:
     row_tiles: int
     dot_rows: int
     dot_columns: int
+    pack_steps: int
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""

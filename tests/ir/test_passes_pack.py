@@ -43,14 +43,14 @@ def product(h: Any, w: Any, contract: tuple[int, ...] = (1,)) -> Any:
 
 
 def loop(
-    step: Callable[..., Any], m: int, n: int, k: int, shape: tuple[int, ...], steps: Any = 4,
+    step: Callable[..., Any], m: int, n: int, k: int, shape: tuple[int, ...], steps: Any = 9,
     dtype: dtypes.DType = dtypes.f32,
 ) -> Graph:
     """A scan that carries h [m, k] and w, unchanged, over x [steps, m, n]; stacks what step(h, w,
     x) gives, and carries its first columns."""
     outer, inner = Builder(), Builder()
     if steps is None:
-        steps = outer.env.new("steps", 4)
+        steps = outer.env.new("steps", 9)
     shapes = ((m, k), shape, (m, n))
     h, w, x = (Expr(inner, inner.input(TensorType(dtype, s))) for s in shapes)
     y = step(h, w, x)
@@ -115,7 +115,7 @@ def test_other_widths_are_laid_out_along_n() -> None:
 
 def test_many_weights_along_n_lie_in_panels_too() -> None:
     """More than a block of k, more than is read in place."""
-    graph = loop(lambda h, w, x: product(h, w, (0,)) + x, 30, 640, 500, (500, 640), steps=2)
+    graph = loop(lambda h, w, x: product(h, w, (0,)) + x, 30, 640, 500, (500, 640), steps=8)
     (template,) = products(fuse(agrees(graph), CPU))
     assert panels_of(template.right.index) == Panels(0, 64, 64 * 500)
 
@@ -156,10 +156,15 @@ def test_what_the_loop_changes_is_not_packed() -> None:
     w, x = (Expr(inner, inner.input(TensorType(dtypes.f32, s))) for s in shapes)
     body = inner.build([ops.tanh(w).node, product(x, w).node], "body")
     values = [
-        Expr(outer, outer.input(TensorType(dtypes.f32, s))) for s in ((128, 32), (3, 6, 32))
+        Expr(outer, outer.input(TensorType(dtypes.f32, s))) for s in ((128, 32), (9, 6, 32))
     ]
     results = ops.scan(*values, n_carried=1, reverse=False, graphs=(body,))
     graph = outer.build([result.node for result in results])
+    assert pack(graph, CPU) is graph
+
+
+def test_a_short_loop_packs_nothing() -> None:
+    graph = loop(lambda h, w, x: product(h, w) + x, 6, 128, 32, (128, 32), steps=7)
     assert pack(graph, CPU) is graph
 
 

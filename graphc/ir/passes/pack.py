@@ -67,10 +67,18 @@ def _pack(graph: Graph, tiling: Tiling) -> Graph:
             new[node] = renumbered[node.inputs[0]][node.attrs["index"]]
             continue
         new[node] = current = with_inputs(node, [new[x] for x in node.inputs])
-        found = _products(node, tiling) if node.op.name == "scan" else {}
+        found = _products(node, tiling) if _is_long(node, graph, tiling) else {}
         if found:
             renumbered[node] = _packed(builder, current, found)
     return rebuilt(graph, new)
+
+
+def _is_long(node: Node, graph: Graph, tiling: Tiling) -> bool:
+    """Whether a node is a loop of enough steps; of a symbolic number, the first one counts."""
+    if node.op.name != "scan":
+        return False
+    steps = node.inputs[node.attrs["n_carried"]].shape[0]
+    return graph.env.hint(steps) >= tiling.pack_steps
 
 
 def _products(scan: Node, tiling: Tiling) -> dict[Node, _Layout]:
