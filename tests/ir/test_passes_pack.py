@@ -163,6 +163,25 @@ def test_what_the_loop_changes_is_not_packed() -> None:
     assert pack(graph, CPU) is graph
 
 
+def test_panels_of_a_users_own_are_read_as_they_lie_only_in_the_type_of_sums() -> None:
+    for dtype in (dtypes.f32, dtypes.f16, dtypes.bf16):
+        for columns in (64, 128, 32):
+            builder = Builder()
+            h, w = (
+                Expr(builder, builder.input(TensorType(dtype, s)))
+                for s in ((5, 7), (3, 7, columns))
+            )
+            graph = builder.build([product(h, w).node])
+            built = pipeline.build(graph, config=QUIET)
+            inputs = [x.astype(dtype.numpy) for x in arrays(graph)]
+            (want,) = interpret.evaluate(graph, inputs, TABLE)
+            got = np.empty(want.shape, want.dtype)
+            built.run(inputs, [got])
+            np.testing.assert_allclose(
+                got.astype(np.float32), want.astype(np.float32), rtol=2e-2, atol=2e-2
+            )
+
+
 def test_a_short_loop_packs_nothing() -> None:
     graph = loop(lambda h, w, x: product(h, w) + x, 6, 128, 32, (128, 32), steps=7)
     assert pack(graph, CPU) is graph

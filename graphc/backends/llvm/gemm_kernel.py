@@ -66,15 +66,9 @@ def emit_gemm_kernel(
         Word.MEMORY: f.load(f.gep("%status", SCRATCH, "ptr"), "ptr", 8),
     }
     d = begin_request(f, words, pointers)
-    plan = plan_contraction(c, tile.machine)
     if is_dot(c):
-        few_rows = f.cmp("sle", m, tile.tiling.dot_rows)
-        few_columns = f.cmp("sle", n, tile.tiling.dot_columns)
-        if "true" in (few_rows, few_columns):
-            _ask_for_dots(f, d, tile, k)
-        elif few_rows.startswith("%") or few_columns.startswith("%"):
-            with f.when(f.let(f"or i1 {few_rows}, {few_columns}")):
-                _ask_for_dots(f, d, tile, k)
+        _choose_dots(f, d, tile, (m, n, k))
+    plan = plan_contraction(c, tile.machine)
     if plan is None:
         f.call("void", declare_plan(module, tile), f"ptr {d.pointer}")
     else:
@@ -88,6 +82,18 @@ def _check_panels(panels: Panels, tile: Tile) -> None:
         raise ValueError(
             f"panels of {panels.columns} columns; tiles of this target have {tile.columns}"
         )
+
+
+def _choose_dots(f: Function, d: Descriptor, tile: Tile, sizes: tuple[Value, Value, Value]) -> None:
+    """Asks for dot products if there are few rows or columns, here or in the call."""
+    m, n, k = sizes
+    few_rows = f.cmp("sle", m, tile.tiling.dot_rows)
+    few_columns = f.cmp("sle", n, tile.tiling.dot_columns)
+    if "true" in (few_rows, few_columns):
+        _ask_for_dots(f, d, tile, k)
+    elif few_rows.startswith("%") or few_columns.startswith("%"):
+        with f.when(f.let(f"or i1 {few_rows}, {few_columns}")):
+            _ask_for_dots(f, d, tile, k)
 
 
 def _ask_for_dots(f: Function, d: Descriptor, tile: Tile, k: Value) -> None:

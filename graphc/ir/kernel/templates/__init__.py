@@ -3,7 +3,7 @@ the term that is summed, from which loops are made where a backend has no code f
 
 A template says what is summed for every (b, m, n); its `epilogue`, Lets and Stores over the
 variables b, m, n and Var("acc", acc_dtype), says what becomes of the sum. n is the direction of
-vectors. How a template is tiled is a backend's affair.
+vectors. How a template is tiled is a Blocking (`plan_contraction`), planned for a Machine.
 """
 
 from __future__ import annotations

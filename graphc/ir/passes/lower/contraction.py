@@ -152,9 +152,10 @@ def operand_index(
 
 
 def _in_panels(body: Body, index: Size, leaf: Node) -> bool:
-    """Whether a right operand lies in panels that are as wide as the machine's tiles."""
+    """Whether a right operand lies in panels that are as wide as the machine's tiles, in the type
+    that is summed."""
     tiling, panels = body.machine.tiling, panels_of(index)
-    if tiling is None or panels is None:
+    if tiling is None or panels is None or leaf.dtype not in (dtypes.f32, dtypes.f64):
         return False
     return panels.columns == tiling.columns(leaf.dtype.itemsize)
 
