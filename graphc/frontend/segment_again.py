@@ -8,6 +8,7 @@ history (`nodes.OpNode`) is worked out if somebody asks: most tapes are only com
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphc.ir import dtypes
@@ -57,7 +58,9 @@ class Operation:
         self.result = self.places[0] if len(results) == 1 and node is self.results[0] else None
         # which results carry a gradient; none do where there is no tape to keep
         recorded = records(node.op, node)
-        self.carries = tuple([recorded and t.dtype.differentiable for t in self.out_types])
+        self.carries = tuple([
+            i for i, t in enumerate(self.out_types) if recorded and t.dtype.differentiable
+        ])
         self.kind: type[OpNode] = class_of(node.op)
         # of a view: the last of the views that lead to it
         self.step: Chain = ()
@@ -70,13 +73,13 @@ class Operation:
         nodes = (*self.node.inputs, *self.results)
         saved: list[Any] = []
         stamps: list[Any] = []
-        for i, (node, held) in enumerate(zip(nodes, entry.held, strict=True)):
-            storage, path, *counts = held
-            writes, version = counts or (0, 0)
+        for i, node in enumerate(nodes):
+            storage, path = entry.held[2 * i : 2 * i + 2]
+            writes, version = entry.counts[i] if entry.counts else (0, 0)
             saved.append((node, storage, writes, path))
             stamps.append((storage, version, i if i < count else count - i - 1))
         entry.saved_in, entry.saved_out = tuple(saved[:count]), tuple(saved[count:])
-        entry.stamps, entry.held = tuple(stamps), ()
+        entry.stamps, entry.held = tuple(stamps), []
 
 
 def operation_again(
@@ -84,11 +87,10 @@ def operation_again(
 ) -> Any:
     """Record an operation. Raises what its type rule finds wrong."""
     parts: list[Any] = [op]
-    grad, tracks = local.grad, False
+    grad, tracks, captured = local.grad, False, False
     for tensor in inputs:
         if tensor._trace is not trace:
-            shadows = tuple([t if t._trace is trace else trace.shadow(t) for t in inputs])
-            return operation_again(trace, op, shadows, attrs)
+            tensor, captured = trace.shadow(tensor), True
         state, storage = tensor._traced, tensor._storage
         if storage.parent is None and state.stamp == storage._writes:
             node = state.value
@@ -100,26 +102,30 @@ def operation_again(
             or (tensor._base is not None and requires_grad(tensor))
         ):
             tracks = True
-    for name, value in attrs.items():
-        kind = type(value)
-        if kind in _NUMBERS:
-            value = attr_key(value)
-        elif kind not in _PLAIN or (kind is tuple and trace.stepping):  # a lifted number in it
-            return trace.apply_new(op, inputs, attrs)
-        parts += name, value
+    if attrs:
+        parts += attrs
+        for value in attrs.values():
+            kind = type(value)
+            if kind in _NUMBERS:
+                value = attr_key(value)
+            elif kind not in _PLAIN or (kind is tuple and trace.stepping):  # a lifted number in it
+                return trace.apply_new(op, inputs, attrs)
+            parts.append(value)
     key = tuple(parts)
     known: Operation | None = trace.nodes.operations.get(key)
+    if captured:
+        inputs = tuple([t if t._trace is trace else trace.shadow(t) for t in inputs])
     if known is None:
         return _first(trace, key, op, inputs, attrs)
     if known.result is None:
         results = [_made(trace, place) for place in known.places]
-    elif known.step:
-        results = [_view(trace, known, inputs[0])]
-    else:
-        results = [_made(trace, known.result)]
+        if tracks:
+            _record(trace, known, inputs, results)
+        return tuple(results)
+    result = _view(trace, known, inputs[0]) if known.step else _made(trace, known.result)
     if tracks:
-        _record(trace, known, inputs, results)
-    return tuple(results) if known.result is None else results[0]
+        _record(trace, known, inputs, (result,))
+    return result
 
 
 def _first(
@@ -164,8 +170,9 @@ def _view(trace: SegmentTrace, known: Operation, source: Tensor) -> Tensor:
     storage = result._storage = source._storage
     state = result._traced = object.__new__(TracedState)
     state.type, state.value, state.stamp, state.trace = type_, node, storage.writes, trace
-    state.path, state._rows = before.path + step, False
-    state._strides, state.offset = strides, offset
+    path = state.path = before.path + step
+    if strides is not None:
+        state._rows, state._strides, state.offset = False, strides, offset
     if not before.tracked:
         state.tracked = False
     base = source._base
@@ -174,9 +181,12 @@ def _view(trace: SegmentTrace, known: Operation, source: Tensor) -> Tensor:
     elif base._base is not None:
         base = views.base_of(source)
     result._base = base
-    result._chain = source._chain + step
-    result._seen = storage.version
-    if not local.grad or source._no_grad_view:
+    chain = source._chain
+    result._chain = path if chain is before.path else chain + step
+    seen = storage.version
+    if seen:
+        result._seen = seen
+    if source._no_grad_view or not local.grad:
         result._no_grad_view = True
     if source._several is not None:
         result._several = ""
@@ -185,34 +195,52 @@ def _view(trace: SegmentTrace, known: Operation, source: Tensor) -> Tensor:
 
 
 def _record(
-    trace: SegmentTrace, known: Operation, inputs: tuple[Tensor, ...], results: list[Tensor]
+    trace: SegmentTrace, known: Operation, inputs: tuple[Tensor, ...],
+    results: Sequence[Tensor],
 ) -> None:
     """Note that an operation made `results` of `inputs`, where a gradient flows."""
-    if True not in known.carries:
+    if not known.carries:
         return
-    edges: tuple[Edge | None, ...] = tuple([
-        (t._node, t._output) if t._base is None and t._node is not None
-        else edge(t) if requires_grad(t) else None
-        for t in inputs
-    ])
-    if not any(edges):
+    edges: list[Edge | None] = []
+    script: list[Any] = [known]
+    held: list[Any] = []
+    flows = False
+    for t in inputs:
+        node = t._node
+        if node is not None and t._base is None:
+            place = node, t._output
+        elif requires_grad(t):
+            place = edge(t)
+        else:
+            edges.append(None)
+            script.append("")
+            held += t._storage, t._traced.path
+            continue
+        edges.append(place)
+        script += place[0].position, place[1]
+        held += t._storage, t._traced.path
+        flows = True
+    if not flows:
         return
     if hooks.stack or trace.inference:
-        record(trace, known.node, known.node.inputs, list(inputs), edges, results)
+        record(trace, known.node, known.node.inputs, list(inputs), tuple(edges), list(results))
         return
     entry: OpNode = object.__new__(known.kind)
-    entry.edges, entry.out_types, entry.known = edges, known.out_types, known
+    entry.edges, entry.out_types, entry.known = tuple(edges), known.out_types, known
     entry.op, entry.attrs, entry.in_types = known.op, known.attrs, known.in_types
     entry.sequence, entry.loc, entry.trace = next_sequence(), known.node.loc, trace
+    for t in results:
+        held += t._storage, t._traced.path
+    entry.held = held
     if trace.written:
-        entry.held = tuple([
-            (t._storage, t._traced.path, t._storage.writes, t._storage.version)
-            for t in (*inputs, *results)
-        ])
-    else:  # both counts are zero
-        entry.held = tuple([(t._storage, t._traced.path) for t in (*inputs, *results)])
-    for i, carried in enumerate(known.carries):
-        if carried:
-            results[i]._node = entry
-            if i:
-                results[i]._output = i
+        entry.counts = [
+            (t._storage.writes, t._storage.version) for t in (*inputs, *results)
+        ]
+    entry.position = len(trace.tape)
+    trace.tape.append(entry)
+    trace.script += script
+    for i in known.carries:
+        result = results[i]
+        result._node = entry
+        if i:
+            result._output = i

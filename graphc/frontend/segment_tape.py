@@ -19,6 +19,7 @@ from graphc.ir.types import TensorType
 
 from .nodes import AccumulateGrad, AsStridedBackward, CopyBackwards, CopySlices, Edge, OpNode
 from .nodes import Node as GradNode
+from .tensor import Tensor
 from .tape_order import order_of
 from .views import Chain
 
@@ -113,6 +114,25 @@ def _result(entry: OpNode) -> Node | None:
     if entry.known is not None:
         return entry.known.results[0]
     return entry.saved_out[0][0] if entry.saved_out else None
+
+
+def script_key(
+    tape: Sequence[OpNode], script: Sequence[Any], roots: Sequence[Tensor]
+) -> Any:
+    """Equal for recordings whose tapes are the same known operations in the same order.
+
+    None where there is more on the tape, or a backward pass has freed something of it. Memory was
+    not written to.
+    """
+    places: list[Any] = []
+    for tensor in roots:
+        node = tensor._node
+        if node is None or node.position is None:
+            return None
+        places += node.position, tensor._output
+    if None in script or True in [entry.released for entry in tape]:
+        return None
+    return tuple(script), tuple(places)
 
 
 class Fingerprint:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.op import Attrs, Op
 
@@ -29,7 +30,7 @@ from .dispatch import explain_inputs
 from .eager_count import EagerCount
 from .errors import unsupported_in_trace, user_location
 from .functionalize import TracedStorage
-from .nodes import AccumulateGrad
+from .nodes import AccumulateGrad, OpNode
 from .nodes import Node as GradNode
 from .outside_history import goes_on, reachable
 from .pending import PendingItem, only_returned
@@ -116,6 +117,13 @@ class SegmentTrace(Trace):
         self._flush = flush
         self._flushing = False
 
+    def start(self, env: DimEnv | None = None) -> None:
+        Trace.start(self, env)
+        # the tape of operations that were known, and what says the same in every recording: each
+        # operation, and of its edges ("": none) the positions of their nodes, and which result
+        self.tape: list[OpNode] = []
+        self.script: list[Any] = []
+
     def new_builder(self) -> Builder:
         return Builder(self.env) if self.whole else self.nodes.builder(self.env)
 
@@ -155,7 +163,7 @@ class SegmentTrace(Trace):
         self.whole = False
         self.flushes += 1
         if not (
-            self.handles or self.inputs or self.deferred or self.late or self._undo
+            self.handles or self.inputs or self.deferred or self._undo
             or self.grad_reads or self.found_none
         ):
             return  # nothing was recorded since the last one

@@ -52,7 +52,7 @@ from .number_expr import NumberExpr, NumberGuard, NumberTable
 from .number_nodes import NumberNodes, plain_attrs
 from .numbers import LiftedNumber, SymInt, TracedNumber
 from .scoped import Scoped
-from .storage import strides_of
+from .storage import contiguous_strides, strides_of
 from .tensor import Tensor, alias
 from .trace_history import enter, entry_edge, record
 
@@ -423,11 +423,14 @@ class Trace(Scoped):
         found = views.view_geometry(op, attrs, geometry, node.shape, self.env)
         if found is None:
             return self.wrap(node)
+        shape, strides, offset = found
         result: Tensor = object.__new__(Tensor)
         result._trace = self
         result._storage = source._storage
+        in_rows = offset == 0 and strides == contiguous_strides(shape)
         result._traced = TracedState(
-            node.tensor_type, node, state.stamp, self, (*state.path, (op, attrs)), *found[1:]
+            node.tensor_type, node, state.stamp, self, (*state.path, (op, attrs)),
+            None if in_rows else strides, offset,
         )
         result._traced.tracked = state.tracked
         join_view(result, source, op, attrs)
