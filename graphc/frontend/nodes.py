@@ -257,6 +257,8 @@ class OpNode(Node):
         self.released = True
         self.saved_in = self.saved_out = None
         self.stamps, self.held = (), []
+        if self.known is not None:
+            self.known.released(self)
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         if self.saved_in is None or self.saved_out is None:

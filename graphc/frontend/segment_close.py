@@ -63,9 +63,9 @@ class Segment:
         self.spent: set[GradNode] = set()
         self.broken: dict[GradNode, str] = {}
         # the tape under the roots, where it is made of known operations alone
-        self.script = script_key(trace.tape, trace.script, candidates)
-        if trace.written or self.script is None:
-            self.script = None
+        told = trace.told and not trace.written
+        self.script = script_key(trace.script, candidates) if told else None
+        if self.script is None:
             self.spent = spent_nodes(self.tape)
             self.broken = broken_nodes(self.tape) if trace.written else {}
             self.roots = [

@@ -30,7 +30,7 @@ from .dispatch import explain_inputs
 from .eager_count import EagerCount
 from .errors import unsupported_in_trace, user_location
 from .functionalize import TracedStorage
-from .nodes import AccumulateGrad, OpNode
+from .nodes import AccumulateGrad
 from .nodes import Node as GradNode
 from .outside_history import goes_on, reachable
 from .pending import PendingItem, only_returned
@@ -119,10 +119,11 @@ class SegmentTrace(Trace):
 
     def start(self, env: DimEnv | None = None) -> None:
         Trace.start(self, env)
-        # the tape of operations that were known, and what says the same in every recording: each
-        # operation, and of its edges ("": none) the positions of their nodes, and which result
-        self.tape: list[OpNode] = []
+        # what tells the tape, the same in every recording: each operation that was known, and of
+        # its edges ("": none) the positions of their nodes, and which result
         self.script: list[Any] = []
+        self.taped = 0  # operations in it
+        self.told = True  # whether it tells all: no other history was met, nothing was freed
 
     def new_builder(self) -> Builder:
         return Builder(self.env) if self.whole else self.nodes.builder(self.env)

@@ -321,8 +321,8 @@ class Trace(Scoped):
         writes = storage.writes
         if state.stamp != writes:
             root, path = storage.resolve(state.path)
-            state.value = views.replay(path, Expr(self.builder, root.node)).node
-            state.stamp = writes
+            node = views.replay(path, Expr(self.builder, root.node)).node
+            state = tensor._traced = state.now(node, writes)
         return state.value
 
     def write(self, target: Tensor, value: Tensor) -> None:
@@ -343,7 +343,7 @@ class Trace(Scoped):
             raise_op_error(error)
         root.rebind(base, state.tracked)
         self.written = True
-        state.value, state.stamp = node, root.writes
+        target._traced = state.now(node, root.writes)
 
     def wrap(self, node: Node, strides: Any = None) -> Tensor:
         """A new traced tensor on memory of its own."""
