@@ -245,14 +245,21 @@ class Segments:
         """What runs a segment: at once where it was recorded before, node by node."""
         trace = segment.trace
         inputs = [i.node for i in segment.inputs]
-        roots = [edge(t) for t in segment.roots]
-        leaves: dict[Edge, int] = {place: i for i, (_, place) in enumerate(segment.entries)}
         mutations = tuple([(output, source.number) for output, source, _ in segment.mutations])
         around = mutations, tuple(trace.overlaps), configuration.current().random
-        light = light_key(inputs, segment.outputs, roots, leaves, segment.tape, trace.written)
-        found: Found | None = None if light is None else self.nodes.found.get((light, around))
-        if found is not None and (found[0].template or not self.tiers.affords(found[0].cost)):
-            return found
+        light: Any
+        if segment.script is not None:
+            light = segment.script, tuple(inputs), tuple(segment.outputs)
+            found: Found | None = self.nodes.found.get((light, around))
+            if found is not None and self._stays(found[0]):
+                return found
+        roots = [edge(t) for t in segment.roots]
+        leaves: dict[Edge, int] = {place: i for i, (_, place) in enumerate(segment.entries)}
+        if segment.script is None:
+            light = light_key(inputs, segment.outputs, roots, leaves, segment.tape, trace.written)
+            found = None if light is None else self.nodes.found.get((light, around))
+            if found is not None and self._stays(found[0]):
+                return found
         forward = Fingerprint(inputs, segment.outputs, roots, leaves, segment.tape)
         version, dims = self._find(segment, (forward.key, *around), forward)
         template = version.template
@@ -260,6 +267,10 @@ class Segments:
         if light is not None and not forward.opaque:
             self.nodes.keep(trace.builder, (light, around), found)
         return found
+
+    def _stays(self, version: Version) -> bool:
+        """Whether a version is still what runs a segment."""
+        return version.template is not None or not self.tiers.affords(version.cost)
 
     def _find(
         self, segment: Segment, key: Any, forward: Fingerprint
