@@ -60,6 +60,8 @@ def _region(tensor: Tensor) -> _Region | None:
     shape, size = tensor._type.shape, tensor._type.dtype.numpy.itemsize
     count: Any = tensor._type.elements
     memory: Any = tensor._storage
+    strides: Any
+    low: Any
     if tensor._trace is None:
         memory, strides, low = memory.root, strides_of(tensor._array), address(tensor._array)
     elif tensor._storage.root.source is None:

@@ -88,6 +88,8 @@ class DType:
 
 # a leaf to those who walk through dataclasses, as torch.dtype is
 del DType.__dataclass_fields__
+dtype = DType  # what users know it by, and what its pickles and messages say
+DType.__name__ = DType.__qualname__ = "dtype"
 
 
 class NamedDType(DType):
