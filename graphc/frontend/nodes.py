@@ -94,8 +94,7 @@ class Node:
     metadata_: dict[Any, Any] | None = None
     folded: bool = False  # stands for many operations (folded.py)
     outside: Tensor | None = None  # stands for the history that this one had before the trace
-    # in a segment's recording: which of the operations on the tape it is, or ~n: where the
-    # gradient of its n-th entry arrives
+    # in a segment: which operation on the tape it is, or ~n: where the n-th entry's gradient goes
     position: int | None = None
 
     def __init__(
@@ -224,9 +223,8 @@ class OpNode(Node):
     packed: bool = False  # saved values went through saved_tensors_hooks
     # (storage, version when saved, input number or ~result number)
     stamps: tuple[tuple[Stamped, int, int], ...]
-    # of an operation that was recorded again: what is known of it, the storage and the views of
-    # each operand and result, one after the other, and (writes, version) of these storages, unless
-    # all are zero; the three above are worked out when they are asked for
+    # of an operation recorded again: what is known of it, storage and views of each operand and
+    # result, and (writes, version) of these, unless all are zero; the three above are made of it
     known: Operation | None = None
     held: list[Any]
     counts: list[tuple[int, int]] | None = None

@@ -48,7 +48,7 @@ from ..version.parts import behind
 from ..version.refused import ERRORS
 from ..version.replay import replay_of
 from ..version.version import concrete_shape
-from .backward import BackwardPlan, Recorded, SegmentBackward
+from .backward import BackwardPlan, Recorded, SegmentBackward, held
 from .nested import NestedModules
 from .salvage import leave_out_failed
 from .stepwise import Stepwise
@@ -456,7 +456,7 @@ class Segments:
             written - before.keys(),
         )
         segment.fill(results, node)
-        node.watch(_held(segment, version, results))
+        node.watch(held(segment, version.mutated, results))
 
 
 def _source(segment: Segment, tensor: Tensor) -> tuple[int, Tensor]:
@@ -488,19 +488,3 @@ def _plan(
     sources = [_source(segment, segment.entries[i][0]) for i in entries]
     plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)
     return plan
-
-
-def _held(
-    segment: Segment, version: Version, results: list[np.ndarray]
-) -> dict[int, tuple[Any, np.ndarray]]:
-    """Outputs whose memory the user can write to: the storage, and the memory as a value."""
-    storages = {id(t._storage.root.array): t._storage.root for t in segment.living}
-    found: dict[int, tuple[Any, np.ndarray]] = {}
-    for i in segment.made.values():
-        storage = storages.get(id(results[i]))
-        if storage is not None:
-            order = segment.orders[i]
-            found[i] = storage, results[i] if order is None else results[i].transpose(order)
-    for i, number in version.mutated.items():
-        found[i] = segment.owner(number)._storage, segment.memory(number)
-    return found
