@@ -23,8 +23,9 @@ _BINARY = ("add", "sub", "mul", "maximum")
 class Unrolled:
     """Records loops in one graph."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, steps: tuple[int, int] = (4, 12)) -> None:
         self.rng = random.Random(seed)
+        self.steps = steps
         self.builder = Builder()
         self.rows, self.columns = self.rng.choice([1, 2, 3]), self.rng.choice([1, 2, 4])
         self.outputs: list[Expr] = []
@@ -45,7 +46,7 @@ class Unrolled:
 
     def loop(self) -> None:
         rng = self.rng
-        self.count = rng.randint(4, 12)
+        self.count = rng.randint(*self.steps)
         self.states = [self.beginning() for _ in range(rng.choice([1, 1, 2, 3]))]
         self.weights = [self.input(self.columns, self.columns) for _ in range(2)]
         self.sources = [self.source() for _ in range(rng.choice([0, 1, 1, 2]))]

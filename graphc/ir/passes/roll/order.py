@@ -6,6 +6,7 @@ which labels repeat with a period.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,28 +27,41 @@ class Order:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.nodes = graph.nodes
-        position = {node: i for i, node in enumerate(self.nodes)}
         labels: dict[Any, int] = {}
         exact: dict[Any, int] = {}
         self.labels: Numbers = np.empty(len(self.nodes), np.int64)
         self.exact: Numbers = np.empty(len(self.nodes), np.int64)
-        first, reads = [0], []
         for i, node in enumerate(self.nodes):
-            key = (node.op, node.type, node.backward, len(node.inputs), node.graphs)
-            attrs = attrs_key(dict(node.attrs))
-            whole = (key, attrs)
+            key = (node.op.name, node.type, node.backward, len(node.inputs), node.graphs)
+            whole = (key, attrs_key(dict(node.attrs)))
             self.labels[i] = labels.setdefault(key if _varies(node) else whole, len(labels))
             self.exact[i] = exact.setdefault(whole, len(exact))
-            reads += [position[x] for x in node.inputs]
-            first.append(len(reads))
-        self.first: Numbers = np.array(first, np.int64)
-        self.reads: Numbers = np.array(reads, np.int64)
-        self.readers: Numbers = np.repeat(
-            np.arange(len(self.nodes), dtype=np.int64), np.diff(self.first)
-        )
-        self.last_use: Numbers = np.full(len(self.nodes), -1, np.int64)
-        np.maximum.at(self.last_use, self.reads, self.readers)
-        self.last_use[[position[x] for x in graph.outputs]] = len(self.nodes)
+
+    @cached_property
+    def first(self) -> Numbers:
+        """Where in `reads` each node begins."""
+        counts = [len(node.inputs) for node in self.nodes]
+        return np.cumsum([0, *counts], dtype=np.int64)
+
+    @cached_property
+    def reads(self) -> Numbers:
+        """The places of what the nodes read."""
+        place = {node: i for i, node in enumerate(self.nodes)}
+        return np.array([place[x] for node in self.nodes for x in node.inputs], np.int64)
+
+    @cached_property
+    def readers(self) -> Numbers:
+        """For each of `reads`, who reads it."""
+        return np.repeat(np.arange(len(self.nodes), dtype=np.int64), np.diff(self.first))
+
+    @cached_property
+    def last_use(self) -> Numbers:
+        """Who is the last to read each node."""
+        last: Numbers = np.full(len(self.nodes), -1, np.int64)
+        np.maximum.at(last, self.reads, self.readers)
+        outputs = set(self.graph.outputs)
+        last[[i for i, node in enumerate(self.nodes) if node in outputs]] = len(self.nodes)
+        return last
 
 
 def _varies(node: Node) -> bool:
