@@ -26,6 +26,6 @@ CPU = Machine(
     template_chunks=32,
     dear=8,
     cheap=8,
-    unrolled_steps=16,
+    unrolled_steps=32,
     unrolled_light=512,
 )
