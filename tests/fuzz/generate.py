@@ -34,7 +34,7 @@ for _name in RECIPES:
 def generate(seed: int) -> Case:
     """The case of a seed: the same in every process."""
     if random.Random(f"{seed} unrolled").random() < _UNROLLED:
-        graph = Unrolled(seed, (16, 24)).graph()
+        graph = Unrolled(seed, (32, 40)).graph()
         return Case(seed, graph, {node: Style(low=-1.0, high=1.0) for node in graph.inputs})
     for attempt in range(50):
         try:

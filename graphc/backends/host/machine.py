@@ -46,7 +46,7 @@ CPU = Machine(
     template_chunks=32,
     dear=8,
     cheap=8,
-    unrolled_steps=16,
+    unrolled_steps=32,
     unrolled_light=512,
     tiling=_TILING,
 )

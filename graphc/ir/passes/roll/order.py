@@ -26,7 +26,7 @@ class Order:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.nodes = graph.nodes
+        self.nodes = _early(graph)
         labels: dict[Any, int] = {}
         exact: dict[Any, int] = {}
         self.labels: Numbers = np.empty(len(self.nodes), np.int64)
@@ -62,6 +62,24 @@ class Order:
         outputs = set(self.graph.outputs)
         last[[i for i, node in enumerate(self.nodes) if node in outputs]] = len(self.nodes)
         return last
+
+
+def _early(graph: Graph) -> tuple[Node, ...]:
+    """The nodes in an order in which none stands long after what it reads.
+
+    A graph's order puts a node before its first reader: all contributions to a weight's gradient
+    behind the steps that they come from, as a loop of their own, for which these would have to be
+    kept. What is a part of something, or only reads what another phase (the forward pass) or
+    nothing has computed, stays beside its reader.
+    """
+    found: dict[Node, int] = {}
+    for i, node in enumerate(graph.nodes):
+        found[node] = i
+        if node.inputs and not _varies(node):
+            latest = max(node.inputs, key=found.__getitem__)
+            if latest.inputs and latest.backward == node.backward:
+                found[node] = found[latest]
+    return tuple(sorted(graph.nodes, key=found.__getitem__))
 
 
 def _varies(node: Node) -> bool:
