@@ -31,6 +31,7 @@ Stamp = tuple[Any, int]  # a storage, and its version when the call ended
 class SavingNode(FoldedNode):
     """A folded node with saved values, some of which are memory that the user can write to."""
 
+    plan: Any  # of its class: `parts` is the backward graph
     saved: list[np.ndarray] | None
     places: Sequence[Place]  # of each saved value: the input or output of the forward that it is
     stamps: dict[int, Stamp]  # by place in `saved`
@@ -50,6 +51,10 @@ class SavingNode(FoldedNode):
     def spending(self, whole: bool) -> Spending | None:
         """What passes use up; None where that is all, as it is of a `whole` one at least."""
         raise NotImplementedError
+
+    def within(self, output: int, number: int) -> bool:
+        behind: int = self.plan.parts.behind[number]
+        return not behind or bool(behind >> output & 1)
 
     def begin(self, given: tuple[bool, ...], needs: Sequence[bool], by_tape: bool) -> None:
         """A pass is about to run (`by_tape`: from the inputs). Raises RuntimeError where it needs
