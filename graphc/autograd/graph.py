@@ -6,7 +6,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from ..frontend.autograd import passing
+from ..frontend.context import callout
 from ..frontend.history import edge, requires_grad
 from ..frontend.hooks import RemovableHandle
 from ..frontend.nodes import GradientEdge as GradientEdge
@@ -93,28 +96,30 @@ class _MultiHandle(RemovableHandle):
 def register_multi_grad_hook(
     tensors: Sequence[Tensor], fn: Callable[..., None], *, mode: str = "all"
 ) -> _MultiHandle:
-    """Call fn(gradients) when those of all `tensors` are known ("all"; None for one that gets
-    none), or fn(gradient) for the first of them ("any")."""
+    """In each backward pass, call fn(gradients) when those of all `tensors` are known ("all";
+    None for one that gets none), or fn(gradient) for the first of them ("any")."""
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    lock = threading.Lock()
-    found: dict[int, Tensor] = {}
-    done = [False]
+    lock, count = threading.Lock(), len(tensors)
+    arrived: WeakKeyDictionary[Any, tuple[dict[int, Tensor], int]] = WeakKeyDictionary()
 
     def hook_of(i: int) -> Callable[[Tensor], None]:
         def hook(gradient: Tensor) -> None:
+            by = passing.by
             with lock:
-                if mode == "any":
-                    if not done[0]:
-                        done[0] = True
-                        fn(gradient)
-                    return
+                if by not in arrived:
+                    last = 1 if mode == "any" else sum([by.runs(*place) for place in places])
+                    arrived[by] = {}, last
+                found, last = arrived[by]
                 found[i] = gradient
-                if len(found) == len(tensors):
-                    given = [found.get(k) for k in range(len(tensors))]
-                    found.clear()
-                    fn(given)
+                ends = len(found) == last
+            if ends:
+                callout(fn)(
+                    gradient if mode == "any" else [found.get(k) for k in range(count)]
+                )
 
         return hook
 
-    return _MultiHandle([t.register_hook(hook_of(i)) for i, t in enumerate(tensors)])
+    handle = _MultiHandle([t.register_hook(hook_of(i)) for i, t in enumerate(tensors)])
+    places = [edge(current(t)) for t in tensors]  # in segments, hooks have ended one
+    return handle

@@ -5,6 +5,7 @@ A leaf is visited right after the last node that reads it: hooks act while other
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from .anomaly import Anomaly, check
 from .context import callout, local
 from .dispatch import apply, constant, inplace
 from .errors import kind_name, located
-from .folded import unfold
+from .folded import FoldedNode, unfold
 from .history import edge, requires_grad
 from .hooks import Hooks
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
@@ -137,6 +138,15 @@ def _edge_of(tensor: Any) -> Edge:
     return edge(state)
 
 
+class Passing(threading.local):
+    """The backward pass whose hooks are running."""
+
+    by: Any = None
+
+
+passing = Passing()
+
+
 class Pass:
     """One backward pass."""
 
@@ -170,6 +180,8 @@ class Pass:
         self.found: list[Any] = []
         self.needed: dict[Node, bool] | None = None
         self.accumulate = True
+        self.order: list[Node] = []
+        self.begun = {(node, output) for node, output, _ in self.seeds}
 
     def _seed(self, output: Any, gradient: Any, i: int) -> Tensor:
         if not isinstance(output, Tensor) or not requires_grad(current(output)):
@@ -216,6 +228,7 @@ class Pass:
         saved_mode = local.grad
         local.grad = self.create_graph
         limited, unpacking.limited = unpacking.limited, inputs is not None
+        outer_pass, passing.by, self.order = passing.by, self, order
         trace = self.trace
         outer = None if trace is None else trace.enter_backward()
         try:
@@ -224,9 +237,28 @@ class Pass:
         finally:
             local.grad = saved_mode
             unpacking.limited = limited
+            passing.by, self.order = outer_pass, []
             if trace is not None:
                 trace.leave_backward(outer)
         return self.found
+
+    def runs(self, node: Node, output: int) -> bool:
+        """Whether a gradient arrives at a place, asked while the pass runs."""
+        node, output = node.place(output)
+        return self._arrives(node, output) and (
+            self.needed is None or self.needed.get(node, False)
+        )
+
+    def _arrives(self, node: Node, output: int) -> bool:
+        """The same, of a node as it stands in the order."""
+        place = node, output
+        return place in self.begun or any(
+            e == place and (not isinstance(each, FoldedNode) or any(
+                each.leads(result, i) and self._arrives(each, result)
+                for result in range(len(each.out_types))
+            ))
+            for each in self.order for i, e in enumerate(each.edges)
+        )
 
     def _order(self, inputs: Sequence[Edge]) -> list[Node]:
         roots = [node for node, _, _ in self.seeds]

@@ -29,6 +29,14 @@ class FoldedNode(Node):
         """Make the nodes of its operations, and forget what was saved for it. None: it cannot."""
         raise NotImplementedError
 
+    def within(self, output: int, number: int) -> bool:
+        """`leads()` while it is folded."""
+        raise NotImplementedError
+
+    def leads(self, output: int, number: int) -> bool:
+        """Whether the gradient of a result becomes part of what goes to an edge."""
+        return output == number if self.stands_for is not None else self.within(output, number)
+
     def run(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         """`gradients()` while it is folded."""
         raise NotImplementedError

@@ -177,8 +177,8 @@ def test_hooks_on_nodes_and_edges() -> None:
     assert y.grad_fn is not None
     y.grad_fn.register_hook(lambda gi, go: seen.append((len(gi), len(go))))
     y.grad_fn.register_prehook(lambda go: seen.append(len(go)))
-    graph.register_multi_grad_hook((x, y), lambda grads: seen.append([g.shape for g in grads]))
-    y.sum().backward()
+    with graph.register_multi_grad_hook((x, y), lambda gs: seen.append([g.shape for g in gs])):
+        y.sum().backward()
     assert seen == [1, (1, 1), [x.shape, x.shape]]
     version = x._version
     graph.increment_version(x)
@@ -235,3 +235,34 @@ def test_switches_and_old_names() -> None:
     assert graphc.autograd.grad_mode.no_grad is graphc.no_grad
     with pytest.raises(ValueError, match="allow_unused=False"):
         graphc.autograd.grad(old.sum(), old, allow_unused=False, materialize_grads=True)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_hooks_on_several_tensors_begin_anew_in_each_pass(compiled: bool) -> None:
+    torch = pytest.importorskip("torch")
+
+    def program(library: Any, compile: Any) -> list[Any]:
+        register = library.autograd.graph.register_multi_grad_hook
+        a, b = (library.nn.Parameter(library.ones(2)) for _ in range(2))
+        run = compile(lambda x: (a * x, (b * x).exp(), x * 3))
+        seen: list[Any] = []
+        passes: list[Any] = []
+        hooks = [
+            register((a, b), lambda gs: seen.append([None if g is None else 1 for g in gs])),
+            register((a, b), lambda g: seen.append("any"), mode="any"),
+        ]
+        for which in (3, 1, 3, 2, 7, 1):
+            x = library.ones(2, requires_grad=True)
+            y, z, w = run(x)
+            register((y, z, w), lambda gs: seen.append([g is None for g in gs]))
+            sum(part.sum() for i, part in enumerate((y, z, w)) if which >> i & 1).backward()
+            passes.append(sorted(map(str, seen)))  # leaves come last where nodes are folded
+            seen.clear()
+        for hook in hooks:
+            hook.remove()
+        run(library.ones(2))[0].sum().backward()
+        return [*passes, seen]
+
+    want = program(torch, lambda f: f)
+    assert sum(each.count("any") for each in want) == 6
+    assert program(graphc, graphc.compile if compiled else lambda f: f) == want

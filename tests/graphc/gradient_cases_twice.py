@@ -124,3 +124,25 @@ def sizes_that_vary(torch: Any, compile: Any) -> Any:
         a, b = run(x)
         found += passes(x, b, a, b)
     return found
+
+
+@case
+def results_of_a_function_in_segments(torch: Any, compile: Any) -> Any:
+    @compile
+    def run(x: Any) -> Any:
+        if x.sum().item() > 1e6:
+            return None
+        h = x.exp()
+        return h.sin().sum(), x.cos().sum(), h.sum(), (x + 1).sum()
+
+    found = []
+    for k in range(5):
+        x = leaf(torch, *(0.001 * i for i in range(2000 + k)))
+        a, b, c, d = run(x)
+        b.backward(retain_graph=True)
+        found += [*passes(x, a, c, b, d, d, b)]
+        a, b, c, d = run(x)
+        found += torch.autograd.grad(b, x, create_graph=True)
+        a.backward()
+        found += [failure(c.backward, "second time"), failure(d.backward), x.grad]
+    return found

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import graphc
+from tests.graphc import tiers
 from tests.graphc.gradient_cases import CASES
 from tests.graphc.scenario import compare, flat, identity
 
@@ -25,4 +26,15 @@ def test_as_in_torch(name: str) -> None:
     torch = pytest.importorskip("torch")
     want = run(name, torch, identity)
     compare(want, run(name, graphc, identity), 1e-10)
+    compare(want, run(name, graphc, graphc.compile), 1e-10)
+
+
+@pytest.mark.parametrize("mode", ["compiled", "second time", "operator by operator"])
+@pytest.mark.parametrize("name", [name for name in sorted(CASES) if "in_segments" in name])
+def test_as_in_torch_whichever_tier(
+    name: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    want = run(name, torch, identity)
+    tiers.use(mode, monkeypatch)
     compare(want, run(name, graphc, graphc.compile), 1e-10)

@@ -10,7 +10,7 @@ import numpy as np
 from ...frontend.context import local
 from ...frontend.errors import located
 from ...frontend.held import Holds
-from ...frontend.nodes import TWICE, Edge, zeros
+from ...frontend.nodes import Edge, zeros
 from ...frontend.recorded_tape import Layout, recorded_tape
 from ...frontend.segment_close import Segment
 from ...frontend.segment_trace import SegmentTrace
@@ -20,6 +20,7 @@ from ...ir.types import TensorType
 from ..version.parts import Build, Parts
 from ..version.replay import Replay, replay
 from ..version.saved import SavingNode
+from ..version.spent import Spending
 from ..version.version import concrete_shape
 
 
@@ -50,6 +51,7 @@ class BackwardPlan:
         self.strict = strict  # saved values that eager mode's rules read, too
         self.allocate = allocate
         self.parts = Parts(graph, len(self.saved), build, behind)
+        self.spending: Spending | None = None  # once a pass has used up a part
         self.replay: Replay  # for create_graph, where it cannot be unfolded
         self.drawn = drawn
 
@@ -74,6 +76,17 @@ class SegmentBackward(SavingNode):
 
     def name(self) -> str:
         return "CompiledBackward"
+
+    def spending(self, whole: bool) -> Spending | None:
+        plan = self.plan
+        if plan.spending is None and not whole and self.saved is not None:
+            laid = self.layout()
+            if laid is not None:
+                gradients: list[int | None] = [None] * len(self.recorded.entries)
+                for i, entry in enumerate(plan.entries):
+                    gradients[entry] = i
+                plan.spending = Spending(laid[0].tape, gradients, plan.parts, laid[0].graph.env)
+        return plan.spending
 
     def forget(self) -> None:
         super().forget()
@@ -110,19 +123,21 @@ class SegmentBackward(SavingNode):
         return _modified(self.input_stamps[number], self.inputs[number])
 
     def run(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
-        if self.saved is None:
-            raise RuntimeError(located(TWICE))
-        if any(g is not None and not isinstance(g, np.ndarray) for g in grads):
+        given = tuple([g is not None for g in grads])
+        by_tape = any(g is not None and not isinstance(g, np.ndarray) for g in grads)
+        self.begin(given, needs, by_tape)
+        if by_tape:
             return self._by_tape(grads, needs, world)
         found: list[Any] = [None] * len(self.edges)
-        part = self.plan.parts.part(tuple([g is not None for g in grads]), tuple(needs))
+        part = self.plan.parts.part(given, tuple(needs))
         if part.engine is None:
             return found
+        saved = self.saved or ()
         for i in part.saved:
             if i in self.stamps:
-                _check_unchanged(self.stamps[i], self.saved[i])
+                _check_unchanged(self.stamps[i], saved[i])
         engine = part.engine
-        inputs = [np.ascontiguousarray(self.saved[i]) for i in part.saved]
+        inputs = [np.ascontiguousarray(saved[i]) for i in part.saved]
         inputs += [np.ascontiguousarray(grads[i]) for i in part.tangents]
         results = [
             self.plan.allocate(concrete_shape(t, self.dims), t.dtype.numpy)

@@ -12,7 +12,7 @@ from ...frontend.captured import Output, TensorInput, TracedGraph
 from ...frontend.context import local
 from ...frontend.errors import located
 from ...frontend.history import edge, requires_grad
-from ...frontend.nodes import TWICE, Edge, zeros
+from ...frontend.nodes import Edge, zeros
 from ...frontend.recorded_tape import Layout, RecordedTape
 from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
@@ -22,10 +22,9 @@ from .parts import Parts
 from .replay import replay, replay_of
 from .saved import SavingNode
 from .sources import Moved, owner_of
-from .spent import Reach
+from .spent import Spending
 from .version import Allocate, concrete_shape
 
-_GONE = np.empty(0)  # in place of a saved value that nothing may read any more
 _LAYOUTS = 8  # sizes for which a tape's layout is kept
 
 
@@ -65,7 +64,6 @@ class BackwardPlan:
         self.forward = Graph(graph.name, graph.inputs[:inputs], graph.outputs[:outputs], graph.env)
         self.drawn = drawn
         self._layouts: dict[Any, tuple[Layout, Graph]] = {}
-        self._kept: dict[int, frozenset[int]] = {}
         self.memory = {  # inputs that may be written to
             number for number, source in enumerate(traced.inputs) if isinstance(source, TensorInput)
         }
@@ -87,24 +85,11 @@ class BackwardPlan:
 
 
     @cached_property
-    def reach(self) -> Reach | None:
-        """What passes through the tape run; None where there is no tape to ask."""
-        tape = self.tape
-        return None if tape is None else Reach(tape, self.entries, self.forward.env)
-
-    def kept(self, spent: int) -> frozenset[int]:
-        """The places of saved values that a pass may still read where `spent` has run."""
-        found = self._kept.get(spent)
-        if found is None:
-            assert self.reach is not None
-            places: set[int] = set()
-            for output, gradients in self.reach.left(spent):
-                if gradients:
-                    given = tuple([i == output for i in range(len(self.outputs))])
-                    asked = tuple([bool(gradients >> i & 1) for i in range(len(self.gradients))])
-                    places.update(self.parts.reads(given, asked))
-            found = self._kept[spent] = frozenset(places)
-        return found
+    def spending(self) -> Spending | None:
+        """What passes use up; None where there is no tape to ask."""
+        if self.tape is None:
+            return None
+        return Spending(self.tape, self.entries, self.parts, self.forward.env)
 
 
 class History:
@@ -154,8 +139,6 @@ class History:
 class CompiledBackward(SavingNode):
     """The backward of a compiled forward: one native call."""
 
-    _runs = 0  # what the last pass ran
-
     def __init__(
         self, plan: BackwardPlan, edges: Any, types: Any, saved: list[np.ndarray],
         stamps: dict[int, tuple[Any, int]], dims: dict[str, int],
@@ -180,35 +163,27 @@ class CompiledBackward(SavingNode):
         needed = layout.behind | {i for kind, i in layout.places if kind == "input"}
         return self.plan.replay.read.issuperset(self.plan.memory.intersection(needed))
 
+    def spending(self, whole: bool) -> Spending | None:
+        return self.plan.spending
+
     def entries(self) -> list[Edge | None]:
         return [None if i is None else self.edges[i] for i in self.plan.entries]
 
     def modified(self, number: int) -> str:
         return _MODIFIED
 
-    def release(self) -> None:
-        """Forget what no pass may read any more."""
-        self.spent |= self._runs
-        kept = () if self.plan.reach is None else self.plan.kept(self.spent)
-        if not kept or self.saved is None:
-            return self.forget()
-        self.saved = [v if i in kept else _GONE for i, v in enumerate(self.saved)]
-        self.stamps = {i: stamp for i, stamp in self.stamps.items() if i in kept}
-
     def run(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         plan = self.plan
         given = tuple([g is not None for g in grads])
         by_tape = any(g is not None and not isinstance(g, np.ndarray) for g in grads)
-        if plan.reach is not None:
-            self._runs = plan.reach.runs(given, needs)
-        if self._runs & self.spent or (self.saved is None and (by_tape or plan.reach is None)):
-            raise RuntimeError(located(TWICE))
+        self.begin(given, needs, by_tape)
         if by_tape:
             _check_unchanged([*self.stamps.values(), *self.input_stamps.values()])
             return self._by_tape(grads, needs, world)
         found: list[Any] = [None] * len(needs)
         # where some is spent, only what is asked for may be read
-        part = plan.parts.part(given, tuple(needs) if self.spent else plan.all_gradients)
+        asked = plan.all_gradients if self.spent is None else tuple(needs)
+        part = plan.parts.part(given, asked)
         if part.engine is None:
             return found
         _check_unchanged([self.stamps[i] for i in part.saved if i in self.stamps])

@@ -22,27 +22,65 @@ from ...frontend.nodes import TWICE, Edge
 from ...frontend.recorded_tape import Layout
 from ...frontend.storage import reads_later, reads_no_more
 from ...ir.graph import Graph
+from .spent import Spending
 
+_GONE = np.empty(0)  # in place of a saved value that nothing may read any more
 Stamp = tuple[Any, int]  # a storage, and its version when the call ended
 
 
 class SavingNode(FoldedNode):
     """A folded node with saved values, some of which are memory that the user can write to."""
 
+    plan: Any  # of its class: `parts` is the backward graph
     saved: list[np.ndarray] | None
     places: Sequence[Place]  # of each saved value: the input or output of the forward that it is
     stamps: dict[int, Stamp]  # by place in `saved`
     inputs: list[np.ndarray]  # of the forward; those that it overwrote, as they were
     input_stamps: dict[int, Stamp]  # by number of the input
     outputs: dict[int, tuple[Any, int, np.ndarray]]  # by number: a stamp, and the memory
-    spent = 0  # what has run and was released (spent.py)
+    spent: int | None = None  # operations of the tape that ran and are released, as bits
+    _ran: tuple[tuple[bool, ...], Sequence[bool]]  # cotangents and gradients of the last pass
 
     def __init__(self, edges: Any, types: Any) -> None:
         super().__init__(edges, types)
         self.inputs, self.input_stamps, self.outputs = [], {}, {}
         reads_later(self)
 
+    # --- passes -------------------------------------------------------------------------------
+
+    def spending(self, whole: bool) -> Spending | None:
+        """What passes use up; None where that is all, as it is of a `whole` one at least."""
+        raise NotImplementedError
+
+    def within(self, output: int, number: int) -> bool:
+        behind: int = self.plan.parts.behind[number]
+        return not behind or bool(behind >> output & 1)
+
+    def begin(self, given: tuple[bool, ...], needs: Sequence[bool], by_tape: bool) -> None:
+        """A pass is about to run (`by_tape`: from the inputs). Raises RuntimeError where it needs
+        what another one has used up."""
+        self._ran = given, needs
+        if self.spent is not None:
+            known = self.spending(False)
+            gone = known is None or known.runs(given, needs) & self.spent
+        else:
+            gone = self.saved is None
+        if gone or (by_tape and self.saved is None):
+            raise RuntimeError(located(TWICE))
+
     def release(self) -> None:
+        """Forget what no pass may read any more."""
+        if self.stands_for is not None:
+            return self.forget()
+        given, needs = self._ran
+        known = self.spending(all(given) and all(needs))
+        if known is not None:
+            self.spent = (self.spent or 0) | known.runs(given, needs)
+            kept = known.kept(self.spent)
+            if kept and self.saved is not None:
+                self.saved = [v if i in kept else _GONE for i, v in enumerate(self.saved)]
+                self.stamps = {i: stamp for i, stamp in self.stamps.items() if i in kept}
+                return
         self.forget()
 
     def forget(self) -> None:
@@ -166,7 +204,7 @@ class SavingNode(FoldedNode):
         }
         entries = self.entries()
         self.forget()
-        return layout.nodes(values, stamps, entries, self.sequence, self.spent)
+        return layout.nodes(values, stamps, entries, self.sequence, self.spent or 0)
 
     def _changed(self, layout: Layout) -> list[int]:
         """Inputs from which values are computed, and that were written to since."""

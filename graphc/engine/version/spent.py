@@ -13,19 +13,21 @@ from ...frontend.recorded_function import Call
 from ...frontend.recorded_tape import Operation, Place, RecordedTape, Write
 from ...ir.autodiff import saved_values
 from ...ir.dim import DimEnv
+from .parts import Parts
 
 
-class Reach:
-    """Which operations that saved something a pass through a tape runs.
+class Spending:
+    """Which operations that saved something a pass through a tape runs, and what is left then.
 
     `gradients`: by the tape's entries, the number of the gradient that arrives there.
     """
 
     def __init__(
-        self, tape: RecordedTape, gradients: Sequence[int | None], env: DimEnv
+        self, tape: RecordedTape, gradients: Sequence[int | None], parts: Parts, env: DimEnv
     ) -> None:
         self._tape = tape
         self._gradients = gradients
+        self._parts = parts
         self._saving: list[int] = []  # by step, itself and those behind it, as bits
         self._leads: list[int] = []  # by step, the gradients that it leads to, as bits
         for number, step in enumerate(tape.steps):
@@ -37,6 +39,7 @@ class Reach:
             self._saving.append(saving)
             self._leads.append(leads)
         self._runs: dict[tuple[tuple[bool, ...], int], int] = {}
+        self._kept: dict[int, frozenset[int]] = {}
 
     def _behind(self, place: Place) -> int:
         return self._saving[place[0]] if place[0] >= 0 else 0
@@ -61,7 +64,21 @@ class Reach:
             self._runs[given, asked] = found
         return found
 
-    def left(self, spent: int) -> Iterator[tuple[int, int]]:
+    def kept(self, spent: int) -> frozenset[int]:
+        """The places of saved values that a pass may still read where `spent` has run."""
+        found = self._kept.get(spent)
+        if found is None:
+            places: set[int] = set()
+            outputs, count = len(self._tape.roots), len(self._parts.graph.outputs)
+            for output, gradients in self._left(spent):
+                if gradients:
+                    given = tuple([i == output for i in range(outputs)])
+                    asked = tuple([bool(gradients >> i & 1) for i in range(count)])
+                    places.update(self._parts.reads(given, asked))
+            found = self._kept[spent] = frozenset(places)
+        return found
+
+    def _left(self, spent: int) -> Iterator[tuple[int, int]]:
         """Each result, and the gradients that can still be had of it, as bits."""
         for output, place in enumerate(self._tape.roots):
             gone = 0
