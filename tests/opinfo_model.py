@@ -376,14 +376,44 @@ def attention_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
         yield Sample((q, k, v, allowed), {"causal": False, "scale": 0.5})
 
 
+def _scores(q: Any, k: Any, masks: Any, causal: bool, scale: float) -> Any:
+    wide = torch.promote_types(q.dtype, torch.float32)
+    scores = (q.to(wide) @ k.to(wide).mT) * scale
+    for mask in masks:
+        bool_mask = mask.dtype is torch.bool
+        scores = scores.masked_fill(~mask, -math.inf) if bool_mask else scores + mask.to(wide)
+    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(hidden, -math.inf) if causal else scores
+
+
 def _attention(q: Any, k: Any, v: Any, *masks: Any, causal: bool, scale: float) -> Any:
-    mask = masks[0] if masks else None
-    return functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, is_causal=causal, scale=scale
+    out = functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=masks[0] if masks else None, is_causal=causal, scale=scale
     )
+    return out, _scores(q, k, masks, causal, scale).logsumexp(-1)
+
+
+def attention_grad_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
+    for sample in attention_samples(dtype, rng):
+        q, k, v, *masks = sample.arrays
+        g = draw(rng, dtype, (*q.shape[:-1], v.shape[-1]), -1, 1)
+        wide = dtype if dtype.bits >= 32 else dtypes.f32
+        lse, slope = draw(rng, wide, q.shape[:-1], 3, 5), draw(rng, wide, q.shape[:-1], -1, 1)
+        yield Sample((q, k, v, g, lse, slope, *masks), sample.attrs)
+
+
+def _attention_grad(
+    q: Any, k: Any, v: Any, g: Any, lse: Any, slope: Any, *masks: Any, causal: bool, scale: float
+) -> Any:
+    wide_q, wide_k, wide_v, wide_g = (x.to(lse.dtype) for x in (q, k, v, g))
+    p = (_scores(q, k, masks, causal, scale) - lse.unsqueeze(-1)).exp()
+    s = p * (wide_g @ wide_v.mT - slope.unsqueeze(-1))
+    found = s @ wide_k * scale, s.mT @ wide_q * scale, p.mT @ wide_g
+    return tuple(x.to(q.dtype) for x in found)
 
 
 record("attention", attention_samples, _attention, FLOATS, tolerance=64.0)
+record("attention_grad", attention_grad_samples, _attention_grad, FLOATS, tolerance=256.0)
 
 # --- control flow ----------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from graphc.ir.passes.decompose import decompose
 from graphc.ir.passes.fold import fold
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
+from graphc.ir.passes.lower.attention import whole_template
 from graphc.ir.passes.partition import Split, split
 from graphc.ir.passes.plan import plan
 from graphc.ir.passes.simplify import simplify
@@ -182,9 +183,9 @@ def adapt(config: Config) -> None:
 
 
 def _optimise(config: Config, backend: Backend) -> list[Step]:
-    claimed = _claimed(backend)
+    kept = _kept(backend)
     steps = [
-        step._replace(function=partial(step.function, claimed=claimed)) if step is DECOMPOSE
+        step._replace(function=partial(step.function, claimed=kept)) if step is DECOMPOSE
         else step for step in OPTIMISE
     ]
     return [COUNTER, *steps] if config.random == "counter" else steps
@@ -192,6 +193,17 @@ def _optimise(config: Config, backend: Backend) -> list[Step]:
 
 def _claimed(backend: Backend) -> Callable[[Node], bool]:
     return lambda node: backend.claims(node, backend.machine)
+
+
+def _kept(backend: Backend) -> Callable[[Node], bool]:
+    """Which composites are not decomposed: what a backend claims, or renders as a template."""
+    claimed = _claimed(backend)
+
+    def kept(node: Node) -> bool:
+        template = whole_template(node)
+        return claimed(node) or (template is not None and backend.renders(template))
+
+    return kept
 
 
 def as_drawn(graph: Graph, config: Config) -> Graph:

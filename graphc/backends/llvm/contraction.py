@@ -1,12 +1,13 @@
 """Contraction kernels: a small function per kernel around the shared, cached contraction code.
 
 A kernel's own object holds its sizes, where its operands begin, and its epilogue. The loops, tiles
-and packers are libraries of their own (`contraction_libraries`), compiled once for all shapes.
+and packers are libraries of their own (`template_libraries`), compiled once for all shapes.
 """
 
 from collections.abc import Callable
 from typing import cast
 
+from graphc.backends.llvm.attention import attention_libraries, attention_tile
 from graphc.backends.llvm.conv import emit_bases, emit_forward, emit_weight_grad
 from graphc.backends.llvm.conv_direct import emit_direct
 from graphc.backends.llvm.conv_kernel import emit_conv_kernel
@@ -22,7 +23,7 @@ from graphc.backends.llvm.microkernel import ACCUMULATORS, Accumulator, Tile
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir import dtypes
-from graphc.ir.kernel import Convolution, Kernel, Template
+from graphc.ir.kernel import Attention, Convolution, Kernel, SumTemplate
 
 # Emits the body (all but `ret`) of an epilogue: void (ptr %args, i64 %b, i64 %m, i64 %rows, i64 %n,
 # i64 %columns, ptr %tile, i64 %pitch). The sum of (m + i, n + j) is %tile[i * pitch + j], of the
@@ -35,8 +36,10 @@ EPILOGUE_PARAMETERS = (
 )
 
 
-def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
-    """The names of the libraries that a contraction kernel's object is linked with."""
+def template_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
+    """The names of the libraries that a template's object is linked with."""
+    if isinstance(kernel.template, Attention):
+        return attention_libraries(attention_tile(kernel.template, target))
     template = _template(kernel)
     tile = tile_of(template, target)
     sources = dict.fromkeys((template.left.dtype, template.right.dtype))
@@ -51,7 +54,7 @@ def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
 
 
 def emit_library(name: str, target: Target) -> Module:
-    """The module of a library named by contraction_libraries; "scratch" is what they share.
+    """The module of a library named by template_libraries; "scratch" is what they share.
 
     They want @graphc_par of the pool, and scratch: of the process (`scratch_symbols`) or linked in.
     """
@@ -85,7 +88,7 @@ def emit_library(name: str, target: Target) -> Module:
     return module
 
 
-def tile_of(template: Template, target: Target) -> Tile:
+def tile_of(template: SumTemplate, target: Target) -> Tile:
     """The register tile that computes a template.
 
     Raises ValueError for a type of sums that no tile has, or operands of another kind than it.
@@ -113,8 +116,8 @@ def emit_contraction(
         emit_gemm_kernel(module, kernel, template, tile, symbol)
 
 
-def _template(kernel: Kernel) -> Template:
-    if kernel.template is None:
+def _template(kernel: Kernel) -> SumTemplate:
+    if kernel.template is None or isinstance(kernel.template, Attention):
         raise ValueError(f"kernel {kernel.name} is not a contraction")
     return kernel.template
 

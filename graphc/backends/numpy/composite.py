@@ -115,7 +115,7 @@ def _by_decomposition(name: str) -> Function:
     def run(*arrays: Array, **attrs: Any) -> Any:
         types = tuple(TensorType(from_numpy(a.dtype), a.shape) for a in arrays)
         graph = decomposition_graph(get(name), types, attrs)
-        results = interpret.evaluate(graph, arrays, _PRIMITIVES)
+        results = interpret.evaluate(graph, arrays, {**_PRIMITIVES, **TABLE})
         return results[0] if len(results) == 1 else tuple(results)
 
     return run
@@ -133,4 +133,5 @@ TABLE: dict[str, Function] = {
     "cross_entropy": _by_decomposition("cross_entropy"),
     "nll_loss": _by_decomposition("nll_loss"),
     "attention": _by_decomposition("attention"),
+    "attention_grad": _by_decomposition("attention_grad"),
 }

@@ -1,6 +1,8 @@
-"""Scaled dot-product attention on [..., L, E], [..., S, E], [..., S, V].
+"""Scaled dot-product attention on [..., L, E], [..., S, E], [..., S, V], and its gradient.
 
-A row that may attend to nothing gives zeros, as torch's. 16-bit floats go through float32.
+Attention also gives the log of each row's sum of exponentials, [..., L]: with it a gradient makes
+each probability again from its score alone, so that no [L, S] tensor need be kept, or made at all
+(Dao et al. 2022, arXiv:2205.14135). 16-bit floats go through float32.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from typing import Any
 from .. import dtypes
 from ..dim import DimEnv
 from ..op import Attrs, Op, OpError, register
-from ..types import TensorType, Type
-from ._rules import accumulation_dtype, cast, filled, ops, select, sum_dims, sum_to, zeros
+from ..types import TensorType, TupleType, Type
+from ._rules import accumulation_dtype, cast, filled, ops, reshape, select, sum_dims, sum_to, zeros
 from ._types import (
     FLOATS,
     Types,
@@ -43,7 +45,8 @@ def _attention_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
              f"{sizes_text(q.shape)}, {sizes_text(k.shape)} and {sizes_text(v.shape)}")
     if len(types) == 4:
         _require_mask(q, types[3], (*q.shape[:-1], k.shape[-2]), env)
-    return TensorType(q.dtype, (*q.shape[:-1], v.shape[-1]))
+    lse = TensorType(accumulation_dtype(q.dtype), q.shape[:-1])
+    return TupleType((TensorType(q.dtype, (*q.shape[:-1], v.shape[-1])), lse))
 
 
 def _require_mask(q: TensorType, mask: TensorType, scores: Any, env: DimEnv) -> None:
@@ -69,75 +72,172 @@ def _matmul(a: Any, b: Any, contract_a: int, contract_b: int) -> Any:
     )
 
 
-def _probabilities(q: Any, k: Any, masks: Any, causal: bool, scale: float) -> Any:
-    """softmax(scale * q @ k.T + mask), 0 throughout a row that is masked throughout."""
+def _scores(q: Any, k: Any, masks: Any, causal: bool, scale: float) -> Any:
+    """scale * q @ k.T + mask, -inf where a query does not attend."""
     scores = _matmul(q, k, 1, 1) * scale
-    dtype, shape = scores.type.dtype, scores.type.shape
-    last = len(shape) - 1
     for mask in masks:
         if mask.type.dtype is dtypes.bool_:
             scores = select(mask, scores, -math.inf)
         else:
-            scores = scores + cast(mask, dtype)
+            scores = scores + cast(mask, scores.type.dtype)
     if causal:
-        square = shape[-2:]
+        square = scores.type.shape[-2:]
         row = ops.iota.like(q, shape=square, dim=0, dtype=dtypes.i64)
         column = ops.iota.like(q, shape=square, dim=1, dtype=dtypes.i64)
         scores = select(ops.ge(row, column), scores, -math.inf)
+    return scores
+
+
+def _attention(q: Any, k: Any, v: Any, *masks: Any, causal: bool, scale: float) -> Any:
+    dtype, wide = q.type.dtype, accumulation_dtype(q.type.dtype)
+    if dtype is not wide:
+        masks = tuple(m if m.type.dtype is dtypes.bool_ else cast(m, wide) for m in masks)
+        q, k, v = (cast(x, wide) for x in (q, k, v))
+        out, lse = ops.attention(q, k, v, *masks, causal=causal, scale=scale)
+        return cast(out, dtype), lse
+    rows = q.type.shape[:-1]
+    if k.type.shape[-2] == 0:  # nothing to attend to
+        return filled(q, (*rows, v.type.shape[-1]), 0, dtype), filled(q, rows, math.inf, dtype)
+    scores = _scores(q, k, masks, causal, scale)
+    last = len(rows)
     peak = ops.amax(scores, dims=(last,), keepdim=True)
     if masks:
         peak = select(ops.eq(peak, -math.inf), 0.0, peak)  # -inf - -inf would be NaN
     e = ops.exp(scores - peak)
     total = sum_dims(e, (last,), keepdim=True)
+    lse = peak + ops.log(total)
     if masks:
-        total = select(ops.eq(total, 0.0), 1.0, total)
-    return e / total
-
-
-def _attention(q: Any, k: Any, v: Any, *masks: Any, causal: bool, scale: float) -> Any:
-    dtype = q.type.dtype
-    if k.type.shape[-2] == 0:  # nothing to attend to
-        return filled(q, (*q.type.shape[:-1], v.type.shape[-1]), 0, dtype)
-    wide = accumulation_dtype(dtype)
-    q, k, v = (cast(x, wide) for x in (q, k, v))
-    return cast(_matmul(_probabilities(q, k, masks, causal, scale), v, 1, 2), dtype)
+        nothing = ops.eq(total, 0.0)
+        lse = select(nothing, math.inf, lse)
+        total = select(nothing, 1.0, total)
+    return _matmul(e / total, v, 1, 2), reshape(lse, rows)
 
 
 def _attention_vjp(
     grads: Any, inputs: Any, outs: Any, needs: Any, *, causal: bool, scale: float
 ) -> Any:
-    """The probabilities are computed again: q, k, v and the result are all that is kept."""
+    """From q, k, v, the result and its log-sum-exp; the probabilities are made again."""
     q, k, v, *masks = inputs
     dtype = q.type.dtype
     if k.type.shape[-2] == 0:
         return [zeros(x) if needed else None for x, needed in zip(inputs, needs, strict=True)]
-    wide = accumulation_dtype(dtype)
-    q, k, v, g, out = (cast(x, wide) for x in (q, k, v, grads[0], outs[0]))
-    results: list[Any] = [None] * len(inputs)
-    probabilities = _probabilities(q, k, masks, causal, scale)
-    if needs[2]:
-        results[2] = cast(_matmul(probabilities, g, 2, 2), dtype)
-    differentiable_mask = bool(masks) and masks[0].type.dtype.is_float and needs[3]
-    if not (needs[0] or needs[1] or differentiable_mask):
-        return results
-    last = len(g.type.shape) - 1
+    lse = outs[1]
+    wide = lse.type.dtype
+    g = filled(q, outs[0].type.shape, 0, dtype) if grads[0] is None else grads[0]
     # sum(p * dp) over the keys, from the shorter row of the result
-    slope = sum_dims(g * out, (last,), keepdim=True)
-    g_scores = probabilities * (_matmul(g, v, 1, 1) - slope)
-    if needs[0]:
-        results[0] = cast(_matmul(g_scores, k, 1, 2) * scale, dtype)
-    if needs[1]:
-        results[1] = cast(_matmul(g_scores, q, 2, 2) * scale, dtype)
-    if differentiable_mask:
-        results[3] = cast(sum_to(g_scores, masks[0].type.shape), dtype)
-    return results
+    slope = sum_dims(cast(g, wide) * cast(outs[0], wide), (len(lse.type.shape),))
+    if grads[1] is not None:
+        slope = slope - grads[1]
+    results: list[Any] = [None] * len(inputs)
+    if any(needs[:3]):
+        results[:3] = ops.attention_grad(
+            q, k, v, g, lse, slope, *masks, causal=causal, scale=scale
+        )
+    if masks and masks[0].type.dtype.is_float and needs[3]:
+        q, k, v, g = (cast(x, wide) for x in (q, k, v, g))
+        parts = _Parts(q, k, v, g, lse, slope, masks, causal, scale)
+        results[3] = cast(sum_to(parts.g_scores, masks[0].type.shape), masks[0].type.dtype)
+    return [x if needed else None for x, needed in zip(results, needs, strict=True)]
+
+
+class _Parts:
+    """The [L, S] tensors of a gradient: probabilities, their gradient less its slope, and the
+    gradient of the scores."""
+
+    def __init__(
+        self, q: Any, k: Any, v: Any, g: Any, lse: Any, slope: Any, masks: Any, causal: bool,
+        scale: float,
+    ) -> None:
+        column = (*lse.type.shape, 1)
+        self.p = ops.exp(_scores(q, k, masks, causal, scale) - reshape(lse, column))
+        self.rise = _matmul(g, v, 1, 1) - reshape(slope, column)
+        self.g_scores = self.p * self.rise
+
+
+def _grad_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
+    if len(types) not in (6, 7):
+        fail(f"attention_grad takes q, k, v, g, lse, slope and a mask, got {len(types)} inputs",
+             TypeError)
+    q, k, v, g, lse, slope = types[:6]
+    made = _attention_type((q, k, v, *types[6:]), attrs, env)
+    assert isinstance(made, TupleType)
+    out, row = made.elements
+    fits = (
+        g.dtype is out.dtype and same_shape(env, g.shape, out.shape)
+        and all(x.dtype is row.dtype and same_shape(env, x.shape, row.shape) for x in (lse, slope))
+    )
+    if not fits:
+        fail(f"attention_grad: expected g {out} and lse, slope {row}, got {g}, {lse}, {slope}")
+    return TupleType((q, k, v))
+
+
+def _attention_grad(
+    q: Any, k: Any, v: Any, g: Any, lse: Any, slope: Any, *masks: Any, causal: bool, scale: float
+) -> Any:
+    dtype, wide = q.type.dtype, lse.type.dtype
+    if dtype is not wide:
+        masks = tuple(m if m.type.dtype is dtypes.bool_ else cast(m, wide) for m in masks)
+        q, k, v, g = (cast(x, wide) for x in (q, k, v, g))
+        found = ops.attention_grad(q, k, v, g, lse, slope, *masks, causal=causal, scale=scale)
+        return tuple(cast(x, dtype) for x in found)
+    if k.type.shape[-2] == 0:
+        return zeros(q), zeros(k), zeros(v)
+    parts = _Parts(q, k, v, g, lse, slope, masks, causal, scale)
+    return (
+        _matmul(parts.g_scores, k, 1, 2) * scale, _matmul(parts.g_scores, q, 2, 2) * scale,
+        _matmul(parts.p, g, 2, 2),
+    )
+
+
+def _attention_grad_vjp(
+    grads: Any, inputs: Any, outs: Any, needs: Any, *, causal: bool, scale: float
+) -> Any:
+    """Of second order: through [L, S] tensors."""
+    types = [x.type for x in inputs]
+    wide = types[4].dtype
+    if types[1].shape[-2] == 0:
+        return [zeros(x) if needed else None for x, needed in zip(inputs, needs, strict=True)]
+    q, k, v, g = (cast(x, wide) for x in inputs[:4])
+    lse, slope, *masks = inputs[4:]
+    to_q, to_k, to_v = (
+        filled(q, x.type.shape, 0, wide) if grad is None else cast(grad, wide)
+        for grad, x in zip(grads, (q, k, v), strict=True)
+    )
+    parts = _Parts(q, k, v, g, lse, slope, masks, causal, scale)
+    p, scaled = parts.p, parts.g_scores * scale
+    of_g_scores = (_matmul(to_q, k, 1, 1) + _matmul(q, to_k, 1, 1)) * scale
+    of_rise = of_g_scores * p
+    of_scores = (_matmul(g, to_v, 1, 1) + of_g_scores * parts.rise) * p
+    last = (len(lse.type.shape),)
+    found = [
+        _matmul(of_scores, k, 1, 2) * scale + _matmul(scaled, to_k, 1, 2),
+        _matmul(of_scores, q, 2, 2) * scale + _matmul(scaled, to_q, 2, 2),
+        _matmul(of_rise, g, 2, 2),
+        _matmul(of_rise, v, 1, 2) + _matmul(p, to_v, 1, 2),
+        -sum_dims(of_scores, last), -sum_dims(of_rise, last),
+        *(sum_to(of_scores, mask.type.shape) for mask in masks),
+    ]
+    return [
+        cast(x, type_.dtype) if needed and type_.dtype.is_float else None
+        for x, type_, needed in zip(found, types, needs, strict=True)
+    ]
 
 
 register(
     Op(
-        "attention", "composite", _attention_type, _attention_vjp, _attention,
+        "attention", "composite", _attention_type, _attention_vjp, _attention, results=2,
         attrs=("causal", "scale"), domain=(-3.0, 3.0),
-        doc="softmax(scale * q @ k.T + mask) @ v; the mask is bool (True attends) or added; "
-        "`causal` lets row i attend to the first i + 1.",
+        doc="(softmax(scale * q @ k.T + mask) @ v, the log of each row's sum of exponentials); the "
+        "mask is bool (True attends) or added; `causal` lets row i attend to the first i + 1. A "
+        "row that a mask lets attend to nothing gives zeros, and infinity.",
+    )
+)
+register(
+    Op(
+        "attention_grad", "composite", _grad_type, _attention_grad_vjp, _attention_grad, results=3,
+        attrs=("causal", "scale"), domain=(-3.0, 3.0),
+        doc="(dq, dk, dv) from q, k, v, the result's gradient g, lse, slope and a mask: with p = "
+        "exp(scores - lse) and s = p * (g @ v.T - slope), dv = p.T @ g, dq = scale * s @ k and "
+        "dk = scale * s.T @ q. slope [..., L] is sum(g * result), less the gradient of lse.",
     )
 )

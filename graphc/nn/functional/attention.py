@@ -42,8 +42,7 @@ def scaled_dot_product_attention(
     factor = width**-0.5 if scale is None else scale
     if enable_gqa:
         repeats = query.shape[-3] // key.shape[-3]
-        key = key.repeat_interleave(repeats, -3)
-        value = value.repeat_interleave(repeats, -3)
+        key, value = _repeated(key, repeats), _repeated(value, repeats)
     if attn_mask is not None and attn_mask.dtype is T.bool:
         attn_mask = T.where(
             attn_mask, T.zeros((), dtype=query.dtype),
@@ -52,7 +51,8 @@ def scaled_dot_product_attention(
     if dropout_p == 0.0:
         query, key, value = _one_batch(query, key, value)
         inputs = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
-        result: Tensor = apply(ops.attention, *inputs, causal=is_causal, scale=float(factor))
+        result: Tensor
+        result, _ = apply(ops.attention, *inputs, causal=is_causal, scale=float(factor))
         return result
     drop = dropout_p, is_causal, factor
     if query.dtype in (T.float16, T.bfloat16):  # rounded once, as in torch
@@ -60,6 +60,13 @@ def scaled_dot_product_attention(
         wide = _with_dropout(query.float(), key.float(), value.float(), mask, *drop)
         return wide.to(query.dtype)
     return _with_dropout(query, key, value, attn_mask, *drop)
+
+
+def _repeated(x: Tensor, repeats: Any) -> Tensor:
+    """Each head of [..., H, S, E] `repeats` times: a view of x, until someone copies it."""
+    *lead, heads, length, width = x.shape
+    wide = x.unsqueeze(-3).expand(*lead, heads, repeats, length, width)
+    return wide.reshape(*lead, heads * repeats, length, width)
 
 
 def _with_dropout(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.contraction import contraction_libraries, emit_library
+from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.gemm_scratch import scratch_symbols
 from graphc.backends.llvm.jit import Library
@@ -60,7 +60,7 @@ def run(
     target = target or host_target()
     cache = ObjectCache()
     objects = [cache.compile(emit(kernel, target), target)]
-    objects += [_library(name, target) for name in contraction_libraries(kernel, target)]
+    objects += [_library(name, target) for name in template_libraries(kernel, target)]
     shared = scratch_symbols(lambda text: cache.compile(text, host_target()))
     library = Library(objects, {"graphc_par": pool(threads).address, **shared})
     words = [buffer.ctypes.data for buffer in buffers] + list(dims)

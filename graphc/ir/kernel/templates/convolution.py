@@ -107,6 +107,11 @@ class Convolution:
         return unwrap(channels // g.groups * product(g.window))
 
     @property
+    def operands(self) -> tuple[Operand, Operand]:
+        """What is read."""
+        return self.left, self.right
+
+    @property
     def multiplications(self) -> Size:
         """Of the convolution; its two gradients have as many."""
         g = self.geometry

@@ -40,6 +40,11 @@ class Product:
     epilogue: tuple[Stmt, ...]
 
     @property
+    def operands(self) -> tuple[Operand, Operand]:
+        """What is read."""
+        return self.left, self.right
+
+    @property
     def multiplications(self) -> Size:
         return product((self.batch, self.m, self.n, self.k))
 
