@@ -72,6 +72,24 @@ def test_views_of_operands_are_indices() -> None:
     assert [name for name, _ in kernel.template.results] == ["out"]
 
 
+def test_a_result_that_is_read_permuted_is_stored_so() -> None:
+    """Whether or not others, which then read it back, want it as it is."""
+
+    def function(q: Any, k: Any, v: Any, weight: Any) -> Any:
+        out = ops.attention(q, k, v, causal=False, scale=0.5)[0]
+        rows = ops.reshape(ops.permute(out, dims=(0, 2, 1, 3)), shape=(8, 18))
+        plain = (ops.sum(out * out, dims=(3,), keepdim=False),) if weight.type.shape[1] == 7 else ()
+        return (cases.dot(rows, ops.permute(weight, dims=(1, 0))), *plain)
+
+    for columns in (5, 7):
+        program = cases.check(cases.build(function, Q, KV, V, (18, columns)))
+        template = cases.kernels(program)[0].template
+        assert isinstance(template, Attention)
+        b, m, f = (Dim.var(name) for name in "bmf")
+        assert dict(template.results)["out"].index == (b // 3) * 72 + (b % 3) * 6 + m * 18 + f
+        assert len(program.steps) == 2 + (columns == 7)
+
+
 def test_only_what_is_read_is_a_result() -> None:
     kernel = cases.only_kernel(
         lambda *x: ops.attention_grad(*x, causal=True, scale=0.5)[1], Q, KV, V, OUT, ROWS, ROWS

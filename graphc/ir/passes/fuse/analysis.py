@@ -57,6 +57,7 @@ class Analysis:
     must: set[Node] = field(default_factory=set)  # in memory whatever the groups are
     chains: dict[Node, tuple[Node, ...]] = field(default_factory=dict)  # template -> its views
     operands: dict[Node, tuple[Node, ...]] = field(default_factory=dict)  # ... -> its buffers
+    written: dict[Node, Node] = field(default_factory=dict)  # permute -> attention that stores it
     cone_cost: dict[Node, int] = field(default_factory=dict)
     cone_sources: dict[Node, frozenset[Node]] = field(default_factory=dict)
     cone_reductions: dict[Node, frozenset[Pattern]] = field(default_factory=dict)
@@ -92,6 +93,7 @@ def analyse(
         elif a.category[node] == ROUTINE and node.op.name != "get":
             a.must.update(node.inputs)
     a.must.update(graph.outputs)
+    a.written = {n: n.inputs[0].inputs[0] for n in graph.nodes if _stored_permuted(a, n)}
     _find_checked(a)
     _updates(a, mutated)
     return a
@@ -205,6 +207,18 @@ def _find_operands(a: Analysis, body: Body, node: Node) -> None:
     a.chains[node] = tuple(chain)
     a.operands[node] = tuple(leaves)
     a.must.update(leaves)
+
+
+def _stored_permuted(a: Analysis, node: Node) -> bool:
+    """Whether a node is the one form in which a result of an attention is read."""
+    if node.op.name != "permute" or a.category[node.inputs[0]] != ATTENTION:
+        return False
+    (result,) = node.inputs
+    rank = len(node.shape)
+    return (
+        result.op.name == "get" and a.users[result] == [node] and result not in a.must
+        and node.attrs["dims"][-1] == rank - 1
+    )
 
 
 def _operands(body: Body, node: Node) -> tuple[str, list[tuple[Node, Coordinates | None]]]:

@@ -100,8 +100,8 @@ class Grouping:
         members: dict[Node, list[Node]] = dict(self.epilogues.members)
         unit: dict[Node, Node] = dict(owner)
         for node in self.a.graph.nodes:
-            if node.op.name == "get":
-                head = node.inputs[0]
+            if node.op.name == "get" or node in self.a.written:
+                head = self.a.written.get(node) or node.inputs[0]
                 unit[node] = unit[head] = head
                 members.setdefault(head, [head]).append(node)
         order: list[Node] = []
@@ -132,7 +132,7 @@ class Grouping:
         category = a.category[node]
         if category == LEAF:
             return
-        if node.op.name == "get":
+        if node.op.name == "get" or node in a.written:
             self._place_result(node)
             return
         readers = self._readers(node)
@@ -165,8 +165,9 @@ class Grouping:
         return category
 
     def _place_result(self, node: Node) -> None:
-        """One of several results: stored by the group of the node that makes them."""
-        head = node.inputs[0]
+        """One of several results: stored by the group of the node that makes them, or through
+        the permutation that alone reads it."""
+        head = self.a.written.get(node) or node.inputs[0]
         group = self.stored_by.get(head)
         if group is None:
             kind = self.a.category[head]
@@ -174,7 +175,8 @@ class Grouping:
             self.stored_by[head] = group
             self._add(head, group)
         self._add(node, group)
-        self._store(node, group, self._readers(node))
+        if self.a.written.keys().isdisjoint(self.a.users[node]):
+            self._store(node, group, self._readers(node))
 
     def _place_epilogue(self, node: Node, readers: list[Group]) -> None:
         contraction = self.epilogues.owner[node]

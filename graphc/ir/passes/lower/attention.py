@@ -67,9 +67,23 @@ def lower_attention(body: Body) -> Kernel:
         if index is None:
             raise ValueError(f"{name} of {node} is not an affine view of a buffer")
         inputs.append((name, Operand(body.buffers[leaf], index, leaf.dtype)))
-    wanted = [(output.attrs["index"], f"o{i}") for i, output in enumerate(body.graph.outputs)]
+    wanted = [_wanted(output, f"o{i}") for i, output in enumerate(body.graph.outputs)]
     template = _template(node, body.shape, inputs, wanted)
     return Kernel(kernel_name(body), params(body), dims_of(body), (), template)
+
+
+class Wanted(NamedTuple):
+    """A result that is stored: its number, its buffer, and a permutation, or none."""
+
+    number: int
+    buffer: str
+    dims: tuple[int, ...] | None = None
+
+
+def _wanted(output: Node, buffer: str) -> Wanted:
+    if output.op.name == "permute":
+        return Wanted(output.inputs[0].attrs["index"], buffer, output.attrs["dims"])
+    return Wanted(output.attrs["index"], buffer)
 
 
 def whole_template(node: Node) -> Attention | None:
@@ -86,24 +100,27 @@ def whole_template(node: Node) -> Attention | None:
         (name, Operand(name, index_maps.linear_index(at, x.shape), x.dtype))
         for name, x, at in sides(node, shape)
     ]
-    return _template(node, shape, inputs, list(enumerate(RESULTS[node.op.name])))
+    wanted = [Wanted(number, name) for number, name in enumerate(RESULTS[node.op.name])]
+    return _template(node, shape, inputs, wanted)
 
 
 def _template(
     node: Node, shape: Callable[[Node], Shape], inputs: Sequence[tuple[str, Operand]],
-    wanted: Sequence[tuple[int, str]],
+    wanted: Sequence[Wanted],
 ) -> Attention:
-    """`wanted` are numbers of the node's results, and their buffers."""
     q, k, v = (shape(x) for x in node.inputs[:3])
     batch = unwrap(product(q[:-2]))
     sizes = {"m": q[-2], "n": k[-2], "e": q[-1], "f": v[-1]}
     names = list(RESULTS[node.op.name].items())
     assert isinstance(node.type, TupleType)
     results: list[tuple[str, Operand]] = []
-    for number, buffer in wanted:
+    for number, buffer, dims in wanted:
         name, variables = names[number]
         whole = (*q[:-2], *(sizes[variable] for variable in variables[1:]))
-        index = index_maps.linear_index(_coordinates(variables, whole), whole)
+        at = _coordinates(variables, whole)
+        if dims is not None:
+            at, whole = tuple(at[dim] for dim in dims), tuple(whole[dim] for dim in dims)
+        index = index_maps.linear_index(at, whole)
         results.append((name, Operand(buffer, index, node.type.elements[number].dtype)))
     return Attention(
         node.op.name, batch, q[-2], k[-2], q[-1], v[-1], node.attrs["causal"],
