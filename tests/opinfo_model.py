@@ -374,6 +374,9 @@ def attention_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
         allowed = draw(rng, dtypes.bool_, (rows, keys))
         allowed[:, 0] = True
         yield Sample((q, k, v, allowed), {"causal": False, "scale": 0.5})
+        kept = draw(rng, dtypes.bool_, (*lead, rows, keys))
+        yield Sample((q, k, v, kept), {"causal": True, "scale": 0.5, "dropout": 0.5})
+        yield Sample((q, k, v, bias, kept), {"causal": False, "scale": scale, "dropout": 0.3})
 
 
 def _scores(q: Any, k: Any, masks: Any, causal: bool, scale: float) -> Any:
@@ -386,29 +389,42 @@ def _scores(q: Any, k: Any, masks: Any, causal: bool, scale: float) -> Any:
     return scores.masked_fill(hidden, -math.inf) if causal else scores
 
 
-def _attention(q: Any, k: Any, v: Any, *masks: Any, causal: bool, scale: float) -> Any:
-    out = functional.scaled_dot_product_attention(
+def _thin(x: Any, kept: Any, dropout: float) -> Any:
+    return x.masked_fill(~kept, 0.0) / (1 - dropout) if dropout else x
+
+
+def _attention(
+    q: Any, k: Any, v: Any, *rest: Any, causal: bool, scale: float, dropout: float = 0.0
+) -> Any:
+    masks = rest[:-1] if dropout else rest
+    scores = _scores(q, k, masks, causal, scale)
+    lse = scores.logsumexp(-1)
+    if dropout:
+        out = _thin(scores.softmax(-1), rest[-1], dropout) @ v.to(scores.dtype)
+        return out.to(q.dtype), lse
+    return functional.scaled_dot_product_attention(
         q, k, v, attn_mask=masks[0] if masks else None, is_causal=causal, scale=scale
-    )
-    return out, _scores(q, k, masks, causal, scale).logsumexp(-1)
+    ), lse
 
 
 def attention_grad_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
     for sample in attention_samples(dtype, rng):
-        q, k, v, *masks = sample.arrays
+        q, k, v, *rest = sample.arrays
         g = draw(rng, dtype, (*q.shape[:-1], v.shape[-1]), -1, 1)
         wide = dtype if dtype.bits >= 32 else dtypes.f32
         lse, slope = draw(rng, wide, q.shape[:-1], 3, 5), draw(rng, wide, q.shape[:-1], -1, 1)
-        yield Sample((q, k, v, g, lse, slope, *masks), sample.attrs)
+        yield Sample((q, k, v, g, lse, slope, *rest), sample.attrs)
 
 
 def _attention_grad(
-    q: Any, k: Any, v: Any, g: Any, lse: Any, slope: Any, *masks: Any, causal: bool, scale: float
+    q: Any, k: Any, v: Any, g: Any, lse: Any, slope: Any, *rest: Any, causal: bool, scale: float,
+    dropout: float = 0.0,
 ) -> Any:
+    masks, kept = (rest[:-1], rest[-1]) if dropout else (rest, None)
     wide_q, wide_k, wide_v, wide_g = (x.to(lse.dtype) for x in (q, k, v, g))
     p = (_scores(q, k, masks, causal, scale) - lse.unsqueeze(-1)).exp()
-    s = p * (wide_g @ wide_v.mT - slope.unsqueeze(-1))
-    found = s @ wide_k * scale, s.mT @ wide_q * scale, p.mT @ wide_g
+    s = p * (_thin(wide_g @ wide_v.mT, kept, dropout) - slope.unsqueeze(-1))
+    found = s @ wide_k * scale, s.mT @ wide_q * scale, _thin(p, kept, dropout).mT @ wide_g
     return tuple(x.to(q.dtype) for x in found)
 
 

@@ -232,6 +232,9 @@ def _attention(m: Maker, name: str) -> Any:
         shape = m.rng.choice(((rows, keys), (1, keys), (*lead, rows, keys)))
         masks.append(m.shaped(q.dtype, shape))
     attrs = {"causal": m.chance(0.4), "scale": 1 / math.sqrt(max(1, m.hint(width)))}
+    if m.chance(0.3):
+        masks.append(m.shaped(dtypes.bool_, (*lead, rows, keys)))
+        attrs["dropout"] = 0.5
     out, lse = ops.attention(q, k, v, *masks, **attrs)
     if name == "attention":
         return out, lse

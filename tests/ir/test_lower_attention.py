@@ -43,7 +43,25 @@ def test_masks(make: Any, mask: Any) -> None:
     for causal in (False, True):
         kernel = make(*([mask] if mask else ()), causal=causal)
         assert isinstance(kernel.template, Attention)
-        assert kernel.template.causal is causal and (kernel.template.mask is not None) == bool(mask)
+        assert kernel.template.causal is causal
+        assert ("mask" in dict(kernel.template.inputs)) == bool(mask)
+
+
+def test_dropout() -> None:
+    kept = (dtypes.bool_, (2, 3, 4, 5))
+    for mask in ((), ((4, 5),), ((dtypes.bool_, (4, 1)),)):
+        for name, inputs in (
+            ("attention", (Q, KV, V)), ("attention_grad", (Q, KV, V, OUT, ROWS, ROWS)),
+        ):
+            kernel = cases.only_kernel(
+                lambda *x, name=name: getattr(ops, name)(*x, causal=True, scale=0.5, dropout=0.25),
+                *inputs, *mask, kept,
+            )
+            template = kernel.template
+            assert isinstance(template, Attention) and template.dropout == 0.25
+            assert [(name in dict(template.inputs)) for name in ("mask", "kept")] == [
+                bool(mask), True
+            ]
 
 
 def test_views_of_operands_are_indices() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from graphc.backends.llvm.attention_block import KEYS, Head, copy
 from graphc.backends.llvm.attention_grad import emit_gradient
-from graphc.backends.llvm.attention_tile import Matrix, call_tiles
+from graphc.backends.llvm.attention_tile import Matrix, call_tiles, chosen_tile
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.target import Target
@@ -32,8 +32,8 @@ def renders_attention(t: Attention) -> bool:
 
 
 def attention_libraries(tile: Tile) -> tuple[str, ...]:
-    """What an attention kernel's object is linked with: the register transpose."""
-    return (f"gemm.{tile.accumulator}",)
+    """What an attention kernel's object is linked with: tiles, and the register transpose."""
+    return f"attention.{tile.accumulator}", f"gemm.{tile.accumulator}"
 
 
 def attention_tile(t: Attention, target: Target) -> Tile:
@@ -67,7 +67,7 @@ def _emit_block(
 ) -> None:
     """One block of queries of one b."""
     f = module.function(f"void @{symbol}.chunk(ptr %ctx, i64 %chunk)", "internal")
-    h = Head(f, kernel, t, tile, symbol)
+    h = Head(f, kernel, t, tile)
     blocks = h.arguments.size(ceil_div(t.m, h.queries))
     h.arguments.names["b"] = f.floordiv("%chunk", blocks)
     first = f.mul(f.mod("%chunk", blocks), h.queries)
@@ -75,7 +75,7 @@ def _emit_block(
     h.take({
         "rows": h.queries * max(h.padded(h.e), h.padded(h.f_width)),
         "q": h.queries * h.padded(h.e), "out": h.queries * h.padded(h.f_width),
-        "scores": KEYS * h.queries, **h.mask_scratch(),
+        "scores": KEYS * h.queries,
         "peak": h.queries, "total": h.queries, "lse": h.queries,
     })
     h.clear("out", h.queries * h.padded(h.f_width))
@@ -83,14 +83,14 @@ def _emit_block(
     with f.loop(0, h.queries, tile.lanes) as column:
         f.store(h.lanes.const(float("-inf")), tile.vector, _at(h, "peak", column), tile.bytes)
     registers = h.registers(rows)
-    fresh, add = (h.tiles.chosen(f, registers, fresh) for fresh in (True, False))
+    fresh, add = (chosen_tile(f, tile, registers, fresh) for fresh in (True, False))
     h.gather(h.input("q", "m", "e").at(f, first), rows, h.e, "rows", "q")
     k, v = h.input("k", "n", "e"), h.input("v", "n", "f")
     end = f.smin(h.n, f.add(first, rows)) if t.causal else h.n
     with f.loop(0, end, KEYS) as key:
         keys = f.smin(f.sub(end, key), KEYS)
         h.products(fresh, k, key, "q", "scores", keys, h.e)
-        h.prepare_mask(first, rows, key, keys)
+        h.prepare_pairs(first, rows, key, keys)
         with f.loop(0, f.mul(registers, tile.lanes), tile.lanes) as column:
             _powers(h, first, key, keys, column)
         call_tiles(
@@ -122,10 +122,11 @@ def _powers(h: Head, first: Value, key: Value, keys: Value, column: Value) -> No
     away = lanes.select(lanes.cmp("oeq", peak, float("-inf")), 0.0, peak)
     shrunk = lanes.exp(lanes.sub(old, away))
     before = lanes.mul(f.load(_at(h, "total", column), tile.vector, tile.bytes), shrunk)
+    thinned = h.thinned(key, column, 1.0)
     loop = f.carry_loop(0, keys, 1, [(tile.vector, before)])
     place = scores.at(f, loop.index, column).base
     power = lanes.exp(lanes.sub(f.load(place, tile.vector, tile.bytes), away))
-    f.store(power, tile.vector, place, tile.bytes)
+    f.store(thinned(power, loop.index), tile.vector, place, tile.bytes)
     (total,) = loop.close([lanes.add(loop.values[0], power)])
     f.store(total, tile.vector, _at(h, "total", column), tile.bytes)
     _multiply(h, column, shrunk)
@@ -146,7 +147,8 @@ def _finish(h: Head, first: Value, rows: Value, registers: Value) -> None:
     with f.loop(0, f.mul(registers, tile.lanes), tile.lanes) as column:
         total = f.load(_at(h, "total", column), tile.vector, tile.bytes)
         empty = lanes.cmp("oeq", total, 0.0)
-        _multiply(h, column, lanes.select(empty, 0.0, lanes.div(1.0, total)))
+        factor = lanes.div(1.0 / (1.0 - h.t.dropout), total)
+        _multiply(h, column, lanes.select(empty, 0.0, factor))
         if "lse" in h.results:
             peak = f.load(_at(h, "peak", column), tile.vector, tile.bytes)
             lse = lanes.select(empty, float("inf"), lanes.add(peak, lanes.log(total)))
@@ -155,5 +157,5 @@ def _finish(h: Head, first: Value, rows: Value, registers: Value) -> None:
         h.scatter("out", "rows", h.matrix(h.results["out"], "m", "f").at(f, first), rows, h.f_width)
     if "lse" in h.results:
         into = h.matrix(h.results["lse"], "m", "f").at(f, first)
-        copy(f, tile, h.symbol, Matrix(h.scratch["lse"], tile.bytes, 0), into, rows, 1)
+        copy(f, tile, Matrix(h.scratch["lse"], tile.bytes, 0), into, rows, 1)
 

@@ -8,9 +8,15 @@ whatever the width of registers and the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from graphc.backends.llvm.attention_tile import Matrix, Tiles, call_tiles
+from graphc.backends.llvm.attention_pairs import Pairs
+from graphc.backends.llvm.attention_tile import (
+    Matrix,
+    call_tiles,
+    emit_tiles,
+    ragged_tile,
+    whole_tile,
+)
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_pack import declare_transpose, transpose_symbol
 from graphc.backends.llvm.gemm_scratch import GIVE, TAKE, declare_scratch
@@ -22,6 +28,7 @@ from graphc.backends.llvm.vmath import VectorMath
 from graphc.ir import dtypes
 from graphc.ir.dim import ceil_div
 from graphc.ir.kernel import Attention, Kernel, Operand
+from graphc.ir.kernel.templates.attention import OPTIONAL
 
 KEYS = 16 * MR  # of a block; its scores, times a block of queries, stay in the first cache
 
@@ -29,17 +36,19 @@ KEYS = 16 * MR  # of a block; its scores, times a block of queries, stay in the 
 class Head:
     """A function that works on one b of an attention, or on a block of its queries."""
 
-    def __init__(self, f: Function, kernel: Kernel, t: Attention, tile: Tile, symbol: str) -> None:
-        self.f, self.t, self.tile, self.symbol = f, t, tile, symbol
+    def __init__(self, f: Function, kernel: Kernel, t: Attention, tile: Tile) -> None:
+        self.f, self.t, self.tile = f, t, tile
         f.emit("%args = load ptr, ptr %ctx, align 8")
         self.arguments = Arguments(f, kernel)
         self.m, self.n = self.arguments.size(t.m), self.arguments.size(t.n)
         self.e, self.f_width = _width(t.e), _width(t.f)
-        self.tiles = Tiles(f.module, tile, symbol)
         self.lanes = VectorMath(
             f, f.module, tile.target, "f64" if t.dtype is dtypes.f64 else "f32", tile.lanes
         )
         self.inputs, self.results = dict(t.inputs), dict(t.results)
+        self.pairs = {
+            name: Pairs(self, name, self.inputs[name]) for name in OPTIONAL if name in self.inputs
+        }
         self.scratch: dict[str, str] = {}
         self.block = ""
 
@@ -76,22 +85,18 @@ class Head:
     # --- scratch ------------------------------------------------------------------------------
 
     def take(self, elements: dict[str, int]) -> None:
-        """Scratch memory for this call, by name."""
+        """Scratch memory for this call, by name, and what a mask and dropout need."""
         f = self.f
         declare_scratch(f.module)
         places: dict[str, int] = {}
         total = 0
+        for pairs in self.pairs.values():
+            elements |= pairs.scratch(KEYS)
         for name, count in elements.items():
             places[name] = total
             total += ceil_div_int(count * self.tile.bytes, 64) * 64
         self.block = f.call("ptr", TAKE, f"i64 {total}")
         self.scratch = {name: f.gep(self.block, at, "i8") for name, at in places.items()}
-
-    def mask_scratch(self) -> dict[str, int]:
-        """What prepare_mask needs."""
-        if self.t.mask is None or self._same_for_queries():
-            return {}
-        return dict.fromkeys(("mask", "mask_rows"), KEYS * self.queries)
 
     def give(self) -> None:
         """The scratch memory back."""
@@ -119,7 +124,7 @@ class Head:
         """Rows of a head to scratch: as they are, and with a column per query."""
         f, row = self.f, self.padded(width) * self.tile.bytes
         to = Matrix(self.scratch[by_row], row, self.tile.bytes)
-        copy(f, self.tile, self.symbol, source, to, rows, width)
+        copy(f, self.tile, source, to, rows, width)
         transpose(f, self.tile, to, self.by_query(by_query), rows, width)
 
     def scatter(self, by_query: str, by_row: str, into: Matrix, rows: Value, width: int) -> None:
@@ -127,7 +132,7 @@ class Head:
         f, row = self.f, self.padded(width) * self.tile.bytes
         through = Matrix(self.scratch[by_row], row, self.tile.bytes)
         transpose(f, self.tile, self.by_query(by_query), through, width, rows)
-        copy(f, self.tile, self.symbol, through, into, rows, width)
+        copy(f, self.tile, through, into, rows, width)
 
     # --- scores -------------------------------------------------------------------------------
 
@@ -141,38 +146,10 @@ class Head:
             keys, steps,
         )
 
-    def prepare_mask(self, first: Value, rows: Value, key: Value, keys: Value) -> None:
-        """Bring a block of a mask that differs between queries to scratch, a column per query."""
-        if self.t.mask is None or self._same_for_queries():
-            return
-        f, tile = self.f, self.tile
-        mask = self.matrix(self.t.mask, "m", "n").at(f, first, key)
-        through = Matrix(self.scratch["mask_rows"], KEYS * tile.bytes, tile.bytes)
-        dense = f.cmp("eq", mask.step, self.t.mask.dtype.itemsize)
-        whole = choose(f, dense, f.mul(f.floordiv(keys, tile.lanes), tile.lanes), 0)
-        with f.loop(0, rows) as row:
-            for low, high, lanes in ((0, whole, tile.lanes), (whole, keys, 1)):
-                with f.loop(low, high, lanes) as at:
-                    value = self._mask_elements(mask.at(f, row, at).base, lanes)
-                    kind = tile.vector if lanes > 1 else tile.element
-                    f.store(value, kind, through.at(f, row, at).base, tile.bytes)
-        transpose(f, tile, through, self.by_query("mask"), rows, keys)
-
-    def _same_for_queries(self) -> bool:
-        assert self.t.mask is not None
-        return base_and_strides(self.t.mask, "m", "n")[1] == 0
-
-    def _mask_elements(self, place: str, lanes: int) -> str:
-        """What is added to some scores; of a bool mask 0 or -inf."""
-        f, tile = self.f, self.tile
-        assert self.t.mask is not None
-        found = VectorMath(f, f.module, tile.target, self.lanes.dtype, lanes)
-        if self.t.mask.dtype is not dtypes.bool_:
-            return f.load(place, found.vtype, tile.bytes)
-        kind = memory_type(dtypes.bool_, lanes)
-        zero = "0" if lanes == 1 else "zeroinitializer"
-        seen = f.let(f"icmp ne {kind} {f.load(place, kind, 1)}, {zero}")
-        return found.select(seen, 0.0, float("-inf"))
+    def prepare_pairs(self, first: Value, rows: Value, key: Value, keys: Value) -> None:
+        """A mask and what dropout keeps, for a block of queries and one of keys."""
+        for pairs in self.pairs.values():
+            pairs.prepare(first, rows, key, keys, KEYS)
 
     def scores(self, first: Value, key: Value, column: Value) -> Callable[[str, Value], str]:
         """A function: the raw products of key + at, in some lanes -> scores. `first` is the block's
@@ -182,22 +159,17 @@ class Head:
         numbers = ""
         if t.causal:
             numbers = self._query_numbers(f.add(first, column))
-        shared_mask = None
-        if t.mask is not None and self._same_for_queries():
-            shared_mask = self.matrix(t.mask, "m", "n").at(f, 0, key)
+        mask = self.pairs.get("mask")
+        added = mask.vectors(key, column) if mask is not None else None
 
         def found(raw: str, at: Value) -> str:
             score = lanes.mul(raw, scale)
-            if t.mask is not None:
-                if shared_mask is not None:
-                    added = lanes.splat(self._mask_elements(shared_mask.at(f, 0, at).base, 1))
+            if mask is not None and added is not None:
+                if mask.is_bool:
+                    more = added(at)
+                    score = lanes.select(lanes.cmp("oeq", more, 0.0), score, more)
                 else:
-                    place = self.by_query("mask").at(f, at, column).base
-                    added = f.load(place, self.tile.vector, self.tile.bytes)
-                if t.mask.dtype is dtypes.bool_:
-                    score = lanes.select(lanes.cmp("oeq", added, 0.0), score, added)
-                else:
-                    score = lanes.add(score, added)
+                    score = lanes.add(score, added(at))
             if t.causal:
                 number = self._splat_number(f.add(key, at))
                 seen = f.let(f"icmp sle {lanes.itype} {number}, {numbers}")
@@ -205,6 +177,23 @@ class Head:
             return score
 
         return found
+
+    def thinned(self, key: Value, column: Value, factor: float) -> Callable[[str, Value], str]:
+        """A function: what dropout leaves of a value of key + at, times a factor."""
+        kept, lanes = self.pairs.get("kept"), self.lanes
+        if kept is None:
+            return lambda value, at: value
+        state = kept.vectors(key, column)
+
+        def found(value: str, at: Value) -> str:
+            is_kept = lanes.cmp("oeq", state(at), 0.0)
+            return lanes.select(is_kept, value if factor == 1 else lanes.mul(value, factor), 0.0)
+
+        return found
+
+    def transpose(self, source: Matrix, to: Matrix, rows: Value, columns: Value) -> None:
+        """See transpose."""
+        transpose(self.f, self.tile, source, to, rows, columns)
 
     def _query_numbers(self, first: Value) -> str:
         lanes = self.lanes
@@ -256,56 +245,50 @@ def transpose(
         )
 
 
-def copy(
-    f: Function, tile: Tile, prefix: str, source: Matrix, to: Matrix, rows: Value, columns: int
-) -> None:
+def emit_attention_library(module: Module, tile: Tile) -> None:
+    """What kernels of all shapes share: tiles, and the copy of rows."""
+    emit_tiles(module, tile)
+    _emit_copy(module, tile)
+
+
+def copy(f: Function, tile: Tile, source: Matrix, to: Matrix, rows: Value, columns: int) -> None:
     """Rows of elements, by registers where they lie side by side."""
-    symbol = f"@{prefix}.copy{columns}"
-    if f.module.count_use(symbol) == 1:
-        _emit_copy(f.module, tile, symbol, columns)
+    symbol = f"@graphc_attention_copy_{tile.accumulator}"
+    f.module.declare(f"declare void {symbol}(ptr, i64, i64, ptr, i64, i64, i64, i64)")
     f.call(
         "void", symbol, f"ptr {source.base}", f"i64 {source.row}", f"i64 {source.step}",
-        f"ptr {to.base}", f"i64 {to.row}", f"i64 {to.step}", f"i64 {rows}",
+        f"ptr {to.base}", f"i64 {to.row}", f"i64 {to.step}", f"i64 {rows}", f"i64 {columns}",
     )
 
 
-def _emit_copy(module: Module, tile: Tile, symbol: str, columns: int) -> None:
+def _emit_copy(module: Module, tile: Tile) -> None:
     f = module.function(
-        f"void {symbol}(ptr noalias %from, i64 %row, i64 %step, ptr noalias %to, i64 %to_row, "
-        "i64 %to_step, i64 %rows)", "internal", "noinline nounwind",
+        f"void @graphc_attention_copy_{tile.accumulator}(ptr noalias %from, i64 %row, i64 %step, "
+        "ptr noalias %to, i64 %to_row, i64 %to_step, i64 %rows, i64 %columns)"
     )
     source, to = Matrix("%from", "%row", "%step"), Matrix("%to", "%to_row", "%to_step")
     dense, dense_to = (f.cmp("eq", step, tile.bytes) for step in ("%step", "%to_step"))
     dense = f.let(f"and i1 {dense}, {dense_to}")
-    whole = choose(f, dense, columns // tile.lanes * tile.lanes, 0)
+    whole = choose(f, dense, f.mul(f.floordiv("%columns", tile.lanes), tile.lanes), 0)
     with f.loop(0, "%rows") as row:
         with f.loop(0, whole, tile.lanes) as column:
             value = f.load(source.at(f, row, column).base, tile.vector, tile.bytes)
             f.store(value, tile.vector, to.at(f, row, column).base, tile.bytes)
-        with f.loop(whole, columns) as column:
+        with f.loop(whole, "%columns") as column:
             value = f.load(source.at(f, row, column).base, tile.element, tile.bytes)
             f.store(value, tile.element, to.at(f, row, column).base, tile.bytes)
     f.ret()
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Some registers of a row of a result."""
-
-    first: int  # column
-    width: int  # registers
-    tail: int  # lanes of the last register that are columns; 0: all
-
-
-def column_groups(tile: Tile, columns: int) -> list[Columns]:
-    """How a row of a result is cut into tiles."""
-    found: list[Columns] = []
+def column_tiles(module: Module, tile: Tile, columns: int) -> list[tuple[int, str]]:
+    """How a row of a result is cut: (first column, the tile that adds to it)."""
+    found: list[tuple[int, str]] = []
     whole, tail = divmod(columns, tile.lanes)
     at = 0
     for width in tile.widths:
         while whole >= width:
-            found.append(Columns(at, width, 0))
+            found.append((at, whole_tile(module, tile, width, fresh=False)))
             at, whole = at + width * tile.lanes, whole - width
     if tail:
-        found.append(Columns(at, 1, tail))
+        found.append((at, ragged_tile(module, tile, tail)))
     return found

@@ -7,8 +7,8 @@ block of queries.
 
 from __future__ import annotations
 
-from graphc.backends.llvm.attention_block import KEYS, Head, clear, column_groups, copy
-from graphc.backends.llvm.attention_tile import Matrix, call_tiles
+from graphc.backends.llvm.attention_block import KEYS, Head, clear, column_tiles, copy
+from graphc.backends.llvm.attention_tile import Matrix, call_tiles, chosen_tile
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.kernel import Attention, Kernel
@@ -19,14 +19,14 @@ def emit_gradient(
 ) -> None:
     """Defines @symbol.chunk, which does one b."""
     f = module.function(f"void @{symbol}.chunk(ptr %ctx, i64 %chunk)", "internal")
-    h = Head(f, kernel, t, tile, symbol)
+    h = Head(f, kernel, t, tile)
     h.arguments.names["b"] = "%chunk"
     wide, narrow = h.padded(h.e), h.padded(h.f_width)
     h.take({
         "q_rows": h.queries * wide, "q": h.queries * wide, "dq": h.queries * wide,
         "g_rows": h.queries * narrow, "g": h.queries * narrow,
         "p": KEYS * h.queries, "s": KEYS * h.queries,
-        **h.mask_scratch(),
+
         "lse": h.queries, "slope": h.queries,
     })
     for name, step, width in (("dk", "e", h.e), ("dv", "f", h.f_width)):
@@ -45,12 +45,12 @@ def _block(h: Head, first: Value) -> None:
     f, t, tile = h.f, h.t, h.tile
     rows = f.smin(f.sub(h.m, first), h.queries)
     registers = h.registers(rows)
-    fresh, add = (h.tiles.chosen(f, registers, fresh) for fresh in (True, False))
+    fresh, add = (chosen_tile(f, tile, registers, fresh) for fresh in (True, False))
     h.gather(h.input("q", "m", "e").at(f, first), rows, h.e, "q_rows", "q")
     h.gather(h.input("g", "m", "f").at(f, first), rows, h.f_width, "g_rows", "g")
     for name in ("lse", "slope"):
         to = Matrix(h.scratch[name], tile.bytes, 0)
-        copy(f, tile, h.symbol, h.input(name, "m", "f").at(f, first), to, rows, 1)
+        copy(f, tile, h.input(name, "m", "f").at(f, first), to, rows, 1)
     h.clear("dq", h.queries * h.padded(h.e))
     k, v = h.input("k", "n", "e"), h.input("v", "n", "f")
     end = f.smin(h.n, f.add(first, rows)) if t.causal else h.n
@@ -58,7 +58,7 @@ def _block(h: Head, first: Value) -> None:
         keys = f.smin(f.sub(end, key), KEYS)
         h.products(fresh, k, key, "q", "p", keys, h.e)
         h.products(fresh, v, key, "g", "s", keys, h.f_width)
-        h.prepare_mask(first, rows, key, keys)
+        h.prepare_pairs(first, rows, key, keys)
         with f.loop(0, f.mul(registers, tile.lanes), tile.lanes) as column:
             _probabilities(h, first, key, keys, column)
         _add_rows(h, "dv", "f", h.f_width, "p", "g_rows", key, keys, rows)
@@ -75,6 +75,7 @@ def _probabilities(h: Head, first: Value, key: Value, keys: Value, column: Value
     """Raw scores become probabilities p, and g @ v.T what scores' gradients are, scaled."""
     f, lanes, tile = h.f, h.lanes, h.tile
     score = h.scores(first, key, column)
+    thinned = h.thinned(key, column, 1.0 / (1.0 - h.t.dropout))
     lse, slope = (
         f.load(f.gep(h.scratch[name], column, tile.element), tile.vector, tile.bytes)
         for name in ("lse", "slope")
@@ -83,8 +84,8 @@ def _probabilities(h: Head, first: Value, key: Value, keys: Value, column: Value
         places = [h.by_query(name).at(f, at, column).base for name in ("p", "s")]
         raw, rise = (f.load(place, tile.vector, tile.bytes) for place in places)
         p = lanes.exp(lanes.sub(score(raw, at), lse))
-        s = lanes.mul(lanes.mul(p, lanes.sub(rise, slope)), h.t.scale)
-        for value, place in zip((p, s), places, strict=True):
+        s = lanes.mul(lanes.mul(p, lanes.sub(thinned(rise, at), slope)), h.t.scale)
+        for value, place in zip((thinned(p, at), s), places, strict=True):
             f.store(value, tile.vector, place, tile.bytes)
 
 
@@ -97,10 +98,8 @@ def _add_rows(
         return
     f, tile = h.f, h.tile
     into = h.matrix(h.results[name], "n", step).at(f, key)
-    for group in column_groups(tile, width):
-        symbol = h.tiles.symbol(group.width, fresh=False, tail=group.tail)
-        b = Matrix(h.scratch[right], h.padded(width) * tile.bytes, tile.bytes)
+    b = Matrix(h.scratch[right], h.padded(width) * tile.bytes, tile.bytes)
+    for first, symbol in column_tiles(f.module, tile, width):
         call_tiles(
-            f, symbol, h.by_query(left), b.at(f, 0, group.first), into.at(f, 0, group.first),
-            keys, rows,
+            f, symbol, h.by_query(left), b.at(f, 0, first), into.at(f, 0, first), keys, rows
         )

@@ -16,6 +16,7 @@ _PARAMETERS = (
     "ptr noalias readonly %a, i64 %a_row, i64 %a_step, ptr noalias readonly %b, i64 %b_step, "
     "ptr noalias %c, i64 %c_row, i64 %rows, i64 %steps"
 )
+_TYPES = "ptr, i64, i64, ptr, i64, ptr, i64, i64, i64"
 
 
 @dataclass(frozen=True)
@@ -36,31 +37,41 @@ class Matrix:
         return Matrix(self.base, self.step, self.row)
 
 
-class Tiles:
-    """The tiles of one module; those that are used are defined.
+def emit_tiles(module: Module, tile: Tile) -> None:
+    """Defines the tiles of whole registers: `fresh` ones store the product, the others add it."""
+    for width in tile.widths:
+        for fresh in (True, False):
+            _emit_tile(module, tile, _symbol(tile, width, fresh), width, fresh, 0)
 
-    `fresh` ones store the product, the others add it to C. A `tail` is how many lanes of the last
-    register are columns of C.
-    """
 
-    def __init__(self, module: Module, tile: Tile, prefix: str) -> None:
-        self.module, self.tile, self.prefix = module, tile, prefix
+def whole_tile(module: Module, tile: Tile, width: int, fresh: bool) -> str:
+    """A tile of `width` registers, of the library."""
+    symbol = _symbol(tile, width, fresh)
+    module.declare(f"declare void {symbol}({_TYPES})")
+    return symbol
 
-    def symbol(self, width: int, fresh: bool, tail: int = 0) -> str:
-        """A tile of `width` registers."""
-        name = f"@{self.prefix}.{'fresh' if fresh else 'add'}{width}" + (f"_{tail}" if tail else "")
-        if self.module.count_use(name) == 1:
-            _emit_tile(self.module, self.tile, name, width, fresh, tail)
-        return name
 
-    def chosen(self, f: Function, width: Value, fresh: bool) -> str:
-        """A pointer to the tile of a width that is known at run time."""
-        *others, last = self.tile.widths
-        chosen = self.symbol(last, fresh)
-        for other in reversed(others):
-            is_other = f.cmp("eq", width, other)
-            chosen = f.let(f"select i1 {is_other}, ptr {self.symbol(other, fresh)}, ptr {chosen}")
-        return chosen
+def ragged_tile(module: Module, tile: Tile, tail: int) -> str:
+    """A tile of one register, `tail` lanes of which are columns of C; it adds the product."""
+    symbol = f"@graphc_attention_ragged{tail}"
+    if module.count_use(symbol) == 1:
+        _emit_tile(module, tile, symbol, 1, False, tail, "internal")
+    return symbol
+
+
+def chosen_tile(f: Function, tile: Tile, width: Value, fresh: bool) -> str:
+    """A pointer to the tile of a width that is known at run time."""
+    *others, last = tile.widths
+    chosen = whole_tile(f.module, tile, last, fresh)
+    for other in reversed(others):
+        symbol = whole_tile(f.module, tile, other, fresh)
+        is_other = f.cmp("eq", width, other)
+        chosen = f.let(f"select i1 {is_other}, ptr {symbol}, ptr {chosen}")
+    return chosen
+
+
+def _symbol(tile: Tile, width: int, fresh: bool) -> str:
+    return f"@graphc_attention_{'fresh' if fresh else 'add'}{width}_{tile.accumulator}"
 
 
 def call_tiles(
@@ -77,10 +88,11 @@ def call_tiles(
 
 
 def _emit_tile(
-    module: Module, tile: Tile, symbol: str, width: int, fresh: bool, tail: int
+    module: Module, tile: Tile, symbol: str, width: int, fresh: bool, tail: int,
+    linkage: str = "",
 ) -> None:
     """A row that is missing is the last one once more: it is computed and stored twice."""
-    f = module.function(f"void {symbol}({_PARAMETERS})", "internal", "noinline nounwind")
+    f = module.function(f"void {symbol}({_PARAMETERS})", linkage, "noinline nounwind")
     last = f.sub("%rows", 1)
     rows = [f.smin(row, last) for row in range(MR)]
     left = [f.gep("%a", f.mul(row, "%a_row"), "i8") for row in rows]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import cast
 
 from graphc.backends.llvm.attention import attention_libraries, attention_tile
+from graphc.backends.llvm.attention_block import emit_attention_library
 from graphc.backends.llvm.conv import emit_bases, emit_forward, emit_weight_grad
 from graphc.backends.llvm.conv_direct import emit_direct
 from graphc.backends.llvm.conv_kernel import emit_conv_kernel
@@ -68,6 +69,9 @@ def emit_library(name: str, target: Target) -> Module:
         emit_gemm(module, tile)
         emit_store(module, tile)
         emit_transpose(module, tile)
+        return module
+    if kind == "attention":
+        emit_attention_library(module, tile)
         return module
     if kind == "gemm_dot":
         emit_dots(module, tile)

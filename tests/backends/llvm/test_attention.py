@@ -25,16 +25,18 @@ f32, f64 = dtypes.f32, dtypes.f64
 
 def kernel(
     name: str, batch: int, m: int, n: int, e: int, f: int, causal: bool = False,
-    mask: tuple[Any, ...] = (), dtype: DType = f32,
+    mask: tuple[Any, ...] = (), dtype: DType = f32, dropout: float = 0.0,
 ) -> Kernel:
     shapes = [(batch, m, e), (batch, n, e), (batch, n, f)]
     if name == "attention_grad":
         shapes += [(batch, m, f), (batch, m), (batch, m)]
     inputs = [(dtype, shape) for shape in shapes]
-    graph = cases.build(
-        lambda *x: getattr(ops, name)(*x, causal=causal, scale=e**-0.5), *inputs,
-        *([mask] if mask else ()),
-    )
+    more = [mask] if mask else []
+    attrs: dict[str, Any] = {"causal": causal, "scale": e**-0.5}
+    if dropout:
+        more.append((dtypes.bool_, (batch, m, n)))
+        attrs["dropout"] = dropout
+    graph = cases.build(lambda *x: getattr(ops, name)(*x, **attrs), *inputs, *more)
     (found,) = cases.kernels(cases.compiled(graph))
     assert isinstance(found.template, Attention)
     return found
@@ -98,6 +100,12 @@ def test_masks(name: str, dtype: DType) -> None:
     for shape in ((70, 100), (1, 100), (70, 1), (2, 70, 100), (2, 1, 100)):
         for mask in ((dtype, shape), (dtypes.bool_, shape)):
             check(kernel(name, 2, 70, 100, 24, 20, mask=mask, dtype=dtype))
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_grad"])
+def test_dropout(name: str) -> None:
+    check(kernel(name, 2, 70, 100, 24, 20, causal=True, dropout=0.25))
+    check(kernel(name, 2, 70, 100, 24, 20, mask=(f64, (70, 100)), dtype=f64, dropout=0.6))
 
 
 @pytest.mark.parametrize("target", narrow_targets(), ids=lambda t: f"{t.vector_bytes} bytes")

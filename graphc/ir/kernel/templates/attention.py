@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ..text import Reader
     from ..verify import Verifier
 
-# What each kind reads (and a mask, or none) and may write, with the variables of each index.
+# What each kind reads (and what both may), and may write, with the variables of each index.
 INPUTS: dict[str, dict[str, str]] = {
     "attention": {"q": "bme", "k": "bne", "v": "bnf"},
     "attention_grad": {
         "q": "bme", "k": "bne", "v": "bnf", "g": "bmf", "lse": "bm", "slope": "bm",
     },
 }
-MASK = {"mask": "bmn"}
+OPTIONAL = {"mask": "bmn", "kept": "bmn"}
 RESULTS: dict[str, dict[str, str]] = {
     "attention": {"out": "bmf", "lse": "bm"},
     "attention_grad": {"dq": "bme", "dk": "bne", "dv": "bnf"},
@@ -43,8 +43,11 @@ class Attention:
       slope), dq[m, e] = the sum over n of s * k, dk[n, e] = that over m of s * q, dv[n, f] = that
       over m of p * g
 
+    With `dropout`, exp(scores - lse) times v, p times g and g times v are 0 where not `kept`
+    (bool), elsewhere divided by 1 - dropout.
+
     m counts queries, n keys; e goes along queries and keys, f along values. `results` are those
-    that are wanted. Operands but for the mask are of `dtype`, which is summed in. There is no
+    that are wanted. Operands but for bool ones are of `dtype`, which is summed in. There is no
     epilogue.
     """
 
@@ -59,6 +62,7 @@ class Attention:
     f: Size
     causal: bool
     scale: float
+    dropout: float
     inputs: tuple[tuple[str, Operand], ...]
     results: tuple[tuple[str, Operand], ...]
     dtype: DType
@@ -68,9 +72,9 @@ class Attention:
         """What is read."""
         return tuple(operand for _, operand in self.inputs)
 
-    @property
-    def mask(self) -> Operand | None:
-        return dict(self.inputs).get("mask")
+    def optional(self, name: str) -> Operand | None:
+        """A mask, or what dropout keeps."""
+        return dict(self.inputs).get(name)
 
     @property
     def sums(self) -> int:
@@ -91,7 +95,8 @@ class Attention:
         )
         causal = str(self.causal).lower()
         return [
-            f"{self.kind} {sizes} causal {causal} scale {self.scale!r} acc {self.dtype.name} {{",
+            f"{self.kind} {sizes} causal {causal} scale {self.scale!r} dropout {self.dropout!r} "
+            f"acc {self.dtype.name} {{",
             *(f"  {name} {operand.text()}" for name, operand in self.inputs),
             *(f"  store {name} {operand.text()}" for name, operand in self.results),
             "}",
@@ -108,6 +113,8 @@ class Attention:
         causal = reader.take() == "true"
         reader.expect("scale")
         scale = float(reader.take())
+        reader.expect("dropout")
+        dropout = float(reader.take())
         reader.expect("acc")
         dtype = reader.dtype()
         reader.expect("{")
@@ -119,20 +126,23 @@ class Attention:
             else:
                 inputs.append((name, Operand.read(reader)))
         batch, m, n, e, f = sizes
-        return cls(word, batch, m, n, e, f, causal, scale, tuple(inputs), tuple(results), dtype)
+        return cls(
+            word, batch, m, n, e, f, causal, scale, dropout, tuple(inputs), tuple(results), dtype
+        )
 
     def verify(self, verifier: Verifier) -> None:
         extents = {"b": self.batch, "m": self.m, "n": self.n, "e": self.e, "f": self.f}
-        known = INPUTS[self.kind] | MASK | RESULTS[self.kind]
+        known = INPUTS[self.kind] | OPTIONAL | RESULTS[self.kind]
         names = [name for name, _ in (*self.inputs, *self.results)]
         missing = INPUTS[self.kind].keys() - set(names)
         if missing or len(set(names)) != len(names) or not set(names) <= known.keys():
             verifier.fail(f"{self.kind} has the operands {', '.join(names)}")
+        if ("kept" in names) != (self.dropout > 0):
+            verifier.fail(f"{self.kind} has dropout {self.dropout} and {', '.join(names)}")
         for name, operand in (*self.inputs, *self.results):
             operand.verify(name, {var: extents[var] for var in known[name]}, verifier)
-            if operand.dtype is not self.dtype and not (
-                name == "mask" and operand.dtype is bool_
-            ):
+            may_be_bool = name in OPTIONAL and operand.dtype is bool_
+            if (operand.dtype is not self.dtype or name == "kept") and not may_be_bool:
                 verifier.fail(f"{name} of {self.kind} is {operand.dtype.name}")
         for name, operand in self.results:
             if verifier.buffers[operand.buffer][2] == "in":
@@ -166,7 +176,7 @@ class _Numbers:
 
     def load(self, name: str, b: int) -> Array:
         operand = self.inputs[name]
-        at = self.at(operand, (INPUTS[self.t.kind] | MASK)[name], b)
+        at = self.at(operand, (INPUTS[self.t.kind] | OPTIONAL)[name], b)
         found: Array = self.memory[operand.buffer][at]
         return found
 
@@ -182,6 +192,13 @@ class _Numbers:
         return found
 
 
+    def thin(self, x: Array, b: int) -> Array:
+        """What dropout leaves of x."""
+        if not self.t.dropout:
+            return x
+        return np.where(self.load("kept", b), x * x.dtype.type(1 / (1 - self.t.dropout)), 0)
+
+
 def _attention(numbers: _Numbers, b: int) -> dict[str, Array]:
     scores = numbers.scores(b)
     peak = np.max(scores, axis=1, keepdims=True, initial=-np.inf)
@@ -189,15 +206,16 @@ def _attention(numbers: _Numbers, b: int) -> dict[str, Array]:
     total = np.sum(powers, axis=1, keepdims=True)
     empty = total == 0
     lse = np.where(empty, np.inf, peak + np.log(total))
-    out = (powers / np.where(empty, 1, total).astype(scores.dtype)) @ numbers.load("v", b)
-    return {"out": out, "lse": lse[:, 0]}
+    p = powers / np.where(empty, 1, total).astype(scores.dtype)
+    return {"out": numbers.thin(p, b) @ numbers.load("v", b), "lse": lse[:, 0]}
 
 
 def _attention_grad(numbers: _Numbers, b: int) -> dict[str, Array]:
     q, k, v, g = (numbers.load(name, b) for name in ("q", "k", "v", "g"))
     p = np.exp(numbers.scores(b) - numbers.load("lse", b)[:, None])
-    s = p * (g @ v.T - numbers.load("slope", b)[:, None]) * p.dtype.type(numbers.t.scale)
-    return {"dq": s @ k, "dk": s.T @ q, "dv": p.T @ g}
+    rise = numbers.thin(g @ v.T, b) - numbers.load("slope", b)[:, None]
+    s = p * rise * p.dtype.type(numbers.t.scale)
+    return {"dq": s @ k, "dk": s.T @ q, "dv": numbers.thin(p, b).T @ g}
 
 
 _MEANING = {"attention": _attention, "attention_grad": _attention_grad}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ...dim import Dim, product, unwrap
 from ...graph import Node
 from ...kernel import Attention, Kernel, Operand
-from ...kernel.templates.attention import INPUTS, MASK, RESULTS
+from ...kernel.templates.attention import INPUTS, OPTIONAL, RESULTS
 from ...types import Shape, TupleType
 from . import index_maps
 from .body import Body
@@ -33,16 +33,24 @@ def sides(node: Node, shape: Callable[[Node], Shape]) -> list[Side]:
     """The operands of an attention node, or of its gradient."""
     q, k = node.inputs[:2]
     scores = (*shape(q)[:-1], shape(k)[-2])
-    names = INPUTS[node.op.name] | MASK
     found: list[Side] = []
-    for (name, variables), operand in zip(names.items(), node.inputs, strict=False):
+    for name, operand in zip(_names(node), node.inputs, strict=True):
         have = shape(operand)
-        if name == "mask":
-            at = index_maps.broadcast(_coordinates(variables, scores), have)
+        if name in OPTIONAL:
+            at = index_maps.broadcast(_coordinates(OPTIONAL[name], scores), have)
         else:
-            at = _coordinates(variables, have)
+            at = _coordinates(INPUTS[node.op.name][name], have)
         found.append(Side(name, operand, at))
     return found
+
+
+def _names(node: Node) -> list[str]:
+    """Of the operands of an attention node."""
+    names = list(INPUTS[node.op.name])
+    dropped = "dropout" in node.attrs
+    if len(node.inputs) - dropped > len(names):
+        names.append("mask")
+    return [*names, "kept"] if dropped else names
 
 
 def _coordinates(variables: str, shape: Shape) -> Coordinates:
@@ -124,5 +132,6 @@ def _template(
         results.append((name, Operand(buffer, index, node.type.elements[number].dtype)))
     return Attention(
         node.op.name, batch, q[-2], k[-2], q[-1], v[-1], node.attrs["causal"],
-        float(node.attrs["scale"]), tuple(inputs), tuple(results), node.inputs[0].dtype,
+        float(node.attrs["scale"]), float(node.attrs.get("dropout", 0.0)), tuple(inputs),
+        tuple(results), node.inputs[0].dtype,
     )
