@@ -6,7 +6,7 @@ What is summed for a block of queries has a column per query until it is stored.
 
 from __future__ import annotations
 
-from graphc.backends.llvm.attention_block import KEYS, Head, copy
+from graphc.backends.llvm.attention_block import Head, copy, emit_context
 from graphc.backends.llvm.attention_grad import emit_gradient
 from graphc.backends.llvm.attention_tile import Matrix, call_tiles, chosen_tile
 from graphc.backends.llvm.gemm_arguments import Arguments
@@ -54,11 +54,10 @@ def emit_attention(
     else:
         blocks = arguments.size(t.batch)
         emit_gradient(module, kernel, t, tile, symbol)
-    holder = f.alloca("ptr", 1, 16)
-    f.store("%args", "ptr", holder, 8)
+    context = emit_context(f)
     module.declare(f"declare void {PARALLEL}(ptr, ptr, i64)")
     with f.when(f.cmp("sgt", blocks, 0)):
-        f.call("void", PARALLEL, f"ptr @{symbol}.chunk", f"ptr {holder}", f"i64 {blocks}")
+        f.call("void", PARALLEL, f"ptr @{symbol}.chunk", f"ptr {context}", f"i64 {blocks}")
     f.ret()
 
 
@@ -72,12 +71,7 @@ def _emit_block(
     h.arguments.names["b"] = f.floordiv("%chunk", blocks)
     first = f.mul(f.mod("%chunk", blocks), h.queries)
     rows = f.smin(f.sub(h.m, first), h.queries)
-    h.take({
-        "rows": h.queries * max(h.padded(h.e), h.padded(h.f_width)),
-        "q": h.queries * h.padded(h.e), "out": h.queries * h.padded(h.f_width),
-        "scores": KEYS * h.queries,
-        "peak": h.queries, "total": h.queries, "lse": h.queries,
-    })
+    h.take()
     h.clear("out", h.queries * h.padded(h.f_width))
     h.clear("total", h.queries)
     with f.loop(0, h.queries, tile.lanes) as column:
@@ -87,8 +81,8 @@ def _emit_block(
     h.gather(h.input("q", "m", "e").at(f, first), rows, h.e, "rows", "q")
     k, v = h.input("k", "n", "e"), h.input("v", "n", "f")
     end = f.smin(h.n, f.add(first, rows)) if t.causal else h.n
-    with f.loop(0, end, KEYS) as key:
-        keys = f.smin(f.sub(end, key), KEYS)
+    with f.loop(0, end, h.plan.keys) as key:
+        keys = f.smin(f.sub(end, key), h.plan.keys)
         h.products(fresh, k, key, "q", "scores", keys, h.e)
         h.prepare_pairs(first, rows, key, keys)
         with f.loop(0, f.mul(registers, tile.lanes), tile.lanes) as column:

@@ -18,19 +18,20 @@ from graphc.backends.llvm.attention_tile import (
     whole_tile,
 )
 from graphc.backends.llvm.gemm_arguments import Arguments
+from graphc.backends.llvm.gemm_kernel import SCRATCH
+from graphc.backends.llvm.gemm_kernel import WORKERS as STATUS_WORKERS
 from graphc.backends.llvm.gemm_pack import declare_transpose, transpose_symbol
-from graphc.backends.llvm.gemm_scratch import GIVE, TAKE, declare_scratch
-from graphc.backends.llvm.gemm_sizes import base_and_strides
-from graphc.backends.llvm.microkernel import MR, Tile
+from graphc.backends.llvm.gemm_stages import claim_slot, free_slot
+from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import memory_type
 from graphc.backends.llvm.vmath import VectorMath
 from graphc.ir import dtypes
 from graphc.ir.dim import ceil_div
 from graphc.ir.kernel import Attention, Kernel, Operand
+from graphc.ir.kernel.plan_attention import plan_attention
 from graphc.ir.kernel.templates.attention import OPTIONAL
-
-KEYS = 16 * MR  # of a block; its scores, times a block of queries, stay in the first cache
+from graphc.ir.kernel.templates.operand import base_and_strides
 
 
 class Head:
@@ -49,13 +50,16 @@ class Head:
         self.pairs = {
             name: Pairs(self, name, self.inputs[name]) for name in OPTIONAL if name in self.inputs
         }
+        plan = plan_attention(t, tile.machine)
+        assert plan is not None
+        self.plan = plan
         self.scratch: dict[str, str] = {}
-        self.block = ""
+        self.slot = ""
 
     @property
     def queries(self) -> int:
         """Queries of a block: columns of the full tile."""
-        return self.tile.columns
+        return self.plan.queries
 
     @property
     def pitch(self) -> int:
@@ -84,23 +88,16 @@ class Head:
 
     # --- scratch ------------------------------------------------------------------------------
 
-    def take(self, elements: dict[str, int]) -> None:
-        """Scratch memory for this call, by name, and what a mask and dropout need."""
-        f = self.f
-        declare_scratch(f.module)
-        places: dict[str, int] = {}
-        total = 0
-        for pairs in self.pairs.values():
-            elements |= pairs.scratch(KEYS)
-        for name, count in elements.items():
-            places[name] = total
-            total += ceil_div_int(count * self.tile.bytes, 64) * 64
-        self.block = f.call("ptr", TAKE, f"i64 {total}")
-        self.scratch = {name: f.gep(self.block, at, "i8") for name, at in places.items()}
+    def take(self) -> None:
+        """The chunk's scratch memory: of the first slot that is free, as take_slot's."""
+        self.slot, start = take_slot(self.f, self.plan.chunk_scratch, self.plan.slots)
+        self.scratch = {
+            name: self.f.gep(start, offset, "i8") for name, offset in self.plan.places
+        }
 
     def give(self) -> None:
         """The scratch memory back."""
-        self.f.call("void", GIVE, f"ptr {self.block}")
+        give_slot(self.f, self.slot)
 
     def clear(self, name: str, elements: int) -> None:
         """Zeros."""
@@ -149,7 +146,7 @@ class Head:
     def prepare_pairs(self, first: Value, rows: Value, key: Value, keys: Value) -> None:
         """A mask and what dropout keeps, for a block of queries and one of keys."""
         for pairs in self.pairs.values():
-            pairs.prepare(first, rows, key, keys, KEYS)
+            pairs.prepare(first, rows, key, keys, self.plan.keys)
 
     def scores(self, first: Value, key: Value, column: Value) -> Callable[[str, Value], str]:
         """A function: the raw products of key + at, in some lanes -> scores. `first` is the block's
@@ -225,6 +222,34 @@ def ceil_div_int(a: int, b: int) -> int:
 def choose(f: Function, condition: str, a: Value, b: Value) -> Value:
     """a where an i1 holds, else b."""
     return f.let(f"select i1 {condition}, i64 {a}, i64 {b}")
+
+
+# What a chunk function's %ctx points to: 8-byte words
+ARGUMENTS, MEMORY, WORKERS, BUSY = range(4)
+
+
+def emit_context(f: Function) -> str:
+    """The context of a kernel's chunks: its arguments, and scratch that no chunk has yet."""
+    context = f.alloca("i64", 4, 16)
+    f.store("%args", "ptr", context, 8)
+    for word, source in ((MEMORY, SCRATCH), (WORKERS, STATUS_WORKERS)):
+        value = f.load(f.gep("%status", source, "i64"), "i64", 8)
+        f.store(value, "i64", f.gep(context, word, "i64"), 8)
+    f.store(0, "i64", f.gep(context, BUSY, "i64"), 8)
+    return context
+
+
+def take_slot(f: Function, size: int, slots: int) -> tuple[str, str]:
+    """The first free slot of scratch: (its bit, its address); see gemm_stages.take_slot."""
+    workers = f.load(f.gep("%ctx", WORKERS, "i64"), "i64", 8)
+    memory = f.load(f.gep("%ctx", MEMORY, "i64"), "ptr", 8)
+    bit, slot = claim_slot(f, f.gep("%ctx", BUSY, "i64"), f.smin(slots, workers))
+    return bit, f.gep(memory, f.mul(slot, size), "i8")
+
+
+def give_slot(f: Function, bit: str) -> None:
+    """Frees what take_slot found."""
+    free_slot(f, f.gep("%ctx", BUSY, "i64"), bit)
 
 
 def clear(f: Function, place: str, size: Value) -> None:

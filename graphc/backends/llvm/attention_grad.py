@@ -7,7 +7,7 @@ block of queries.
 
 from __future__ import annotations
 
-from graphc.backends.llvm.attention_block import KEYS, Head, clear, column_tiles, copy
+from graphc.backends.llvm.attention_block import Head, clear, column_tiles, copy
 from graphc.backends.llvm.attention_tile import Matrix, call_tiles, chosen_tile
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
@@ -21,14 +21,7 @@ def emit_gradient(
     f = module.function(f"void @{symbol}.chunk(ptr %ctx, i64 %chunk)", "internal")
     h = Head(f, kernel, t, tile)
     h.arguments.names["b"] = "%chunk"
-    wide, narrow = h.padded(h.e), h.padded(h.f_width)
-    h.take({
-        "q_rows": h.queries * wide, "q": h.queries * wide, "dq": h.queries * wide,
-        "g_rows": h.queries * narrow, "g": h.queries * narrow,
-        "p": KEYS * h.queries, "s": KEYS * h.queries,
-
-        "lse": h.queries, "slope": h.queries,
-    })
+    h.take()
     for name, step, width in (("dk", "e", h.e), ("dv", "f", h.f_width)):
         if name in h.results:
             into = h.matrix(h.results[name], "n", step)
@@ -54,8 +47,8 @@ def _block(h: Head, first: Value) -> None:
     h.clear("dq", h.queries * h.padded(h.e))
     k, v = h.input("k", "n", "e"), h.input("v", "n", "f")
     end = f.smin(h.n, f.add(first, rows)) if t.causal else h.n
-    with f.loop(0, end, KEYS) as key:
-        keys = f.smin(f.sub(end, key), KEYS)
+    with f.loop(0, end, h.plan.keys) as key:
+        keys = f.smin(f.sub(end, key), h.plan.keys)
         h.products(fresh, k, key, "q", "p", keys, h.e)
         h.products(fresh, v, key, "g", "s", keys, h.f_width)
         h.prepare_pairs(first, rows, key, keys)

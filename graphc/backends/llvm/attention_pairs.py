@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphc.backends.llvm.attention_tile import Matrix
-from graphc.backends.llvm.gemm_sizes import base_and_strides
 from graphc.backends.llvm.text import Value
 from graphc.backends.llvm.values import memory_type
 from graphc.backends.llvm.vmath import VectorMath
 from graphc.ir import dtypes
 from graphc.ir.kernel import Operand
+from graphc.ir.kernel.plan_attention import same_for_queries
 
 if TYPE_CHECKING:
     from graphc.backends.llvm.attention_block import Head
@@ -25,13 +25,7 @@ class Pairs:
         self.h, self.name, self.operand = h, name, operand
         self.is_bool = operand.dtype is dtypes.bool_
         # one element for all queries is read where it lies
-        self._shared = base_and_strides(operand, "m", "n")[1] == 0
-
-    def scratch(self, keys: int) -> dict[str, int]:
-        """Elements of scratch memory for a block of keys."""
-        if self._shared:
-            return {}
-        return dict.fromkeys((self.name, f"{self.name}_rows"), keys * self.h.queries)
+        self._shared = same_for_queries(h.t, name)
 
     def prepare(self, first: Value, rows: Value, key: Value, keys: Value, most: int) -> None:
         """Bring a block, of at most `most` keys, to scratch, a column per query."""

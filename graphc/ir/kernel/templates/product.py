@@ -25,7 +25,8 @@ class Product:
     """For every (b, m, n): acc = the sum over k of left * right.
 
     The index of `left` is over b, m and k, that of `right` over b, k and n; both are affine in m,
-    n and k. Operands are summed in `acc_dtype`: f32 for f16, bf16 and f32; f64.
+    n and k, or the right operand lies in panels (`panels_of`). Operands are summed in `acc_dtype`:
+    f32 for f16, bf16 and f32; f64.
     """
 
     keywords: ClassVar = ("gemm",)
@@ -43,6 +44,11 @@ class Product:
     def operands(self) -> tuple[Operand, Operand]:
         """What is read."""
         return self.left, self.right
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        """All that may be symbolic."""
+        return self.batch, self.m, self.n, self.k
 
     @property
     def multiplications(self) -> Size:
