@@ -41,6 +41,7 @@ from .functionalize import (
     TracedState,
     TracedStorage,
     result_strides,
+    saved_value,
     symbolic_strides,
 )
 from .history import edge, gradient_kind, requires_grad
@@ -52,7 +53,7 @@ from .number_expr import NumberExpr, NumberGuard, NumberTable
 from .number_nodes import NumberNodes, plain_attrs
 from .numbers import LiftedNumber, SymInt, TracedNumber
 from .scoped import Scoped
-from .storage import strides_of
+from .storage import contiguous_strides, strides_of
 from .tensor import Tensor, alias
 from .trace_history import enter, entry_edge, record
 
@@ -321,8 +322,8 @@ class Trace(Scoped):
         writes = storage.writes
         if state.stamp != writes:
             root, path = storage.resolve(state.path)
-            state.value = views.replay(path, Expr(self.builder, root.node)).node
-            state.stamp = writes
+            node = views.replay(path, Expr(self.builder, root.node)).node
+            state = tensor._traced = state.now(node, writes)
         return state.value
 
     def write(self, target: Tensor, value: Tensor) -> None:
@@ -343,7 +344,7 @@ class Trace(Scoped):
             raise_op_error(error)
         root.rebind(base, state.tracked)
         self.written = True
-        state.value, state.stamp = node, root.writes
+        target._traced = state.now(node, root.writes)
 
     def wrap(self, node: Node, strides: Any = None) -> Tensor:
         """A new traced tensor on memory of its own."""
@@ -423,11 +424,14 @@ class Trace(Scoped):
         found = views.view_geometry(op, attrs, geometry, node.shape, self.env)
         if found is None:
             return self.wrap(node)
+        shape, strides, offset = found
         result: Tensor = object.__new__(Tensor)
         result._trace = self
         result._storage = source._storage
+        in_rows = offset == 0 and strides == contiguous_strides(shape)
         result._traced = TracedState(
-            node.tensor_type, node, state.stamp, self, (*state.path, (op, attrs)), *found[1:]
+            node.tensor_type, node, state.stamp, self, (*state.path, (op, attrs)),
+            None if in_rows else strides, offset,
         )
         result._traced.tracked = state.tracked
         join_view(result, source, op, attrs)
@@ -435,13 +439,8 @@ class Trace(Scoped):
         return result
 
     def saved_node(self, saved: tuple[Any, ...]) -> Node:
-        """The value that an OpNode saved, as it is now: `.data` writes, which autograd does not
-        see, show through as they do in memory. The pair of `saved_place`."""
-        node: Node = saved[0]
-        if len(saved) > 1 and saved[1].writes != saved[2]:
-            root, path = saved[1].resolve(saved[3])
-            node = views.replay(path, Expr(self.builder, root.node)).node
-        return node
+        """The value that an OpNode saved, as it is now."""
+        return saved_value(self.builder, saved)
 
     # --- state of concrete tensors ---------------------------------------------------------
 
