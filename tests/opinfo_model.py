@@ -374,16 +374,62 @@ def attention_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
         allowed = draw(rng, dtypes.bool_, (rows, keys))
         allowed[:, 0] = True
         yield Sample((q, k, v, allowed), {"causal": False, "scale": 0.5})
+        kept = draw(rng, dtypes.bool_, (*lead, rows, keys))
+        yield Sample((q, k, v, kept), {"causal": True, "scale": 0.5, "dropout": 0.5})
+        yield Sample((q, k, v, bias, kept), {"causal": False, "scale": scale, "dropout": 0.3})
 
 
-def _attention(q: Any, k: Any, v: Any, *masks: Any, causal: bool, scale: float) -> Any:
-    mask = masks[0] if masks else None
+def _scores(q: Any, k: Any, masks: Any, causal: bool, scale: float) -> Any:
+    wide = torch.promote_types(q.dtype, torch.float32)
+    scores = (q.to(wide) @ k.to(wide).mT) * scale
+    for mask in masks:
+        bool_mask = mask.dtype is torch.bool
+        scores = scores.masked_fill(~mask, -math.inf) if bool_mask else scores + mask.to(wide)
+    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(hidden, -math.inf) if causal else scores
+
+
+def _thin(x: Any, kept: Any, dropout: float) -> Any:
+    return x.masked_fill(~kept, 0.0) / (1 - dropout) if dropout else x
+
+
+def _attention(
+    q: Any, k: Any, v: Any, *rest: Any, causal: bool, scale: float, dropout: float = 0.0
+) -> Any:
+    masks = rest[:-1] if dropout else rest
+    scores = _scores(q, k, masks, causal, scale)
+    lse = scores.logsumexp(-1)
+    if dropout:
+        out = _thin(scores.softmax(-1), rest[-1], dropout) @ v.to(scores.dtype)
+        return out.to(q.dtype), lse
     return functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, is_causal=causal, scale=scale
-    )
+        q, k, v, attn_mask=masks[0] if masks else None, is_causal=causal, scale=scale
+    ), lse
+
+
+def attention_grad_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
+    for sample in attention_samples(dtype, rng):
+        q, k, v, *rest = sample.arrays
+        g = draw(rng, dtype, (*q.shape[:-1], v.shape[-1]), -1, 1)
+        wide = dtype if dtype.bits >= 32 else dtypes.f32
+        lse, slope = draw(rng, wide, q.shape[:-1], 3, 5), draw(rng, wide, q.shape[:-1], -1, 1)
+        yield Sample((q, k, v, g, lse, slope, *rest), sample.attrs)
+
+
+def _attention_grad(
+    q: Any, k: Any, v: Any, g: Any, lse: Any, slope: Any, *rest: Any, causal: bool, scale: float,
+    dropout: float = 0.0,
+) -> Any:
+    masks, kept = (rest[:-1], rest[-1]) if dropout else (rest, None)
+    wide_q, wide_k, wide_v, wide_g = (x.to(lse.dtype) for x in (q, k, v, g))
+    p = (_scores(q, k, masks, causal, scale) - lse.unsqueeze(-1)).exp()
+    s = p * (_thin(wide_g @ wide_v.mT, kept, dropout) - slope.unsqueeze(-1))
+    found = s @ wide_k * scale, s.mT @ wide_q * scale, _thin(p, kept, dropout).mT @ wide_g
+    return tuple(x.to(q.dtype) for x in found)
 
 
 record("attention", attention_samples, _attention, FLOATS, tolerance=64.0)
+record("attention_grad", attention_grad_samples, _attention_grad, FLOATS, tolerance=256.0)
 
 # --- control flow ----------------------------------------------------------------------------
 

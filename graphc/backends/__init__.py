@@ -95,7 +95,8 @@ class Backend(Protocol):
         """Whether the code of kernels has a node's operator, for its dtypes."""
 
     def renders(self, template: Template) -> bool:
-        """Whether there is code for a template as it stands; if not, it becomes loops."""
+        """Whether there is code for a template as it stands; if not, it becomes loops. An
+        attention is asked about before its operator would be decomposed."""
 
     def emit(self, kernel: Kernel) -> str:
         """A kernel's source text, for this backend's target: nothing is compiled or run, and no

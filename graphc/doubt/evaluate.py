@@ -33,12 +33,15 @@ _EXACT = {name for name, op in REGISTRY.items() if op.lane is not None and op.la
 SUMMING = frozenset(
     "sum prod cumsum cumprod dot_general conv conv_input_grad conv_weight_grad window_sum "
     "scatter index_put max_pool_grad softmax log_softmax logsumexp layer_norm batch_norm "
-    "cross_entropy nll_loss attention lgamma digamma".split()  # the last two: near their zeros
+    "cross_entropy nll_loss attention attention_grad "
+    "lgamma digamma".split()  # near their zeros
 )
 _LINEAR = frozenset(
     "sum cumsum dot_general conv conv_input_grad conv_weight_grad window_sum".split()
 )
-_DELICATE = frozenset("log_softmax logsumexp layer_norm batch_norm cross_entropy attention".split())
+_DELICATE = frozenset(
+    "log_softmax logsumexp layer_norm batch_norm cross_entropy attention attention_grad".split()
+)
 
 
 def rounds(node: Node) -> bool:

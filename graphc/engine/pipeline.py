@@ -32,6 +32,7 @@ from graphc.ir.passes.decompose import decompose
 from graphc.ir.passes.fold import fold
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
+from graphc.ir.passes.lower.attention import whole_template
 from graphc.ir.passes.pack import pack
 from graphc.ir.passes.partition import Split, split
 from graphc.ir.passes.plan import plan
@@ -188,7 +189,7 @@ def adapt(config: Config) -> None:
 
 def _optimise(config: Config, backend: Backend) -> list[Step]:
     given: dict[Any, dict[str, Any]] = {
-        roll: {"machine": backend.machine}, decompose: {"claimed": _claimed(backend)}
+        roll: {"machine": backend.machine}, decompose: {"claimed": _kept(backend)}
     }
     steps = [
         step._replace(function=partial(step.function, **given[step.function]))
@@ -199,6 +200,17 @@ def _optimise(config: Config, backend: Backend) -> list[Step]:
 
 def _claimed(backend: Backend) -> Callable[[Node], bool]:
     return lambda node: backend.claims(node, backend.machine)
+
+
+def _kept(backend: Backend) -> Callable[[Node], bool]:
+    """Which composites are not decomposed: what a backend claims, or renders as a template."""
+    claimed = _claimed(backend)
+
+    def kept(node: Node) -> bool:
+        template = whole_template(node)
+        return claimed(node) or (template is not None and backend.renders(template))
+
+    return kept
 
 
 def as_drawn(graph: Graph, config: Config) -> Graph:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from graphc.ir.dim import Dim, Size, ceil_div, product, substitute
 from graphc.ir.kernel import (
     Apply,
+    Attention,
     Check,
     Kernel,
     Launch,
@@ -91,6 +92,8 @@ def _chunks(kernel: Kernel, env: Mapping[str, int]) -> list[int]:
 def _template(template: Template, env: Mapping[str, int], machine: Machine) -> tuple[int, int]:
     flops = 2 * _value(template.multiplications, env)
     results = _value(product((template.batch, template.m, template.n)), env)
+    if isinstance(template, Attention):  # its heads, at least, are shared
+        return flops, _value(template.batch, env)
     return flops + results * _block(template.epilogue, env), machine.pieces(flops)
 
 

@@ -23,7 +23,8 @@ from graphc.ir.kernel import (
     leaves,
 )
 from graphc.ir.kernel.blocking import Blocking
-from graphc.ir.kernel.plan_contraction import plan_contraction, scratch_bytes
+from graphc.ir.kernel.plan_attention import AttentionBlocking
+from graphc.ir.kernel.plan_contraction import plan_template, scratch_bytes
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.machine import Machine
 from graphc.ir.types import TensorType
@@ -182,11 +183,13 @@ def kernel_uses(program: Program, graph: Graph, machine: Machine) -> dict[int, l
     return found
 
 
-def _blocking(step: Launch, machine: Machine, hints: dict[str, int]) -> Blocking | None:
+def _blocking(
+    step: Launch, machine: Machine, hints: dict[str, int]
+) -> Blocking | AttentionBlocking | None:
     if step.kernel.template is None:
         return None
     dims = zip(step.kernel.dims, step.dims, strict=True)
-    return plan_contraction(
+    return plan_template(
         step.kernel.template, machine, {name: evaluate(size, hints) for name, size in dims}
     )
 

@@ -224,9 +224,13 @@ def _layer_norm(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
 
 
 def _attention(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
+    """attention and its gradient; lse and slope lack the last dim, a mask may lack leading ones."""
     op, rest = _split(attrs)
-    rank = max(x.type.rank for x in inputs[:3])
-    full = [batch.align(BatchValue(batch, batch.full(x), True), rank) for x in inputs]
+    rank = inputs[0].type.rank
+    full = []
+    for place, x in enumerate(inputs):
+        missing = rank - 1 if op.name == "attention_grad" and place in (4, 5) else rank
+        full.append(batch.align(BatchValue(batch, batch.full(x), True), missing))
     return op(*full, **rest)
 
 
@@ -244,6 +248,7 @@ _TABLE: dict[str, Callable[..., Any]] = {
     "max_pool": _same, "max_pool_grad": _same, "window_sum": _same, "softmax": _dims,
     "log_softmax": _dims, "logsumexp": _dims, "gelu": _unary_composite, "silu": _unary_composite,
     "softplus": _unary_composite, "layer_norm": _layer_norm, "attention": _attention,
+    "attention_grad": _attention,
     "sort": _dims, "topk": _dims, "cumsum": _dims, "cumprod": _dims, "cummax": _dims,
     "cummin": _dims,
 }

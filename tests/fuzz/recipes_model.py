@@ -215,7 +215,7 @@ def _loss(m: Maker, name: str) -> Any:
     return REGISTRY[name](*parts, **attrs)
 
 
-@recipe("attention")
+@recipe("attention", "attention_grad")
 def _attention(m: Maker, name: str) -> Any:
     q = m.operand(FLOATS, low=2, high=4)
     lead, rows, width = q.shape[:-2], q.shape[-2], q.shape[-1]
@@ -231,9 +231,16 @@ def _attention(m: Maker, name: str) -> Any:
     elif kind == "float":
         shape = m.rng.choice(((rows, keys), (1, keys), (*lead, rows, keys)))
         masks.append(m.shaped(q.dtype, shape))
-    return ops.attention(
-        q, k, v, *masks, causal=m.chance(0.4), scale=1 / math.sqrt(max(1, m.hint(width)))
-    )
+    attrs = {"causal": m.chance(0.4), "scale": 1 / math.sqrt(max(1, m.hint(width)))}
+    if m.chance(0.3):
+        masks.append(m.shaped(dtypes.bool_, (*lead, rows, keys)))
+        attrs["dropout"] = 0.5
+    out, lse = ops.attention(q, k, v, *masks, **attrs)
+    if name == "attention":
+        return out, lse
+    slope = m.shaped(lse.type.dtype, lse.type.shape)
+    g = m.shaped(q.dtype, out.type.shape)
+    return ops.attention_grad(q, k, v, g, lse, slope, *masks, **attrs)
 
 
 # --- control flow ----------------------------------------------------------------------------

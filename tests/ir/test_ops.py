@@ -166,7 +166,8 @@ def test_composite_types() -> None:
     assert shape("cross_entropy", tensor(4, 3, 2), target, **loss, reduction="none") == (4, 2)
     q, kv = tensor(2, 5, 8), tensor(2, 7, 8)
     mask = tensor(5, 7, dtype=bool_)
-    assert infer("attention", q, kv, kv, mask, causal=False, scale=1.0) == q
+    rows = tensor(2, 5)
+    assert infer("attention", q, kv, kv, mask, causal=False, scale=1.0) == TupleType((q, rows))
 
 
 # --- errors, in torch's words ----------------------------------------------------------------

@@ -252,7 +252,7 @@ def test_attention(kind: str) -> None:
     allowed[1] = False  # a row that attends to nothing gives zeros
     masks = {"bool": [allowed], "float": [uniform(2, 1, 6)]}.get(kind, [])
     causal = kind == "causal"
-    check(lambda *x: ops.attention(*x, causal=causal, scale=0.7),
+    check(lambda *x: ops.attention(*x, causal=causal, scale=0.7)[0],
           lambda q, k, v, *mask: functional.scaled_dot_product_attention(
               q, k, v, *mask, is_causal=causal, scale=0.7),
           q, k, v, *masks)

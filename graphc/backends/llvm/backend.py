@@ -1,4 +1,4 @@
-"""The CPU's Backend: LLVM code for kernels and both templates, in this process."""
+"""The CPU's Backend: LLVM code for kernels and every template, in this process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm import emit, executable
+from graphc.backends.llvm.attention import renders_attention
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.jit import Library, compile_object
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target
 from graphc.ir.graph import Node
-from graphc.ir.kernel import Convolution, Kernel, Program, Template
+from graphc.ir.kernel import Attention, Convolution, Kernel, Program, Template
 from graphc.ir.machine import Machine
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ class LlvmBackend:
         return True
 
     def renders(self, template: Template) -> bool:
-        """Products; convolutions whose operands lie in memory as torch has them."""
+        """Products; convolutions whose operands lie in memory as torch has them; attention."""
+        if isinstance(template, Attention):
+            return renders_attention(template)
         return not isinstance(template, Convolution) or template.in_planes()
 
     def emit(self, kernel: Kernel) -> str:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.contraction import contraction_libraries, emit_library
+from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.driver import PYTHON, Layout, emit_driver, ends_by_flag
 from graphc.backends.llvm.emit import emit, kernel_checks
 from graphc.backends.llvm.jit import Library
@@ -109,7 +109,7 @@ class _Compiler:
             self.checked[symbol] = bool(kernel_checks(kernel))
             self.objects[symbol] = self._compile(kernel, symbol)
             if kernel.template is not None:
-                for name in contraction_libraries(kernel, self.target):
+                for name in template_libraries(kernel, self.target):
                     if name not in self.libraries:
                         self.libraries[name] = self._library(name)
         return symbol

@@ -1,12 +1,14 @@
 """Contraction kernels: a small function per kernel around the shared, cached contraction code.
 
 A kernel's own object holds its sizes, where its operands begin, and its epilogue. The loops, tiles
-and packers are libraries of their own (`contraction_libraries`), compiled once for all shapes.
+and packers are libraries of their own (`template_libraries`), compiled once for all shapes.
 """
 
 from collections.abc import Callable
 from typing import cast
 
+from graphc.backends.llvm.attention import attention_libraries, attention_tile
+from graphc.backends.llvm.attention_block import emit_attention_library
 from graphc.backends.llvm.conv import emit_bases, emit_forward, emit_weight_grad
 from graphc.backends.llvm.conv_direct import emit_direct
 from graphc.backends.llvm.conv_kernel import emit_conv_kernel
@@ -21,7 +23,7 @@ from graphc.backends.llvm.microkernel import ACCUMULATORS, Accumulator, Tile
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir import dtypes
-from graphc.ir.kernel import Convolution, Kernel, Template
+from graphc.ir.kernel import Attention, Convolution, Kernel, SumTemplate
 from graphc.ir.kernel.plan_contraction import is_dot
 
 # Emits the body (all but `ret`) of an epilogue: void (ptr %args, i64 %b, i64 %m, i64 %rows, i64 %n,
@@ -35,8 +37,10 @@ EPILOGUE_PARAMETERS = (
 )
 
 
-def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
-    """The names of the libraries that a contraction kernel's object is linked with."""
+def template_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
+    """The names of the libraries that a template's object is linked with."""
+    if isinstance(kernel.template, Attention):
+        return attention_libraries(attention_tile(kernel.template, target))
     template = _template(kernel)
     tile = tile_of(template, target)
     sources = dict.fromkeys((template.left.dtype, template.right.dtype))
@@ -51,7 +55,7 @@ def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
 
 
 def emit_library(name: str, target: Target) -> Module:
-    """The module of a library named by contraction_libraries; they want @graphc_par of the pool."""
+    """The module of a library named by template_libraries; they want @graphc_par of the pool."""
     module = Module()
     kind, *parts = name.split(".")
     tile = Tile(cast(Accumulator, parts[-1]), target)
@@ -59,6 +63,9 @@ def emit_library(name: str, target: Target) -> Module:
         emit_gemm(module, tile)
         emit_store(module, tile)
         emit_transpose(module, tile)
+        return module
+    if kind == "attention":
+        emit_attention_library(module, tile)
         return module
     if kind == "gemm_dot":
         emit_dots(module, tile)
@@ -78,7 +85,7 @@ def emit_library(name: str, target: Target) -> Module:
     return module
 
 
-def tile_of(template: Template, target: Target) -> Tile:
+def tile_of(template: SumTemplate, target: Target) -> Tile:
     """The register tile that computes a template.
 
     Raises ValueError for a type of sums that no tile has, or operands of another kind than it.
@@ -106,8 +113,8 @@ def emit_contraction(
         emit_gemm_kernel(module, kernel, template, tile, symbol)
 
 
-def _template(kernel: Kernel) -> Template:
-    if kernel.template is None:
+def _template(kernel: Kernel) -> SumTemplate:
+    if kernel.template is None or isinstance(kernel.template, Attention):
         raise ValueError(f"kernel {kernel.name} is not a contraction")
     return kernel.template
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from graphc.backends.llvm.attention import emit_attention
 from graphc.backends.llvm.contraction import emit_contraction
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import UNKNOWN
@@ -24,6 +25,7 @@ from graphc.ir import dim as dims
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import (
+    Attention,
     Check,
     IndexValue,
     Kernel,
@@ -44,7 +46,9 @@ def emit(kernel: Kernel, target: Target, symbol: str = "") -> str:
     """LLVM assembly that defines the kernel under `symbol` (default: kernel_symbol(kernel))."""
     symbol = symbol or kernel_symbol(kernel)
     module = Module()
-    if kernel.template is not None:
+    if isinstance(kernel.template, Attention):
+        emit_attention(module, kernel, kernel.template, target, symbol)
+    elif kernel.template is not None:
         emit_contraction(module, kernel, target, symbol, emit_epilogue)
     else:
         _KernelEmitter(kernel, target, module, symbol).run()
@@ -92,7 +96,7 @@ def _param_pointer(context: Statements, position: int) -> str:
 def emit_epilogue(fn: Function, kernel: Kernel, tile: Tile) -> None:
     """The epilogue of a contraction on one tile of sums; see contraction.EPILOGUE_PARAMETERS."""
     template = kernel.template
-    assert template is not None
+    assert template is not None and not isinstance(template, Attention)
     context = _context(fn, fn.module, tile.target, kernel, template.epilogue)
     context.buffers["acc.tile"] = Buffer(lambda: "%tile", template.acc_dtype, False)
     for name, word in (("b", "%b"), ("tile.m", "%m"), ("tile.n", "%n"), ("tile.pitch", "%pitch"),

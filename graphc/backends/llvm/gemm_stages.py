@@ -40,7 +40,14 @@ def take_slot(d: Descriptor) -> tuple[str, str]:
     slots, workers = d.read(Word.SLOTS, Word.WORKERS)
     size, at = d.read(Word.CHUNK_SCRATCH, Word.CHUNKS_AT)
     most = f.smin(slots, workers)
-    memory, place = d.pointer_at(Word.MEMORY), d.place(Word.BUSY)
+    memory = d.pointer_at(Word.MEMORY)
+    bit, slot = claim_slot(f, d.place(Word.BUSY), most)
+    return bit, f.gep(memory, f.add(at, f.mul(slot, size)), "i8")
+
+
+def claim_slot(f: Function, place: str, most: Value) -> tuple[str, str]:
+    """The first of `most` bits of the word at `place` that is not set, which now is: (it, its
+    number)."""
     f.module.declare("declare i64 @llvm.cttz.i64(i64, i1)")
     again, claim, done = f.label("again"), f.label("claim"), f.label("claimed")
     f.br(again)
@@ -55,14 +62,18 @@ def take_slot(d: Descriptor) -> tuple[str, str]:
     swap = f.let(f"cmpxchg ptr {place}, i64 {busy}, i64 {new} acquire monotonic")
     f.cond_br(f.let(f"extractvalue {{ i64, i1 }} {swap}, 1"), done, again)
     f.block(done)
-    return bit, f.gep(memory, f.add(at, f.mul(slot, size)), "i8")
+    return bit, slot
 
 
 def give_slot(d: Descriptor, bit: str) -> None:
     """Frees what take_slot found."""
-    f = d.function
+    free_slot(d.function, d.place(Word.BUSY), bit)
+
+
+def free_slot(f: Function, place: str, bit: str) -> None:
+    """Frees what claim_slot found."""
     kept = f.let(f"xor i64 {bit}, -1")
-    f.let(f"atomicrmw and ptr {d.place(Word.BUSY)}, i64 {kept} release")
+    f.let(f"atomicrmw and ptr {place}, i64 {kept} release")
 
 
 class Block:

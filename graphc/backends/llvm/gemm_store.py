@@ -6,7 +6,7 @@ from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir import dtypes
 from graphc.ir.dim import Size
-from graphc.ir.kernel import Kernel, Store, Template, Var
+from graphc.ir.kernel import Attention, Kernel, Store, SumTemplate, Var
 from graphc.ir.kernel.templates.operand import strides_of
 
 # The words that `arguments` of the epilogue points to: the address of element (0, 0, 0) and the
@@ -23,7 +23,7 @@ def store_symbol(tile: Tile) -> str:
 def plain_store(kernel: Kernel, tile: Tile) -> tuple[str, Size, Size, Size] | None:
     """(buffer, offset, b stride, m stride) if the epilogue only stores the sums, else None."""
     c = kernel.template
-    assert c is not None
+    assert c is not None and not isinstance(c, Attention)
     if len(c.epilogue) != 1 or not isinstance(c.epilogue[0], Store):
         return None
     store = c.epilogue[0]
@@ -36,7 +36,7 @@ def plain_store(kernel: Kernel, tile: Tile) -> tuple[str, Size, Size, Size] | No
     return store.buffer, strides[0], strides[1], strides[2]
 
 
-def _is_sum(store: Store, c: Template) -> bool:
+def _is_sum(store: Store, c: SumTemplate) -> bool:
     return isinstance(store.value, Var) and store.value == Var("acc", c.acc_dtype)
 
 

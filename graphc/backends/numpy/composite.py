@@ -104,7 +104,7 @@ def _batch_norm(x: Array, *parameters: Array, eps: float) -> tuple[Array, Array,
     return y.astype(dtype, copy=False), mean.reshape(-1), variance.reshape(-1)
 
 
-_PRIMITIVES: dict[str, Function] = {
+_PARTS: dict[str, Function] = {
     **elementwise.TABLE, **movement.TABLE, **INDEXING, **CONTRACT, **random.TABLE,
 }
 
@@ -115,7 +115,7 @@ def _by_decomposition(name: str) -> Function:
     def run(*arrays: Array, **attrs: Any) -> Any:
         types = tuple(TensorType(from_numpy(a.dtype), a.shape) for a in arrays)
         graph = decomposition_graph(get(name), types, attrs)
-        results = interpret.evaluate(graph, arrays, _PRIMITIVES)
+        results = interpret.evaluate(graph, arrays, _PARTS)
         return results[0] if len(results) == 1 else tuple(results)
 
     return run
@@ -133,4 +133,6 @@ TABLE: dict[str, Function] = {
     "cross_entropy": _by_decomposition("cross_entropy"),
     "nll_loss": _by_decomposition("nll_loss"),
     "attention": _by_decomposition("attention"),
+    "attention_grad": _by_decomposition("attention_grad"),
 }
+_PARTS.update(TABLE)  # attention of 16-bit floats is made of a wider one

@@ -18,7 +18,7 @@ from .lanes import Array, CheckFailed, Lanes, Table
 from .nest import Kernel
 from .program import BufferRef, Launch, Leaf, Program, Routine, Visit, run_steps, unseen
 from .routine import HostRoutine
-from .templates import Template
+from .templates import Attention, SumTemplate
 
 __all__ = ["CheckFailed", "run_kernel", "run_program"]
 
@@ -43,12 +43,14 @@ def run_kernel(
     with np.errstate(all="ignore"):
         for stage in kernel.stages:
             Lanes(memory, env, table).block(stage)
-        if kernel.template is not None:
-            _run_template(kernel.template, memory, env, table)
+        if isinstance(kernel.template, Attention):
+            kernel.template.run(memory, env)
+        elif kernel.template is not None:
+            _run_contraction(kernel.template, memory, env, table)
 
 
-def _run_template(
-    template: Template, memory: dict[str, Array], env: Mapping[str, int], table: Table
+def _run_contraction(
+    template: SumTemplate, memory: dict[str, Array], env: Mapping[str, int], table: Table
 ) -> None:
     """The sums of every batch, and the epilogue over (m, n) as lanes."""
     m, n = evaluate(template.m, env), evaluate(template.n, env)

@@ -7,14 +7,24 @@ from collections.abc import Mapping
 from ..dim import evaluate, is_static, substitute
 from ..machine import Machine, Tiling
 from .blocking import Blocking, Number, Request, tiled
+from .plan_attention import AttentionBlocking, plan_attention
 from .plan_convolution import plan_convolution
 from .program import Launch, Program, leaves
-from .templates import Convolution, Product, Template
+from .templates import Attention, Convolution, Product, SumTemplate, Template
 from .templates.operand import base_and_strides, panels_of
 
 
-def plan_contraction(
+def plan_template(
     template: Template, machine: Machine, dims: Mapping[str, int] | None = None
+) -> Blocking | AttentionBlocking | None:
+    """How any template is tiled; see plan_contraction."""
+    if isinstance(template, Attention):
+        return plan_attention(template, machine)
+    return plan_contraction(template, machine, dims)
+
+
+def plan_contraction(
+    template: SumTemplate, machine: Machine, dims: Mapping[str, int] | None = None
 ) -> Blocking | None:
     """How a template is tiled on a machine, for these values of its kernel's named dims.
 
@@ -33,14 +43,14 @@ def plan_contraction(
 def scratch_bytes(
     program: Program, machine: Machine, dims: Mapping[str, int], workers: int
 ) -> int:
-    """Scratch memory of a program's contractions, for these values of its dims and so many chunks
-    at a time: contractions run one after the other, and each has all of it."""
+    """Scratch memory of a program's templates, for these values of its dims and so many chunks
+    at a time: templates run one after the other, and each has all of it."""
     found = 0
     for step in leaves(program.steps):
         if isinstance(step, Launch) and step.kernel.template is not None:
             sizes = zip(step.kernel.dims, step.dims, strict=True)
             own = {name: evaluate(size, dims) for name, size in sizes}
-            plan = plan_contraction(step.kernel.template, machine, own)
+            plan = plan_template(step.kernel.template, machine, own)
             found = max(found, 0 if plan is None else plan.scratch(workers))
     return found
 

@@ -65,9 +65,10 @@ def print_kernel(kernel: Kernel, name: bool = True) -> str:
         lines.append("  }")
     if kernel.template is not None:
         lines += [f"  {line}" for line in kernel.template.lines()]
-        lines.append("    epilogue {")
-        _statements(kernel.template.epilogue, "      ", lines)
-        lines += ["    }", "  }"]
+        if kernel.template.epilogue:
+            lines.append("    epilogue {")
+            _statements(kernel.template.epilogue, "      ", lines)
+            lines += ["    }", "  }"]
     lines.append("}")
     return "\n".join(lines) + "\n"
 

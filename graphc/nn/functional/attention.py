@@ -42,37 +42,33 @@ def scaled_dot_product_attention(
     factor = width**-0.5 if scale is None else scale
     if enable_gqa:
         repeats = query.shape[-3] // key.shape[-3]
-        key = key.repeat_interleave(repeats, -3)
-        value = value.repeat_interleave(repeats, -3)
+        key, value = _repeated(key, repeats), _repeated(value, repeats)
     if attn_mask is not None and attn_mask.dtype is T.bool:
         attn_mask = T.where(
             attn_mask, T.zeros((), dtype=query.dtype),
             T.full((), float("-inf"), dtype=query.dtype),
         )
-    if dropout_p == 0.0:
-        query, key, value = _one_batch(query, key, value)
-        inputs = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
-        result: Tensor = apply(ops.attention, *inputs, causal=is_causal, scale=float(factor))
-        return result
-    drop = dropout_p, is_causal, factor
-    if query.dtype in (T.float16, T.bfloat16):  # rounded once, as in torch
-        mask = attn_mask if attn_mask is None else attn_mask.float()
-        wide = _with_dropout(query.float(), key.float(), value.float(), mask, *drop)
-        return wide.to(query.dtype)
-    return _with_dropout(query, key, value, attn_mask, *drop)
+    query, key, value = _one_batch(query, key, value)
+    inputs = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
+    attrs = {"causal": is_causal, "scale": float(factor)}
+    if dropout_p > 1.0:
+        raise RuntimeError(located(
+            f"dropout probability has to be between 0 and 1, but got {dropout_p}"
+        ))
+    if 0.0 < dropout_p < 1.0:
+        scores = (*query.shape[:-1], key.shape[-2])
+        inputs = (*inputs, T.empty(scores, dtype=T.bool).bernoulli_(1 - dropout_p))
+        attrs["dropout"] = dropout_p
+    result: Tensor
+    result, _ = apply(ops.attention, *inputs, **attrs)
+    return result * 0.0 if dropout_p == 1.0 else result
 
 
-def _with_dropout(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float,
-    is_causal: bool, factor: Any,
-) -> Tensor:
-    scores = query @ key.transpose(-2, -1) * factor
-    if is_causal:
-        keep = T.ones((query.shape[-2], key.shape[-2]), dtype=T.bool).tril()
-        scores = scores.masked_fill(~keep, float("-inf"))
-    if attn_mask is not None:
-        scores = scores + attn_mask
-    return dropout(scores.softmax(-1), dropout_p) @ value
+def _repeated(x: Tensor, repeats: Any) -> Tensor:
+    """Each head of [..., H, S, E] `repeats` times: a view of x, until someone copies it."""
+    *lead, heads, length, width = x.shape
+    wide = x.unsqueeze(-3).expand(*lead, heads, repeats, length, width)
+    return wide.reshape(*lead, heads * repeats, length, width)
 
 
 def _one_batch(*tensors: Tensor) -> list[Tensor]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.contraction import contraction_libraries, emit_library
+from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.pool import Pool
@@ -28,7 +28,7 @@ from graphc.ir.kernel import (
     Store,
     Var,
 )
-from graphc.ir.kernel.plan_contraction import plan_contraction
+from graphc.ir.kernel.plan_contraction import plan_template
 from graphc.ir.kernel.templates.convolution import OPERANDS
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.kernel.verify import verify_kernel
@@ -60,12 +60,12 @@ def run(
     target = target or host_target()
     cache = ObjectCache()
     objects = [cache.compile(emit(kernel, target), target)]
-    objects += [_library(name, target) for name in contraction_libraries(kernel, target)]
+    objects += [_library(name, target) for name in template_libraries(kernel, target)]
     library = Library(objects, {"graphc_par": pool(threads).address})
     words = [buffer.ctypes.data for buffer in buffers] + list(dims)
     template = kernel.template
     assert template is not None
-    plan = plan_contraction(template, target.machine, dict(zip(kernel.dims, dims, strict=True)))
+    plan = plan_template(template, target.machine, dict(zip(kernel.dims, dims, strict=True)))
     assert plan is not None
     memory, scratch = guarded(plan.scratch(threads), np.dtype(np.uint8), GUARD << 10)
     args = (ctypes.c_int64 * len(words))(*words)

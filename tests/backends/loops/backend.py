@@ -49,12 +49,13 @@ def softmax(x: Array, *, dim: int) -> Array:
     return powers / powers.sum(-1, keepdims=True)
 
 
-def attention(q: Array, k: Array, v: Array, *, causal: bool, scale: float) -> Array:
+def attention(q: Array, k: Array, v: Array, *, causal: bool, scale: float) -> tuple[Array, Array]:
     """Without a mask."""
-    return softmax((q @ np.swapaxes(k, -1, -2)) * scale, dim=-1) @ v
+    scores = (q @ np.swapaxes(k, -1, -2)) * scale
+    return softmax(scores, dim=-1) @ v, np.log(np.exp(scores).sum(-1))
 
 
-ROUTINES: dict[str, Callable[..., Array]] = {"softmax": softmax, "attention": attention}
+ROUTINES: dict[str, Callable[..., Any]] = {"softmax": softmax, "attention": attention}
 
 
 class LoopsBackend:
@@ -71,7 +72,8 @@ class LoopsBackend:
         if node.op.name == "softmax":
             return node.dtype is dtypes.f32 and node.attrs["dim"] == len(node.shape) - 1
         if node.op.name == "attention":
-            return node.dtype is dtypes.f32 and len(node.inputs) == 3 and not node.attrs["causal"]
+            plain = len(node.inputs) == 3 and not node.attrs["causal"]
+            return node.inputs[0].dtype is dtypes.f32 and plain
         return False
 
     def computes(self, node: Node) -> bool:
@@ -187,7 +189,10 @@ class Executable:
         outputs = buffers(step.outputs, step.output_types)
         if step.claimed:
             arrays = [self._numbers(buffer) for buffer in inputs]
-            self._numbers(outputs[0])[...] = ROUTINES[step.op](*arrays, **dict(step.attrs))
+            found = ROUTINES[step.op](*arrays, **dict(step.attrs))
+            results = found if isinstance(found, tuple) else (found,)
+            for output, result in zip(outputs, results, strict=True):
+                self._numbers(output)[...] = result
         else:
             self.routines[number].run(self.memory, inputs, outputs, env)
 

@@ -107,6 +107,11 @@ class Convolution:
         return unwrap(channels // g.groups * product(g.window))
 
     @property
+    def operands(self) -> tuple[Operand, Operand]:
+        """What is read."""
+        return self.left, self.right
+
+    @property
     def sizes(self) -> tuple[Size, ...]:
         """All that may be symbolic."""
         g = self.geometry

@@ -41,6 +41,11 @@ class Product:
     epilogue: tuple[Stmt, ...]
 
     @property
+    def operands(self) -> tuple[Operand, Operand]:
+        """What is read."""
+        return self.left, self.right
+
+    @property
     def sizes(self) -> tuple[Size, ...]:
         """All that may be symbolic."""
         return self.batch, self.m, self.n, self.k

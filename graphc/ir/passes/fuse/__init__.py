@@ -7,6 +7,7 @@ What is decided, in this order:
 1. *What must be in memory* (analysis): results, operands of routines, and for contractions
    the buffers that their operands are affine views of: reshapes, permutes, slices and expands
    are absorbed into the operand's index expression (heads of an attention are batch dims).
+   Attention is a kernel by itself; a permutation that alone reads its result is absorbed, too.
 2. *Epilogues* (epilogue): pointwise work on a contraction's results, walking forward. What
    would otherwise be stored and read back once is always absorbed; where other readers need the
    raw product as well, only what leads to a value that is kept in memory anyhow.

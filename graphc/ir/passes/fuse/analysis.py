@@ -12,22 +12,24 @@ from ...dim import Size, product, unwrap
 from ...graph import Graph, Node, on_complex
 from ...machine import Machine
 from ...types import Shape, TensorType
+from ..lower.attention import ATTENTIONS, VARIABLES, sides
 from ..lower.body import Body
 from ..lower.contraction import CONTRACTIONS, contraction, operand_index
+from ..lower.index_maps import Coordinates
 from ..lower.moves import MOVES
 from ..lower.nest import cost
 from ..lower.rows_plan import reduced_dims
 from ..lower.values import DIVISIONS
 
 LEAF, CREATE, POINT, MOVE = "leaf", "create", "point", "move"
-REDUCE, CONTRACT = "reduce", "contract"
+REDUCE, CONTRACT, ATTENTION = "reduce", "contract", "attention"
 WINDOW, SCATTER, CUMULATIVE, ROUTINE = "window", "scatter", "cumulative", "routine"
 
 _BY_NAME = {
     "input": LEAF, "full": CREATE, "iota": CREATE,
     **dict.fromkeys((*MOVES, "pad", "concat", "slice_update"), MOVE),
     **dict.fromkeys(("gather", "index"), POINT),
-    **dict.fromkeys(CONTRACTIONS, CONTRACT),
+    **dict.fromkeys(CONTRACTIONS, CONTRACT), **dict.fromkeys(ATTENTIONS, ATTENTION),
     **dict.fromkeys(("max_pool", "window_sum"), WINDOW),
     **dict.fromkeys(("scatter", "index_put", "max_pool_grad"), SCATTER),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), CUMULATIVE),
@@ -53,8 +55,9 @@ class Analysis:
     elements: dict[Node, Size] = field(default_factory=dict)
     users: dict[Node, list[Node]] = field(default_factory=dict)
     must: set[Node] = field(default_factory=set)  # in memory whatever the groups are
-    chains: dict[Node, tuple[Node, ...]] = field(default_factory=dict)  # contraction -> its views
+    chains: dict[Node, tuple[Node, ...]] = field(default_factory=dict)  # template -> its views
     operands: dict[Node, tuple[Node, ...]] = field(default_factory=dict)  # ... -> its buffers
+    written: dict[Node, Node] = field(default_factory=dict)  # permute -> attention that stores it
     cone_cost: dict[Node, int] = field(default_factory=dict)
     cone_sources: dict[Node, frozenset[Node]] = field(default_factory=dict)
     cone_reductions: dict[Node, frozenset[Pattern]] = field(default_factory=dict)
@@ -85,11 +88,12 @@ def analyse(
     body = Body(graph, machine)
     body.buffers = {}
     for node in graph.nodes:
-        if a.category[node] == CONTRACT:
+        if a.category[node] in (CONTRACT, ATTENTION) and node.op.name != "get":
             _find_operands(a, body, node)
         elif a.category[node] == ROUTINE and node.op.name != "get":
             a.must.update(node.inputs)
     a.must.update(graph.outputs)
+    a.written = {n: n.inputs[0].inputs[0] for n in graph.nodes if _stored_permuted(a, n)}
     _find_checked(a)
     _updates(a, mutated)
     return a
@@ -185,17 +189,17 @@ def needs_checks(a: Analysis, node: Node) -> bool:
 
 
 def _find_operands(a: Analysis, body: Body, node: Node) -> None:
-    """The buffers that a contraction reads, and the views of them that it absorbs."""
-    t = contraction(body, node)
+    """The buffers that a template reads, and the views of them that it absorbs."""
+    variables, operands = _operands(body, node)
     chain: dict[Node, None] = {}
     leaves: list[Node] = []
-    for operand, at in ((t.left, t.left_at), (t.right, t.right_at)):
+    for operand, at in operands:
         views: list[Node] = []
         leaf, best = operand, 0
         while a.category[leaf] == MOVE and leaf.op.name in MOVES and leaf.op.name != "as_strided":
             views.append(leaf)
             leaf = leaf.inputs[0]
-            if operand_index(body, operand, at, leaf) is not None:
+            if operand_index(body, operand, at, leaf, variables) is not None:
                 best = len(views)
         for view in views[:best]:
             chain[view] = None
@@ -203,6 +207,26 @@ def _find_operands(a: Analysis, body: Body, node: Node) -> None:
     a.chains[node] = tuple(chain)
     a.operands[node] = tuple(leaves)
     a.must.update(leaves)
+
+
+def _stored_permuted(a: Analysis, node: Node) -> bool:
+    """Whether a node is the one form in which a result of an attention is read."""
+    if node.op.name != "permute" or a.category[node.inputs[0]] != ATTENTION:
+        return False
+    (result,) = node.inputs
+    rank = len(node.shape)
+    return (
+        result.op.name == "get" and a.users[result] == [node] and result not in a.must
+        and node.attrs["dims"][-1] == rank - 1
+    )
+
+
+def _operands(body: Body, node: Node) -> tuple[str, list[tuple[Node, Coordinates | None]]]:
+    """The variables that a template's operands are affine in, and their nodes and places."""
+    if node.op.name in ATTENTIONS:
+        return VARIABLES, [(operand, at) for _, operand, at in sides(node, body.shape)]
+    t = contraction(body, node)
+    return "mnk", [(t.left, t.left_at), (t.right, t.right_at)]
 
 
 def find_cones(a: Analysis, stored: Container[Node]) -> None:

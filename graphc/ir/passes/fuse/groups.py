@@ -21,6 +21,7 @@ from ...graph import Node
 from ...types import Shape
 from ..lower.nest import cost
 from .analysis import (
+    ATTENTION,
     CREATE,
     CUMULATIVE,
     LEAF,
@@ -99,8 +100,8 @@ class Grouping:
         members: dict[Node, list[Node]] = dict(self.epilogues.members)
         unit: dict[Node, Node] = dict(owner)
         for node in self.a.graph.nodes:
-            if node.op.name == "get":
-                head = node.inputs[0]
+            if node.op.name == "get" or node in self.a.written:
+                head = self.a.written.get(node) or node.inputs[0]
                 unit[node] = unit[head] = head
                 members.setdefault(head, [head]).append(node)
         order: list[Node] = []
@@ -131,7 +132,7 @@ class Grouping:
         category = a.category[node]
         if category == LEAF:
             return
-        if node.op.name == "get":
+        if node.op.name == "get" or node in a.written:
             self._place_result(node)
             return
         readers = self._readers(node)
@@ -139,7 +140,7 @@ class Grouping:
             self._new(node, "routine", readers)
         elif node in self.epilogues.owner:
             self._place_epilogue(node, readers)
-        elif category in (WINDOW, SCATTER, CUMULATIVE):
+        elif category in (WINDOW, SCATTER, CUMULATIVE, ATTENTION):
             group = self.stored_by.get(node)
             if group is None:
                 self._new(node, self._collective_kind(node, category), readers)
@@ -164,17 +165,18 @@ class Grouping:
         return category
 
     def _place_result(self, node: Node) -> None:
-        """One of several results: stored by the group of the node that makes them."""
-        head = node.inputs[0]
+        """One of several results: stored by the group of the node that makes them, or through
+        the permutation that alone reads it."""
+        head = self.a.written.get(node) or node.inputs[0]
         group = self.stored_by.get(head)
         if group is None:
             kind = self.a.category[head]
             group = self._group("routine" if kind == ROUTINE else kind)
             self.stored_by[head] = group
-            self.computed_in[head] = [group]
-            group.orders[head] = {LINEAR}
+            self._add(head, group)
         self._add(node, group)
-        self._store(node, group, self._readers(node))
+        if self.a.written.keys().isdisjoint(self.a.users[node]):
+            self._store(node, group, self._readers(node))
 
     def _place_epilogue(self, node: Node, readers: list[Group]) -> None:
         contraction = self.epilogues.owner[node]
@@ -186,14 +188,10 @@ class Grouping:
         outside = [g for g in readers if g is not group]
         if outside or node in self.a.must:
             self._store(node, group, outside)
-        if node is contraction:
-            for view in self.a.chains[node]:
-                self._add(view, group)
-                group.orders[view] = {OTHER}
 
     def _place_inner(self, node: Node, readers: list[Group]) -> None:
         """A node that need not be in memory."""
-        ready = [g for g in readers if node in g.orders and g.kind == "contraction"]
+        ready = [g for g in readers if node in g.orders and g.kind in ("contraction", ATTENTION)]
         for group in ready:
             group.orders[node].update(self._orders(group, node))
         others = [g for g in readers if g not in ready]
@@ -469,6 +467,9 @@ class Grouping:
         if node not in group.orders:
             group.orders[node] = {LINEAR}
             self.computed_in.setdefault(node, []).append(group)
+            for view in self.a.chains.get(node, ()):  # what a template's operands are
+                self._add(view, group)
+                group.orders[view] = {OTHER}
 
     def _store(self, node: Node, group: Group, readers: Iterable[Group]) -> None:
         group.outputs[node] = None

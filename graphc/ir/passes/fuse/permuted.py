@@ -13,11 +13,18 @@ def store_permuted(graph: Graph) -> Graph:
     outputs = set(graph.outputs)
     chosen: dict[Node, Node] = {}
     for node in graph.nodes:
-        if node.op.name == "dot_general" and len(users[node]) > 1 and node not in outputs:
+        if _is_product(node) and len(users[node]) > 1 and node not in outputs:
             permuted = [u for u in users[node] if u.op.name == "permute"]
             if len(permuted) == 1 and _wanted(permuted[0], users):
                 chosen[node] = permuted[0]
     return _rebuilt(graph, chosen) if chosen else graph
+
+
+def _is_product(node: Node) -> bool:
+    """Whether a kernel may store a node permuted: a product, or the result of an attention."""
+    if node.op.name == "get":
+        return node.inputs[0].op.name == "attention" and node.attrs["index"] == 0
+    return node.op.name == "dot_general"
 
 
 def _wanted(permuted: Node, users: dict[Node, list[Node]]) -> bool:

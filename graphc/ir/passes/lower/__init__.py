@@ -16,6 +16,7 @@ from ...graph import Constant, Graph, Node, attr_key
 from ...kernel import Kernel, Template
 from ...machine import Machine
 from ...types import TupleType
+from .attention import lower_attention
 from .body import Body
 from .contraction import lower_contraction
 from .cumulative import lower_cumulative
@@ -29,6 +30,7 @@ _LOWER: dict[str, Callable[[Body], Kernel]] = {
     "loop": lower_loop,
     "rows": lower_rows,
     "contraction": lower_contraction,
+    "attention": lower_attention,
     "window": lower_window,
     "scatter": lower_scatter,
     "scatter_unchecked": partial(lower_scatter, checked=False),

@@ -19,7 +19,7 @@ from ...kernel import (
     Operand,
     Product,
     Store,
-    Template,
+    SumTemplate,
     Var,
 )
 from ...kernel.templates.convolution import OPERANDS
@@ -128,10 +128,10 @@ def _known(size: Size) -> int:
 
 
 def operand_index(
-    body: Body, operand: Node, at: Coordinates | None, leaf: Node
+    body: Body, operand: Node, at: Coordinates | None, leaf: Node, variables: str = "mnk"
 ) -> Size | None:
     """The element offset in the buffer `leaf` that `operand` is a view of, for the template's
-    variables; None where it is not affine in m, n and k (or, for a convolution, not the whole
+    variables; None where it is not affine in `variables` (or, for a convolution, not the whole
     tensor in order)."""
     node, coordinates = operand, at
     while node is not leaf:
@@ -144,9 +144,9 @@ def operand_index(
         return 0
     index = index_maps.linear_index(coordinates, body.shape(leaf))
     if isinstance(index, Dim):
-        for var in "mnk":
+        for var in variables:
             c = index_maps.coefficient(index, var)
-            if c is None or (isinstance(c, Dim) and c.variables() & set("bmnk")):
+            if c is None or (isinstance(c, Dim) and c.variables() & {"b", *variables}):
                 return index if _in_panels(body, index, leaf) else None
     return index
 
@@ -171,7 +171,7 @@ def lower_contraction(body: Body) -> Kernel:
     return Kernel(kernel_name(body), params(body), dims_of(body), (), found)
 
 
-def _stores_columns(c: Template) -> bool:
+def _stores_columns(c: SumTemplate) -> bool:
     """True where the first result is contiguous along m instead of n."""
     index = next(s.index for s in c.epilogue if isinstance(s, Store))
     return (
@@ -180,7 +180,7 @@ def _stores_columns(c: Template) -> bool:
     )
 
 
-def _write(body: Body, node: Node, swap: bool) -> Template:
+def _write(body: Body, node: Node, swap: bool) -> SumTemplate:
     t = contraction(body, node, swap)
     acc = dtypes.f64 if node.dtype is dtypes.f64 else dtypes.f32
     writer = Writer()
@@ -206,7 +206,7 @@ def _write(body: Body, node: Node, swap: bool) -> Template:
     epilogue = writer.finish()
     if isinstance(t.sizes, ConvGeometry):
         left, right = (
-            Operand(body.buffers[_leaf(body, side)], t.sizes.planes(tensor), side.dtype)
+            Operand(body.buffers[leaf_of(body, side)], t.sizes.planes(tensor), side.dtype)
             for side, tensor in zip((t.left, t.right), OPERANDS[node.op.name], strict=False)
         )
         return Convolution(node.op.name, t.sizes, left, right, acc, epilogue)
@@ -214,14 +214,15 @@ def _write(body: Body, node: Node, swap: bool) -> Template:
     return Product(*t.sizes, left, right, acc, epilogue)
 
 
-def _leaf(body: Body, node: Node) -> Node:
+def leaf_of(body: Body, node: Node) -> Node:
+    """The buffer that an operand is a view of."""
     while node not in body.buffers:
         node = node.inputs[0]
     return node
 
 
 def _operand(body: Body, node: Node, at: Coordinates | None) -> Operand:
-    leaf = _leaf(body, node)
+    leaf = leaf_of(body, node)
     index = operand_index(body, node, at, leaf)
     if index is None:
         raise ValueError(f"operand {node} is not an affine view of a buffer")

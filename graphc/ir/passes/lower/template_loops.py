@@ -15,6 +15,7 @@ from ...dim import Dim, Size, ceil_div, floordiv, minimum, mod, product, unwrap
 from ...dtypes import DType
 from ...kernel import (
     Apply,
+    Attention,
     Carry,
     IndexValue,
     Kernel,
@@ -25,7 +26,7 @@ from ...kernel import (
     Operand,
     Scalar,
     Stmt,
-    Template,
+    SumTemplate,
     Var,
 )
 from ...machine import Machine
@@ -35,7 +36,8 @@ from ...machine import Machine
 def as_loops(kernel: Kernel, machine: Machine) -> Kernel:
     """The kernel, its template replaced by one stage of loops."""
     template = kernel.template
-    assert template is not None
+    if template is None or isinstance(template, Attention):
+        raise ValueError(f"kernel {kernel.name} is not made of sums")
     columns = machine.columns
     rows, blocks = unwrap(template.batch * template.m), ceil_div(template.n, columns)
     iterations = unwrap(rows * blocks)
@@ -61,7 +63,7 @@ def _split(flat: Size, total: Size, inner: Size) -> tuple[Size, Size]:
     return unwrap(floordiv(flat, inner)), unwrap(mod(flat, inner))
 
 
-def _cut(template: Template, iterations: Size, machine: Machine) -> tuple[str, int]:
+def _cut(template: SumTemplate, iterations: Size, machine: Machine) -> tuple[str, int]:
     """The kind of the outermost loop, and iterations per chunk."""
     results = product((template.batch, template.m, template.n))
     work = template.multiplications
@@ -77,7 +79,7 @@ def _index(value: Size) -> IndexValue:
     return IndexValue(value, dtypes.i64)
 
 
-def _sum(template: Template) -> list[Stmt]:
+def _sum(template: SumTemplate) -> list[Stmt]:
     """Statements that bind `acc`: a loop per axis of the term, each going on with the sum of the
     one around it."""
     term, acc = template.term(), template.acc_dtype

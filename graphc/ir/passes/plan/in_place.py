@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ...kernel import Kernel, Load, Loop, Param, Scalar, Stmt, Store, walk
+from ...kernel import Attention, Kernel, Load, Loop, Param, Scalar, Stmt, Store, walk
 
 
 def safe_in_place(kernel: Kernel, source: str, result: str) -> bool:
@@ -20,7 +20,7 @@ def safe_in_place(kernel: Kernel, source: str, result: str) -> bool:
     if store.mask is not None or store.combine:
         return False
     t = kernel.template
-    if t is not None and source in (t.left.buffer, t.right.buffer):
+    if t is not None and any(source == operand.buffer for operand in t.operands):
         return False
     if len(kernel.stages) > 1:
         return False
@@ -71,7 +71,7 @@ def merged(kernel: Kernel, pairs: tuple[tuple[str, str], ...]) -> Kernel:
 
     stages = tuple(walk.rewrite(stage, renamed) for stage in kernel.stages)
     template = kernel.template
-    if template is not None:
+    if template is not None and not isinstance(template, Attention):
         template = replace(template, epilogue=walk.rewrite(template.epilogue, renamed))
     result = replace(kernel, params=tuple(params), stages=stages, template=template)
     _MERGED[key] = (kernel, result)

@@ -1,0 +1,84 @@
+"""`plan_attention(template, machine)`: how attention is tiled, and the scratch of one chunk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dim import ceil_div
+from ..machine import Machine
+from .blocking import ALIGN, MOST_SLOTS
+from .templates import Attention
+from .templates.attention import OPTIONAL
+from .templates.operand import base_and_strides
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionBlocking:
+    """A chunk goes with blocks of `queries`, a vector register's lanes each, along blocks of
+    `keys`. A chunk of attention is one block of queries, one of its gradient all those of a head.
+    `places` are offsets in a chunk's scratch, which has `chunk_scratch` bytes."""
+
+    queries: int
+    keys: int
+    places: tuple[tuple[str, int], ...]
+    chunk_scratch: int
+    slots: int = MOST_SLOTS  # chunks that have scratch at a time, at most
+
+    def scratch(self, workers: int) -> int:
+        """Bytes of scratch where so many chunks run at a time."""
+        return min(self.slots, workers) * self.chunk_scratch
+
+    def __str__(self) -> str:
+        """One line: what a person tuning it looks at."""
+        return (
+            f"blocks of {self.queries} queries and {self.keys} keys; scratch "
+            f"{self.chunk_scratch} a thread"
+        )
+
+
+_TILES = 16  # of keys in a block: their scores, times a block of queries, fit the first cache
+
+
+def plan_attention(t: Attention, machine: Machine) -> AttentionBlocking | None:
+    """How a template is tiled on a machine; None where the width of heads is not known, or the
+    machine has no tiles."""
+    if machine.tiling is None or not isinstance(t.e, int) or not isinstance(t.f, int):
+        return None
+    itemsize = t.dtype.itemsize
+    queries, lanes = machine.tiling.columns(itemsize), machine.tiling.lanes(itemsize)
+    keys = _TILES * machine.tiling.rows
+    wide, narrow = (queries * _padded(width, lanes) for width in (t.e, t.f))
+    scores = keys * queries
+    if t.kind == "attention":
+        elements = {
+            "rows": max(wide, narrow), "q": wide, "out": narrow, "scores": scores,
+            "peak": queries, "total": queries, "lse": queries,
+        }
+    else:
+        elements = {
+            "q_rows": wide, "q": wide, "dq": wide, "g_rows": narrow, "g": narrow, "p": scores,
+            "s": scores, "lse": queries, "slope": queries,
+        }
+    for name in OPTIONAL:
+        if not same_for_queries(t, name):
+            elements |= dict.fromkeys((name, f"{name}_rows"), scores)
+    places: list[tuple[str, int]] = []
+    total = 0
+    for name, count in elements.items():
+        places.append((name, total))
+        total += _padded(count * itemsize, ALIGN)
+    return AttentionBlocking(queries, keys, tuple(places), total)
+
+
+def same_for_queries(t: Attention, name: str) -> bool:
+    """Whether a mask or what dropout keeps, if there is one, has one element for all queries of a
+    head: then it is read where it lies."""
+    operand = t.optional(name)
+    return operand is None or base_and_strides(operand, "m", "n")[1] == 0
+
+
+def _padded(size: int, quantum: int) -> int:
+    """A size, rounded up."""
+    found = ceil_div(size, quantum) * quantum
+    assert isinstance(found, int)
+    return found

@@ -1,0 +1,137 @@
+"""Attention's native code against its meaning: widths, lengths, masks, targets, threads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc.backends.llvm.backend import BACKEND
+from graphc.backends.llvm.target import Target
+from graphc.backends.numpy import TABLE
+from graphc.ir import dtypes, ops
+from graphc.ir.dim import Dim, evaluate
+from graphc.ir.dtypes import DType
+from graphc.ir.kernel import Attention, Kernel
+from graphc.ir.kernel.interpret import run_kernel
+
+from ...ir import kernel_cases as cases
+from .contractions import guarded, narrow_targets, run, unharmed
+
+f32, f64 = dtypes.f32, dtypes.f64
+
+
+def kernel(
+    name: str, batch: int, m: int, n: int, e: int, f: int, causal: bool = False,
+    mask: tuple[Any, ...] = (), dtype: DType = f32, dropout: float = 0.0,
+) -> Kernel:
+    shapes = [(batch, m, e), (batch, n, e), (batch, n, f)]
+    if name == "attention_grad":
+        shapes += [(batch, m, f), (batch, m), (batch, m)]
+    inputs = [(dtype, shape) for shape in shapes]
+    more = [mask] if mask else []
+    attrs: dict[str, Any] = {"causal": causal, "scale": e**-0.5}
+    if dropout:
+        more.append((dtypes.bool_, (batch, m, n)))
+        attrs["dropout"] = dropout
+    graph = cases.build(lambda *x: getattr(ops, name)(*x, **attrs), *inputs, *more)
+    (found,) = cases.kernels(cases.compiled(graph))
+    assert isinstance(found.template, Attention)
+    return found
+
+
+def operands(found: Kernel) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    assert isinstance(found.template, Attention)
+    reads = {operand.buffer: name for name, operand in found.template.inputs}
+    arrays = []
+    for param in found.params:
+        size = evaluate(param.size, {})
+        array = rng.standard_normal(size)
+        if reads.get(param.name) == "lse":
+            array = array + 4.0
+        if param.dtype is dtypes.bool_:
+            array = array > -1.0
+        arrays.append(array.astype(param.dtype.numpy))
+    return arrays
+
+
+def check(found: Kernel, target: Target | None = None, threads: int = 1) -> list[np.ndarray]:
+    """The native results, which are the interpreter's, with nothing written beside them."""
+    before = operands(found)
+    want = [x.copy() for x in before]
+    run_kernel(found, want, (), TABLE)
+    memory: list[np.ndarray] = []
+    buffers: list[np.ndarray] = []
+    for param, array in zip(found.params, before, strict=True):
+        whole, inside = guarded(array.size, array.dtype)
+        inside[:] = np.nan if param.access == "out" else array
+        memory.append(whole)
+        buffers.append(inside)
+    run(found, buffers, target=target, threads=threads)
+    results = []
+    for param, whole, got, expected in zip(found.params, memory, buffers, want, strict=True):
+        tolerance = 2e-5 if param.dtype is f32 else 1e-12
+        assert param.access == "in" or unharmed(whole)
+        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+        if param.access == "out":
+            results.append(got.copy())
+    return results
+
+
+SIZES = [
+    (1, 1, 1, 1, 1), (3, 5, 7, 3, 2), (2, 64, 96, 16, 16), (2, 65, 97, 64, 64),
+    (1, 130, 200, 40, 24), (1, 17, 300, 80, 7), (1, 200, 33, 96, 128),
+]
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_grad"])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_sizes(name: str, sizes: tuple[int, int, int, int, int]) -> None:
+    for causal in (False, True):
+        check(kernel(name, *sizes, causal=causal))
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_grad"])
+@pytest.mark.parametrize("dtype", [f32, f64], ids=lambda d: d.name)
+def test_masks(name: str, dtype: DType) -> None:
+    for shape in ((70, 100), (1, 100), (70, 1), (2, 70, 100), (2, 1, 100)):
+        for mask in ((dtype, shape), (dtypes.bool_, shape)):
+            check(kernel(name, 2, 70, 100, 24, 20, mask=mask, dtype=dtype))
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_grad"])
+def test_dropout(name: str) -> None:
+    check(kernel(name, 2, 70, 100, 24, 20, causal=True, dropout=0.25))
+    check(kernel(name, 2, 70, 100, 24, 20, mask=(f64, (70, 100)), dtype=f64, dropout=0.6))
+
+
+@pytest.mark.parametrize("target", narrow_targets(), ids=lambda t: f"{t.vector_bytes} bytes")
+@pytest.mark.parametrize("name", ["attention", "attention_grad"])
+def test_narrow_registers(name: str, target: Target) -> None:
+    for sizes in SIZES[1:5]:
+        check(kernel(name, *sizes, causal=True), target)
+    check(kernel(name, 2, 20, 30, 10, 12, mask=(dtypes.bool_, (20, 30)), dtype=f64), target)
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_grad"])
+def test_threads_change_no_bit(name: str) -> None:
+    found = kernel(name, 5, 150, 210, 32, 48, causal=True)
+    once = check(found)
+    for threads in (2, 4):
+        again = check(found, threads=threads)
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(once, again, strict=True))
+
+
+def test_what_has_code() -> None:
+    """Floats of 32 bits and more, heads of a known width that is not too large, and not a few
+    queries."""
+    template = kernel("attention", 2, 16, 5, 256, 8).template
+    assert template is not None and BACKEND.renders(template)
+    assert BACKEND.renders(replace(template, m=Dim.var("length")))
+    assert not BACKEND.renders(replace(template, m=15))
+    assert not BACKEND.renders(replace(template, e=257))
+    assert not BACKEND.renders(replace(template, f=Dim.var("width")))
+    assert not BACKEND.renders(replace(template, dtype=dtypes.f16))

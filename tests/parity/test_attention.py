@@ -1,0 +1,93 @@
+"""scaled_dot_product_attention against PyTorch, values and gradients, in lengths that cross the
+blocks of the CPU's code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+
+torch = pytest.importorskip("torch")
+
+Call = Callable[..., Any]
+
+
+def _attend(m: Any, *args: Any, **options: Any) -> Any:
+    return m.nn.functional.scaled_dot_product_attention(*args, **options)
+
+
+def _heads(m: Any, x: Any, weight: Any) -> Any:
+    """Heads of one projection, put together again."""
+    batch, length, width = x.shape
+    q, k, v = (
+        part.reshape(batch, length, 4, width // 4).transpose(1, 2)
+        for part in (x @ (weight * 0.2)).chunk(3, -1)
+    )
+    return _attend(m, q, k, v, is_causal=True).transpose(1, 2).reshape(batch, length, width)
+
+
+def _dropped(m: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
+    m.manual_seed(3)
+    return _attend(m, q, k, v, mask, dropout_p=0.2)
+
+
+def _padded(m: Any, q: Any, k: Any, v: Any) -> Any:
+    """Keys that do not count, and a row that attends to nothing."""
+    seen = m.arange(k.shape[-2]) < k.shape[-2] - 3
+    mask = seen & (m.arange(q.shape[-2]) != 2).unsqueeze(1)
+    return _attend(m, q, k, v, mask)
+
+
+Q, K, V = (2, 3, 70, 24), (2, 3, 130, 24), (2, 3, 130, 20)
+CASES: dict[str, tuple[Call, list[tuple[int, ...]]]] = {
+    "plain": (_attend, [Q, K, V]),
+    "causal": (lambda m, *x: _attend(m, *x, is_causal=True, scale=0.3), [Q, K, V]),
+    "bool mask": (_padded, [Q, K, V]),
+    "float mask": (_attend, [Q, K, V, (70, 130)]),
+    "mask of keys": (_attend, [Q, K, V, (2, 1, 1, 130)]),
+    "dropout": (_dropped, [Q, K, V, (70, 130)]),
+    "one query": (_attend, [(2, 3, 1, 24), K, V]),
+    "grouped": (
+        lambda m, *x: _attend(m, *x, is_causal=True, enable_gqa=True),
+        [(2, 6, 40, 16), (2, 2, 40, 16), (2, 2, 40, 16)],
+    ),
+    "no heads": (_attend, [(33, 8), (50, 8), (50, 8)]),
+    "projection": (_heads, [(2, 70, 32), (32, 96)]),
+}
+
+
+def _results(m: Any, call: Call, arrays: list[Any]) -> list[Any]:
+    given = [m.tensor(a).requires_grad_() for a in arrays]
+    result = call(*given)
+    weights = np.cos(np.arange(result.numel())).reshape(tuple(result.shape))
+    result.backward(m.tensor(weights, dtype=result.dtype))
+    return [x.detach().numpy() for x in (result, *(x.grad for x in given))]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", list(CASES))
+def test_attention(name: str, dtype: str) -> None:
+    call, shapes = CASES[name]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+    want = _results(torch, lambda *x: call(torch, *x), arrays)
+    compiled = graphc.compile(lambda *x: call(graphc, *x))
+    for function in (lambda *x: call(graphc, *x), compiled):
+        for got, expected in zip(_results(graphc, function, arrays), want, strict=True):
+            tolerance = 2e-5 if dtype == "f4" else 1e-12
+            np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_two_versions_for_any_length() -> None:
+    rng = np.random.default_rng(0)
+    compiled = graphc.compile(lambda *x: _attend(graphc, *x, is_causal=True))
+    for length in (20, 33, 64, 65, 200):
+        arrays = [rng.standard_normal((2, 3, length, 16)).astype("f4") for _ in range(3)]
+        want = _results(torch, lambda *x: _attend(torch, *x, is_causal=True), arrays)
+        for got, expected in zip(_results(graphc, compiled, arrays), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5)
+    assert compiled.compile_count == 2  # the first length as it is, then any
