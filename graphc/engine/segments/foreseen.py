@@ -1,0 +1,117 @@
+"""Where a function's code says that its Python will need a tensor's value.
+
+A training step that logs `loss.item()` meets the demand when all the rest is recorded, and to
+record an operator takes ten times as long as to run it. Where such a call lies on the way of every
+run of the function, or in a hook of a Module that it reaches, its first call is made in eager
+mode, which tells whether the value was a tensor's: if not, the next call is recorded as the first
+would have been.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import itertools
+import sys
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any, TypeAlias
+
+from ... import config as configuration
+from ...frontend.names import fields_of, is_module
+from ...frontend.pending import flows_to_return
+from ...inspect.observer import AGAIN
+from ..capture.reached import reached, unwrapped
+
+Line: TypeAlias = tuple[str, int]  # file and line
+# methods of tensors that give Python a value, or whose results have as many elements as values say
+_DEMANDS = frozenset({"tolist", "nonzero", "masked_select", "unique"})
+# functions that do so of a tensor, and methods whose results are likely to be tensors
+_NUMBERS = frozenset({"float", "int", "bool"})
+_TENSORS = frozenset("abs all any cpu detach max mean min norm prod std sum var".split())
+# what makes a tensor of Python's own numbers: their values are known to a recording
+_CONSTANTS = frozenset(
+    "tensor as_tensor new_tensor scalar_tensor full new_full arange linspace from_numpy".split()
+)
+_LOADS_METHODS = sys.version_info >= (3, 12)  # LOAD_ATTR, by its lowest bit
+_COMPARED = "a comparison"
+_RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
+
+
+def values_needed(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> frozenset[Line]:
+    """The lines where a call seems to need a value, for more than to return it."""
+    settings = configuration.current()
+    inner, _ = unwrapped(function, args)
+    # eager mode would draw torch's numbers; who doubts a recording wants to see it
+    if inner is None or settings.random == "counter" or settings.check >= AGAIN:
+        return frozenset()
+    codes = inner.__code__, *_hooks(function, args, kwargs)
+    return frozenset().union(*map(_demands, codes))
+
+
+def _hooks(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[CodeType]:
+    """The code of the hooks that calls of the Modules run."""
+    stack = [value for value in reached(function, args, kwargs).values() if is_module(value)]
+    seen: set[int] = set()
+    while stack:
+        fields = fields_of(stack.pop())
+        if id(fields) in seen:
+            continue
+        seen.add(id(fields))
+        for name in ("_forward_hooks", "_forward_pre_hooks"):
+            for hook in (fields.get(name) or {}).values():
+                inner, _ = unwrapped(hook, ())
+                if inner is not None:
+                    yield inner.__code__
+        stack += [child for child in fields["_modules"].values() if child is not None]
+
+
+@functools.lru_cache(maxsize=1024)
+def _demands(code: CodeType) -> frozenset[Line]:
+    found: set[Line] = set()
+    if not _CONSTANTS.isdisjoint(code.co_names):
+        return frozenset()
+    steps = list(dis.get_instructions(code))
+    loops = _loops(steps)
+    beyond = 0  # a jump may lead up to here, over what is before
+    callees: list[str] = []  # that were loaded and not called yet
+    called = ""  # by the instruction before: a method, or a comparison
+    for step in steps:
+        name, argument = step.opname, step.arg or 0
+        if name in _RETURNS:
+            break  # what follows is not on every way
+        if name in ("PRECALL", "CACHE", "KW_NAMES"):
+            continue
+        if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):
+            callee = callees.pop() if callees else ""
+            if step.offset >= beyond and (
+                callee in _DEMANDS or (callee in _NUMBERS and called in _TENSORS)
+                or (callee == "item" and not flows_to_return(code, step.offset))
+            ):
+                found.add(_line(code, step))
+            called = callee
+            continue
+        if name == "BINARY_SUBSCR" and called == _COMPARED and step.offset >= beyond:
+            found.add(_line(code, step))  # x[y > 0]
+        called = _COMPARED if name == "COMPARE_OP" else ""
+        if name == "LOAD_METHOD" or (name == "LOAD_ATTR" and argument & 1 and _LOADS_METHODS):
+            callees.append(step.argval if step.argval not in _NUMBERS else "")
+        elif name == "PUSH_NULL" or (name == "LOAD_GLOBAL" and argument & 1):
+            callees.append(step.argval or "")
+        elif step.argval not in loops and "JUMP" in name and "BACKWARD" not in name:
+            beyond = max(beyond, step.argval)
+    return frozenset(found)
+
+
+def _line(code: CodeType, step: dis.Instruction) -> Line:
+    positions = step.positions
+    line = None if positions is None else positions.lineno
+    return code.co_filename, line or 0
+
+
+def _loops(steps: list[dis.Instruction]) -> set[int]:
+    """Where loops end: a jump there leaves a loop that is likely to have begun."""
+    after = itertools.pairwise(steps)
+    return {next_.offset for step, next_ in after if "BACKWARD" in step.opname}
