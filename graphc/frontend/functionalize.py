@@ -16,7 +16,7 @@ import numpy as np
 
 from graphc.ir.dim import Dim, DimEnv, is_static
 from graphc.ir.dim import Size as DimSize
-from graphc.ir.graph import Node
+from graphc.ir.graph import Builder, Expr, Node
 from graphc.ir.op import get as get_op
 from graphc.ir.types import Shape, TensorType
 
@@ -24,7 +24,7 @@ from .context import local
 from .errors import TraceError, located
 from .numbers import Size, SymInt
 from .storage import Storage, address, contiguous_strides, strides_of
-from .views import Chain
+from .views import Chain, replay
 
 if TYPE_CHECKING:
     from .captured import TensorInput
@@ -236,6 +236,16 @@ def saved_place(node: Node, tensor: Tensor) -> tuple[Any, ...]:
     """What the tape keeps of a traced tensor: its value, and where it is (Trace.saved_node)."""
     storage = tensor._storage
     return node, storage, storage.writes, tensor._traced.path
+
+
+def saved_value(builder: Builder, saved: tuple[Any, ...]) -> Node:
+    """The value at a saved place as it is now: `.data` writes, which autograd does not see, show
+    through as they do in memory."""
+    node: Node = saved[0]
+    if len(saved) > 1 and saved[1].writes != saved[2]:
+        root, path = saved[1].resolve(saved[3])
+        node = replay(path, Expr(builder, root.node)).node
+    return node
 
 
 # --- which concrete tensors share memory -----------------------------------------------------

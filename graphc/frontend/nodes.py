@@ -222,9 +222,8 @@ class OpNode(Node):
     packed: bool = False  # saved values went through saved_tensors_hooks
     # (storage, version when saved, input number or ~result number)
     stamps: tuple[tuple[Stamped, int, int], ...]
-    # of an operation that was recorded again: what is known of it, the storage and the views of
-    # each operand and result, one after the other, and (writes, version) of these storages, unless
-    # all are zero; the three above are worked out when they are asked for
+    # of an operation recorded again: what is known of it, storage and views of each operand and
+    # result, and (writes, version) of these, unless all are zero; the three above are made of it
     known: Operation | None = None
     held: list[Any]
     counts: list[tuple[int, int]] | None = None

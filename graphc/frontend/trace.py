@@ -40,6 +40,7 @@ from .functionalize import (
     TracedState,
     TracedStorage,
     result_strides,
+    saved_value,
     symbolic_strides,
 )
 from .history import edge, gradient_kind, requires_grad
@@ -431,13 +432,8 @@ class Trace(Scoped):
         return result
 
     def saved_node(self, saved: tuple[Any, ...]) -> Node:
-        """The value that an OpNode saved, as it is now: `.data` writes, which autograd does not
-        see, show through as they do in memory. The pair of `saved_place`."""
-        node: Node = saved[0]
-        if len(saved) > 1 and saved[1].writes != saved[2]:
-            root, path = saved[1].resolve(saved[3])
-            node = views.replay(path, Expr(self.builder, root.node)).node
-        return node
+        """The value that an OpNode saved, as it is now."""
+        return saved_value(self.builder, saved)
 
     # --- state of concrete tensors ---------------------------------------------------------
 

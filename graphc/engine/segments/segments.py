@@ -45,7 +45,7 @@ from ..capture.reached import given, reached
 from ..version.refused import ERRORS
 from ..version.version import concrete_shape
 from . import foreseen
-from .backward import BackwardPlan, Recorded, SegmentBackward, plan_of, watched
+from .backward import BackwardPlan, Recorded, SegmentBackward, held, plan_of
 from .nested import NestedModules
 from .salvage import leave_out_failed
 from .stepwise import Stepwise
@@ -466,6 +466,7 @@ class Segments:
         recorded = Recorded(
             segment.trace, tuple([i.node for i in segment.inputs]),
             [edge(t) for t in segment.roots], [place for _, place in segment.entries],
+            segment.holds(),
         )
         node.remember(
             recorded,
@@ -475,4 +476,4 @@ class Segments:
             written - before.keys(),
         )
         segment.fill(results, node)
-        node.watch(watched(segment, version.mutated, plan, results))
+        node.watch(held(segment, version.mutated, results))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ...backends.numpy.ops import TABLE
 from ...frontend.captured import Output, TensorInput, TracedGraph
 from ...frontend.context import local
 from ...frontend.errors import located
@@ -16,15 +16,16 @@ from ...frontend.nodes import TWICE, Edge, zeros
 from ...frontend.recorded_tape import Layout, RecordedTape
 from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
-from ...ir.interpret import evaluate
 from ...ir.passes.partition import Split
 from ...ir.types import TensorType
 from .parts import Parts
 from .replay import replay, replay_of
 from .saved import SavingNode
 from .sources import Moved, owner_of
+from .spent import Reach
 from .version import Allocate, concrete_shape
 
+_GONE = np.empty(0)  # in place of a saved value that nothing may read any more
 _LAYOUTS = 8  # sizes for which a tape's layout is kept
 
 
@@ -64,6 +65,7 @@ class BackwardPlan:
         self.forward = Graph(graph.name, graph.inputs[:inputs], graph.outputs[:outputs], graph.env)
         self.drawn = drawn
         self._layouts: dict[Any, tuple[Layout, Graph]] = {}
+        self._kept: dict[int, frozenset[int]] = {}
         self.memory = {  # inputs that may be written to
             number for number, source in enumerate(traced.inputs) if isinstance(source, TensorInput)
         }
@@ -81,6 +83,27 @@ class BackwardPlan:
                 self._layouts.clear()
             layout = Layout(tape, self.forward, dims)
             found = self._layouts[key] = layout, self.drawn(layout.graph)
+        return found
+
+
+    @cached_property
+    def reach(self) -> Reach | None:
+        """What passes through the tape run; None where there is no tape to ask."""
+        tape = self.tape
+        return None if tape is None else Reach(tape, self.entries, self.forward.env)
+
+    def kept(self, spent: int) -> frozenset[int]:
+        """The places of saved values that a pass may still read where `spent` has run."""
+        found = self._kept.get(spent)
+        if found is None:
+            assert self.reach is not None
+            places: set[int] = set()
+            for output, gradients in self.reach.left(spent):
+                if gradients:
+                    given = tuple([i == output for i in range(len(self.outputs))])
+                    asked = tuple([bool(gradients >> i & 1) for i in range(len(self.gradients))])
+                    places.update(self.parts.reads(given, asked))
+            found = self._kept[spent] = frozenset(places)
         return found
 
 
@@ -117,20 +140,21 @@ class History:
             tensor._node, tensor._output = self.node, number
 
     def watch(self, builder: Any) -> None:
-        """A saved value that the user holds too must not change before backward()."""
-        kept = {i: place for place, (kind, i) in enumerate(self.plan.saved) if kind == "output"}
-        if not kept:
-            return
-        held = {o.index: t for o, t in builder.handed_out() if o.index in kept}
-        held.update({i: builder.written(i) for i in kept if i in builder.spec.mutated})
-        self.node.watch({kept[i]: tensor._storage for i, tensor in held.items()})
+        """What the user holds may be written to before backward()."""
+        held = {
+            o.index: (t._storage, t._storage.root.array if o.kind == "view" else t._array)
+            for o, t in builder.handed_out() if o.index >= 0
+        }
+        for i in builder.spec.mutated:
+            tensor = builder.written(i)
+            held[i] = tensor._storage, builder.results[i]
+        self.node.watch(held)
 
 
 class CompiledBackward(SavingNode):
     """The backward of a compiled forward: one native call."""
 
-    inputs: list[np.ndarray]  # of the forward; those that it overwrote, as they were
-    input_stamps: dict[int, Any]  # by number of the input
+    _runs = 0  # what the last pass ran
 
     def __init__(
         self, plan: BackwardPlan, edges: Any, types: Any, saved: list[np.ndarray],
@@ -138,72 +162,58 @@ class CompiledBackward(SavingNode):
     ) -> None:
         super().__init__(edges, types)
         self.plan = plan
-        self.saved = saved
+        self.saved, self.places = saved, plan.saved
         self.stamps = stamps
         self.dims = dims
         self.inner = plan.inner
         self.labels = plan.labels
 
-    def reads(self, place: int) -> bool:
+    def layout(self) -> tuple[Layout, Graph] | None:
         plan = self.plan
-        kind, i = plan.saved[place]
-        if plan.tape is None:
-            return True
-        layout, _ = plan.layout(plan.tape, self.dims)
-        forward = plan.forward
-        return (forward.inputs[i] if kind == "input" else forward.outputs[i]) in layout.read
+        return None if plan.tape is None else plan.layout(plan.tape, self.dims)
 
-    def computes_from(self, place: int) -> bool:
-        plan = self.plan
-        kind, i = plan.saved[place]
-        if plan.tape is None or kind != "input":
-            return False
-        return i in plan.layout(plan.tape, self.dims)[0].behind
+    def read_directly(self, place: int) -> bool:
+        laid = self.layout()
+        return laid is None or self.places[place] in laid[0].places
 
-    def copied(self, place: int, array: np.ndarray) -> None:
-        kind, i = self.plan.saved[place]
-        if kind == "input":
-            self.inputs[i] = array
-            self.input_stamps.pop(i, None)
+    def recomputable(self, layout: Layout) -> bool:
+        needed = layout.behind | {i for kind, i in layout.places if kind == "input"}
+        return self.plan.replay.read.issuperset(self.plan.memory.intersection(needed))
+
+    def entries(self) -> list[Edge | None]:
+        return [None if i is None else self.edges[i] for i in self.plan.entries]
+
+    def modified(self, number: int) -> str:
+        return _MODIFIED
 
     def release(self) -> None:
-        super().release()
-        self.inputs = []
-
-    def lay_out(self) -> tuple[Edge, ...] | None:
-        if self.saved is None:
-            raise RuntimeError(located(TWICE))
-        plan = self.plan
-        if plan.tape is None:
-            return None
-        layout, graph = plan.layout(plan.tape, self.dims)
-        needed = layout.behind.union(layout.own.values())
-        if not plan.replay.read.issuperset(plan.memory.intersection(needed)):
-            return None
-        _check_unchanged([self.input_stamps[i] for i in layout.behind if i in self.input_stamps])
-        values = evaluate(graph, self.inputs, TABLE, self.dims)
-        stamps = {
-            place: self.input_stamps[i] for place, i in layout.own.items()
-            if i in self.input_stamps
-        }
-        entries = [None if i is None else self.edges[i] for i in plan.entries]
-        self.release()
-        return layout.nodes(values, stamps, entries, self.sequence)
+        """Forget what no pass may read any more."""
+        self.spent |= self._runs
+        kept = () if self.plan.reach is None else self.plan.kept(self.spent)
+        if not kept or self.saved is None:
+            return self.forget()
+        self.saved = [v if i in kept else _GONE for i, v in enumerate(self.saved)]
+        self.stamps = {i: stamp for i, stamp in self.stamps.items() if i in kept}
 
     def run(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
-        if self.saved is None:
-            raise RuntimeError(located(TWICE))
+        plan = self.plan
+        given = tuple([g is not None for g in grads])
         by_tape = any(g is not None and not isinstance(g, np.ndarray) for g in grads)
+        if plan.reach is not None:
+            self._runs = plan.reach.runs(given, needs)
+        if self._runs & self.spent or (self.saved is None and (by_tape or plan.reach is None)):
+            raise RuntimeError(located(TWICE))
         if by_tape:
             _check_unchanged([*self.stamps.values(), *self.input_stamps.values()])
             return self._by_tape(grads, needs, world)
-        plan = self.plan
         found: list[Any] = [None] * len(needs)
-        part = plan.parts.part(tuple([g is not None for g in grads]), plan.all_gradients)
+        # where some is spent, only what is asked for may be read
+        part = plan.parts.part(given, tuple(needs) if self.spent else plan.all_gradients)
         if part.engine is None:
             return found
         _check_unchanged([self.stamps[i] for i in part.saved if i in self.stamps])
-        inputs = [np.asarray(self.saved[i], order="C") for i in part.saved]
+        saved = self.saved or ()
+        inputs = [np.asarray(saved[i], order="C") for i in part.saved]
         inputs += [np.asarray(grads[i], order="C") for i in part.tangents]
         results = [
             plan.allocate(concrete_shape(t, self.dims), t.dtype.numpy)
@@ -239,8 +249,11 @@ def _check_unchanged(stamps: Iterable[tuple[Any, int]]) -> None:
     """Raise RuntimeError if a storage was written to since."""
     for storage, version in stamps:
         if storage.version != version:
-            raise RuntimeError(located(
-                "one of the variables needed for gradient computation has been modified by an "
-                "inplace operation after the compiled forward that reads it. Hint: call "
-                "backward() before the in-place operation, or clone() the tensor."
-            ))
+            raise RuntimeError(located(_MODIFIED))
+
+
+_MODIFIED = (
+    "one of the variables needed for gradient computation has been modified by an inplace "
+    "operation after the compiled forward that reads it. Hint: call backward() before the "
+    "in-place operation, or clone() the tensor."
+)
