@@ -34,8 +34,9 @@ class Ran(NamedTuple):
 class EagerCount:
     """The operators that this thread runs in eager mode, and how often Python asked for a value."""
 
-    def __init__(self, awaited: frozenset[tuple[str, int]] = frozenset()) -> None:
-        """`awaited`: files and lines where it is thought to ask for one."""
+    def __init__(self, awaited: frozenset[tuple[str, int, bool]] = frozenset()) -> None:
+        """`awaited`: files and lines where it is thought to ask for one, and whether by bool(): on
+        other lines eager mode itself looks at some values so."""
         self.awaited = awaited
         self.ran: list[Ran] = []
         self.demands = 0
@@ -50,6 +51,5 @@ class EagerCount:
         self.demands += 1
         if self.awaited and self.first is None:
             loc = user_location()
-            # eager mode itself looks at some values, by bool()
-            if loc is not None and loc[:2] in self.awaited and what != "bool(tensor)":
+            if loc is not None and (loc.file, loc.line, what == "bool(tensor)") in self.awaited:
                 self.first = what, loc

@@ -11,7 +11,7 @@ import pytest
 import graphc
 from graphc.engine.segments.foreseen import values_needed
 from graphc.frontend.trace import Trace
-from tests.graphc.scenario import mlp
+from tests.graphc.scenario import compare, flat, mlp
 
 
 @pytest.fixture
@@ -137,6 +137,12 @@ def of_a_number(x: Any, rate: Any) -> Any:
     return x * float(rate)
 
 
+def by_length(x: Any, names: list[str]) -> Any:
+    if len(names) > 2 or names.count("a") > 1:
+        return x
+    return x + 1
+
+
 def written_where(x: Any) -> Any:
     x[x > 0] = 1
     return x
@@ -144,6 +150,7 @@ def written_where(x: Any) -> Any:
 
 @pytest.mark.parametrize("function", [
     returned, sometimes, after_a_return, of_a_constant, of_a_number, written_where,
+    by_length,
 ])
 def test_what_may_well_be_one_graph_is_recorded(function: Any) -> None:
     assert not values_needed(function, (), {})
@@ -172,13 +179,33 @@ def selected(x: Any) -> Any:
     return x[x > 0].sum()
 
 
-def placed(x: Any) -> Any:
-    return x.nonzero()
+def listed(x: Any) -> Any:
+    return (x * 2).tolist()
 
 
-@pytest.mark.parametrize("function", [formatted, in_a_loop, as_a_number, selected, placed])
+def decided(x: Any) -> Any:
+    if x.mean() > 0.5:
+        return x
+    return -x
+
+
+def repeated(x: Any) -> Any:
+    while not (x > 4).all():
+        x = x * 2
+    return x
+
+
+@pytest.mark.parametrize("function", [
+    formatted, in_a_loop, as_a_number, selected, listed, decided, repeated,
+])
 def test_what_needs_a_value_on_every_way_is_foreseen(function: Any) -> None:
     assert values_needed(function, (), {})
+    x = graphc.tensor([0.5, 1.0, 2.0])
+    compiled = graphc.compile(function)
+    for _ in range(3):
+        given = (x, 3) if function is in_a_loop else (x,)
+        compare(flat(function(*given)), flat(compiled(*given)), 0.0)
+        assert compiled.segments is not None and compiled.segments.calls == 1
 
 
 def test_a_value_asked_for_over_several_lines_is_found(recordings: list[str]) -> None:

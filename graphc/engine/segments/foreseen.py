@@ -23,10 +23,8 @@ from ...frontend.pending import flows_to_return
 from ...inspect.observer import AGAIN
 from ..capture.reached import reached, unwrapped
 
-Line: TypeAlias = tuple[str, int]  # file and line
-# methods of tensors that give Python a value, or whose results have as many elements as values say
-_DEMANDS = frozenset({"tolist", "nonzero", "masked_select", "unique"})
-# functions that do so of a tensor, and methods whose results are likely to be tensors
+Line: TypeAlias = tuple[str, int, bool]  # file and line, and whether bool() asks there
+# functions that ask a tensor for its value, and methods whose results are likely to be tensors
 _NUMBERS = frozenset({"float", "int", "bool"})
 _TENSORS = frozenset("abs all any cpu detach max mean min norm prod std sum var".split())
 # what makes a tensor of Python's own numbers: their values are known to a recording
@@ -34,6 +32,7 @@ _CONSTANTS = frozenset(
     "tensor as_tensor new_tensor scalar_tensor full new_full arange linspace from_numpy".split()
 )
 _LOADS_METHODS = sys.version_info >= (3, 12)  # LOAD_ATTR, by its lowest bit
+_NOTHING = frozenset({"PRECALL", "CACHE", "KW_NAMES", "TO_BOOL", "NOT_TAKEN"})
 _COMPARED = "a comparison"
 _RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 
@@ -78,24 +77,32 @@ def _demands(code: CodeType) -> frozenset[Line]:
     beyond = 0  # a jump may lead up to here, over what is before
     callees: list[str] = []  # that were loaded and not called yet
     called = ""  # by the instruction before: a method, or a comparison
+    tested = False  # that comparison is of what a method of tensors gave
     for step in steps:
         name, argument = step.opname, step.arg or 0
         if name in _RETURNS:
             break  # what follows is not on every way
-        if name in ("PRECALL", "CACHE", "KW_NAMES"):
+        if name in _NOTHING:
             continue
         if name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):
             callee = callees.pop() if callees else ""
             if step.offset >= beyond and (
-                callee in _DEMANDS or (callee in _NUMBERS and called in _TENSORS)
+                callee == "tolist" or (callee in _NUMBERS and called in _TENSORS)
                 or (callee == "item" and not flows_to_return(code, step.offset))
             ):
                 found.add(_line(code, step))
             called = callee
             continue
-        if name == "BINARY_SUBSCR" and called == _COMPARED and step.offset >= beyond:
-            found.add(_line(code, step))  # x[y > 0]
-        called = _COMPARED if name == "COMPARE_OP" else ""
+        if step.offset >= beyond:
+            if name == "BINARY_SUBSCR" and called == _COMPARED:  # x[y > 0]
+                found.add(_line(code, step))
+            elif "JUMP_" in name and "_IF_" in name and (called in _TENSORS or tested):
+                found.add(_line(code, step, True))  # if x.any(), if x.mean() > 0
+        tested = name == "COMPARE_OP" and called in _TENSORS
+        if name == "COMPARE_OP":
+            called = _COMPARED
+        elif name != "LOAD_CONST":
+            called = ""
         if name == "LOAD_METHOD" or (name == "LOAD_ATTR" and argument & 1 and _LOADS_METHODS):
             callees.append(step.argval if step.argval not in _NUMBERS else "")
         elif name == "PUSH_NULL" or (name == "LOAD_GLOBAL" and argument & 1):
@@ -105,10 +112,10 @@ def _demands(code: CodeType) -> frozenset[Line]:
     return frozenset(found)
 
 
-def _line(code: CodeType, step: dis.Instruction) -> Line:
+def _line(code: CodeType, step: dis.Instruction, truth: bool = False) -> Line:
     positions = step.positions
     line = None if positions is None else positions.lineno
-    return code.co_filename, line or 0
+    return code.co_filename, line or 0, truth
 
 
 def _loops(steps: list[dis.Instruction]) -> set[int]:
