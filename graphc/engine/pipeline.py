@@ -35,6 +35,7 @@ from graphc.ir.passes.lower import lower
 from graphc.ir.passes.pack import pack
 from graphc.ir.passes.partition import Split, split
 from graphc.ir.passes.plan import plan
+from graphc.ir.passes.roll import roll
 from graphc.ir.passes.simplify import simplify
 from graphc.ir.passes.specialise import specialise
 
@@ -52,8 +53,10 @@ class Step(NamedTuple):
 # Runs under GRAPHC_RANDOM=counter alone.
 COUNTER = Step("counter_random", counter_random, "before all: draws become plain arithmetic")
 # Whole-graph passes; a joint graph is cut after them and before fusion.
-DECOMPOSE = Step("decompose", decompose, "first: after it, primitives and what a backend claims")
+ROLL = Step("roll", roll, "first: all that follows then sees one step of an unrolled loop")
+DECOMPOSE = Step("decompose", decompose, "after it, primitives and what a backend claims")
 OPTIMISE: tuple[Step, ...] = (
+    ROLL,
     DECOMPOSE,
     Step("fold", lambda graph: fold(graph, TABLE), "rules match numbers, so compute them first"),
     Step("simplify", simplify, "canonical spelling: cse and fuse then meet one form of each thing"),
@@ -184,10 +187,12 @@ def adapt(config: Config) -> None:
 
 
 def _optimise(config: Config, backend: Backend) -> list[Step]:
-    claimed = _claimed(backend)
+    given: dict[Any, dict[str, Any]] = {
+        roll: {"machine": backend.machine}, decompose: {"claimed": _claimed(backend)}
+    }
     steps = [
-        step._replace(function=partial(step.function, claimed=claimed)) if step is DECOMPOSE
-        else step for step in OPTIMISE
+        step._replace(function=partial(step.function, **given[step.function]))
+        if step.function in given else step for step in OPTIMISE
     ]
     return [COUNTER, *steps] if config.random == "counter" else steps
 

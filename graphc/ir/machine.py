@@ -71,6 +71,9 @@ class Machine:
 
     What costs `dear` or more is kept rather than computed again in another pass; what costs at
     most `cheap` is computed again in each kernel that reads it.
+
+    From `unrolled_steps` equal steps on, unrolled code becomes a loop. Steps of elementwise work
+    alone, of which few kernels are made, do so if they are `unrolled_light` operators together.
     """
 
     kind: str  # "cpu" or "gpu": what a person calls it
@@ -94,6 +97,8 @@ class Machine:
     template_chunks: int
     dear: int
     cheap: int
+    unrolled_steps: int
+    unrolled_light: int
     tiling: Tiling | None = None
 
     def chunk(self, total: int, cost: int) -> int:

@@ -45,6 +45,8 @@ CPU = Machine(
     template_chunks=32,
     dear=8,
     cheap=8,
+    unrolled_steps=16,
+    unrolled_light=512,
     tiling=_TILING,
 )
 
