@@ -39,6 +39,7 @@ from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Raised, Recording, Terms, Turned
 from .engine.capture.survey import OpenError, OpenPlace, Survey
 from .engine.marks import Compilers
+from .engine.segments import foreseen
 from .engine.segments.segments import Segments
 from .engine.twin import twin_of
 from .engine.version.backward import BackwardPlan
@@ -174,6 +175,11 @@ class CompiledFunction:
             return None
         if self._raises.many:
             return _Ran(self._raises.run(self.function, *given))
+        if self._resting is None and not (
+            self.compile_count or self.fullgraph or self.always_compiled
+        ) and (lines := foreseen.values_needed(self.function, *given)):
+            self._resting, self.segments = (first := self._turn()), None
+            return _Ran(first.first_call(self.function, *given, turn=self._turn, awaited=lines))
         try:
             return self._compile(given, leaves, structure, reasons)
         except Turned as turned:
@@ -356,7 +362,7 @@ class CompiledFunction:
             inputs = len(graph.inputs) - len(traced.backward.tangents)
             forward, split, parts = self._built(
                 graph, lambda: build_joint(graph, inputs, count, options),
-                (inputs, count, *_options(options)),
+                options, inputs, count,
             )
             types = [n.tensor_type for n in split.forward.outputs]
             engine = Engine(forward, types, dims)
@@ -366,7 +372,7 @@ class CompiledFunction:
             )
             kind = JointSpecialisation
         else:
-            built = self._built(graph, lambda: pipeline.build(graph, **options), _options(options))
+            built = self._built(graph, lambda: pipeline.build(graph, **options), options)
             engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
         version = kind(
             traced, recording.observer, recording.replay, engine, allocate,
@@ -384,8 +390,13 @@ class CompiledFunction:
         recording.observer.settle()
         return version
 
-    def _built(self, graph: Graph, make: Callable[[], Any], options: tuple[Any, ...]) -> Any:
-        return make() if self._shared is None else self._shared.get(graph, options, make)
+    def _built(
+        self, graph: Graph, make: Callable[[], Any], options: dict[str, Any], *parts: int
+    ) -> Any:
+        if self._shared is None:
+            return make()
+        key = *parts, tuple(options["mutated"].items()), options["config"], options["backend"]
+        return self._shared.get(graph, key, make)
 
     # --- looking ------------------------------------------------------------------------------
 
@@ -442,11 +453,6 @@ class CompiledFunction:
         )
 
 
-def _options(options: dict[str, Any]) -> tuple[Any, ...]:
-    """The options of a build, but for the name, as part of a key."""
-    return tuple(options["mutated"].items()), options["config"], options["backend"]
-
-
 def compile(
     model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
     backend: Any = None, mode: str | None = None, options: Any = None, disable: bool = False,
@@ -478,16 +484,10 @@ def compile_module(
     module: Module, *, dynamic: bool | None, backend: str, fullgraph: bool = False
 ) -> Module:
     """A Module of the same class, on the same state, whose calls are compiled."""
-    compiled = CompiledFunction(
-        module, dynamic=dynamic, backend=backend, name=type(module).__name__, fullgraph=fullgraph
-    )
-    return twin_of(module, compiled, (_recompiled, (module, dynamic, backend, fullgraph)))
-
-
-def _recompiled(
-    module: Module, dynamic: bool | None, backend: str, fullgraph: bool
-) -> Module:
-    return compile_module(module, dynamic=dynamic, backend=backend, fullgraph=fullgraph)
+    options: Any = {"dynamic": dynamic, "backend": backend, "fullgraph": fullgraph}
+    compiled = CompiledFunction(module, name=type(module).__name__, **options)
+    again = functools.partial(compile_module, **options)
+    return twin_of(module, compiled, (again, (module,)))
 
 
 class _CallableModule(types.ModuleType):

@@ -44,6 +44,18 @@ class _Local(threading.local):
 local = _Local()
 
 
+class Suspended:
+    """A context in which this thread records nothing."""
+
+    __slots__ = ("_saved",)
+
+    def __enter__(self) -> None:
+        self._saved, local.trace = local.trace, None
+
+    def __exit__(self, *error: object) -> None:
+        local.trace = self._saved
+
+
 def callout(function: Any) -> Any:
     """A user's function (a hook, a custom Function's backward) for graphc's own code to call."""
     return function if local.enter is None else local.enter(function)

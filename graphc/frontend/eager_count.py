@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+from graphc.ir.graph import Loc
 from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
+
+from .errors import user_location
 
 
 class Signature(Protocol):
@@ -31,10 +34,22 @@ class Ran(NamedTuple):
 class EagerCount:
     """The operators that this thread runs in eager mode, and how often Python asked for a value."""
 
-    def __init__(self) -> None:
+    def __init__(self, awaited: frozenset[tuple[str, int, bool]] = frozenset()) -> None:
+        """`awaited`: files and lines where it is thought to ask for one, and whether by bool(): on
+        other lines eager mode itself looks at some values so."""
+        self.awaited = awaited
         self.ran: list[Ran] = []
         self.demands = 0
+        self.first: tuple[str, Loc] | None = None  # what did so first on such a line
 
     def note(self, op: Op, attrs: Attrs, signature: Signature) -> None:
         """Count an operator."""
         self.ran.append(Ran(op, attrs, signature))
+
+    def demand(self, what: str) -> None:
+        """Count a value that Python asks for."""
+        self.demands += 1
+        if self.awaited and self.first is None:
+            loc = user_location()
+            if loc is not None and (loc.file, loc.line, what == "bool(tensor)") in self.awaited:
+                self.first = what, loc

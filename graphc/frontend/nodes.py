@@ -94,8 +94,7 @@ class Node:
     metadata_: dict[Any, Any] | None = None
     folded: bool = False  # stands for many operations (folded.py)
     outside: Tensor | None = None  # stands for the history that this one had before the trace
-    # in a segment: which operation on the tape it is, or ~n: where the n-th entry's gradient goes
-    position: int | None = None
+    position: int | None = None  # in SegmentTrace.script; ~n: where its n-th entry's gradient goes
 
     def __init__(
         self, edges: tuple[Edge | None, ...], out_types: tuple[TensorType, ...]

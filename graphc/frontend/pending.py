@@ -37,12 +37,13 @@ def only_returned(entry: CodeType | None, site: Any) -> bool:
         return False
     code = frame.f_code
     if site is None or site.code.co_qualname != code.co_qualname:
-        return _flows_to_return(code, frame.f_lasti)
-    return _flows_to_return(site.code, site.offset)
+        return flows_to_return(code, frame.f_lasti)
+    return flows_to_return(site.code, site.offset)
 
 
 @functools.lru_cache(maxsize=1024)
-def _flows_to_return(code: CodeType, offset: int) -> bool:
+def flows_to_return(code: CodeType, offset: int) -> bool:
+    """Whether what the call at `offset` gives goes straight into the function's result."""
     above = 0  # operands that lie above the value on the stack
     for step in dis.get_instructions(code):
         if step.offset <= offset:

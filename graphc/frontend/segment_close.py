@@ -269,11 +269,10 @@ class _Fill:
     def tensor(self, tensor: Tensor) -> None:
         """Make a traced tensor concrete."""
         array, storage = self.place(tensor)
-        state = tensor.__dict__
-        for name in ("_trace", "_traced", "_face", "_node", "_output"):
-            # _node stays readable for _history
-            if name not in ("_node", "_output"):
-                state.pop(name, None)
+        # attribute by attribute: an object whose __dict__ was asked for is slower from then on;
+        # _node stays readable for _history
+        tensor._trace = None
+        del tensor._traced
         tensor._array, tensor._storage = array, storage
         base = tensor._base
         if base is not None:

@@ -176,9 +176,10 @@ class SegmentTrace(Trace):
             try:
                 self._flush(self)
             finally:
-                with self.suspended():
-                    for action in actions:
-                        action()
+                if actions:
+                    with self.suspended():
+                        for action in actions:
+                            action()
         finally:
             self._flushing = False
             self.handles.clear()

@@ -441,7 +441,7 @@ def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
         if tensor._trace is not None:
             raise tensor._trace.escaped(tensor)
         if local.counted is not None:
-            local.counted.demands += 1
+            local.counted.demand(what)
         return tensor._array
     return trace.demand(tensor if tensor._face is None else tensor._face, what, cure)
 

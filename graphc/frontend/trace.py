@@ -15,8 +15,7 @@ changed meanwhile (state made in `suspended()`) registers its undoing with `on_r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from graphc.ir.types import TensorType
 
 from . import views
 from .captured import UNREAD, NumberInput, TensorInput, TracedGraph
-from .context import local
+from .context import Suspended, local
 from .dispatch import explain_inputs, join_view
 from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
 from .finish import finish
@@ -120,15 +119,9 @@ class Trace(Scoped):
         if kind is not None:
             self.rollback()
 
-    @contextmanager
-    def suspended(self) -> Iterator[None]:
+    def suspended(self) -> Suspended:
         """Run eagerly inside: for state that is made for real (optimizer moments)."""
-        saved = local.trace
-        local.trace = None
-        try:
-            yield
-        finally:
-            local.trace = saved
+        return Suspended()
 
     def on_rollback(self, undo: Callable[[], None]) -> None:
         """Call `undo` if the trace fails."""

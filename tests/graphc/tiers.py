@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphc.engine.segments import tiers
+from graphc.engine.segments import foreseen, tiers
 from graphc.engine.segments.segments import Segments
 
 MODES = ("as decided", "compiled", "second time", "operator by operator")
@@ -16,6 +16,7 @@ def use(mode: str, patch: pytest.MonkeyPatch) -> None:
         return
     patch.setattr(tiers.Tiers, "end_call", lambda *rest: False)
     patch.setattr(Segments, "turned", lambda *rest: None)
+    patch.setattr(foreseen, "values_needed", lambda *rest: frozenset())
     if mode == "compiled":
         patch.setattr(tiers.Tiers, "compiles", lambda *rest: True)
     patch.setattr(tiers, "PRICE", 1 << 30 if mode == "operator by operator" else 0)

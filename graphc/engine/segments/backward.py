@@ -7,18 +7,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ... import config as configuration
 from ...frontend.context import local
 from ...frontend.errors import located
 from ...frontend.held import Holds
+from ...frontend.history import edge
 from ...frontend.nodes import Edge, zeros
 from ...frontend.recorded_tape import Layout, recorded_tape
 from ...frontend.segment_close import Segment
+from ...frontend.segment_tape import nodes_read
 from ...frontend.segment_trace import SegmentTrace
+from ...frontend.tape_order import inner_roots, labels_of
+from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
+from ...ir.passes.partition import Split
 from ...ir.types import TensorType
-from ..version.parts import Build, Parts
-from ..version.replay import Replay, replay
+from .. import pipeline
+from ..version.parts import Build, Parts, behind
+from ..version.replay import Replay, replay, replay_of
 from ..version.saved import SavingNode
 from ..version.spent import Spending
 from ..version.version import concrete_shape
@@ -215,3 +222,34 @@ def _modified(stamp: tuple[Any, int], array: np.ndarray) -> str:
         f"{storage.version}; expected version {version} instead. Hint: use an "
         "out-of-place operation, or clone() the tensor before the in-place one."
     )
+
+
+def _source(segment: Segment, tensor: Tensor) -> tuple[int, Tensor]:
+    """The argument that a tensor is (-1: it is captured), and the tensor."""
+    return segment.trace.argument_index(tensor), tensor
+
+
+def plan_of(
+    segment: Segment, graph: Graph, split: Split, entries: list[int],
+    build: Callable[[Graph], Any], allocate: Callable[..., Any],
+) -> BackwardPlan:
+    """The backward of a segment; `build` makes something that runs of each part of it."""
+    count = len(segment.outputs)
+    roots = [edge(t) for t in segment.roots]
+    read = nodes_read([node for node, _ in roots])
+    strict = {
+        place for place, (kind, i) in enumerate(split.saved)
+        if (kind == "input" and i < len(segment.inputs) and segment.inputs[i].node in read)
+        or (kind == "output" and i < count and segment.outputs[i] in read)
+    }
+    inputs = len(graph.inputs) - len(segment.roots)
+    plan = BackwardPlan(
+        split.backward, split.saved, entries, strict, allocate, build,
+        behind(graph, inputs, count),
+        lambda graph: pipeline.as_drawn(graph, configuration.current()),
+    )
+    plan.inner = inner_roots(roots)
+    plan.labels = labels_of(roots)
+    sources = [_source(segment, segment.entries[i][0]) for i in entries]
+    plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)
+    return plan

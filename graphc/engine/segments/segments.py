@@ -31,24 +31,21 @@ from ...frontend.names import KeptNames
 from ...frontend.nodes import Edge, Node
 from ...frontend.segment_close import Segment
 from ...frontend.segment_nodes import KnownNodes
-from ...frontend.segment_tape import Fingerprint, light_key, nodes_read
+from ...frontend.segment_tape import Fingerprint, light_key
 from ...frontend.segment_trace import SegmentEnd, SegmentTrace
-from ...frontend.tape_order import inner_roots, labels_of
-from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
 from ...inspect.observer import AGAIN
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
 from ...ir.op import OpError
-from ...ir.passes.partition import Split, split_uncut
+from ...ir.passes.partition import split_uncut
 from .. import pipeline
 from ..built import CompileCounter, Engine
 from ..capture.reached import given, reached
-from ..version.parts import behind
 from ..version.refused import ERRORS
-from ..version.replay import replay_of
 from ..version.version import concrete_shape
-from .backward import BackwardPlan, Recorded, SegmentBackward, held
+from . import foreseen
+from .backward import BackwardPlan, Recorded, SegmentBackward, held, plan_of
 from .nested import NestedModules
 from .salvage import leave_out_failed
 from .stepwise import Stepwise
@@ -179,6 +176,23 @@ class Segments:
             trace.counted = local.counted = EagerCount()
             local.trace, local.nested = None, self.modules.count
 
+    def first_call(
+        self, function: Callable[..., Any], args: Any, kwargs: Any, *, turn: Callable[[], Any],
+        awaited: frozenset[foreseen.Line],
+    ) -> Any:
+        """A first call as plain eager code, which is counted. `turn` is called if it needed a
+        value on one of the lines; if not, the next call is to be recorded as the first one."""
+        counted = local.counted = EagerCount(awaited)
+        outer, local.nested = local.nested, self.modules.count
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            local.counted, local.nested = None, outer
+        if counted.first is not None:
+            self._judge([SegmentEnd(*counted.first, value=True)], counted, turned=True)
+            turn()
+        return result
+
     def opened_by(self, error: TraceError) -> Segments:
         """Note what made the attempt at one graph fail, where segments will not meet it again."""
         end = error.end or SegmentEnd(str(error).split(". Cure")[0], None)
@@ -196,14 +210,20 @@ class Segments:
         """Remember where a call's segments ended. `turned`: it began as one graph."""
         assert isinstance(trace, SegmentTrace)
         with self._lock:
-            self.calls += 1
             self.modules.know(trace)
-            if trace.counted is not None:
-                ran = trace.counted.ran
-                self.tiers.ran(len(ran), *eager_work(ran), 0)
-            for end in trace.ends:
+        self._judge(trace.ends, trace.counted, turned, turned and trace.passing)
+
+    def _judge(
+        self, ends: list[SegmentEnd], counted: EagerCount | None, turned: bool,
+        passing: bool = False,
+    ) -> None:
+        """Count a call, and see whether the next is to be recorded."""
+        with self._lock:
+            self.calls += 1
+            if counted is not None:
+                self.tiers.ran(len(counted.ran), *eager_work(counted.ran), 0)
+            for end in ends:
                 self.ends[end] = self.ends.get(end, 0) + 1
-            passing = turned and trace.passing
             leaves = not self.tiers.plain and self.tiers.end_call(turned, passing)
             if leaves:
                 self._calls_modules = any(self.modules.closed())
@@ -359,7 +379,7 @@ class Segments:
         if entries:
             forward, _, split = pipeline.build_pair(graph, inputs, count, late=True, **options)
             engine = Engine(forward, [n.tensor_type for n in split.forward.outputs], dims)
-            plan = _plan(segment, graph, split, entries, self._late, self.allocate)
+            plan = plan_of(segment, graph, split, entries, self._late, self.allocate)
         else:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
             built = pipeline.build(graph, **options)
@@ -378,7 +398,7 @@ class Segments:
         split = split_uncut(graph, len(inputs), count)
         plan = None
         if entries:
-            plan = _plan(segment, graph, split, entries, Stepwise, HOST.allocate)
+            plan = plan_of(segment, graph, split, entries, Stepwise, HOST.allocate)
         types = [n.tensor_type for n in split.forward.outputs]
         return Version(
             None, Engine(Stepwise(split.forward), types, ()), mutated, count, plan, whole.nodes, 0.0
@@ -457,34 +477,3 @@ class Segments:
         )
         segment.fill(results, node)
         node.watch(held(segment, version.mutated, results))
-
-
-def _source(segment: Segment, tensor: Tensor) -> tuple[int, Tensor]:
-    """The argument that a tensor is (-1: it is captured), and the tensor."""
-    return segment.trace.argument_index(tensor), tensor
-
-
-def _plan(
-    segment: Segment, graph: Graph, split: Split, entries: list[int],
-    build: Callable[[Graph], Any], allocate: Callable[..., Any],
-) -> BackwardPlan:
-    """The backward of a segment; `build` makes something that runs of each part of it."""
-    count = len(segment.outputs)
-    roots = [edge(t) for t in segment.roots]
-    read = nodes_read([node for node, _ in roots])
-    strict = {
-        place for place, (kind, i) in enumerate(split.saved)
-        if (kind == "input" and i < len(segment.inputs) and segment.inputs[i].node in read)
-        or (kind == "output" and i < count and segment.outputs[i] in read)
-    }
-    inputs = len(graph.inputs) - len(segment.roots)
-    plan = BackwardPlan(
-        split.backward, split.saved, entries, strict, allocate, build,
-        behind(graph, inputs, count),
-        lambda graph: pipeline.as_drawn(graph, configuration.current()),
-    )
-    plan.inner = inner_roots(roots)
-    plan.labels = labels_of(roots)
-    sources = [_source(segment, segment.entries[i][0]) for i in entries]
-    plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)
-    return plan

@@ -8,7 +8,8 @@ is not recorded any longer if most of its segments are new at each call, or if i
 small that recording costs more than compiled code saves. As a function may change its ways
 (shapes become steady, a warm-up ends), it is recorded again after WAIT plain calls, after twice
 as many the next time, and so on. A first call, which began as one graph, is judged already: while
-what it recorded is small, its rest is eager mode, whose operators are counted (eager_count.py).
+what it recorded is small, its rest is eager mode, whose operators are counted (eager_count.py). So
+is all of a first call whose code says that it will need a value (foreseen.py).
 Nothing here looks at a clock: the same script makes the same decisions.
 """
 
