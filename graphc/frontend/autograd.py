@@ -12,6 +12,7 @@ import numpy as np
 
 from graphc.ir import ops
 from graphc.ir.autodiff import sum_to, walk
+from graphc.ir.memory import copied
 from graphc.ir.types import TensorType
 
 from .anomaly import Anomaly, check
@@ -22,9 +23,12 @@ from .folded import unfold
 from .history import edge, requires_grad
 from .hooks import Hooks
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
+from .placement import place_at
 from .saved_hooks import unpacking
 from .tape_order import order_of, reaching
 from .tensor import Tensor, current, from_array, register_methods
+from .transfer import moved
+from .values import Eager
 from .worlds import ArrayWorld, NodeWorld, TensorWorld
 
 TensorOrTensors = Any
@@ -189,6 +193,8 @@ class Pass:
                     f"shape {list(type_.shape)}. Cure: reduce it (sum(), mean()) or pass gradient="
                 ))
             one = constant(1.0, type_.dtype)
+            if Eager.elsewhere is not None and self.trace is None:
+                one = moved(one, place_at(output))
             shaped: Tensor = apply(ops.reshape, one, shape=type_.shape) if type_.shape else one
             return shaped
         if not isinstance(gradient, Tensor):
@@ -359,9 +365,11 @@ class Pass:
                 return
         arrived = self.world.to_tensor(value) if node.post_hooks else None
         trace = self.trace
+        if Eager.elsewhere is not None and trace is None:
+            value = self.world.from_tensor(moved(self.world.to_tensor(value), place_at(variable)))
         old = variable._grad if trace is None else trace.get_grad(variable)
         if old is None:
-            if isinstance(value, np.ndarray):
+            if type(value) is np.ndarray:
                 # references: the caller's variable, the parameter, and getrefcount's argument
                 if sys.getrefcount(value) > 3 or not _lone_memory(value):
                     value = np.array(value, order="C")
@@ -413,7 +421,7 @@ def _private(tensor: Tensor, create_graph: bool) -> Tensor:
     trace = tensor._trace
     if trace is not None:
         return trace.wrap(trace.read(tensor))
-    return from_array(np.array(tensor._array, order="C"))
+    return from_array(copied(tensor._array))
 
 
 def _run_hooks(hooks: Hooks, tensor: Tensor) -> Tensor:

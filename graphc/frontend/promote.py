@@ -27,7 +27,9 @@ from .context import local
 from .dispatch import apply
 from .errors import located
 from .numbers import is_traced_number
+from .placement import Place
 from .tensor import Tensor, from_array
+from .transfer import moved
 
 Number: TypeAlias = Any  # bool, int, float, NumPy scalar, SymInt or LiftedNumber
 
@@ -95,6 +97,16 @@ def cast(x: Tensor, dtype: DType) -> Tensor:
         return x
     result: Tensor = apply(ops.cast, x, dtype=dtype)
     return result
+
+
+def converted(tensor: Tensor, dtype: DType | None, place: Place | None) -> Tensor:
+    """The tensor itself, or a copy of another dtype or on another device: cast where its new
+    dtype is sure to exist."""
+    if dtype is None or dtype is tensor.dtype:
+        return moved(tensor, place)
+    if place is None:
+        return cast(moved(tensor, None), dtype)
+    return moved(cast(tensor, dtype), place)
 
 
 _constants: dict[Any, Tensor] = {}

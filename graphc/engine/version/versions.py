@@ -75,7 +75,7 @@ class Versions:
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
         parts: list[Any] = [
-            structure, local.grad, local.inference, local.meta, local.autocast,
+            structure, local.grad, local.inference, local.place, local.autocast,
             promote.Defaults.dtype, configuration.current().random,
         ]
         shapes: list[Any] = []
