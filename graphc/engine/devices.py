@@ -7,10 +7,12 @@ program of one operator for each signature, kept.
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from typing import Any
 
 from .. import backends, config
 from ..frontend import placement
+from ..frontend.errors import located
 from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.graph import Builder, attrs_key
@@ -18,6 +20,8 @@ from ..ir.memory import Buffer, contiguous
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from . import pipeline
+from .capture.kinds import is_part_of_machinery
+from .capture.observer import running
 
 _PROGRAMS = 20_000
 
@@ -26,8 +30,21 @@ def register(kind: str, backend: str) -> None:
     """Make the memory of a backend a device of this type. Raises InvalidBackend, and ValueError
     where the device is registered."""
     name = backends.canonical(backend)
-    runner = Operators(name)
-    placement.register(kind, backends.get(name).memory, runner.run, name)
+    found = backends.get(name)
+    is_part_of_machinery(found, found.memory)
+    placement.register(kind, found.memory, Operators(name).run, name)
+
+
+def backend_at(place: placement.Place | None, asked: str) -> str:
+    """The name of the backend whose code runs on tensors of a device, where the user asked for
+    one. Raises RuntimeError where that one has another memory."""
+    if place is None or backends.get(asked).memory is place.memory:
+        return asked
+    if asked != backends.DEFAULT or place.backend is None:
+        raise RuntimeError(located(
+            f"backend {asked!r} does not run on tensors on {place.device}. Cure: leave backend= out"
+        ))
+    return place.backend
 
 
 class Operators:
@@ -44,7 +61,9 @@ class Operators:
         key = (op, types, attrs_key(attrs))
         built = self._programs.get(key)
         if built is None:
-            built = self._build(op, types, attrs)
+            observer = running.observer
+            with nullcontext() if observer is None else observer.unobserved():
+                built = self._build(op, types, attrs)
             if "graphs" not in attrs:
                 with self._lock:
                     if len(self._programs) >= _PROGRAMS:

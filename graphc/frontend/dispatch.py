@@ -44,7 +44,7 @@ from .context import local
 from .errors import INFERENCE_SAVED, INFERENCE_WRITE, located, raise_op_error, user_location
 from .history import edge, requires_grad
 from .nodes import CopyBackwards, CopySlices, OpNode, class_of
-from .placement import gathered, place_at
+from .placement import TWO_DEVICES, gathered, place_at
 from .programs import Plan
 from .saved_hooks import hooks, pack_node
 from .storage import Storage, readers
@@ -298,8 +298,11 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
         if not overwrite:
             _keep_former(state, current(value))
     value = _fit(state, value)
-    if Eager.elsewhere is not None and local.trace is None:
-        value = moved(value, place_at(state))
+    if Eager.elsewhere is not None and (place := place_at(state)) is not place_at(value):
+        if local.trace is not None:
+            with local.trace.eager(TWO_DEVICES):
+                return inplace(target, value, overwrite)
+        value = moved(value, place)
     if local.trace is not None:
         local.trace.write(state, value)
     else:

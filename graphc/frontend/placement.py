@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from graphc.ir.device_array import DeviceArray
-from graphc.ir.memory import Array, Buffer, Memory
-from graphc.ir.op import Attrs, Op
+from graphc.ir.memory import Array, Buffer, Memory, on_host
+from graphc.ir.op import REGISTRY, Attrs, Op
+from graphc.ir.op import get as get_op
 
 from . import meta
 from .context import local
@@ -57,6 +58,11 @@ class Place:
         made = self.memory.allocate(array.shape, array.dtype)
         self.memory.write(made, array)
         return made
+
+
+    def bring(self, buffer: Buffer) -> Buffer:
+        """The buffer itself, or a copy of a host array here."""
+        return buffer if isinstance(buffer, DeviceArray) else self.take(buffer)
 
 
 _places: dict[str, Place] = {}
@@ -146,9 +152,9 @@ def gathered(
         return Eager.run, arrays, _all_loose(inputs, arrays)
     place, loose = _common(op, inputs, arrays)
     if place is None:
-        return Eager.run, [_on_host(array) for array in arrays], False
+        return Eager.run, [on_host(array) for array in arrays], False
     found = [
-        array if of(array) is place else place.take(_on_host(array)) for array in arrays
+        array if of(array) is place else place.take(on_host(array)) for array in arrays
     ]
     return place.run, found, loose
 
@@ -179,11 +185,6 @@ def _all_loose(inputs: Sequence[Any], arrays: list[Any]) -> bool:
 _POSITIONS = frozenset({"index", "index_put"})  # positions may lie on the CPU
 
 
-def _on_host(array: Any) -> Array:
-    found: Array = array.memory.read(array) if isinstance(array, DeviceArray) else array
-    return found
-
-
 def _mixed(first: device, second: device) -> RuntimeError:
     return RuntimeError(located(
         "Expected all tensors to be on the same device, but found at least two devices, "
@@ -194,6 +195,27 @@ def _mixed(first: device, second: device) -> RuntimeError:
 def is_loose(tensor: Any) -> bool:
     """Whether a tensor may be taken to any device."""
     return getattr(tensor._storage, "loose", False)
+
+
+class DeviceTable(Mapping[str, Callable[..., Any]]):
+    """What an operator does to buffers, wherever they lie, by its name (ir/interpret.py)."""
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        op = get_op(name)
+        return lambda *buffers, **attrs: _anywhere(op, list(buffers), attrs)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(REGISTRY)
+
+    def __len__(self) -> int:
+        return len(REGISTRY)
+
+
+def table_for(buffers: Iterable[Any], table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The table to run a graph by, whose inputs these are: `table` for arrays on the host."""
+    if Eager.elsewhere is not None and any(isinstance(b, DeviceArray) for b in buffers):
+        return DeviceTable()
+    return table
 
 
 # --- where new tensors go ----------------------------------------------------------------------
@@ -214,11 +236,13 @@ def makes(function: F) -> F:
 
     @functools.wraps(function)
     def made(*args: Any, device: Any = None, **kwargs: Any) -> Any:
-        if device is None and (Eager.elsewhere is None or local.making is not None):
+        if (device is None and local.making is not None) or (
+            Eager.elsewhere is None and (device is None or device is CPU)
+        ):
             return function(*args, **kwargs)
         place = local.place if device is None else place_of(device)
         loose = device is None and _asked_by_own_code(sys._getframe(1))
-        with selected(place):
+        with selected(place), _recorded(place, loose and place is None):
             return settled(function(*args, **kwargs), place, device is not None, loose)
 
     return cast(F, made)
@@ -232,12 +256,21 @@ def makes_like(function: F) -> F:
         if device is None and (Eager.elsewhere is None or local.making is not None):
             return function(input, *args, **kwargs)
         place = place_at(input) if device is None else place_of(device)
-        with selected(place):
+        with selected(place), _recorded(place, False):
             return settled(function(input, *args, **kwargs), place, True, False)
 
     return cast(F, made)
 
 
+def _recorded(place: Place | None, loose: bool) -> AbstractContextManager[None]:
+    """Under a trace: a recording is of one device; what is made on another is made eagerly."""
+    trace = local.trace
+    if trace is None or loose or Eager.elsewhere is None or trace.joins(place):
+        return nullcontext()
+    return trace.eager(TWO_DEVICES)
+
+
+TWO_DEVICES = "tensors on two devices"
 _AROUND = frozenset({"graphc.frontend.tensors_only", "graphc.frontend.ownership"})  # decorators
 
 
@@ -261,8 +294,9 @@ def beside(function: F) -> F:
 
 
 def place_at(tensor: Any) -> Place | None:
-    """Where a tensor lies; None: on the CPU, or in a trace."""
-    return of(getattr(tensor, "_array", None))
+    """Where a tensor lies; None: on the CPU."""
+    trace = tensor._trace
+    return of(tensor._array) if trace is None else trace.place or None
 
 
 def settled(tensor: Any, place: Place | None, asked: bool, loose: bool) -> Any:
@@ -271,7 +305,7 @@ def settled(tensor: Any, place: Place | None, asked: bool, loose: bool) -> Any:
     if tensor._trace is None:
         buffer = tensor._array
         if of(buffer) is not place and (asked or not isinstance(buffer, DeviceArray)):
-            host = _on_host(buffer)
+            host = on_host(buffer)
             tensor._array = host.copy() if place is None else place.put(host)
             tensor._storage = type(tensor._storage)(tensor._array)
         tensor._storage.loose = loose

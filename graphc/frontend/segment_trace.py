@@ -25,7 +25,7 @@ from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.op import Attrs, Op
 
 from .context import local
-from .dispatch import explain_inputs
+from .dispatch import apply, explain_inputs
 from .eager_count import EagerCount
 from .errors import unsupported_in_trace, user_location
 from .functionalize import TracedStorage
@@ -33,11 +33,13 @@ from .nodes import AccumulateGrad
 from .nodes import Node as GradNode
 from .outside_history import goes_on, reachable
 from .pending import PendingItem, only_returned
+from .placement import TWO_DEVICES
 from .scoped import InsideModule
 from .segment_again import operation_again
 from .segment_nodes import KnownNodes
 from .tensor import Tensor
 from .trace import Trace
+from .values import Eager
 
 
 class SegmentEnd(NamedTuple):
@@ -250,6 +252,9 @@ class SegmentTrace(Trace):
     def apply(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
         if self.snapshots and not self._flushing and any(self._is_stale(t) for t in inputs):
             self.end_segment("a write by NumPy to a tensor's memory")
+        if Eager.elsewhere is not None and not self._flushing and self.apart(inputs):
+            with self.eager(TWO_DEVICES):
+                return apply(op, *inputs, **attrs)
         if self.whole:
             found = Trace.apply(self, op, inputs, attrs)
         else:
@@ -285,6 +290,8 @@ class SegmentTrace(Trace):
         found = self.shadows.get(id(tensor))
         if found is not None:
             return found[1]
+        if tensor._trace is None and not self._flushing and self.is_foreign(tensor):
+            self.end_segment(TWO_DEVICES)
         shadow = Trace.shadow(self, tensor)
         if not self.whole:  # a hook is registered at once
             if tensor._hooks is not None:

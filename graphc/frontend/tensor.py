@@ -21,7 +21,7 @@ import numpy as np
 
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
-from graphc.ir.memory import DeviceArray
+from graphc.ir.memory import DeviceArray, on_host
 from graphc.ir.types import TensorType
 
 from . import placement
@@ -96,8 +96,10 @@ class Tensor:
 
     @property
     def device(self) -> device:
-        array = getattr(self, "_array", None)
-        return CPU if array is None else placement.device_of(array)
+        if self._trace is None:
+            return placement.device_of(self._array)
+        place = self._trace.place
+        return place.device if place else CPU
 
     @property
     def ndim(self) -> int:
@@ -448,15 +450,16 @@ def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
         if type(array) is DeviceArray:
             return array.memory.read(array)
         return array  # type: ignore[no-any-return]
-    return trace.demand(tensor if tensor._face is None else tensor._face, what, cure)
+    return on_host(trace.demand(tensor if tensor._face is None else tensor._face, what, cure))
 
 
 def held(tensor: Tensor, what: str, cure: str) -> Any:
     """The buffer of a Tensor where it lies; for who asks for memory and not for numbers. Raises
     as concrete() does."""
-    if local.trace is None and tensor._trace is None:
-        return tensor._array
-    return concrete(tensor, what, cure)
+    trace = local.trace
+    if trace is None:
+        return current(tensor)._array
+    return trace.demand(tensor if tensor._face is None else tensor._face, what, cure)
 
 
 # --- methods -----------------------------------------------------------------------------------

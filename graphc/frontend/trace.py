@@ -36,13 +36,7 @@ from .context import local
 from .dispatch import explain_inputs, join_view
 from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
 from .finish import finish
-from .functionalize import (
-    Memory,
-    TracedState,
-    TracedStorage,
-    result_strides,
-    symbolic_strides,
-)
+from .functionalize import Memory, TracedState, TracedStorage, result_strides, symbolic_strides
 from .history import edge, gradient_kind, requires_grad
 from .late import Late
 from .names import Names
@@ -51,13 +45,14 @@ from .nodes import Node as GradNode
 from .number_expr import NumberExpr, NumberGuard, NumberTable
 from .number_nodes import NumberNodes, plain_attrs
 from .numbers import LiftedNumber, SymInt, TracedNumber
+from .one_device import OneDevice
 from .scoped import Scoped
 from .storage import strides_of
 from .tensor import Tensor, alias
 from .trace_history import enter, entry_edge, record
 
 
-class Trace(Scoped):
+class Trace(OneDevice, Scoped):
     """A recording. Only the thread that entered it is traced."""
 
     def __init__(self, name: str = "graph", env: DimEnv | None = None) -> None:
@@ -85,6 +80,7 @@ class Trace(Scoped):
         self.env = env if env is not None else DimEnv()
         self.builder = self.new_builder()
         self.inputs: list[TensorInput | NumberInput] = []
+        self.place = False
         self.number_guards: dict[NumberExpr, NumberGuard] = {}
         # whether `.grad` of a concrete tensor was None when looked at
         self.grad_reads: dict[int, tuple[Tensor, bool]] = {}
@@ -224,6 +220,7 @@ class Trace(Scoped):
     def new_input(self, tensor: Tensor) -> TracedStorage:
         """A graph input for a concrete tensor's part of memory."""
         array = tensor._array
+        self.enters(tensor)
         index, symbolic = self._arguments.get(id(tensor), (-1, self.renewed.get(id(tensor), {})))
         shape: list[DimSize] = list(array.shape)
         for dim, name in symbolic.items():

@@ -11,7 +11,7 @@ from .context import local
 from .errors import located
 from .history import edge, requires_grad
 from .nodes import Node, World
-from .placement import Place, place_at
+from .placement import TWO_DEVICES, Place, place_at
 from .storage import Storage
 from .tensor import Tensor
 
@@ -34,6 +34,10 @@ def moved(tensor: Tensor, place: Place | None) -> Tensor:
     source = place_at(tensor)
     if source is place:
         return tensor
+    trace = local.trace
+    if trace is not None:
+        with trace.eager(TWO_DEVICES):
+            return moved(tensor if tensor._face is None else tensor._face, place)
     buffer = tensor._array
     if isinstance(buffer, DeviceArray):
         if source is not None and source.device.type == "meta":

@@ -69,11 +69,33 @@ def copied(buffer: Buffer) -> Buffer:
     return buffer.copy() if isinstance(buffer, DeviceArray) else np.array(buffer, order="C")
 
 
+def zeros_like(buffer: Buffer) -> Buffer:
+    """Row-major zeros of a buffer's shape and dtype, where it lies."""
+    if not isinstance(buffer, DeviceArray):
+        return np.zeros(buffer.shape, buffer.dtype)
+    made = buffer.memory.allocate(buffer.shape, buffer.dtype)
+    buffer.memory.write(made, np.zeros((), buffer.dtype))
+    return made
+
+
+def on_host(buffer: Buffer) -> Array:
+    """Its elements in an array, not to be written where that is no copy."""
+    found: Array = buffer.memory.read(buffer) if isinstance(buffer, DeviceArray) else buffer
+    return found
+
+
 def may_share(a: Buffer, b: Buffer) -> bool:
     """Whether two buffers' bounds overlap in one memory."""
     if isinstance(a, DeviceArray) or isinstance(b, DeviceArray):
         return isinstance(a, DeviceArray) and isinstance(b, DeviceArray) and a.meets(b)
     return np.may_share_memory(a, b)
+
+
+def shares(a: Buffer, b: Buffer) -> bool:
+    """Whether two buffers have elements in common (on a device: may have)."""
+    if isinstance(a, DeviceArray) or isinstance(b, DeviceArray):
+        return may_share(a, b)
+    return np.shares_memory(a, b)
 
 
 def write(target: Buffer, source: Buffer) -> None:
@@ -84,6 +106,6 @@ def write(target: Buffer, source: Buffer) -> None:
         elif source.memory is target.memory:
             target.memory.copy(target, source)
         else:
-            target.memory.write(target, source.memory.read(source))
+            target.memory.write(target, on_host(source))
     else:
-        np.copyto(target, source.memory.read(source) if isinstance(source, DeviceArray) else source)
+        np.copyto(target, on_host(source))

@@ -77,7 +77,8 @@ def test_every_maker_of_tensors_takes_a_device(name: str) -> None:
     with pytest.raises(RuntimeError, match="no CUDA"):
         DEVICES[name](graphc.device("cuda:0"))
     try:
-        made = DEVICES[name]("meta") or graphc.ones(1)
+        made = DEVICES[name]("meta")
+        made = graphc.ones(1) if made is None else made
     finally:
         graphc.set_default_device("cpu")
     for tensor in made.parameters() if isinstance(made, nn.Module) else [made]:

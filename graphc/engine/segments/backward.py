@@ -7,18 +7,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ... import config as configuration
 from ...backends.numpy.ops import TABLE
 from ...frontend.context import local
 from ...frontend.errors import located
+from ...frontend.history import edge
 from ...frontend.nodes import TWICE, Edge, zeros
+from ...frontend.placement import Place, table_for
 from ...frontend.recorded_tape import Layout, recorded_tape
+from ...frontend.segment_close import Segment
+from ...frontend.segment_tape import nodes_read
 from ...frontend.segment_trace import SegmentTrace
+from ...frontend.tape_order import inner_roots, labels_of
+from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
 from ...ir.interpret import evaluate
+from ...ir.memory import DeviceArray, contiguous
+from ...ir.passes.partition import Split
 from ...ir.types import TensorType
-from ..version.parts import Build, Parts
-from ..version.replay import Replay, replay
+from .. import pipeline
+from ..version.parts import Build, Parts, behind
+from ..version.replay import Replay, replay, replay_of
 from ..version.saved import SavingNode
 from ..version.version import concrete_shape
 
@@ -34,6 +44,8 @@ class Recorded(NamedTuple):
 
 class BackwardPlan:
     """The backward graph of a segment: its inputs are saved values, then cotangents."""
+
+    place: Place | None = None  # where its code runs; None: on the CPU
 
     def __init__(
         self, graph: Graph, saved: Sequence[tuple[str, int]], entries: list[int],
@@ -51,6 +63,38 @@ class BackwardPlan:
         self.parts = Parts(graph, len(self.saved), build, behind)
         self.replay: Replay  # for create_graph, where it cannot be unfolded
         self.drawn = drawn
+
+
+def plan_of(
+    segment: Segment, graph: Graph, split: Split, entries: list[int],
+    build: Callable[[Graph], Any], allocate: Callable[..., Any],
+) -> BackwardPlan:
+    """The backward of a segment; `build` makes something that runs of each part of it."""
+    count = len(segment.outputs)
+    roots = [edge(t) for t in segment.roots]
+    read = nodes_read([node for node, _ in roots])
+    strict = {
+        place for place, (kind, i) in enumerate(split.saved)
+        if (kind == "input" and i < len(segment.inputs) and segment.inputs[i].node in read)
+        or (kind == "output" and i < count and segment.outputs[i] in read)
+    }
+    inputs = len(graph.inputs) - len(segment.roots)
+    plan = BackwardPlan(
+        split.backward, split.saved, entries, strict, allocate, build,
+        behind(graph, inputs, count),
+        lambda graph: pipeline.as_drawn(graph, configuration.current()),
+    )
+    plan.place = segment.trace.place or None
+    plan.inner = inner_roots(roots)
+    plan.labels = labels_of(roots)
+    sources = [_source(segment, segment.entries[i][0]) for i in entries]
+    plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)
+    return plan
+
+
+def _source(segment: Segment, tensor: Tensor) -> tuple[int, Tensor]:
+    """The argument that a tensor is (-1: it is captured), and the tensor."""
+    return segment.trace.argument_index(tensor), tensor
 
 
 class SegmentBackward(SavingNode):
@@ -108,7 +152,8 @@ class SegmentBackward(SavingNode):
             return None
         for i in layout.behind.intersection(self.owners):
             _check_unchanged(self.owners[i], self.inputs[i])
-        values = evaluate(plan.drawn(layout.graph), self.inputs[: len(recorded.inputs)], TABLE)
+        inputs = self.inputs[: len(recorded.inputs)]
+        values = evaluate(plan.drawn(layout.graph), inputs, table_for(inputs, TABLE))
         stamps = {
             place: self.owners[i] for place, i in layout.own.items() if i in self.owners
         }
@@ -121,7 +166,7 @@ class SegmentBackward(SavingNode):
     def run(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         if self.saved is None:
             raise RuntimeError(located(TWICE))
-        if any(g is not None and not isinstance(g, np.ndarray) for g in grads):
+        if any(g is not None and not isinstance(g, (np.ndarray, DeviceArray)) for g in grads):
             return self._by_tape(grads, needs, world)
         found: list[Any] = [None] * len(self.edges)
         part = self.plan.parts.part(tuple([g is not None for g in grads]), tuple(needs))
@@ -131,8 +176,10 @@ class SegmentBackward(SavingNode):
             if i in self.stamps:
                 _check_unchanged(self.stamps[i], self.saved[i])
         engine = part.engine
-        inputs = [np.ascontiguousarray(self.saved[i]) for i in part.saved]
-        inputs += [np.ascontiguousarray(grads[i]) for i in part.tangents]
+        inputs = [contiguous(self.saved[i]) for i in part.saved]
+        inputs += [contiguous(grads[i]) for i in part.tangents]
+        if self.plan.place is not None:
+            inputs = [self.plan.place.bring(buffer) for buffer in inputs]
         results = [
             self.plan.allocate(concrete_shape(t, self.dims), t.dtype.numpy)
             for t in engine.output_types

@@ -31,24 +31,22 @@ from ...frontend.names import KeptNames
 from ...frontend.nodes import Edge, Node
 from ...frontend.segment_close import Segment
 from ...frontend.segment_nodes import KnownNodes
-from ...frontend.segment_tape import Fingerprint, light_key, nodes_read
+from ...frontend.segment_tape import Fingerprint, light_key
 from ...frontend.segment_trace import SegmentEnd, SegmentTrace
-from ...frontend.tape_order import inner_roots, labels_of
-from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
 from ...inspect.observer import AGAIN
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
+from ...ir.memory import contiguous, write
 from ...ir.op import OpError
-from ...ir.passes.partition import Split, split_uncut
+from ...ir.passes.partition import split_uncut
 from .. import pipeline
 from ..built import CompileCounter, Engine
 from ..capture.reached import given, reached
-from ..version.parts import behind
+from ..devices import backend_at
 from ..version.refused import ERRORS
-from ..version.replay import replay_of
 from ..version.version import concrete_shape
-from .backward import BackwardPlan, Recorded, SegmentBackward
+from .backward import BackwardPlan, Recorded, SegmentBackward, plan_of
 from .nested import NestedModules
 from .salvage import leave_out_failed
 from .stepwise import Stepwise
@@ -248,7 +246,7 @@ class Segments:
         roots = [edge(t) for t in segment.roots]
         leaves: dict[Edge, int] = {place: i for i, (_, place) in enumerate(segment.entries)}
         mutations = tuple([(output, source.number) for output, source, _ in segment.mutations])
-        around = mutations, tuple(trace.overlaps), configuration.current().random
+        around = mutations, tuple(trace.overlaps), configuration.current().random, trace.place
         light = light_key(inputs, segment.outputs, roots, leaves, segment.tape, trace.written)
         found: Found | None = None if light is None else self.nodes.found.get((light, around))
         if found is not None and (found[0].template or not self.tiers.affords(found[0].cost)):
@@ -287,7 +285,10 @@ class Segments:
             else:
                 parts = segment.trace.name, forward, whole, inputs, tangents, outputs
                 nodes = len(whole.nodes)
-                if not self.tiers.compiles(key, parts, nodes, version_cost(nodes, bool(entries))):
+                place = segment.trace.place or None
+                if (place and not place.backend) or not self.tiers.compiles(
+                    key, parts, nodes, version_cost(nodes, bool(entries))
+                ):
                     return self._stepwise(segment, entries, parts), {}
                 version = self._build(segment, key, entries, parts)
                 assert version.template is not None
@@ -338,9 +339,11 @@ class Segments:
         started = time.perf_counter()
         graph = template.graph
         settings = configuration.current()
+        place = segment.trace.place or None
         dims = tuple(graph.env.hints)
         options: dict[str, Any] = {
-            "config": settings, "mutated": mutated, "name": self.name, "backend": self.backend,
+            "config": settings, "mutated": mutated, "name": self.name,
+            "backend": backend_at(place, self.backend),
         }
         count = len(segment.outputs)
         plan = None
@@ -348,7 +351,9 @@ class Segments:
         if entries:
             forward, _, split = pipeline.build_pair(graph, inputs, count, late=True, **options)
             engine = Engine(forward, [n.tensor_type for n in split.forward.outputs], dims)
-            plan = _plan(segment, graph, split, entries, self._late, self.allocate)
+            late = functools.partial(self._late, backend=options["backend"])
+            memory = backends.get(options["backend"]).memory
+            plan = plan_of(segment, graph, split, entries, late, memory.allocate)
         else:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
             built = pipeline.build(graph, **options)
@@ -367,19 +372,21 @@ class Segments:
         split = split_uncut(graph, len(inputs), count)
         plan = None
         if entries:
-            plan = _plan(segment, graph, split, entries, Stepwise, HOST.allocate)
+            place = segment.trace.place
+            allocate = place.memory.allocate if place else HOST.allocate
+            plan = plan_of(segment, graph, split, entries, Stepwise, allocate)
         types = [n.tensor_type for n in split.forward.outputs]
         return Version(
             None, Engine(Stepwise(split.forward), types, ()), mutated, count, plan, whole.nodes, 0.0
         )
 
-    def _late(self, graph: Graph) -> Any:
+    def _late(self, graph: Graph, backend: str) -> Any:
         """A backward, built when it first runs."""
         self.compile_count += 1
         CompileCounter.count += 1
         name = f"{self.name}_backward"
         settings = configuration.current()
-        return pipeline.build(graph, config=settings, name=name, backend=self.backend)
+        return pipeline.build(graph, config=settings, name=name, backend=backend)
 
     # --- the native call ---------------------------------------------------------------------
 
@@ -388,13 +395,16 @@ class Segments:
     ) -> None:
         version.calls += 1
         arrays = segment.arrays()
-        given = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+        place = segment.trace.place or None
+        given: list[Any] = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
         for i in {part for part, _ in segment.trace.overlaps}:
             given[i] = arrays[i].copy()
         given += extra
+        if place is not None:
+            given = [place.bring(buffer) for buffer in given]
         plan = version.plan
         edges: tuple[Edge, ...] = ()
-        before: dict[int, np.ndarray] = {}  # what the backward reads and the call overwrites
+        before: dict[int, Any] = {}  # what the backward reads and the call overwrites
         if plan is not None:
             edges = tuple([edge(segment.entries[i][0]) for i in plan.entries])
             written = set(version.mutated.values())
@@ -403,7 +413,10 @@ class Segments:
             }
         for _, source, versions in segment.mutations:
             segment.owner(source.number)._storage.before_write(versions > 0)
-        allocate = HOST.allocate if version.template is None else self.allocate
+        if place is None:
+            allocate = HOST.allocate if version.template is None else self.allocate
+        else:
+            allocate = place.memory.allocate
         results: list[np.ndarray] = []
         scattered: list[tuple[np.ndarray, np.ndarray]] = []
         for index, type_ in enumerate(version.engine.output_types):
@@ -420,7 +433,7 @@ class Segments:
         version.engine.run(given, results, tuple([dims[name] for name in order]))
         self._native.seconds += time.perf_counter() - started
         for real, value in scattered:
-            np.copyto(real, value)
+            write(real, value)
         for _, source, versions in segment.mutations:
             segment.owner(source.number)._storage.version += versions
         types = tuple([t._traced.type for t in segment.roots])
@@ -445,37 +458,6 @@ class Segments:
         )
         segment.fill(results, node)
         node.watch(_watched(segment, version, plan, results))
-
-
-def _source(segment: Segment, tensor: Tensor) -> tuple[int, Tensor]:
-    """The argument that a tensor is (-1: it is captured), and the tensor."""
-    return segment.trace.argument_index(tensor), tensor
-
-
-def _plan(
-    segment: Segment, graph: Graph, split: Split, entries: list[int],
-    build: Callable[[Graph], Any], allocate: Callable[..., Any],
-) -> BackwardPlan:
-    """The backward of a segment; `build` makes something that runs of each part of it."""
-    count = len(segment.outputs)
-    roots = [edge(t) for t in segment.roots]
-    read = nodes_read([node for node, _ in roots])
-    strict = {
-        place for place, (kind, i) in enumerate(split.saved)
-        if (kind == "input" and i < len(segment.inputs) and segment.inputs[i].node in read)
-        or (kind == "output" and i < count and segment.outputs[i] in read)
-    }
-    inputs = len(graph.inputs) - len(segment.roots)
-    plan = BackwardPlan(
-        split.backward, split.saved, entries, strict, allocate, build,
-        behind(graph, inputs, count),
-        lambda graph: pipeline.as_drawn(graph, configuration.current()),
-    )
-    plan.inner = inner_roots(roots)
-    plan.labels = labels_of(roots)
-    sources = [_source(segment, segment.entries[i][0]) for i in entries]
-    plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)
-    return plan
 
 
 def _watched(

@@ -13,10 +13,12 @@ from ...frontend.context import local
 from ...frontend.errors import located
 from ...frontend.history import edge, requires_grad
 from ...frontend.nodes import TWICE, Edge, zeros
+from ...frontend.placement import Place, table_for
 from ...frontend.recorded_tape import Layout, RecordedTape
 from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
 from ...ir.interpret import evaluate
+from ...ir.memory import DeviceArray, contiguous
 from ...ir.passes.partition import Split
 from ...ir.types import TensorType
 from .parts import Parts
@@ -30,6 +32,8 @@ _LAYOUTS = 8  # sizes for which a tape's layout is kept
 
 class BackwardPlan:
     """What a compiled forward's tape node needs to know; made once per version."""
+
+    place: Place | None = None  # where its code runs; None: on the CPU
 
     def __init__(
         self, traced: TracedGraph, split: Split, parts: Parts, allocate: Allocate,
@@ -181,7 +185,7 @@ class CompiledBackward(SavingNode):
         if not plan.replay.read.issuperset(plan.memory.intersection(needed)):
             return None
         _check_unchanged([self.input_stamps[i] for i in layout.behind if i in self.input_stamps])
-        values = evaluate(graph, self.inputs, TABLE, self.dims)
+        values = evaluate(graph, self.inputs, table_for(self.inputs, TABLE), self.dims)
         stamps = {
             place: self.input_stamps[i] for place, i in layout.own.items()
             if i in self.input_stamps
@@ -193,7 +197,7 @@ class CompiledBackward(SavingNode):
     def run(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         if self.saved is None:
             raise RuntimeError(located(TWICE))
-        by_tape = any(g is not None and not isinstance(g, np.ndarray) for g in grads)
+        by_tape = any(g is not None and not isinstance(g, (np.ndarray, DeviceArray)) for g in grads)
         if by_tape:
             _check_unchanged([*self.stamps.values(), *self.input_stamps.values()])
             return self._by_tape(grads, needs, world)
@@ -203,8 +207,10 @@ class CompiledBackward(SavingNode):
         if part.engine is None:
             return found
         _check_unchanged([self.stamps[i] for i in part.saved if i in self.stamps])
-        inputs = [np.asarray(self.saved[i], order="C") for i in part.saved]
-        inputs += [np.asarray(grads[i], order="C") for i in part.tangents]
+        inputs = [contiguous(self.saved[i]) for i in part.saved]
+        inputs += [contiguous(grads[i]) for i in part.tangents]
+        if plan.place is not None:
+            inputs = [plan.place.bring(buffer) for buffer in inputs]
         results = [
             plan.allocate(concrete_shape(t, self.dims), t.dtype.numpy)
             for t in part.engine.output_types

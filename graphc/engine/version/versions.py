@@ -20,6 +20,7 @@ from ...frontend.history import gradient_kind
 from ...frontend.number_expr import spelled
 from ...frontend.tensor import Tensor
 from ...frontend.tree import Structure
+from ...ir.memory import DeviceArray
 from ...nn.modules.module import Module
 from ..capture.kinds import Kind, kind_of
 from ..capture.places import Length, Place
@@ -85,7 +86,7 @@ class Versions:
                 parts.append((
                     array.dtype, array.ndim, gradient_kind(leaf), leaf._node is None,
                     leaf._storage.inference,
-                    type(leaf),
+                    (type(leaf), leaf.device) if type(array) is DeviceArray else type(leaf),
                 ))
                 shapes.append(array.shape)
             elif isinstance(leaf, _PLAIN):

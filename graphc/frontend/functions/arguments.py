@@ -7,12 +7,11 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, DimEnv
 from graphc.ir.dim import Size as DimSize
 from graphc.ir.dtypes import DType
+from graphc.ir.memory import may_share
 from graphc.ir.op import OpError
 from graphc.ir.ops import broadcast_shapes
 
@@ -286,7 +285,7 @@ def check_apart(out: Tensor, inputs: Iterable[Any]) -> None:
                 continue
             same = x is out
             if not same and x._trace is None and out._trace is None:
-                same = np.may_share_memory(x._array, out._array)
+                same = may_share(x._array, out._array)
             if same:
                 raise RuntimeError(located(SHARED))
 
