@@ -44,7 +44,7 @@ from .context import local
 from .errors import INFERENCE_SAVED, INFERENCE_WRITE, located, raise_op_error, user_location
 from .history import edge, requires_grad
 from .nodes import CopyBackwards, CopySlices, OpNode, class_of
-from .placement import TWO_DEVICES, gathered, place_at
+from .placement import TWO_DEVICES, beside, gathered, place_at
 from .programs import Plan
 from .saved_hooks import hooks, pack_node
 from .storage import Storage, readers
@@ -74,12 +74,20 @@ def create(op: Op, **attrs: Any) -> Any:
     return apply(op, **attrs)
 
 
+@beside
+def filled_beside(tensor: Tensor, shape: Any, value: Any, dtype: dtypes.DType) -> Tensor:
+    """`full` where a tensor lies."""
+    result: Tensor = apply(ops.full, shape=shape, value=value, dtype=dtype)
+    return result
+
+
 def constant(array: Any, dtype: dtypes.DType | None = None) -> Tensor:
     """A new tensor of data that is known now (copied): a graph constant under a trace."""
     copied = np.array(array, None if dtype is None else dtype.numpy)
     if local.trace is not None:
         return local.trace.constant(copied)
-    result = from_array(copied)
+    place = local.making and local.making[0]
+    result = from_array(place.put(copied) if place else copied)
     result._storage.loose = True
     return result
 

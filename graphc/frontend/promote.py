@@ -133,7 +133,9 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
             return local.trace.number(value, dtype, _scalar)
         return local.trace.constant(_scalar(value, dtype))
     if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
-        return from_array(_scalar(value, dtype))
+        negative = from_array(_scalar(value, dtype))
+        negative._storage.loose = True
+        return negative
     key = (type(value), value, dtype.name)
     constant = _constants.get(key)
     if constant is None:
@@ -142,6 +144,7 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
         constant = _constants[key] = from_array(_scalar(value, dtype))
         constant._array.flags.writeable = False
         constant._storage.inference = False  # it outlives the mode
+        constant._storage.loose = True
     return constant
 
 

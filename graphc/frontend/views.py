@@ -90,7 +90,8 @@ def _complex_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
     """Raises RuntimeError where the pairs of numbers are not adjacent."""
     kind = np.dtype(np.complex64 if array.itemsize == 4 else np.complex128)
     if array.size == 0:
-        return array.reshape(array.shape)[..., :1].astype(kind)[..., 0]
+        flat = array.reshape(-1).view(kind)
+        return strided(flat, array.shape[:-1], contiguous_strides(array.shape[:-1]))
     if array.shape[-1] and array.strides[-1] != array.itemsize:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
     steps = zip(array.shape[:-1], array.strides, strict=False)
