@@ -25,18 +25,19 @@ from .captured import (
     TensorInput,
     TracedGraph,
 )
-from .functionalize import dense_order
+from .functionalize import TracedStorage, dense_order
+from .held import behind_prefix
 from .history import edge, requires_grad
-from .nodes import Edge
+from .nodes import Edge, OpNode
 from .nodes import Node as GradNode
 from .pending import PendingItem
 from .recorded_tape import recorded_tape
 from .storage import address, strides_of
-from .tape_order import inner_roots, labels_of
+from .tape_order import inner_roots, labels_of, order_of
 from .tensor import Tensor
 from .texts import is_traced_value, plain_value
 from .tree import Structure, flatten, unflatten
-from .views import base_of
+from .views import Chain, base_of
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -57,6 +58,8 @@ class _Finish:
         self.outputs: dict[int, Output] = {}  # by id of the tensor
         self.leaving: set[int] = set()  # ids of the traced tensors that leave
         self.sharing: dict[int, int] = {}  # id of a storage made in the trace -> tensors on it
+        # by id of a storage of which one tensor leaves: its output, and the views that lead there
+        self.whole: dict[int, tuple[int, Chain]] = {}
 
     def run(self, result: Any, stored: dict[Any, Any], backward: bool) -> TracedGraph:
         trace, which = self.trace, self.trace.argument_index
@@ -72,6 +75,8 @@ class _Finish:
         rebound = [value for _, value in trace.rebound.values()]
         leaving = [*leaves, *stored_leaves, *(g for _, g in grads), *rebound]
         self._count(leaving)
+        if backward:
+            self._count_read(leaving)
         outputs = [self.output(leaf) for leaf in leaves]
         traced = TracedGraph(
             graph=None,  # type: ignore[arg-type]  # set below, when every output is known
@@ -114,6 +119,43 @@ class _Finish:
                 self.leaving.add(id(value))
                 root = value._storage.root
                 self.sharing[id(root)] = self.sharing.get(id(root), 0) + 1
+
+    def _count_read(self, leaving: list[Any]) -> None:
+        """Count what the tape reads of memory of which the user gets another view alone."""
+        views = {
+            id(root): path for value in leaving
+            if isinstance(value, Tensor) and value._trace is self.trace
+            for root, path in (value._storage.resolve(value._traced.path),)
+            if path and root.source is None and self.sharing[id(root)] == 1
+        }
+        if not views:
+            return
+        ends = [edge(v) for v in leaving if isinstance(v, Tensor) and v._trace is self.trace
+                and requires_grad(v)]
+        for entry in order_of([node for node, _ in ends]):
+            if not isinstance(entry, OpNode) or entry.packed:
+                continue
+            for saved in (*(entry.saved_in or ()), *(entry.saved_out or ())):
+                if saved is None or len(saved) == 1:
+                    continue
+                root, path = saved[1].resolve(saved[3])
+                known = views.get(id(root))
+                if known is not None and behind_prefix(path, known) is None:
+                    self.sharing[id(root)] += 1
+                    del views[id(root)]
+
+    def _holds(self, root: TracedStorage, path: Chain) -> tuple[tuple[str, int], Chain] | None:
+        """Where the memory of a value is after the call, if the user can write to it."""
+        if root.source is not None:
+            if root.node is root.source.node:
+                return ("input", root.source.number), path
+            return ("output", self.number(root.node)), path
+        base = self.bases.get(id(root))
+        if base is not None:
+            return ("output", base), path
+        index, prefix = self.whole.get(id(root), (-1, ()))
+        rest = None if index < 0 else behind_prefix(path, prefix)
+        return None if rest is None else (("output", index), rest)
 
     def number(self, node: Node) -> int:
         """The output number of a node."""
@@ -198,6 +240,7 @@ class _Finish:
                 base=(self.output(base), value._chain) if id(base) in self.leaving else None,
             )
         found = self._value(trace.read(value), state, requires, root.inference)
+        self.whole[id(root)] = found.index, path
         found.versions = root.version
         return replace(found, unrecorded=True) if value._no_grad_view else found
 
@@ -258,7 +301,7 @@ class _Finish:
         tensors = [t for t, _ in roots.values()]
         edges: list[Edge] = [e for _, e in trace.entries]
         ends = [edge(t) for t in tensors]
-        tape = recorded_tape(trace, ends, edges)  # it may read further numbers
+        tape = recorded_tape(trace, ends, edges, self._holds)  # it may read further numbers
         tangents: list[int] = []
         seeds: list[Tensor] = []
         for value, _ in roots.values():

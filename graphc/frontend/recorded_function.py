@@ -16,10 +16,10 @@ import numpy as np
 
 from graphc.ir import dtypes
 from graphc.ir.dim import evaluate
-from graphc.ir.graph import Node as IrNode
 from graphc.ir.types import TensorType
 
 from .function import FunctionCtx, FunctionNode, _Saved
+from .held import Holds, Read, read_of_tensor
 from .history import edge, requires_grad
 from .hooks import Hooks, new_hooks
 from .nodes import AccumulateGrad, Edge, Stamped
@@ -42,7 +42,7 @@ class Value:
     `output`: which result of the Function it is; -1 for none."""
 
     tree_leaf: ClassVar[bool] = True
-    node: IrNode
+    read: Read
     place: Place | None
     output: int = -1
 
@@ -60,7 +60,7 @@ class Number:
     """A run-time number in a context's attribute."""
 
     tree_leaf: ClassVar[bool] = True
-    node: IrNode
+    read: Read
     kind: type
 
 
@@ -77,10 +77,10 @@ class Call(NamedTuple):
     out_types: tuple[TensorType, ...]
 
     @property
-    def nodes(self) -> list[IrNode]:
+    def reads(self) -> list[Read]:
         """The value of every tensor and number that it keeps."""
         leaves = [*self.saved, *flatten(self.fields)[0]]
-        return [leaf.node for leaf in leaves if isinstance(leaf, (Value, Number))]
+        return [leaf.read for leaf in leaves if isinstance(leaf, (Value, Number))]
 
 
 class NotLaidOut(Exception):
@@ -91,13 +91,14 @@ class NotLaidOut(Exception):
 
 
 def recorded_call(
-    trace: Trace, node: FunctionNode, edges: tuple[Place | None, ...], places: Mapping[Edge, Place]
+    trace: Trace, node: FunctionNode, edges: tuple[Place | None, ...], places: Mapping[Edge, Place],
+    holds: Holds,
 ) -> Call:
     """A custom Function's node as data. Raises NotLaidOut."""
     ctx = node.ctx
     if ctx._saved is None:
         raise NotLaidOut
-    values = _Values(trace, places)
+    values = _Values(trace, places, holds)
     saved = tuple([None if each is None else values.saved(each) for each in ctx._saved])
     fields = {
         name: map_leaves(values.field, field) for name, field in vars(ctx).items()
@@ -110,14 +111,14 @@ def recorded_call(
 
 
 class _Values:
-    def __init__(self, trace: Trace, places: Mapping[Edge, Place]) -> None:
-        self.trace, self.places = trace, places
+    def __init__(self, trace: Trace, places: Mapping[Edge, Place], holds: Holds) -> None:
+        self.trace, self.places, self.holds = trace, places, holds
 
     def saved(self, each: Any) -> Value:
         if each.packed is not None or each.storage.version != each.version:
             raise NotLaidOut
         if each.output is not None:
-            return Value(self.trace.read(current(each.tensor)), None, each.output)
+            return Value(self.read(current(each.tensor)), None, each.output)
         return self.of(each.tensor)
 
     def of(self, tensor: Tensor) -> Value:
@@ -127,7 +128,10 @@ class _Values:
             place = self.places.get(edge(state))
             if place is None:
                 raise NotLaidOut
-        return Value(self.trace.read(state), place)
+        return Value(self.read(state), place)
+
+    def read(self, state: Tensor) -> Read:
+        return read_of_tensor(state, self.trace.read(state), self.holds)
 
     def field(self, leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
@@ -138,7 +142,7 @@ class _Values:
             kind = type(leaf.expression.value)
             dtype = dtypes.f64 if kind is float else dtypes.i64
             number = self.trace.number_operand(leaf.expression, dtype)
-            return Number(self.trace.read(number), kind)
+            return Number(Read(self.trace.read(number)), kind)
         if holds_traced(leaf):
             raise NotLaidOut
         return leaf
@@ -221,7 +225,7 @@ class CallValues:
     """The tensors of one call that Functions kept."""
 
     def __init__(
-        self, read: Mapping[IrNode, int], arrays: Sequence[np.ndarray],
+        self, read: Mapping[Read, int], arrays: Sequence[np.ndarray],
         stamps: Mapping[int, tuple[Stamped, int]], find: FindEdge, dims: Mapping[str, int],
     ) -> None:
         self.read, self.arrays, self.stamps, self.find, self.dims = (
@@ -243,18 +247,18 @@ class CallValues:
         if type(leaf) is Size:
             return evaluate(leaf.dim, dict(self.dims))
         if type(leaf) is Number:
-            return leaf.kind(self.arrays[self.read[leaf.node]].item())
+            return leaf.kind(self.arrays[self.read[leaf.read]].item())
         return self._tensor(leaf) if type(leaf) is Value else leaf
 
     def _saved(self, value: Value) -> _Saved:
         saved = _Saved(self._tensor(value), None if value.output < 0 else value.output)
-        stamp = self.stamps.get(self.read[value.node])
+        stamp = self.stamps.get(self.read[value.read])
         if stamp is not None:
             saved.version = stamp[1]
         return saved
 
     def _tensor(self, value: Value) -> Tensor:
-        number = self.read[value.node]
+        number = self.read[value.read]
         array = self.arrays[number]
         place = None if value.place is None else self.find(value.place)
         if place is not None and isinstance(place[0], AccumulateGrad):

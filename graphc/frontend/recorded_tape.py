@@ -10,20 +10,23 @@ Nothing here refers to the trace or its tensors: a version would keep them alive
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from graphc.ir.dim import evaluate
 from graphc.ir.graph import Graph, Loc
-from graphc.ir.graph import Node as IrNode
-from graphc.ir.interpret import resolve_attrs
+from graphc.ir.interpret import Table, resolve_attrs
+from graphc.ir.interpret import evaluate as evaluate_graph
+from graphc.ir.memory import may_share
 from graphc.ir.op import Attrs, Op
 from graphc.ir.passes.specialise import at_sizes
 from graphc.ir.types import TensorType
 
 from .function import FunctionNode
+from .held import Holds, Read, read_of
+from .held import Place as Where
 from .nodes import (
     AccumulateGrad,
     AsStridedBackward,
@@ -66,8 +69,8 @@ class Operation(NamedTuple):
     edges: tuple[Place | None, ...]
     in_types: tuple[TensorType, ...]
     out_types: tuple[TensorType, ...]
-    inputs: tuple[IrNode | None, ...]  # None: the rule does not read it
-    results: tuple[IrNode | None, ...]
+    inputs: tuple[Read | None, ...]  # None: the rule does not read it
+    results: tuple[Read | None, ...]
     loc: Loc | None
 
 
@@ -89,7 +92,7 @@ class RecordedTape(NamedTuple):
 
 
 def recorded_tape(
-    trace: Trace, roots: Sequence[Edge], entries: Sequence[Edge]
+    trace: Trace, roots: Sequence[Edge], entries: Sequence[Edge], holds: Holds
 ) -> RecordedTape | None:
     """The tape from `roots` to `entries`; None where it holds what only the recording has: hooks
     that refer to its tensors, values that hooks of the user's have packed."""
@@ -102,7 +105,7 @@ def recorded_tape(
             continue
         edges = tuple([None if e is None else places.get(e) for e in node.edges])
         try:
-            step = _step(trace, node, edges, places)
+            step = _step(trace, node, edges, places, holds)
             on_it = recorded_hooks(node)
         except NotLaidOut:
             return None
@@ -116,18 +119,19 @@ def recorded_tape(
 
 
 def _step(
-    trace: Trace, node: GradNode, edges: tuple[Place | None, ...], places: Mapping[Edge, Place]
+    trace: Trace, node: GradNode, edges: tuple[Place | None, ...], places: Mapping[Edge, Place],
+    holds: Holds,
 ) -> Operation | Write | Call:
     if isinstance(node, OpNode):
         if node.saved_in is None or node.saved_out is None:
             raise NotLaidOut
         return Operation(
             node.op, node.attrs, edges, node.in_types, node.out_types,
-            tuple([_saved(trace, s) for s in node.saved_in]),
-            tuple([_saved(trace, s) for s in node.saved_out]), node.loc,
+            tuple([_saved(trace, s, holds) for s in node.saved_in]),
+            tuple([_saved(trace, s, holds) for s in node.saved_out]), node.loc,
         )
     if isinstance(node, FunctionNode):
-        return recorded_call(trace, node, edges, places)
+        return recorded_call(trace, node, edges, places, holds)
     if isinstance(node, AsStridedBackward):
         return Write(AsStridedBackward, node.chain, edges, (node.base_type, *node.out_types))
     if isinstance(node, CopySlices):
@@ -137,14 +141,16 @@ def _step(
     raise NotLaidOut
 
 
-def _saved(trace: Trace, value: Any) -> IrNode | None:
+def _saved(trace: Trace, value: Any, holds: Holds) -> Read | None:
     """What an operation saved. What hooks have packed is known where they give it back as it is."""
-    if not isinstance(value, Packed):
-        return None if value is None else trace.saved_node(value)
-    if value.original is None:
-        raise NotLaidOut
-    found: IrNode = value.original
-    return found
+    if value is None:
+        return None
+    if isinstance(value, Packed):
+        if value.original is None:
+            raise NotLaidOut
+        return Read(value.original)
+    node = trace.saved_node(value)
+    return Read(node) if len(value) == 1 else read_of(node, value[1], value[3], holds)
 
 
 class Layout:
@@ -156,19 +162,20 @@ class Layout:
         self.plans = [
             self._plan(step) if isinstance(step, Operation) else None for step in tape.steps
         ]
-        read: dict[IrNode, int] = {}
+        read: dict[Read, int] = {}
         for step, plan in zip(tape.steps, self.plans, strict=True):
-            for node in _read_by(step, plan):
-                read.setdefault(node, len(read))
+            for value in _read_by(step, plan):
+                read.setdefault(value, len(read))
         self.read = read
-        self.graph = Graph(f"{graph.name}_saved", graph.inputs, tuple(read), graph.env)
-        numbers = {node: i for i, node in enumerate(graph.inputs)}
-        # which values are inputs themselves, and which inputs the others are computed from
-        self.own = {i: numbers[node] for i, node in enumerate(read) if node in numbers}
-        self.behind = {
-            numbers[source] for node in self.graph.nodes for source in node.inputs
-            if source in numbers
-        }
+        # what lies in memory that the user can write to is read there; the rest is computed
+        self.held = {i: value.held for value, i in read.items() if value.held is not None}
+        self.places = {held.place for held in self.held.values()}
+        computed = [value.node for value in read if value.held is None]
+        self.graph = Graph(f"{graph.name}_saved", graph.inputs, tuple(computed), graph.env)
+        self.above = frozenset(
+            (*computed, *(source for node in self.graph.nodes for source in node.inputs))
+        )
+        self.behind = {i for i, node in enumerate(graph.inputs) if node in self.above}
 
     def _plan(self, step: Operation) -> Plan:
         needs = tuple([e is not None for e in step.edges])
@@ -178,6 +185,19 @@ class Layout:
         return Plan(
             step.op, self._types(step.in_types), self._types(step.out_types), attrs, needs
         )
+
+    def values(
+        self, inputs: Sequence[np.ndarray], compute: Graph, table: Table,
+        memory: Callable[[Where], np.ndarray],
+    ) -> list[np.ndarray]:
+        """All that is read: `compute`, which is `graph` or does the same, of the inputs, and what
+        `memory` holds."""
+        computed = iter(evaluate_graph(compute, inputs, table, self.dims))
+        return [
+            _apart(next(computed), inputs) if value.held is None
+            else value.held.of(memory(value.held.place), self.dims)
+            for value in self.read
+        ]
 
     def _types(self, types: Sequence[TensorType]) -> tuple[TensorType, ...]:
         return tuple([
@@ -192,7 +212,7 @@ class Layout:
     ) -> tuple[Edge, ...]:
         """The tape of one call; gives what made each root.
 
-        `values`: the outputs of `graph`; `stamps`: of those that are the user's memory;
+        `values`: all that is read; `stamps`: of what is the user's memory;
         `entries`: where the gradients of the entries go; `before`: the number in the order of the
         tape that all nodes are to stay below (and above the next whole number below it).
         """
@@ -233,15 +253,18 @@ class Layout:
             if number in stamps:
                 found.append((*stamps[number], i))
         for i in plan.outputs:
-            saved_out[i] = values[self.number(step.results[i])]
+            number = self.number(step.results[i])
+            saved_out[i] = values[number]
+            if number in stamps:
+                found.append((*stamps[number], ~i))
         node.saved_in, node.saved_out = tuple(saved_in), tuple(saved_out)
         node.stamps = tuple(found)
         return node
 
-    def number(self, node: IrNode | None) -> int:
-        """Which of the outputs of `graph` a value that is read is."""
-        assert node is not None
-        return self.read[node]
+    def number(self, value: Read | None) -> int:
+        """Which of the values that are read this is."""
+        assert value is not None
+        return self.read[value]
 
     def _write(self, step: Write, edges: tuple[Edge | None, ...]) -> GradNode:
         chain = tuple([(op, resolve_attrs(attrs, self.dims)) for op, attrs in step.chain])
@@ -254,11 +277,17 @@ class Layout:
         return made
 
 
-def _read_by(step: Operation | Write | Call, plan: Plan | None) -> list[IrNode]:
+def _apart(value: np.ndarray, inputs: Sequence[np.ndarray]) -> np.ndarray:
+    """A value that no write to an input changes."""
+    shared = any(may_share(value, array) for array in inputs)
+    return value.copy() if shared else value
+
+
+def _read_by(step: Operation | Write | Call, plan: Plan | None) -> list[Read]:
     """The values that the rule of a step reads."""
     if isinstance(step, Call):
-        return step.nodes
+        return step.reads
     if plan is None or not isinstance(step, Operation):
         return []
     read = [*(step.inputs[i] for i in plan.inputs), *(step.results[i] for i in plan.outputs)]
-    return [node for node in read if node is not None]
+    return [value for value in read if value is not None]

@@ -23,6 +23,7 @@ from . import views
 from .autograd import Pass
 from .captured import UNREAD, TensorInput
 from .functionalize import TracedStorage, dense_order
+from .held import Holds, Place
 from .history import edge, requires_grad
 from .nodes import AsStridedBackward, BrokenNode, Edge, SpentNode
 from .nodes import Node as GradNode
@@ -30,6 +31,7 @@ from .segment_tape import broken_nodes, spent_nodes, tape_of
 from .segment_trace import SegmentTrace
 from .storage import Storage
 from .tensor import Tensor
+from .views import Chain
 
 
 class Segment:
@@ -89,6 +91,22 @@ class Segment:
                 self.orders[index] = tuple(physical.index(i) for i in range(len(physical)))
         self.outputs.append(node)
         return index
+
+    def holds(self) -> Holds:
+        """Where the memory of a value is after the run, if the user can write to it."""
+        made = self.made
+        mutated = {source.number: index for index, source, _ in self.mutations}
+
+        def holds(root: TracedStorage, path: Chain) -> tuple[Place, Chain] | None:
+            if root.source is None:
+                index = made.get(root, -1)
+                return None if index < 0 else (("output", index), path)
+            number = root.source.number
+            if number in mutated:
+                return ("output", mutated[number]), path
+            return ("input", number), path
+
+        return holds
 
     @property
     def empty(self) -> bool:

@@ -279,4 +279,80 @@ C Base$.k = 3.0
 T said$ = UserWarning("said")
 B warnings.warn(said$)
 B acc = acc + 1
+
+== a_numpy_iterator_from_before
+T table$ = np.ndenumerate(np.arange(30.0))
+B acc = acc + table$.__next__()[1]
+
+== a_function_that_numpy_calls
+T levels$ = [7.0]
+T def filled$(vector, width, axis, kwargs):
+T     vector[:width[0]] = levels$[0]
+B acc = acc + float(np.pad(np.ones(2), 1, filled$)[0])
+C levels$[0] = 5.0
+
+== the_time_as_an_array
+B acc = acc + (np.array("now", "M8[s]") > np.array("2020-01-01", "M8[s]"))
+
+== the_time_as_a_scalar
+B acc = acc + (np.datetime64("now") > np.datetime64("2020-01-01"))
+
+== a_method_of_arrays_without_a_row
+T rows$ = np.arange(3.0)
+B acc = acc + float(np.frombuffer(rows$.dumps(), "u1").sum() % 7)
+C rows$[0] = 5.0
+
+== a_method_of_a_ufunc_of_python
+T levels$ = [7.0]
+T summed$ = np.frompyfunc(lambda a, b: a + b + levels$[0], 2, 1)
+B acc = acc + float(summed$.reduce([1.0, 2.0, 3.0]))
+C levels$[0] = 5.0
+
+== the_name_of_an_outside_gradient
+T def doubled$():
+T     return (torch.ones(3, requires_grad=True) * 2)
+S H = doubled$()
+B acc = acc + len(@H.grad_fn.name())
+C @H = (doubled$() + 2).exp()
+
+== an_attribute_that_a_generator_lacks
+T lots$ = torch.Generator()
+B try:
+B     acc = acc * lots$.scale
+B except AttributeError:
+B     acc = acc * 3
+C lots$.scale = 2.0
+
+== a_note_on_a_generator
+T lots$ = torch.Generator()
+B lots$.scale = 2.0
+B acc = acc + 1
+C found$ = getattr(lots$, "scale", 0.0)
+c lots$.scale = 0.0
+C found$ = getattr(lots$, "scale", 0.0)
+
+== a_method_of_a_storage
+T bytes$ = torch.ones(3)
+T memory$ = bytes$.untyped_storage()
+B acc = acc + memory$.nbytes() + memory$.tolist()[3]
+C bytes$.mul_(3)
+
+== bytes_of_a_storage
+T bytes$ = torch.ones(3)
+T memory$ = bytes$.untyped_storage()
+B acc = acc + memory$[2]
+C bytes$.mul_(3)
+
+== a_schedule_with_effects
+T lin$ = nn.Linear(3, 3)
+T opt$ = torch.optim.SGD(lin$.parameters(), lr=0.5)
+T asked$ = []
+T def rate$(epoch):
+T     asked$.append(epoch)
+T     return 1 / (epoch + 1)
+T sched$ = torch.optim.lr_scheduler.LambdaLR(opt$, rate$)
+B opt$.step()
+B sched$.step()
+B acc = acc + opt$.param_groups[0]["lr"]
+C found$ = len(asked$)
 """

@@ -295,4 +295,43 @@ B     warnings.warn("said $")
 B except UserWarning:
 B     acc = acc + 1
 C warnings.filterwarnings("error", message="said $")
+
+== a_text_of_a_list_with_numbers
+T lin$ = nn.Linear(3, 3)
+T opt$ = torch.optim.SGD(lin$.parameters(), lr=0.5)
+S H = ["a", 1]
+B out.append(f"{[opt$.param_groups[0]['lr'], @H]}")
+B acc = acc * 2
+C @H[0] += "b"
+
+== a_rate_that_becomes_an_integer
+T lin$ = nn.Linear(3, 3)
+T opt$ = torch.optim.SGD(lin$.parameters(), lr=0.5)
+B acc = acc * (2 if isinstance(opt$.param_groups[0]["lr"], int) else 3)
+C opt$.param_groups[0]["lr"] = 1
+C opt$.param_groups[0]["lr"] = 0.25
+
+== last_rates_that_become_integers
+T lin$ = nn.Linear(3, 3)
+T opt$ = torch.optim.SGD(lin$.parameters(), lr=0.5)
+T sched$ = torch.optim.lr_scheduler.StepLR(opt$, 2)
+B acc = acc * (2 if isinstance(sched$.get_last_lr()[0], int) else 3)
+C sched$._last_lr = [1]
+C sched$._last_lr = [0.25]
+
+== a_state_by_its_seed
+S H = torch.manual_seed(3)
+B acc = acc + torch.get_rng_state()[:9].sum() % 100
+B acc = acc + @H.get_state()[:9].sum() % 100
+C torch.manual_seed(5)
+
+== length_of_an_array
+S H = np.ones(3)
+B acc = acc + len(@H)
+C @H.resize(5, refcheck=False)
+
+== bytes_of_memory
+T memory$ = memoryview(bytearray(b"abcd"))
+B acc = acc + sum(bytes(memory$))
+C memory$[0] = 7
 """

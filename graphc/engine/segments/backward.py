@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import config as configuration
-from ...backends.numpy.ops import TABLE
 from ...frontend.context import local
 from ...frontend.errors import located
+from ...frontend.held import Holds
 from ...frontend.history import edge
 from ...frontend.nodes import TWICE, Edge, zeros
-from ...frontend.placement import Place, table_for
+from ...frontend.placement import Place
 from ...frontend.recorded_tape import Layout, recorded_tape
 from ...frontend.segment_close import Segment
 from ...frontend.segment_tape import nodes_read
@@ -22,7 +22,6 @@ from ...frontend.tape_order import inner_roots, labels_of
 from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
-from ...ir.interpret import evaluate
 from ...ir.memory import DeviceArray, contiguous
 from ...ir.passes.partition import Split
 from ...ir.types import TensorType
@@ -40,6 +39,7 @@ class Recorded(NamedTuple):
     inputs: tuple[IrNode, ...]
     roots: list[Edge]
     entries: list[Edge]
+    holds: Holds
 
 
 class BackwardPlan:
@@ -108,60 +108,49 @@ class SegmentBackward(SavingNode):
         self.plan = plan
         self.inner = plan.inner
         self.labels = plan.labels
-        self.saved = saved
+        self.saved, self.places = saved, plan.saved
         self.stamps = {}
         self.dims = dims
-        self.inputs: list[np.ndarray] = []
-        self.owners: dict[int, tuple[Any, int]] = {}
         self.overwritten: set[int] = set()
         self.recorded: Recorded
-
-    def reads(self, place: int) -> bool:
-        return place in self.plan.strict
+        self._laid: tuple[Layout, Graph] | None = None
 
     def name(self) -> str:
         return "CompiledBackward"
 
-    def computes_from(self, place: int) -> bool:
-        kind, i = self.plan.saved[place]
-        return kind == "input" and i in self.plan.replay.read
-
-    def copied(self, place: int, array: np.ndarray) -> None:
-        kind, i = self.plan.saved[place]
-        if kind == "input" and i < len(self.inputs):
-            self.inputs[i] = array
-            self.owners.pop(i, None)
-
     def release(self) -> None:
         super().release()
         self.released = True
-        self.inputs, self.owners = [], {}
         self.recorded = self.recorded._replace(roots=[], entries=[])
+        self._laid = None
 
-    def lay_out(self) -> tuple[Edge, ...] | None:
-        if self.saved is None:
-            raise RuntimeError(located(TWICE))
-        recorded = self.recorded
-        tape = recorded_tape(recorded.trace, recorded.roots, recorded.entries)
-        if tape is None:
-            return None
-        plan = self.plan
-        layout = Layout(tape, Graph(plan.graph.name, recorded.inputs, ()), {})
-        read = layout.behind.union(layout.own.values())
-        if not read.isdisjoint(self.overwritten):
-            return None
-        for i in layout.behind.intersection(self.owners):
-            _check_unchanged(self.owners[i], self.inputs[i])
-        inputs = self.inputs[: len(recorded.inputs)]
-        values = evaluate(plan.drawn(layout.graph), inputs, table_for(inputs, TABLE))
-        stamps = {
-            place: self.owners[i] for place, i in layout.own.items() if i in self.owners
-        }
-        entries: list[Edge | None] = [None] * len(recorded.entries)
-        for number, place in zip(plan.entries, self.edges, strict=True):
-            entries[number] = place
-        self.release()
-        return layout.nodes(values, stamps, entries, self.sequence)
+    def layout(self) -> tuple[Layout, Graph] | None:
+        if self._laid is None:
+            recorded = self.recorded
+            tape = recorded_tape(
+                recorded.trace, recorded.roots, recorded.entries, recorded.holds
+            )
+            if tape is None:
+                return None
+            layout = Layout(tape, Graph(self.plan.graph.name, recorded.inputs, ()), {})
+            self._laid = layout, self.plan.drawn(layout.graph)
+        return self._laid
+
+    def read_directly(self, place: int) -> bool:
+        return place in self.plan.strict
+
+    def recomputable(self, layout: Layout) -> bool:
+        needed = layout.behind | {i for kind, i in layout.places if kind == "input"}
+        return needed.isdisjoint(self.overwritten)
+
+    def entries(self) -> list[Edge | None]:
+        found: list[Edge | None] = [None] * len(self.recorded.entries)
+        for number, place in zip(self.plan.entries, self.edges, strict=True):
+            found[number] = place
+        return found
+
+    def modified(self, number: int) -> str:
+        return _modified(self.input_stamps[number], self.inputs[number])
 
     def run(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         if self.saved is None:
@@ -198,7 +187,7 @@ class SegmentBackward(SavingNode):
         self.recorded = recorded
         self.inputs = arrays
         self.overwritten = overwritten
-        self.owners = {i: (storage, storage.version) for i, storage in owners.items()}
+        self.input_stamps = {i: (storage, storage.version) for i, storage in owners.items()}
 
     def _by_tape(self, grads: list[Any], needs: Sequence[bool], world: Any) -> list[Any]:
         """The gradients with a history of their own."""
@@ -209,8 +198,8 @@ class SegmentBackward(SavingNode):
                 "its gradients are computed from is not supported. Cure: clone() that first, or "
                 "call the function uncompiled"
             ))
-        for i in plan.read.intersection(self.owners):
-            _check_unchanged(self.owners[i], self.inputs[i])
+        for i in plan.read.intersection(self.input_stamps):
+            _check_unchanged(self.input_stamps[i], self.inputs[i])
         like = world.to_expr(next(g for g in grads if g is not None))
         types = [
             TensorType(t.dtype, concrete_shape(t, self.dims)) for t in self.out_types
@@ -227,11 +216,15 @@ class SegmentBackward(SavingNode):
 
 def _check_unchanged(stamp: tuple[Any, int], array: np.ndarray) -> None:
     """Raise RuntimeError if a storage was written to since."""
+    if stamp[0].version != stamp[1]:
+        raise RuntimeError(located(_modified(stamp, array)))
+
+
+def _modified(stamp: tuple[Any, int], array: np.ndarray) -> str:
     storage, version = stamp
-    if storage.version != version:
-        raise RuntimeError(located(
-            "one of the variables needed for gradient computation has been modified by an "
-            f"inplace operation: [torch.Tensor {list(array.shape)}] is at version "
-            f"{storage.version}; expected version {version} instead. Hint: use an "
-            "out-of-place operation, or clone() the tensor before the in-place one."
-        ))
+    return (
+        "one of the variables needed for gradient computation has been modified by an "
+        f"inplace operation: [torch.Tensor {list(array.shape)}] is at version "
+        f"{storage.version}; expected version {version} instead. Hint: use an "
+        "out-of-place operation, or clone() the tensor before the in-place one."
+    )

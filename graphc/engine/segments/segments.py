@@ -448,6 +448,7 @@ class Segments:
         recorded = Recorded(
             segment.trace, tuple([i.node for i in segment.inputs]),
             [edge(t) for t in segment.roots], [place for _, place in segment.entries],
+            segment.holds(),
         )
         node.remember(
             recorded,
@@ -457,23 +458,20 @@ class Segments:
             written - before.keys(),
         )
         segment.fill(results, node)
-        node.watch(_watched(segment, version, plan, results))
+        node.watch(_held(segment, version, results))
 
 
-def _watched(
-    segment: Segment, version: Version, plan: BackwardPlan, results: list[np.ndarray]
-) -> dict[int, Any]:
-    """Saved values in memory that the user can write to, and its storage."""
-    held = {id(t._storage.array): t._storage for t in segment.living}
-    found: dict[int, Any] = {}
-    for place, (kind, i) in enumerate(plan.saved):
-        if kind == "output":
-            if i in version.mutated:
-                found[place] = segment.owner(version.mutated[i])._storage
-            elif id(results[i]) in held:
-                found[place] = held[id(results[i])]
-        elif i < len(segment.inputs) and i not in version.mutated.values() and isinstance(
-            segment.inputs[i], TensorInput
-        ):
-            found[place] = segment.owner(i)._storage
+def _held(
+    segment: Segment, version: Version, results: list[np.ndarray]
+) -> dict[int, tuple[Any, np.ndarray]]:
+    """Outputs whose memory the user can write to: the storage, and the memory as a value."""
+    storages = {id(t._storage.root.array): t._storage.root for t in segment.living}
+    found: dict[int, tuple[Any, np.ndarray]] = {}
+    for i in segment.made.values():
+        storage = storages.get(id(results[i]))
+        if storage is not None:
+            order = segment.orders[i]
+            found[i] = storage, results[i] if order is None else results[i].transpose(order)
+    for i, number in version.mutated.items():
+        found[i] = segment.owner(number)._storage, segment.memory(number)
     return found

@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.numpy.ops import TABLE
 from ...frontend.captured import Output, TensorInput, TracedGraph
 from ...frontend.context import local
 from ...frontend.errors import located
 from ...frontend.history import edge, requires_grad
 from ...frontend.nodes import TWICE, Edge, zeros
-from ...frontend.placement import Place, table_for
+from ...frontend.placement import Place
 from ...frontend.recorded_tape import Layout, RecordedTape
 from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
-from ...ir.interpret import evaluate
 from ...ir.memory import DeviceArray, contiguous
 from ...ir.passes.partition import Split
 from ...ir.types import TensorType
@@ -121,20 +119,19 @@ class History:
             tensor._node, tensor._output = self.node, number
 
     def watch(self, builder: Any) -> None:
-        """A saved value that the user holds too must not change before backward()."""
-        kept = {i: place for place, (kind, i) in enumerate(self.plan.saved) if kind == "output"}
-        if not kept:
-            return
-        held = {o.index: t for o, t in builder.handed_out() if o.index in kept}
-        held.update({i: builder.written(i) for i in kept if i in builder.spec.mutated})
-        self.node.watch({kept[i]: tensor._storage for i, tensor in held.items()})
+        """What the user holds may be written to before backward()."""
+        held = {
+            o.index: (t._storage, t._storage.root.array if o.kind == "view" else t._array)
+            for o, t in builder.handed_out() if o.index >= 0
+        }
+        for i in builder.spec.mutated:
+            tensor = builder.written(i)
+            held[i] = tensor._storage, builder.results[i]
+        self.node.watch(held)
 
 
 class CompiledBackward(SavingNode):
     """The backward of a compiled forward: one native call."""
-
-    inputs: list[np.ndarray]  # of the forward; those that it overwrote, as they were
-    input_stamps: dict[int, Any]  # by number of the input
 
     def __init__(
         self, plan: BackwardPlan, edges: Any, types: Any, saved: list[np.ndarray],
@@ -142,57 +139,29 @@ class CompiledBackward(SavingNode):
     ) -> None:
         super().__init__(edges, types)
         self.plan = plan
-        self.saved = saved
+        self.saved, self.places = saved, plan.saved
         self.stamps = stamps
         self.dims = dims
         self.inner = plan.inner
         self.labels = plan.labels
 
-    def reads(self, place: int) -> bool:
+    def layout(self) -> tuple[Layout, Graph] | None:
         plan = self.plan
-        kind, i = plan.saved[place]
-        if plan.tape is None:
-            return True
-        layout, _ = plan.layout(plan.tape, self.dims)
-        forward = plan.forward
-        return (forward.inputs[i] if kind == "input" else forward.outputs[i]) in layout.read
+        return None if plan.tape is None else plan.layout(plan.tape, self.dims)
 
-    def computes_from(self, place: int) -> bool:
-        plan = self.plan
-        kind, i = plan.saved[place]
-        if plan.tape is None or kind != "input":
-            return False
-        return i in plan.layout(plan.tape, self.dims)[0].behind
+    def read_directly(self, place: int) -> bool:
+        laid = self.layout()
+        return laid is None or self.places[place] in laid[0].places
 
-    def copied(self, place: int, array: np.ndarray) -> None:
-        kind, i = self.plan.saved[place]
-        if kind == "input":
-            self.inputs[i] = array
-            self.input_stamps.pop(i, None)
+    def recomputable(self, layout: Layout) -> bool:
+        needed = layout.behind | {i for kind, i in layout.places if kind == "input"}
+        return self.plan.replay.read.issuperset(self.plan.memory.intersection(needed))
 
-    def release(self) -> None:
-        super().release()
-        self.inputs = []
+    def entries(self) -> list[Edge | None]:
+        return [None if i is None else self.edges[i] for i in self.plan.entries]
 
-    def lay_out(self) -> tuple[Edge, ...] | None:
-        if self.saved is None:
-            raise RuntimeError(located(TWICE))
-        plan = self.plan
-        if plan.tape is None:
-            return None
-        layout, graph = plan.layout(plan.tape, self.dims)
-        needed = layout.behind.union(layout.own.values())
-        if not plan.replay.read.issuperset(plan.memory.intersection(needed)):
-            return None
-        _check_unchanged([self.input_stamps[i] for i in layout.behind if i in self.input_stamps])
-        values = evaluate(graph, self.inputs, table_for(self.inputs, TABLE), self.dims)
-        stamps = {
-            place: self.input_stamps[i] for place, i in layout.own.items()
-            if i in self.input_stamps
-        }
-        entries = [None if i is None else self.edges[i] for i in plan.entries]
-        self.release()
-        return layout.nodes(values, stamps, entries, self.sequence)
+    def modified(self, number: int) -> str:
+        return _MODIFIED
 
     def run(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         if self.saved is None:
@@ -245,8 +214,11 @@ def _check_unchanged(stamps: Iterable[tuple[Any, int]]) -> None:
     """Raise RuntimeError if a storage was written to since."""
     for storage, version in stamps:
         if storage.version != version:
-            raise RuntimeError(located(
-                "one of the variables needed for gradient computation has been modified by an "
-                "inplace operation after the compiled forward that reads it. Hint: call "
-                "backward() before the in-place operation, or clone() the tensor."
-            ))
+            raise RuntimeError(located(_MODIFIED))
+
+
+_MODIFIED = (
+    "one of the variables needed for gradient computation has been modified by an inplace "
+    "operation after the compiled forward that reads it. Hint: call backward() before the "
+    "in-place operation, or clone() the tensor."
+)

@@ -1,73 +1,181 @@
 """What a compiled call saves for its backward, and writes to memory that this lies in.
 
-Eager mode saves what its rules read. A compiled backward reads that, too, and sees what is written
-there without autograd's knowledge (`.data`), as torch does; but it also computes again, from
-inputs, what eager mode saves, and there such a write must not be seen.
+Eager mode saves tensors: what a write that autograd does not see (`.data`) does to their memory,
+or to what they are views of, its rules read. A compiled backward saves less, and computes again
+from it what eager mode has saved by itself. So before a write to memory that eager mode would
+read, the node gives way to eager mode's, which hold that memory (frontend/held.py); what eager
+mode would not read there is copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...backends.numpy.ops import TABLE
+from ...frontend.errors import located
 from ...frontend.folded import FoldedNode
+from ...frontend.held import Place
+from ...frontend.nodes import TWICE, Edge
+from ...frontend.placement import table_for
+from ...frontend.recorded_tape import Layout
 from ...frontend.storage import reads_later, reads_no_more
+from ...ir.graph import Graph
+
+Stamp = tuple[Any, int]  # a storage, and its version when the call ended
 
 
 class SavingNode(FoldedNode):
     """A folded node with saved values, some of which are memory that the user can write to."""
 
     saved: list[np.ndarray] | None
-    stamps: dict[int, tuple[Any, int]]  # by place in `saved`: the storage and the version then
+    places: Sequence[Place]  # of each saved value: the input or output of the forward that it is
+    stamps: dict[int, Stamp]  # by place in `saved`
+    inputs: list[np.ndarray]  # of the forward; those that it overwrote, as they were
+    input_stamps: dict[int, Stamp]  # by number of the input
+    outputs: dict[int, tuple[Any, int, np.ndarray]]  # by number: a stamp, and the memory
 
     def __init__(self, edges: Any, types: Any) -> None:
         super().__init__(edges, types)
+        self.inputs, self.input_stamps, self.outputs = [], {}, {}
         reads_later(self)
 
     def release(self) -> None:
         self.saved = None
         self.stamps = {}
+        self.inputs, self.input_stamps, self.outputs = [], {}, {}
         reads_no_more(self)
 
-    def reads(self, place: int) -> bool:
-        """Whether the rules of eager mode read the value saved at a place, too."""
+    # --- what subclasses know -----------------------------------------------------------------
+
+    def layout(self) -> tuple[Layout, Graph] | None:
+        """What eager mode would have recorded, and what computes the values that it would have
+        saved; None where it cannot be laid out."""
         raise NotImplementedError
 
-    def computes_from(self, place: int) -> bool:
-        """Whether what eager mode saves may be computed again from the value at a place."""
+    def read_directly(self, place: int) -> bool:
+        """Whether eager mode's rules are known to read the value saved at a place."""
         raise NotImplementedError
 
-    def watch(self, places: Mapping[int, Any]) -> None:
-        """Note which saved values lie in memory that the user is handed: in which storages."""
-        for place, storage in places.items():
-            self.stamps[place] = storage, storage.version
+    def entries(self) -> list[Edge | None]:
+        """Where the gradient of each entry of the tape goes."""
+        raise NotImplementedError
+
+    def recomputable(self, layout: Layout) -> bool:
+        """Whether the inputs are there from which the layout's values are computed."""
+        raise NotImplementedError
+
+    # --- writes -------------------------------------------------------------------------------
+
+    def watch(self, outputs: Mapping[int, tuple[Any, np.ndarray]]) -> None:
+        """Note which outputs the user is handed: their storages, and the memory."""
+        for number, (storage, array) in outputs.items():
+            self.outputs[number] = storage, storage.version, array
+        for at, (kind, number) in enumerate(self.places):
+            if kind == "output" and number in self.outputs:
+                self.stamps[at] = self.outputs[number][:2]
+            elif kind == "input" and number in self.input_stamps:
+                self.stamps[at] = self.input_stamps[number]
+
+    def _memory(self) -> dict[Place, Stamp]:
+        found: dict[Place, Stamp] = {("input", i): s for i, s in self.input_stamps.items()}
+        found.update({("output", i): kept[:2] for i, kept in self.outputs.items()})
+        for at, stamp in self.stamps.items():
+            found[self.places[at]] = stamp
+        return found
 
     def keep(self, storage: Any, tracked: bool) -> None:
-        """`storage` is about to be written to. What eager mode would not read there is copied.
-        What it reads, and autograd will not miss, is left where nothing else comes from it."""
+        """`storage` is about to be written to."""
+        if self.saved is None or self.stands_for is not None:
+            return
         root = storage.root
-        for place, (watched, version) in list(self.stamps.items()):
-            if watched.root is not root or version != watched.version:
-                continue
-            if not self.reads(place):
-                self._copy(place)
-            elif not (tracked and watched is storage) and self.computes_from(place):
-                self.unfold()
-                return
+        written = [
+            (place, watched) for place, (watched, version) in self._memory().items()
+            if watched.root is root and version == watched.version
+        ]
+        for place, watched in written:
+            if self.saved is not None:
+                self._keep(place, tracked and watched is storage)
+
+    def _keep(self, place: Place, seen: bool) -> None:
+        """A place is about to be written to; `seen`: autograd will find out."""
+        at = self.places.index(place) if place in self.places else -1
+        is_input = place[0] == "input"
+        if seen and is_input and at >= 0 and self.read_directly(at):
+            return  # an error where its gradient is asked for
+        laid = self.layout()
+        if laid is None:
+            if at >= 0 and not self.read_directly(at):
+                self._copy(place, at)
+        elif place not in laid[0].places:
+            if at >= 0 or (is_input and place[1] in laid[0].behind):
+                self._copy(place, at)
+        elif not (self._changed(laid[0]) or (seen and is_input and at >= 0)):
+            self.unfold()
 
     def keep_former(self, storage: Any) -> None:
-        for place, (watched, version) in list(self.stamps.items()):
+        for at, (watched, version) in list(self.stamps.items()):
             if watched is storage and version == storage.version:
-                self._copy(place)
+                self._copy(self.places[at], at)
 
-    def _copy(self, place: int) -> None:
-        if self.saved is not None:
-            self.saved[place] = self.saved[place].copy()
-            del self.stamps[place]
-            self.copied(place, self.saved[place])
+    def _copy(self, place: Place, at: int) -> None:
+        """What is at a place now is read later; `at`: which of the saved values that is, or -1."""
+        if self.saved is None:
+            return
+        kind, number = place
+        if at >= 0:
+            if at not in self.stamps:
+                return
+            array = self.saved[at] = self.saved[at].copy()
+            del self.stamps[at]
+        else:
+            array = self.inputs[number].copy()
+        if kind == "input" and number < len(self.inputs):
+            self.inputs[number] = array
+            self.input_stamps.pop(number, None)
+        elif kind == "output":
+            self.outputs.pop(number, None)
 
-    def copied(self, place: int, array: np.ndarray) -> None:
-        """The value at a place is a copy now."""
+    # --- unfolding ----------------------------------------------------------------------------
+
+    def lay_out(self) -> tuple[Edge, ...] | None:
+        if self.saved is None:
+            raise RuntimeError(located(TWICE))
+        laid = self.layout()
+        if laid is None:
+            return None
+        layout, compute = laid
+        if not self.recomputable(layout) or any(
+            kind == "output" and i not in self.outputs for kind, i in layout.places
+        ):
+            return None
+        changed = self._changed(layout)
+        if changed:
+            raise RuntimeError(located(self.modified(changed[0])))
+        inputs = self.inputs[: len(compute.inputs)]
+        values = layout.values(inputs, compute, table_for(inputs, TABLE), self._array)
+        memory = self._memory()
+        stamps = {
+            number: memory[held.place] for number, held in layout.held.items()
+            if held.place in memory
+        }
+        entries = self.entries()
+        self.release()
+        return layout.nodes(values, stamps, entries, self.sequence)
+
+    def _changed(self, layout: Layout) -> list[int]:
+        """Inputs from which values are computed, and that were written to since."""
+        return [
+            i for i in layout.behind if i in self.input_stamps
+            and self.input_stamps[i][0].version != self.input_stamps[i][1]
+        ]
+
+    def modified(self, number: int) -> str:
+        """What is said of an input that was written to."""
         raise NotImplementedError
+
+    def _array(self, place: Place) -> np.ndarray:
+        kind, number = place
+        return self.inputs[number] if kind == "input" else self.outputs[number][2]
