@@ -12,6 +12,7 @@ from graphc.ir.memory import DeviceArray, as_strided
 from graphc.ir.types import Shape
 
 from .context import local
+from .device import Placing
 from .shared_segment import Segment
 
 
@@ -90,7 +91,15 @@ class Storage:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._root is not None:
             return (Storage.sibling, (self._root,))
-        return (Storage, (self.flat().copy(),))
+        flat = self.flat()
+        if isinstance(flat, DeviceArray):
+            return (_on_device, (flat.memory.place, flat.memory.read(flat).copy()))
+        return (Storage, (flat.copy(),))
+
+
+def _on_device(place: str, array: np.ndarray) -> Storage:
+    """A storage of these elements on a device (what pickle calls)."""
+    return Storage(Placing.find(place).put(array))
 
 
 # compiled backwards that have not run, by id: they may read memory as it is now, and are told

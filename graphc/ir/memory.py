@@ -69,13 +69,18 @@ def copied(buffer: Buffer) -> Buffer:
     return buffer.copy() if isinstance(buffer, DeviceArray) else np.array(buffer, order="C")
 
 
-def zeros_like(buffer: Buffer) -> Buffer:
-    """Row-major zeros of a buffer's shape and dtype, where it lies."""
+def zeros_beside(buffer: Buffer, shape: Sequence[int]) -> Buffer:
+    """Row-major zeros of a buffer's dtype, where it lies."""
     if not isinstance(buffer, DeviceArray):
-        return np.zeros(buffer.shape, buffer.dtype)
-    made = buffer.memory.allocate(buffer.shape, buffer.dtype)
+        return np.zeros(shape, buffer.dtype)
+    made = buffer.memory.allocate(shape, buffer.dtype)
     buffer.memory.write(made, np.zeros((), buffer.dtype))
     return made
+
+
+def zeros_like(buffer: Buffer) -> Buffer:
+    """Row-major zeros of a buffer's shape and dtype, where it lies."""
+    return zeros_beside(buffer, buffer.shape)
 
 
 def on_host(buffer: Buffer) -> Array:
