@@ -25,11 +25,11 @@ sys.path.insert(0, str(ROOT))
 from graphc.backends.llvm.cache import ObjectCache  # noqa: E402
 from graphc.backends.llvm.contraction import contraction_libraries, emit_library  # noqa: E402
 from graphc.backends.llvm.emit import emit  # noqa: E402
-from graphc.backends.llvm.gemm_scratch import scratch_symbols  # noqa: E402
 from graphc.backends.llvm.jit import Library  # noqa: E402
 from graphc.backends.llvm.pool import Pool  # noqa: E402
 from graphc.backends.llvm.target import host_target  # noqa: E402
 from graphc.ir.kernel import Kernel  # noqa: E402
+from graphc.ir.kernel.plan_contraction import plan_contraction  # noqa: E402
 from graphc.ir.kernel.text import kernel_symbol  # noqa: E402
 from tests.backends.llvm.contractions import Conv, Gemm  # noqa: E402
 
@@ -73,11 +73,15 @@ class Ours:
         objects = [cache.compile(emit(kernel, target), target)]
         for name in contraction_libraries(kernel, target):
             objects.append(cache.compile(emit_library(name, target).text(), target))
-        shared = scratch_symbols(lambda text: cache.compile(text, target))
-        self._library = Library(objects, {"graphc_par": self._pool.address, **shared})
+        self._library = Library(objects, {"graphc_par": self._pool.address})
         self._buffers = buffers
         self._args = (ctypes.c_int64 * len(buffers))(*(b.ctypes.data for b in buffers))
-        self._status = (ctypes.c_int64 * 4)()
+        assert kernel.template is not None
+        plan = plan_contraction(kernel.template, target.machine)
+        assert plan is not None
+        raw = np.empty(plan.scratch(1) + 64, np.uint8)
+        self._scratch = raw[-raw.ctypes.data % 64 :]
+        self._status = (ctypes.c_int64 * 6)(0, 0, 0, 0, self._scratch.ctypes.data, 1)
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
         self._function = kind(self._library.address(kernel_symbol(kernel)))
 

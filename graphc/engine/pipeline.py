@@ -32,8 +32,10 @@ from graphc.ir.passes.decompose import decompose
 from graphc.ir.passes.fold import fold
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
+from graphc.ir.passes.pack import pack
 from graphc.ir.passes.partition import Split, split
 from graphc.ir.passes.plan import plan
+from graphc.ir.passes.roll import roll
 from graphc.ir.passes.simplify import simplify
 from graphc.ir.passes.specialise import specialise
 
@@ -51,8 +53,10 @@ class Step(NamedTuple):
 # Runs under GRAPHC_RANDOM=counter alone.
 COUNTER = Step("counter_random", counter_random, "before all: draws become plain arithmetic")
 # Whole-graph passes; a joint graph is cut after them and before fusion.
-DECOMPOSE = Step("decompose", decompose, "first: after it, primitives and what a backend claims")
+ROLL = Step("roll", roll, "first: all that follows then sees one step of an unrolled loop")
+DECOMPOSE = Step("decompose", decompose, "after it, primitives and what a backend claims")
 OPTIMISE: tuple[Step, ...] = (
+    ROLL,
     DECOMPOSE,
     Step("fold", lambda graph: fold(graph, TABLE), "rules match numbers, so compute them first"),
     Step("simplify", simplify, "canonical spelling: cse and fuse then meet one form of each thing"),
@@ -60,10 +64,11 @@ OPTIMISE: tuple[Step, ...] = (
     Step("dce", dce, "drops what rewriting and merging left unused, before fusion counts uses"),
 )
 # For one Machine, and what its backend renders.
+PACK = Step("pack", pack, "before fusion, to which layouts are operators like others")
 FUSE = Step("fuse", fuse, "what a kernel computes is decided on the final operators")
 LOWER = Step("lower", lower, "before planning: kernels say what scratch they need, what can fail")
 PLAN = Step("plan", plan, "last: lifetimes are known once the kernels are")
-PIPELINE: tuple[Step, ...] = (*OPTIMISE, FUSE, LOWER, PLAN)
+PIPELINE: tuple[Step, ...] = (*OPTIMISE, PACK, FUSE, LOWER, PLAN)
 
 
 @dataclass(eq=False)
@@ -182,10 +187,12 @@ def adapt(config: Config) -> None:
 
 
 def _optimise(config: Config, backend: Backend) -> list[Step]:
-    claimed = _claimed(backend)
+    given: dict[Any, dict[str, Any]] = {
+        roll: {"machine": backend.machine}, decompose: {"claimed": _claimed(backend)}
+    }
     steps = [
-        step._replace(function=partial(step.function, claimed=claimed)) if step is DECOMPOSE
-        else step for step in OPTIMISE
+        step._replace(function=partial(step.function, **given[step.function]))
+        if step.function in given else step for step in OPTIMISE
     ]
     return [COUNTER, *steps] if config.random == "counter" else steps
 
@@ -230,15 +237,18 @@ def _finish(
     def routine(node: Node) -> bool:
         return claimed(node) or not backend.computes(node)
 
-    step = FUSE._replace(function=lambda graph: fuse(graph, machine, routine, tuple(mutated)))
-    fused = _run((step,), optimised, observer, times)
+    steps = (
+        PACK._replace(function=lambda graph: pack(graph, machine)),
+        FUSE._replace(function=lambda graph: fuse(graph, machine, routine, tuple(mutated))),
+    )
+    fused = _run(steps, optimised, observer, times)
     with _timed(LOWER, times):
         kernels = lower(fused, machine, backend.renders)
     observer.lowered(kernels)
     with _timed(PLAN, times):
         program = plan(fused, kernels, machine, mutated=mutated, claimed=claimed)
         program = replace(program, name=observer.name, dims=tuple(fused.env.hints))
-    observer.program(program, optimised, fused)
+    observer.program(program, optimised, fused, machine)
     executable = backend.build(program, host(observer.config))
     times.update(executable.stats.seconds)
     built = Built(

@@ -16,7 +16,7 @@ import numpy as np
 
 from graphc.ir.dim import Dim, DimEnv, is_static
 from graphc.ir.dim import Size as DimSize
-from graphc.ir.graph import Node
+from graphc.ir.graph import Builder, Expr, Node
 from graphc.ir.op import get as get_op
 from graphc.ir.types import Shape, TensorType
 
@@ -24,7 +24,7 @@ from .context import local
 from .errors import TraceError, located
 from .numbers import Size, SymInt
 from .storage import Storage, address, contiguous_strides, strides_of
-from .views import Chain
+from .views import Chain, replay
 
 if TYPE_CHECKING:
     from .captured import TensorInput
@@ -38,23 +38,22 @@ class TracedStorage:
     Two captured regions that turn out to overlap are both forwarded to one flat storage
     (`parent`, and the path from its base to this one's).
 
-    Most attributes are class-level defaults, as those of Tensors: these are made by the thousand.
+    `inference`: made in inference mode; `layout`: strides of the base, None: row-major.
     """
 
-    inference = False  # made in inference mode
-    layout: Shape | None = None  # strides of the base; None: row-major
-    source: TensorInput | None = None
-    parent: TracedStorage | None = None
-    path: Chain = ()
-    _version = 0
-    _writes = 0
+    __slots__ = (
+        "_version", "_writes", "inference", "layout", "node", "parent", "path", "source",
+    )
 
     def __init__(self, node: Node, source: TensorInput | None = None) -> None:
-        self.node = node
-        if source is not None:
-            self.source = source
-        if local.inference if source is None else source.owner._storage.inference:
-            self.inference = True
+        self.node, self.source = node, source
+        self.inference: bool = (
+            local.inference if source is None else source.owner._storage.inference
+        )
+        self.layout: Shape | None = None
+        self.parent: TracedStorage | None = None
+        self.path: Chain = ()
+        self._version = self._writes = 0
 
     def resolve(self, path: Chain) -> tuple[TracedStorage, Chain]:
         """The storage that holds the value, and the views from its base."""
@@ -96,22 +95,22 @@ class TracedStorage:
 class TracedState:
     """Where a traced tensor's value is found: views from its storage's base, and a cached value.
 
-    `strides` and `offset` are torch's logical ones, in elements of the storage.
+    `strides` and `offset` are torch's logical ones, in elements of the storage. `tracked` is False
+    for .data: autograd does not see its writes. Tensors may share one, and so may recordings
+    (`trace` is None where no size is symbolic): a tensor whose value changes gets another.
     """
 
-    path: Chain = ()
-    _rows = True  # known to be row-major without gaps
-    _strides: Shape | None = None
-    offset: DimSize = 0
-    tracked = True  # False for .data: autograd does not see its writes
-    _size: Size | None = None
+    __slots__ = (
+        "_rows", "_size", "_strides", "offset", "path", "stamp", "trace", "tracked", "type",
+        "value",
+    )
 
     def __init__(
         self,
         type_: TensorType,
         value: Node,
         stamp: int,
-        trace: Trace,
+        trace: Trace | None,
         path: Chain = (),
         strides: Shape | None = None,
         offset: DimSize = 0,
@@ -120,15 +119,21 @@ class TracedState:
         self.value = value
         self.stamp = stamp  # storage.writes when `value` was right
         self.trace = trace
-        if path:
-            self.path = path
-        if strides is not None:
-            self._rows, self._strides, self.offset = False, strides, offset
+        self.path = path
+        self._rows = strides is None  # known to be row-major without gaps
+        self._strides, self.offset = strides, offset
+        self.tracked = True
+        self._size: Size | None = None
 
     def copy(self) -> TracedState:
-        """The same place, with a cache of its own."""
+        """The same place, for a tensor of its own."""
+        return self.now(self.value, self.stamp)
+
+    def now(self, value: Node, stamp: int) -> TracedState:
+        """The same place with the value that it has after `stamp` writes."""
+        strides = None if self._rows else self._strides
         twin = TracedState(
-            self.type, self.value, self.stamp, self.trace, self.path, self.strides, self.offset
+            self.type, value, stamp, self.trace, self.path, strides, self.offset
         )
         twin.tracked = self.tracked
         return twin
@@ -153,7 +158,10 @@ class TracedState:
         return self._symbols((self.offset,))[0]
 
     def _symbols(self, sizes: Shape) -> tuple[Any, ...]:
-        return tuple([SymInt(s, self.trace) if isinstance(s, Dim) else s for s in sizes])
+        trace = self.trace
+        if trace is None:
+            return sizes
+        return tuple([SymInt(s, trace) if isinstance(s, Dim) else s for s in sizes])
 
     def is_contiguous(self) -> bool:
         """Row-major without gaps; dimensions of size 1 do not count."""
@@ -228,6 +236,16 @@ def saved_place(node: Node, tensor: Tensor) -> tuple[Any, ...]:
     """What the tape keeps of a traced tensor: its value, and where it is (Trace.saved_node)."""
     storage = tensor._storage
     return node, storage, storage.writes, tensor._traced.path
+
+
+def saved_value(builder: Builder, saved: tuple[Any, ...]) -> Node:
+    """The value at a saved place as it is now: `.data` writes, which autograd does not see, show
+    through as they do in memory."""
+    node: Node = saved[0]
+    if len(saved) > 1 and saved[1].writes != saved[2]:
+        root, path = saved[1].resolve(saved[3])
+        node = replay(path, Expr(builder, root.node)).node
+    return node
 
 
 # --- which concrete tensors share memory -----------------------------------------------------

@@ -94,6 +94,8 @@ class Node:
     metadata_: dict[Any, Any] | None = None
     folded: bool = False  # stands for many operations (folded.py)
     outside: Tensor | None = None  # stands for the history that this one had before the trace
+    # in a segment: which operation on the tape it is, or ~n: where the n-th entry's gradient goes
+    position: int | None = None
 
     def __init__(
         self, edges: tuple[Edge | None, ...], out_types: tuple[TensorType, ...]
@@ -221,10 +223,11 @@ class OpNode(Node):
     packed: bool = False  # saved values went through saved_tensors_hooks
     # (storage, version when saved, input number or ~result number)
     stamps: tuple[tuple[Stamped, int, int], ...]
-    # of an operation that was recorded again: what is known of it, and (storage, views, writes,
-    # version) of each operand and result; the three above are worked out when they are asked for
+    # of an operation recorded again: what is known of it, storage and views of each operand and
+    # result, and (writes, version) of these, unless all are zero; the three above are made of it
     known: Operation | None = None
-    held: tuple[tuple[Any, ...], ...]
+    held: list[Any]
+    counts: list[tuple[int, int]] | None = None
 
     def __init__(
         self,
@@ -251,7 +254,9 @@ class OpNode(Node):
     def release(self) -> None:
         self.released = True
         self.saved_in = self.saved_out = None
-        self.stamps = self.held = ()
+        self.stamps, self.held = (), []
+        if self.known is not None:
+            self.known.released(self)
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         if self.saved_in is None or self.saved_out is None:

@@ -9,57 +9,86 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from graphc.ir.dim import DimEnv, is_static
+from graphc.ir.types import TensorType
 
 from .errors import located
 from .functionalize import dense_order
 from .storage import address, strides_of
 from .tensor import Tensor, current
+from .views import view_geometry
 
 _STATIC = DimEnv()
+_SHARED = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+    "single memory location. Please clone() the tensor before performing the operation."
+)
 
 
 class _Region(NamedTuple):
     """Memory of a tensor, from its first element to behind its last, in bytes."""
 
-    memory: Any  # 0: addresses; or the traced storage in which these are places
+    memory: Any  # the storage; traced: that in which these are places
     low: int
     high: int
     strides: tuple[int, ...]
 
 
-def check_apart(target: Tensor, operand: Tensor) -> None:
-    """Raise RuntimeError where an operand shares memory with `target` otherwise than as a whole."""
+def check_apart(target: Tensor, operand: Tensor, whole: bool = True) -> None:
+    """Raise RuntimeError where an operand shares memory with `target`. `whole`: it may share all
+    of it, element by element."""
     a, b = current(target), current(operand)
-    if a is b or a._type.elements == 0 or b._type.elements == 0:
+    if (a is b and whole) or a._type.elements == 0 or b._type.elements == 0:
         return
-    if a._storage.root is not b._storage.root and (a._trace is not None or b._trace is not None):
+    if a._storage.root is not b._storage.root and (_is_made(a) or _is_made(b)):
         return
     one, other = _region(a), _region(b)
     if one is None or other is None or one.memory is not other.memory:
         return
     if one.low >= other.high or other.low >= one.high:
         return
-    if (one.low, one.high, one.strides) != (other.low, other.high, other.strides):
-        raise RuntimeError(located(
-            "unsupported operation: some elements of the input tensor and the written-to tensor "
-            "refer to a single memory location. Please clone() the tensor before performing the "
-            "operation."
-        ))
+    if not whole or one[1:] != other[1:]:
+        raise RuntimeError(located(_SHARED))
+
+
+def _is_made(tensor: Tensor) -> bool:
+    """Whether its memory is the trace's own."""
+    return tensor._trace is not None and tensor._storage.root.source is None
 
 
 def _region(tensor: Tensor) -> _Region | None:
     """Where a tensor is; None if it has gaps, or sizes that are not known."""
     shape, size = tensor._type.shape, tensor._type.dtype.numpy.itemsize
     count: Any = tensor._type.elements
+    memory: Any = tensor._storage
+    strides: Any
+    low: Any
     if tensor._trace is None:
-        memory: Any = 0
-        strides, low = strides_of(tensor._array), address(tensor._array)
-    else:
+        memory, strides, low = memory.root, strides_of(tensor._array), address(tensor._array)
+    elif tensor._storage.root.source is None:
         state = tensor._traced
-        found: Any = (*shape, *state.strides, state.offset)
-        if not is_static(found):
+        strides, low = state.strides, state.offset * size
+    else:
+        found = _captured(tensor, size)
+        if found is None:
             return None
-        memory, strides, low = tensor._storage, found[len(shape) : -1], found[-1] * size
-    if dense_order(shape, strides, _STATIC) is None:
+        memory, strides, low = found
+    if not is_static((*shape, *strides, low)) or dense_order(shape, strides, _STATIC) is None:
         return None
     return _Region(memory, low, low + count * size, strides)
+
+
+def _captured(tensor: Tensor, size: int) -> tuple[Any, Any, Any] | None:
+    """The storage, the strides and the address of a tensor in memory from before the trace."""
+    root, path = tensor._storage.resolve(tensor._traced.path)
+    if not is_static(root.node.shape):
+        return None
+    owner = root.source.owner
+    array = owner._storage.root.flat() if root.source.kind == "storage" else owner._array
+    geometry: Any = (array.shape, strides_of(array), 0)
+    type_ = TensorType(root.node.tensor_type.dtype, array.shape)
+    for op, attrs in path:
+        type_ = op.infer([type_], attrs, _STATIC)
+        geometry = view_geometry(op, attrs, geometry, type_.shape, _STATIC)
+        if geometry is None:
+            return None
+    return owner._storage.root, geometry[1], address(array) + geometry[2] * size

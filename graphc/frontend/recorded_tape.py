@@ -208,13 +208,14 @@ class Layout:
 
     def nodes(
         self, values: Sequence[np.ndarray], stamps: Mapping[int, Stamp],
-        entries: Sequence[Edge | None], before: float,
+        entries: Sequence[Edge | None], before: float, released: int = 0,
     ) -> tuple[Edge, ...]:
         """The tape of one call; gives what made each root.
 
         `values`: all that is read; `stamps`: of what is the user's memory;
         `entries`: where the gradients of the entries go; `before`: the number in the order of the
-        tape that all nodes are to stay below (and above the next whole number below it).
+        tape that all nodes are to stay below (and above the next whole number below it);
+        `released`: the steps whose saved values are freed, as bits.
         """
         made: list[GradNode] = []
 
@@ -235,6 +236,8 @@ class Layout:
             if i in self.tape.hooks:
                 self.tape.hooks[i].put_on(node)
             node.sequence = before - 1 + (i + 1) / (count + 1)
+            if released >> i & 1:
+                node.release()
             made.append(node)
         return tuple([(made[step], output) for step, output in self.tape.roots])
 

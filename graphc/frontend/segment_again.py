@@ -8,9 +8,11 @@ history (`nodes.OpNode`) is worked out if somebody asks: most tapes are only com
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphc.ir import dtypes
+from graphc.ir.dim import is_static
 from graphc.ir.graph import Node, attr_key
 from graphc.ir.op import Attrs, Op
 
@@ -36,8 +38,8 @@ class Operation:
     """What an operation on these nodes, in these layouts, makes."""
 
     __slots__ = (
-        "attrs", "carries", "in_types", "kind", "node", "op", "out_types", "places", "result",
-        "results", "step",
+        "attrs", "carries", "in_types", "kind", "node", "op", "out_types", "results", "single",
+        "states", "step", "view",
     )
 
     def __init__(self, node: Node, results: tuple[Tensor, ...], source: Tensor | None) -> None:
@@ -47,22 +49,43 @@ class Operation:
         self.results = tuple([r._traced.value for r in results])
         self.in_types = tuple([n.tensor_type for n in node.inputs])
         self.out_types = tuple([r.tensor_type for r in self.results])
-        # of each result: its node, type, strides (None: row-major) and offset
-        self.places = tuple([
-            (r._traced.value, type_, None if r._traced._rows else r._traced.strides,
-             r._traced.offset)
-            for r, type_ in zip(results, self.out_types, strict=True)
-        ])
-        # the place of a single result
-        self.result = self.places[0] if len(results) == 1 and node is self.results[0] else None
+        self.single = len(results) == 1 and node is self.results[0]
+        # where the results are found, if they are no views
+        self.states = tuple([_place(r) for r in results])
         # which results carry a gradient; none do where there is no tape to keep
         recorded = records(node.op, node)
-        self.carries = tuple([recorded and t.dtype.differentiable for t in self.out_types])
+        self.carries = tuple([
+            i for i, t in enumerate(self.out_types) if recorded and t.dtype.differentiable
+        ])
         self.kind: type[OpNode] = class_of(node.op)
         # of a view: the last of the views that lead to it
         self.step: Chain = ()
+        # its place as a view of what was viewed last: by the path, the writes and whether tracked
+        self.view: tuple[Chain, int, bool, TracedState] | None = None
         if source is not None and results[0]._storage is source._storage:
             self.step = results[0]._traced.path[-1:]
+
+    def place(self, before: TracedState) -> TracedState:
+        """Where the view of a tensor is found."""
+        path, view = before.path, self.view
+        if view is not None and (
+            view[0] is path and view[1] == before.stamp and view[2] is before.tracked
+        ):
+            return view[3]
+        model = self.states[0]
+        found = TracedState(
+            model.type, model.value, before.stamp, None, path + self.step,
+            None if model._rows else model._strides, model.offset,
+        )
+        found.tracked = before.tracked
+        self.view = path, before.stamp, before.tracked, found
+        return found
+
+    @staticmethod
+    def released(entry: OpNode) -> None:
+        """A backward pass has freed what an entry of the tape saved."""
+        trace: Any = entry.trace
+        trace.told = False
 
     def fill(self, entry: OpNode) -> None:
         """Work out what an entry of the tape saved."""
@@ -70,13 +93,13 @@ class Operation:
         nodes = (*self.node.inputs, *self.results)
         saved: list[Any] = []
         stamps: list[Any] = []
-        for i, (node, held) in enumerate(zip(nodes, entry.held, strict=True)):
-            storage, path, *counts = held
-            writes, version = counts or (0, 0)
+        for i, node in enumerate(nodes):
+            storage, path = entry.held[2 * i : 2 * i + 2]
+            writes, version = entry.counts[i] if entry.counts else (0, 0)
             saved.append((node, storage, writes, path))
             stamps.append((storage, version, i if i < count else count - i - 1))
         entry.saved_in, entry.saved_out = tuple(saved[:count]), tuple(saved[count:])
-        entry.stamps, entry.held = tuple(stamps), ()
+        entry.stamps, entry.held = tuple(stamps), []
 
 
 def operation_again(
@@ -84,42 +107,50 @@ def operation_again(
 ) -> Any:
     """Record an operation. Raises what its type rule finds wrong."""
     parts: list[Any] = [op]
-    grad, tracks = local.grad, False
+    grad, tracks, captured = local.grad, False, False
     for tensor in inputs:
         if tensor._trace is not trace:
-            shadows = tuple([t if t._trace is trace else trace.shadow(t) for t in inputs])
-            return operation_again(trace, op, shadows, attrs)
+            tensor, captured = trace.shadow(tensor), True
         state, storage = tensor._traced, tensor._storage
         if storage.parent is None and state.stamp == storage._writes:
             node = state.value
         else:
             node = trace.read(tensor)
         parts.append(node if state._rows else (node, state._strides, state.offset))
-        if grad and not tracks and (
-            tensor._node is not None or tensor._requires_grad
-            or (tensor._base is not None and requires_grad(tensor))
-        ):
-            tracks = True
-    for name, value in attrs.items():
-        kind = type(value)
-        if kind in _NUMBERS:
-            value = attr_key(value)
-        elif kind not in _PLAIN or (kind is tuple and trace.stepping):  # a lifted number in it
-            return trace.apply_new(op, inputs, attrs)
-        parts += name, value
+        if grad and not tracks:
+            base = tensor._base
+            if tensor._node is not None or tensor._requires_grad:
+                tracks = True
+            elif base is not None:
+                tracks = requires_grad(tensor) if trace.written or base._base is not None else (
+                    base._node is not None or base._requires_grad
+                )
+    if attrs:
+        parts += attrs
+        for value in attrs.values():
+            kind = type(value)
+            if kind in _NUMBERS:
+                value = attr_key(value)
+            elif kind not in _PLAIN or (kind is tuple and trace.stepping):  # a lifted number in it
+                return trace.apply_new(op, inputs, attrs)
+            parts.append(value)
     key = tuple(parts)
     known: Operation | None = trace.nodes.operations.get(key)
+    if captured:
+        inputs = tuple([t if t._trace is trace else trace.shadow(t) for t in inputs])
     if known is None:
         return _first(trace, key, op, inputs, attrs)
-    if known.result is None:
-        results = [_made(trace, place) for place in known.places]
-    elif known.step:
-        results = [_view(trace, known, inputs[0])]
-    else:
-        results = [_made(trace, known.result)]
+    if not known.single:
+        results = [_made(trace, state) for state in known.states]
+        if tracks:
+            _record(trace, known, inputs, results)
+        return tuple(results)
+    result = (
+        _view(trace, known, inputs[0], grad) if known.step else _made(trace, known.states[0])
+    )
     if tracks:
-        _record(trace, known, inputs, results)
-    return tuple(results) if known.result is None else results[0]
+        _record(trace, known, inputs, (result,))
+    return result
 
 
 def _first(
@@ -131,52 +162,53 @@ def _first(
     node = results[0]._traced.value
     if several:
         node = node.inputs[0]
-    trace.nodes.keep_operation(trace.builder, key, node, lambda: Operation(
-        node, results, inputs[0] if inputs else None
-    ))
+    # the rest of a call that began as one graph may have symbolic sizes
+    if all(is_static(r._traced.type.shape) for r in results):
+        trace.nodes.keep_operation(trace.builder, key, node, lambda: Operation(
+            node, results, inputs[0] if inputs else None
+        ))
     return found
 
 
-def _made(trace: SegmentTrace, place: Any) -> Tensor:
+def _place(tensor: Tensor) -> TracedState:
+    """Where a tensor is found, for every recording."""
+    state = tensor._traced
+    strides = None if state._rows else state._strides
+    return TracedState(state.type, state.value, 0, None, (), strides, state.offset)
+
+
+def _made(trace: SegmentTrace, state: TracedState) -> Tensor:
     """A new tensor on memory of its own."""
-    node, type_, strides, _ = place
     result: Tensor = object.__new__(Tensor)
-    result._trace = trace
+    result._trace, result._traced = trace, state
     storage = result._storage = object.__new__(TracedStorage)
-    storage.node = node
-    if trace.inference and local.inference:
-        storage.inference = True
-    state = result._traced = object.__new__(TracedState)
-    state.type, state.value, state.stamp, state.trace = type_, node, 0, trace
-    if strides is not None:
-        storage.layout = state._strides = strides
-        state._rows = False
+    storage.node = state.value
+    storage.layout = None if state._rows else state._strides
+    storage.source = storage.parent = None
+    storage.path, storage._version, storage._writes = (), 0, 0
+    storage.inference = trace.inference and local.inference
     trace.handles.append(weakref.ref(result))
     return result
 
 
-def _view(trace: SegmentTrace, known: Operation, source: Tensor) -> Tensor:
-    """A new view of a traced tensor."""
-    before, step = source._traced, known.step
-    node, type_, strides, offset = known.places[0]
+def _view(trace: SegmentTrace, known: Operation, source: Tensor, grad: bool) -> Tensor:
+    """A new view of a traced tensor, whose value was read just now."""
+    before = source._traced
     result: Tensor = object.__new__(Tensor)
     result._trace = trace
     storage = result._storage = source._storage
-    state = result._traced = object.__new__(TracedState)
-    state.type, state.value, state.stamp, state.trace = type_, node, storage.writes, trace
-    state.path, state._rows = before.path + step, False
-    state._strides, state.offset = strides, offset
-    if not before.tracked:
-        state.tracked = False
+    state = result._traced = known.place(before)
     base = source._base
     if base is None:
         base = source
     elif base._base is not None:
         base = views.base_of(source)
     result._base = base
-    result._chain = source._chain + step
-    result._seen = storage.version
-    if not local.grad or source._no_grad_view:
+    chain = source._chain
+    result._chain = state.path if chain is before.path else chain + known.step
+    if trace.written:
+        result._seen = storage.version
+    if not grad or source._no_grad_view:
         result._no_grad_view = True
     if source._several is not None:
         result._several = ""
@@ -185,34 +217,55 @@ def _view(trace: SegmentTrace, known: Operation, source: Tensor) -> Tensor:
 
 
 def _record(
-    trace: SegmentTrace, known: Operation, inputs: tuple[Tensor, ...], results: list[Tensor]
+    trace: SegmentTrace, known: Operation, inputs: tuple[Tensor, ...],
+    results: Sequence[Tensor],
 ) -> None:
     """Note that an operation made `results` of `inputs`, where a gradient flows."""
-    if True not in known.carries:
+    if not known.carries:
         return
-    edges: tuple[Edge | None, ...] = tuple([
-        (t._node, t._output) if t._base is None and t._node is not None
-        else edge(t) if requires_grad(t) else None
-        for t in inputs
-    ])
-    if not any(edges):
+    edges: list[Edge | None] = []
+    script: list[Any] = [known]
+    held: list[Any] = []
+    flows = False
+    for t in inputs:
+        node = t._node
+        if node is not None and t._base is None:
+            place = node, t._output
+        elif requires_grad(t):
+            place = edge(t)
+        else:
+            edges.append(None)
+            script.append("")
+            held += t._storage, t._traced.path
+            continue
+        edges.append(place)
+        position = place[0].position
+        if position is None:
+            trace.told = False
+        script += position, place[1]
+        held += t._storage, t._traced.path
+        flows = True
+    if not flows:
         return
     if hooks.stack or trace.inference:
-        record(trace, known.node, known.node.inputs, list(inputs), edges, results)
+        record(trace, known.node, known.node.inputs, list(inputs), tuple(edges), list(results))
         return
     entry: OpNode = object.__new__(known.kind)
-    entry.edges, entry.out_types, entry.known = edges, known.out_types, known
+    entry.edges, entry.out_types, entry.known = tuple(edges), known.out_types, known
     entry.op, entry.attrs, entry.in_types = known.op, known.attrs, known.in_types
     entry.sequence, entry.loc, entry.trace = next_sequence(), known.node.loc, trace
+    for t in results:
+        held += t._storage, t._traced.path
+    entry.held = held
     if trace.written:
-        entry.held = tuple([
-            (t._storage, t._traced.path, t._storage.writes, t._storage.version)
-            for t in (*inputs, *results)
-        ])
-    else:  # both counts are zero
-        entry.held = tuple([(t._storage, t._traced.path) for t in (*inputs, *results)])
-    for i, carried in enumerate(known.carries):
-        if carried:
-            results[i]._node = entry
-            if i:
-                results[i]._output = i
+        entry.counts = [
+            (t._storage.writes, t._storage.version) for t in (*inputs, *results)
+        ]
+    entry.position = trace.taped
+    trace.taped += 1
+    trace.script += script
+    for i in known.carries:
+        result = results[i]
+        result._node = entry
+        if i:
+            result._output = i

@@ -12,6 +12,7 @@ stay views of their bases, and follow the bases' history.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,7 +28,7 @@ from .held import Holds, Place
 from .history import edge, requires_grad
 from .nodes import AsStridedBackward, BrokenNode, Edge, SpentNode
 from .nodes import Node as GradNode
-from .segment_tape import broken_nodes, spent_nodes, tape_of
+from .segment_tape import broken_nodes, script_key, spent_nodes, tape_of
 from .segment_trace import SegmentTrace
 from .storage import Storage
 from .tensor import Tensor
@@ -61,18 +62,29 @@ class Segment:
         self.changed = [(t, s) for t, s in shadows if self._changed(t, s)]
         traced = [*self.living, *[shadow for _, shadow in self.changed]]
         candidates = [t for t in traced if t._node is not None and not _follows(t)]
-        self.tape = tape_of([t._node for t in candidates if t._node is not None])
-        self.spent = spent_nodes(self.tape)
-        self.broken = broken_nodes(self.tape) if trace.written else {}
-        self.roots = [
-            t for t in candidates if t._node not in self.spent and t._node not in self.broken
-        ]
-        if len(self.roots) < len(candidates):
-            self.tape = tape_of([t._node for t in self.roots if t._node is not None])
+        self.roots = candidates
+        self.spent: set[GradNode] = set()
+        self.broken: dict[GradNode, str] = {}
+        # the tape under the roots, where it is made of known operations alone
+        told = trace.told and not trace.written
+        self.script = script_key(trace.script, candidates) if told else None
+        if self.script is None:
+            self.spent = spent_nodes(self.tape)
+            self.broken = broken_nodes(self.tape) if trace.written else {}
+            self.roots = [
+                t for t in candidates if t._node not in self.spent and t._node not in self.broken
+            ]
+            if len(self.roots) < len(candidates):
+                del self.tape
         leaves = [t for t in self.living if t._requires_grad and t._node is None]
         self.entries: list[tuple[Tensor, Edge]] = [
             *trace.entries, *((t, edge(t)) for t in leaves)
         ]
+
+    @functools.cached_property
+    def tape(self) -> list[GradNode]:
+        """Every node of the tape under the roots."""
+        return tape_of([t._node for t in self.roots if t._node is not None])
 
     def _changed(self, tensor: Tensor, shadow: Tensor) -> bool:
         """Whether writes gave a captured tensor another history."""

@@ -20,6 +20,7 @@ from graphc.ir.types import TensorType
 from .nodes import AccumulateGrad, AsStridedBackward, CopyBackwards, CopySlices, Edge, OpNode
 from .nodes import Node as GradNode
 from .tape_order import order_of
+from .tensor import Tensor
 from .views import Chain
 
 _STEPS = (AsStridedBackward, CopySlices)
@@ -113,6 +114,18 @@ def _result(entry: OpNode) -> Node | None:
     if entry.known is not None:
         return entry.known.results[0]
     return entry.saved_out[0][0] if entry.saved_out else None
+
+
+def script_key(script: Sequence[Any], roots: Sequence[Tensor]) -> Any:
+    """Equal for recordings whose tapes are the same known operations in the same order; None where
+    there is more under the roots. Memory was not written to."""
+    places: list[Any] = []
+    for tensor in roots:
+        node = tensor._node
+        if node is None or node.position is None:
+            return None
+        places += node.position, tensor._output
+    return tuple(script), tuple(places)
 
 
 class Fingerprint:

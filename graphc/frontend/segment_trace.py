@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.op import Attrs, Op
 
@@ -118,6 +119,14 @@ class SegmentTrace(Trace):
         self._flush = flush
         self._flushing = False
 
+    def start(self, env: DimEnv | None = None) -> None:
+        Trace.start(self, env)
+        # what tells the tape, the same in every recording: each operation that was known, and of
+        # its edges ("": none) the positions of their nodes, and which result
+        self.script: list[Any] = []
+        self.taped = 0  # operations in it
+        self.told = True  # whether it tells all: no other history was met, nothing was freed
+
     def new_builder(self) -> Builder:
         return Builder(self.env) if self.whole else self.nodes.builder(self.env)
 
@@ -157,9 +166,10 @@ class SegmentTrace(Trace):
         self.whole = False
         self.flushes += 1
         if not (
-            self.handles or self.inputs or self.deferred or self.late or self._undo
+            self.handles or self.inputs or self.deferred or self._undo
             or self.grad_reads or self.found_none
         ):
+            self.place = False
             return  # nothing was recorded since the last one
         self._flushing = True
         actions = list(self.deferred)
@@ -177,6 +187,7 @@ class SegmentTrace(Trace):
             self.handles.clear()
             self.snapshots.clear()
             self._undo.clear()
+            self.place = False
             self.start()
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ from .history import history, requires_grad
 from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
 from .nodes import AccumulateGrad, Node
 from .numbers import Size
-from .storage import Storage, address, offset_of, strides_of
+from .storage import Storage, address, contiguous_strides, offset_of, strides_of
 from .tree import LEAVES
 from .views import Chain, check_bounds, strided
 
@@ -120,8 +120,10 @@ class Tensor:
         """Steps between neighbours, in elements: of every dimension, or of `dim`."""
         if local.trace is not None or self._trace is not None:
             strides: tuple[Any, ...] = current(self)._traced.torch_strides()
-        else:
+        elif self._array.size:
             strides = strides_of(self._array)
+        else:  # NumPy says 0
+            strides = contiguous_strides(self._array.shape)
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> Any:

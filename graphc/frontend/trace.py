@@ -36,7 +36,14 @@ from .context import local
 from .dispatch import explain_inputs, join_view
 from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
 from .finish import finish
-from .functionalize import Memory, TracedState, TracedStorage, result_strides, symbolic_strides
+from .functionalize import (
+    Memory,
+    TracedState,
+    TracedStorage,
+    result_strides,
+    saved_value,
+    symbolic_strides,
+)
 from .history import edge, gradient_kind, requires_grad
 from .late import Late
 from .names import Names
@@ -47,7 +54,7 @@ from .number_nodes import NumberNodes, plain_attrs
 from .numbers import LiftedNumber, SymInt, TracedNumber
 from .one_device import OneDevice
 from .scoped import Scoped
-from .storage import strides_of
+from .storage import contiguous_strides, strides_of
 from .tensor import Tensor, alias
 from .trace_history import enter, entry_edge, record
 
@@ -80,7 +87,6 @@ class Trace(OneDevice, Scoped):
         self.env = env if env is not None else DimEnv()
         self.builder = self.new_builder()
         self.inputs: list[TensorInput | NumberInput] = []
-        self.place = False
         self.number_guards: dict[NumberExpr, NumberGuard] = {}
         # whether `.grad` of a concrete tensor was None when looked at
         self.grad_reads: dict[int, tuple[Tensor, bool]] = {}
@@ -118,8 +124,7 @@ class Trace(OneDevice, Scoped):
     @contextmanager
     def suspended(self) -> Iterator[None]:
         """Run eagerly inside: for state that is made for real (optimizer moments)."""
-        saved = local.trace
-        local.trace = None
+        saved, local.trace = local.trace, None
         try:
             yield
         finally:
@@ -318,8 +323,8 @@ class Trace(OneDevice, Scoped):
         writes = storage.writes
         if state.stamp != writes:
             root, path = storage.resolve(state.path)
-            state.value = views.replay(path, Expr(self.builder, root.node)).node
-            state.stamp = writes
+            node = views.replay(path, Expr(self.builder, root.node)).node
+            state = tensor._traced = state.now(node, writes)
         return state.value
 
     def write(self, target: Tensor, value: Tensor) -> None:
@@ -340,7 +345,7 @@ class Trace(OneDevice, Scoped):
             raise_op_error(error)
         root.rebind(base, state.tracked)
         self.written = True
-        state.value, state.stamp = node, root.writes
+        target._traced = state.now(node, root.writes)
 
     def wrap(self, node: Node, strides: Any = None) -> Tensor:
         """A new traced tensor on memory of its own."""
@@ -420,11 +425,14 @@ class Trace(OneDevice, Scoped):
         found = views.view_geometry(op, attrs, geometry, node.shape, self.env)
         if found is None:
             return self.wrap(node)
+        shape, strides, offset = found
         result: Tensor = object.__new__(Tensor)
         result._trace = self
         result._storage = source._storage
+        in_rows = offset == 0 and strides == contiguous_strides(shape)
         result._traced = TracedState(
-            node.tensor_type, node, state.stamp, self, (*state.path, (op, attrs)), *found[1:]
+            node.tensor_type, node, state.stamp, self, (*state.path, (op, attrs)),
+            None if in_rows else strides, offset,
         )
         result._traced.tracked = state.tracked
         join_view(result, source, op, attrs)
@@ -432,13 +440,8 @@ class Trace(OneDevice, Scoped):
         return result
 
     def saved_node(self, saved: tuple[Any, ...]) -> Node:
-        """The value that an OpNode saved, as it is now: `.data` writes, which autograd does not
-        see, show through as they do in memory. The pair of `saved_place`."""
-        node: Node = saved[0]
-        if len(saved) > 1 and saved[1].writes != saved[2]:
-            root, path = saved[1].resolve(saved[3])
-            node = views.replay(path, Expr(self.builder, root.node)).node
-        return node
+        """The value that an OpNode saved, as it is now."""
+        return saved_value(self.builder, saved)
 
     # --- state of concrete tensors ---------------------------------------------------------
 

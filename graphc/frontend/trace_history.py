@@ -77,6 +77,7 @@ def enter(trace: Trace, tensor: Tensor, shadow: Tensor) -> None:
     place = entry_edge(shadow, tensor)
     captured(place[0].pre_hooks or {}, trace.existed)
     captured(place[0].post_hooks or {}, trace.existed)
+    place[0].position = ~len(trace.entries)
     trace.entries.append((tensor, place))
 
 

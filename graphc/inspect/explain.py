@@ -52,7 +52,7 @@ class Explanation:
     ) -> None:
         self.name = name
         self.parts = [
-            Part(b, steps_of(b), memory_of(b.program, b.graph.env.hints)) for b in builts
+            Part(b, steps_of(b), memory_of(b, b.graph.env.hints)) for b in builts
         ]
         assumed, guards = list(assumed), list(guards)
         self.guards = [*assumed, *(guard.text() for guard in guards)]
@@ -85,7 +85,9 @@ class Explanation:
         """Every distinct kernel, under the steps that run it and what its buffers are there."""
         texts: list[str] = []
         for part in self.parts:
-            uses = kernel_uses(part.built.program, part.built.fused)
+            uses = kernel_uses(
+                part.built.program, part.built.fused, part.built.backend.machine
+            )
             for kernel in kernels_of(part.built.program):
                 texts += [f"# {use}" for use in uses[id(kernel)]]
                 texts.append(print_kernel(kernel))

@@ -23,6 +23,7 @@ from graphc.ir.kernel.interpret import run_program
 from graphc.ir.kernel.program_text import print_program
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.kernel.verify import verify_kernel
+from graphc.ir.machine import Machine
 from graphc.ir.passes.lower import Lowered
 from graphc.ir.passes.partition import Split
 from graphc.ir.verify import verify
@@ -108,8 +109,9 @@ class Observer:
             text = "\n".join(map(print_kernel, distinct.values()))
             self._show(KERNELS, "lower.kernels", text)
 
-    def program(self, program: Program, graph: Graph, fused: Graph) -> None:
-        """The planned program: verify its kernels, and interpret it against the graph."""
+    def program(self, program: Program, graph: Graph, fused: Graph, machine: Machine) -> None:
+        """The program planned for a machine: verify its kernels, and interpret it against the
+        graph."""
         if self.config.check >= VERIFY:
             for kernel in kernels_of(program):
                 verify_kernel(kernel)
@@ -120,7 +122,7 @@ class Observer:
         if not self._wants(KERNELS):
             return
         self._show(KERNELS, "plan.program", print_program(program))
-        uses = kernel_uses(program, fused)
+        uses = kernel_uses(program, fused, machine)
         for kernel in kernels_of(program):
             lines = [*(f"# {use}" for use in uses[id(kernel)]), print_kernel(kernel)]
             self._show(KERNELS, f"{kernel.name}.kernel", "\n".join(lines))

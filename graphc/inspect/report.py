@@ -22,7 +22,10 @@ from graphc.ir.kernel import (
     Routine,
     leaves,
 )
+from graphc.ir.kernel.blocking import Blocking
+from graphc.ir.kernel.plan_contraction import plan_contraction, scratch_bytes
 from graphc.ir.kernel.text import kernel_symbol
+from graphc.ir.machine import Machine
 from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -68,7 +71,7 @@ class Memory:
 
     inputs: int
     outputs: int  # without those written into an input
-    arena: int
+    arena: int  # with the scratch of contractions
     constants: int
 
     @property
@@ -160,8 +163,9 @@ def _buffer_names(buffers: Iterable[BufferRef], built: Built) -> tuple[str, ...]
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def kernel_uses(program: Program, graph: Graph) -> dict[int, list[str]]:
-    """By the id of each kernel, a line for each of its launches: phase, Modules, operands."""
+def kernel_uses(program: Program, graph: Graph, machine: Machine) -> dict[int, list[str]]:
+    """By the id of each kernel, a line for each of its launches: phase, Modules, operands; and how
+    a machine tiles a template (for the first sizes, where they are symbolic)."""
     sources = _Sources(graph)
     found: dict[int, list[str]] = defaultdict(list)
     for number, step in enumerate(leaves(program.steps)):
@@ -172,7 +176,19 @@ def kernel_uses(program: Program, graph: Graph) -> dict[int, list[str]]:
             where = "copy" if node is None else whereabouts([node])
             text = f"step {number}, {where}" + (f": {', '.join(bound)}" if bound else "")
             found[id(step.kernel)].append(text)
+            blocking = _blocking(step, machine, graph.env.hints)
+            if blocking is not None:
+                found[id(step.kernel)].append(f"  {blocking}")
     return found
+
+
+def _blocking(step: Launch, machine: Machine, hints: dict[str, int]) -> Blocking | None:
+    if step.kernel.template is None:
+        return None
+    dims = zip(step.kernel.dims, step.dims, strict=True)
+    return plan_contraction(
+        step.kernel.template, machine, {name: evaluate(size, hints) for name, size in dims}
+    )
 
 
 def whereabouts(nodes: Iterable[Node]) -> str:
@@ -183,13 +199,15 @@ def whereabouts(nodes: Iterable[Node]) -> str:
     return phases + (f" of {', '.join(modules)}" if modules else "")
 
 
-def memory_of(program: Program, dims: dict[str, int]) -> Memory:
+def memory_of(built: Built, dims: dict[str, int]) -> Memory:
     """What a call needs for these values of the dims."""
+    program = built.program
     made = [t for i, t in enumerate(program.output_types) if i not in program.outputs_in_place]
     constants = sum(getattr(c, "nbytes", 0) for c in program.constants)
+    scratch = scratch_bytes(program, built.backend.machine, dims, built.config.threads)
     return Memory(
         sum(_bytes(t, dims) for t in program.input_types), sum(_bytes(t, dims) for t in made),
-        evaluate(program.arena_bytes, dims), constants,
+        evaluate(program.arena_bytes, dims) + scratch, constants,
     )
 
 

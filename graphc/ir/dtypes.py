@@ -128,6 +128,10 @@ f32 = DType("f32", "float32", "float", 32, np.dtype(np.float32))
 f64 = DType("f64", "float64", "float", 64, np.dtype(np.float64))
 c64 = DType("c64", "complex64", "complex", 64, np.dtype(np.complex64))
 c128 = DType("c128", "complex128", "complex", 128, np.dtype(np.complex128))
+dtype = DType  # what users know them by, and what pickles and messages say
+for _kind in (DType, NamedDType):
+    _kind.__name__ = _kind.__qualname__ = "dtype"
+
 c32 = NamedDType("c32", "complex32", "complex", 32)
 NAMED: tuple[NamedDType, ...] = (
     c32,

@@ -11,6 +11,43 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Tiling:
+    """What limits how a contraction is tiled (`kernel/blocking.py`), acc[m, n] summed over k.
+
+    A register has `vector_bytes`; the innermost tile is `rows` high and `vectors` registers wide.
+
+    A block has at most `block_k` steps of k: a panel of the right operand then fits half of the
+    second cache. At most `pack_bytes` of the right operand are packed at a time, `pointed_columns`
+    columns where tiles go through pointers. A right operand of up to `in_place_bytes`, or one that
+    at most `in_place_rows` rows meet, is read where it lies; one of up to `shared_bytes` may be
+    packed once for all chunks. Chunks that split the rows are at least `row_tiles` tiles high.
+    Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
+    computed as dot products.
+    """
+
+    vector_bytes: int
+    rows: int
+    vectors: int
+    block_k: int
+    pack_bytes: int
+    pointed_columns: int
+    in_place_bytes: int
+    in_place_rows: int
+    shared_bytes: int
+    row_tiles: int
+    dot_rows: int
+    dot_columns: int
+
+    def lanes(self, itemsize: int) -> int:
+        """Elements of one register."""
+        return self.vector_bytes // itemsize
+
+    def columns(self, itemsize: int) -> int:
+        """Columns of the innermost tile."""
+        return self.lanes(itemsize) * self.vectors
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Numbers of one kind of machine. Work is counted in elements of light work (about 8
     additions each), costs in additions per element.
@@ -29,10 +66,14 @@ class Machine:
     around the serial ones. A row of at most `tile` elements may be kept in a Local tile.
 
     A template's work is cut in pieces of at least `template_flops` floating-point operations, in
-    at most `template_chunks` pieces.
+    at most `template_chunks` pieces; `tiling` says how a piece is computed (None: no template is
+    rendered).
 
     What costs `dear` or more is kept rather than computed again in another pass; what costs at
     most `cheap` is computed again in each kernel that reads it.
+
+    From `unrolled_steps` equal steps on, unrolled code becomes a loop. Steps of elementwise work
+    alone, of which few kernels are made, do so if they are `unrolled_light` operators together.
     """
 
     kind: str  # "cpu" or "gpu": what a person calls it
@@ -56,6 +97,9 @@ class Machine:
     template_chunks: int
     dear: int
     cheap: int
+    unrolled_steps: int
+    unrolled_light: int
+    tiling: Tiling | None = None
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

@@ -78,3 +78,18 @@ def _compare(name: str, compiled: bool, part: Callable[[Any], Any]) -> None:
             found.append((seen[0], result.numpy()))
         assert found[1][0] == found[0][0], order
         np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (2, 0, 3), (0,)])
+def test_strides_of_nothing(shape: tuple[int, ...]) -> None:
+    def run(t: Any) -> list[Any]:
+        x = t.ones(shape)
+        return [x.stride(), (x * 2).stride(), x.clone().stride(-1), t.zeros(shape).stride(0)]
+
+    assert run(graphc) == run(torch) == graphc.compile(lambda: run(graphc))()
+
+
+def test_a_key_that_a_parameter_dict_has_not() -> None:
+    for t in (torch, graphc):
+        with pytest.raises(AttributeError):
+            t.nn.ParameterDict({"a": t.ones(1)})["b"]

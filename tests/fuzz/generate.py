@@ -1,4 +1,5 @@
-"""From a seed to a Case: traits, operators, outputs, gradients, written-back inputs."""
+"""From a seed to a Case: traits, operators, outputs, gradients, written-back inputs; or a loop, as
+recording leaves it, step by step."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from graphc.ir.op import REGISTRY, OpError
 from tests.fuzz import recipes_model, recipes_routine  # noqa: F401  (fill RECIPES)
 from tests.fuzz.maker import Maker, Refused, Traits
 from tests.fuzz.recipes import RECIPES
+from tests.ir.unrolled_graphs import Unrolled
 
 MOST_NODES = 30
+_UNROLLED = 0.02  # of the cases; they are long
 MOST_DIFFERENTIATED = 14  # the joint graph is two to five times as large
 _HELPERS = ("full", "iota", "const", "where", "lt", "index", "rng_uniform")  # among gradients
 
@@ -30,6 +33,9 @@ for _name in RECIPES:
 
 def generate(seed: int) -> Case:
     """The case of a seed: the same in every process."""
+    if random.Random(f"{seed} unrolled").random() < _UNROLLED:
+        graph = Unrolled(seed, (16, 24)).graph()
+        return Case(seed, graph, {node: Style(low=-1.0, high=1.0) for node in graph.inputs})
     for attempt in range(50):
         try:
             return _generate(seed, random.Random(f"{seed} {attempt}"))

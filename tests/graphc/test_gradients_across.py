@@ -11,7 +11,7 @@ import graphc
 from tests.graphc.gradient_cases import CASES
 from tests.graphc.scenario import compare, flat, identity
 
-for _theme in ("functions", "inference", "outputs", "second", "views"):
+for _theme in ("functions", "inference", "outputs", "second", "twice", "views"):
     importlib.import_module(f"tests.graphc.gradient_cases_{_theme}")
 
 

@@ -217,6 +217,7 @@ def test_the_report_and_the_kernels_say_who_reads_what() -> None:
     assert "  writes " in report
     assert "a1 = 0.weight" in found.kernels_text
     assert "forward of 0: a0 = x" in found.kernels_text
+    assert "  blocks of k " in found.kernels_text
 
 
 def test_segments_carry_names_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -121,3 +122,15 @@ def test_options(options: dict[str, Any], default_options: None) -> None:
 def test_parameter() -> None:
     want = repr(torch.nn.Parameter(torch.tensor([1.0, 2.0])))
     assert repr(graphc.frontend.tensor.Parameter(graphc.tensor([1.0, 2.0]))) == want
+
+
+def test_names_of_classes() -> None:
+    for find in (
+        lambda t: t.float32, lambda t: t.strided, lambda t: t.device("cpu"),
+        lambda t: t.zeros(2).shape, lambda t: t.finfo(t.float32),
+        lambda t: t.nn.Linear(1, 1).load_state_dict({}, strict=False),
+    ):
+        mine, theirs = type(find(graphc)), type(find(torch))
+        assert mine.__name__ == theirs.__name__
+        assert mine.__qualname__ == theirs.__qualname__
+    assert pickle.loads(pickle.dumps(graphc.dtype)) is graphc.dtype

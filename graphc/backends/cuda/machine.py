@@ -26,4 +26,6 @@ GPU = Machine(
     template_chunks=1024,
     dear=16,
     cheap=12,
+    unrolled_steps=16,
+    unrolled_light=512,
 )

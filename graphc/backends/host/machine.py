@@ -1,7 +1,26 @@
 """The CPU as the shared passes see it: the same numbers for every CPU, so that every CPU cuts
-and combines alike."""
+and combines loops alike; `cpu` says how wide its registers are."""
 
-from graphc.ir.machine import Machine
+import functools
+from dataclasses import replace
+
+from graphc.ir.machine import Machine, Tiling
+
+# Tiles of 24 accumulators in 32 registers.
+_TILING = Tiling(
+    vector_bytes=64,
+    rows=6,
+    vectors=4,
+    block_k=384,
+    pack_bytes=512 << 10,
+    pointed_columns=2048,
+    in_place_bytes=1 << 20,
+    in_place_rows=24,
+    shared_bytes=32 << 20,
+    row_tiles=4,
+    dot_rows=32,
+    dot_columns=16,
+)
 
 # A launch costs about 0.1 us, an element of light work 0.2 to 1 ns, a core's first cache 32 KiB.
 CPU = Machine(
@@ -26,4 +45,15 @@ CPU = Machine(
     template_chunks=32,
     dear=8,
     cheap=8,
+    unrolled_steps=16,
+    unrolled_light=512,
+    tiling=_TILING,
 )
+
+
+@functools.cache
+def cpu(vector_bytes: int, registers: int) -> Machine:
+    """A CPU with so many vector registers of so many bytes; only how templates are tiled asks."""
+    # of 16 registers, 12 hold accumulators
+    vectors = 4 if registers >= 32 else 2
+    return replace(CPU, tiling=replace(_TILING, vector_bytes=vector_bytes, vectors=vectors))

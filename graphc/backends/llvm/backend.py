@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphc.backends.host.machine import CPU
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm import emit, executable
 from graphc.backends.llvm.cache import ObjectCache
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 class LlvmBackend:
     """See Backend. `target`: what code is emitted for; None: the machine that runs this process."""
 
-    machine = CPU
     memory = HOST
 
     def __init__(self, target: Target | None = None) -> None:
@@ -38,6 +36,11 @@ class LlvmBackend:
     def target(self) -> Target:
         """What code is emitted for."""
         return self._target or host_target()
+
+    @functools.cached_property
+    def machine(self) -> Machine:
+        """What the shared passes may know of the target."""
+        return self.target.machine
 
     def claims(self, node: Node, machine: Machine) -> bool:
         """Nothing: what is no kernel runs on the host."""

@@ -10,7 +10,6 @@ from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.contraction import contraction_libraries, emit_library
 from graphc.backends.llvm.driver import PYTHON, Layout, emit_driver, ends_by_flag
 from graphc.backends.llvm.emit import emit, kernel_checks
-from graphc.backends.llvm.gemm_scratch import scratch_symbols
 from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target
@@ -79,8 +78,6 @@ def compile_program(program: Program, target: Target, pool: Pool, cache: ObjectC
     start = time.perf_counter()
     objects = [*compiler.objects.values(), *compiler.libraries.values(), driver]
     shared = {"graphc_par": pool.address}
-    if compiler.libraries:
-        shared |= scratch_symbols(lambda text: cache.compile(text, target))
     if ends_by_flag(program):
         shared |= {name: _address(name) for name in PYTHON}
     library = Library(objects, shared)

@@ -14,15 +14,15 @@ from graphc.backends.llvm.conv_pack import emit_conv_packs
 from graphc.backends.llvm.conv_phase import emit_input_grad
 from graphc.backends.llvm.gemm import emit_gemm
 from graphc.backends.llvm.gemm_dot import emit_dots
-from graphc.backends.llvm.gemm_kernel import emit_gemm_kernel, is_dot
+from graphc.backends.llvm.gemm_kernel import emit_gemm_kernel
 from graphc.backends.llvm.gemm_pack import Source, emit_gemm_packs, emit_transpose
-from graphc.backends.llvm.gemm_scratch import declare_scratch, emit_scratch
 from graphc.backends.llvm.gemm_store import emit_store, plain_store
 from graphc.backends.llvm.microkernel import ACCUMULATORS, Accumulator, Tile
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir import dtypes
 from graphc.ir.kernel import Convolution, Kernel, Template
+from graphc.ir.kernel.plan_contraction import is_dot
 
 # Emits the body (all but `ret`) of an epilogue: void (ptr %args, i64 %b, i64 %m, i64 %rows, i64 %n,
 # i64 %columns, ptr %tile, i64 %pitch). The sum of (m + i, n + j) is %tile[i * pitch + j], of the
@@ -42,7 +42,7 @@ def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
     sources = dict.fromkeys((template.left.dtype, template.right.dtype))
     names = [f"gemm.{tile.accumulator}"]
     names += [f"gemm_pack.{dtype.name}.{tile.accumulator}" for dtype in sources]
-    if isinstance(template, Convolution) or is_dot(template, tile):
+    if isinstance(template, Convolution) or is_dot(template):
         names.append(f"gemm_dot.{tile.accumulator}")
     if isinstance(template, Convolution):
         names.append(f"conv.{tile.accumulator}")
@@ -51,15 +51,9 @@ def contraction_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
 
 
 def emit_library(name: str, target: Target) -> Module:
-    """The module of a library named by contraction_libraries; "scratch" is what they share.
-
-    They want @graphc_par of the pool, and scratch: of the process (`scratch_symbols`) or linked in.
-    """
+    """The module of a library named by contraction_libraries; they want @graphc_par of the pool."""
     module = Module()
     kind, *parts = name.split(".")
-    if kind == "scratch":
-        emit_scratch(module)
-        return module
     tile = Tile(cast(Accumulator, parts[-1]), target)
     if kind == "gemm":
         emit_gemm(module, tile)
@@ -70,7 +64,6 @@ def emit_library(name: str, target: Target) -> Module:
         emit_dots(module, tile)
         return module
     if kind == "conv":
-        declare_scratch(module)
         emit_bases(module)
         emit_direct(module, tile)
         emit_forward(module, tile)

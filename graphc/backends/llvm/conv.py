@@ -18,11 +18,10 @@ from graphc.backends.llvm.conv_geometry import (
 )
 from graphc.backends.llvm.conv_tables import table_bytes
 from graphc.backends.llvm.gemm_descriptor import Word, begin_request
-from graphc.backends.llvm.gemm_plan import BLOCK_K
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
+from graphc.ir.kernel.plan_convolution import DIRECT_POSITIONS
 
-DIRECT_POSITIONS = 96  # images at least this large are read in place by a weight gradient
 BASES = "@graphc_conv_bases"
 
 
@@ -124,8 +123,14 @@ class Request:
             Word.PACK_RIGHT: r.read_pointer(Conv.PACK_RIGHT),
             Word.EPILOGUE: epilogue or r.read_pointer(Conv.EPILOGUE),
             Word.GEOMETRY: self.geometry.pointer,
+            Word.MEMORY: r.read_pointer(Conv.MEMORY),
         }
-        common = {Word.BATCH: self.groups, Word.TERMS: words[Word.K], Word.MOST_STEPS: BLOCK_K}
+        common = {
+            Word.BATCH: self.groups,
+            Word.TERMS: words[Word.K],
+            Word.MOST_STEPS: self.tile.tiling.block_k,
+            Word.WORKERS: r.read(Conv.WORKERS),
+        }
         d = begin_request(f, {**common, **words}, pointers)
         places = ("ptr %request", f"ptr {self.geometry.pointer}", f"ptr {d.pointer}")
         f.call("void", contract_symbol(kind, self.tile), *places)
@@ -148,7 +153,7 @@ def emit_forward(module: Module, tile: Tile) -> None:
             Word.LEFT_K: 1,
             Word.SEGMENT: r.filter,
             Word.K_QUANTUM: 1,
-            Word.PACK_SCRATCH: r.table(BLOCK_K),
+            Word.PACK_SCRATCH: r.table(tile.tiling.block_k),
             Word.POSITIONS: r.positions,
             Word.EPILOGUE_M: r.outputs,
         },

@@ -23,18 +23,21 @@ from graphc.backends.llvm.gemm_dot import (
     declare_dots,
 )
 from graphc.backends.llvm.gemm_pack import RIGHT_PARAMETERS, Source, first_lanes, store_masked
-from graphc.backends.llvm.gemm_plan import ceil_div, choose, clamp, round_up
-from graphc.backends.llvm.gemm_scratch import GIVE, TAKE
+from graphc.backends.llvm.gemm_plan import (
+    Number,
+    ceil_div,
+    choose,
+    clamp,
+    declare_plan,
+    round_up,
+)
 from graphc.backends.llvm.gemm_stages import run_symbol
 from graphc.backends.llvm.microkernel import MR, Tile, emit_kernel_table, emit_microkernels
 from graphc.backends.llvm.text import Module, Value
 from graphc.backends.llvm.values import lane_numbers
+from graphc.ir.kernel.blocking import ALIGN
+from graphc.ir.kernel.plan_convolution import DOT_TERMS, reads_lines, reads_window
 
-# Cycles that packing costs per register of B, against one per row of A for the product.
-PACK_COST = 9
-TRANSPOSE_COST = 14
-LINES_COST = 6  # of moving lines together, per register of sums
-DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
 COPY_ELEMENTS = 1 << 14  # per chunk of the copy
 
 
@@ -42,24 +45,24 @@ class Copy(enum.IntEnum):
     """The padded copy: planes of HEIGHT lines of PITCH elements."""
 
     SOURCE = 0
-    TARGET = 1
-    PLANES = 2
-    PLANES_PER_CHUNK = 3
-    IN_HEIGHT = 4
-    IN_WIDTH = 5
-    LOW_HEIGHT = 6  # lines and columns before the source (negative: so many are left out)
-    LOW_WIDTH = 7
-    HEIGHT = 8
-    PITCH = 9
-    IMAGE = 10  # elements of all planes of an image
-    OUT_HEIGHT = 11
-    OUT_WIDTH = 12
-    VECTORS = 13  # registers of positions per image
-    ARGUMENTS = 14  # of the epilogue that counts positions without the excess columns
-    EPILOGUE = 15
+    TARGET = enum.auto()
+    PLANES = enum.auto()
+    PLANES_PER_CHUNK = enum.auto()
+    IN_HEIGHT = enum.auto()
+    IN_WIDTH = enum.auto()
+    LOW_HEIGHT = enum.auto()  # lines and columns before the source (negative: so many are left out)
+    LOW_WIDTH = enum.auto()
+    HEIGHT = enum.auto()
+    PITCH = enum.auto()
+    IMAGE = enum.auto()  # elements of all planes of an image
+    OUT_HEIGHT = enum.auto()
+    OUT_WIDTH = enum.auto()
+    VECTORS = enum.auto()  # registers of positions per image
+    ARGUMENTS = enum.auto()  # of the epilogue that counts positions without the excess columns
+    EPILOGUE = enum.auto()
 
 
-COPY_WORDS = 16
+COPY_WORDS = len(Copy)
 
 
 def pad_symbol(source: Source) -> str:
@@ -169,6 +172,9 @@ class _Direct:
         conditions += [f.cmp("sgt", value, 0) for value in (self.d[Word.K], self.channel)]
         return self._all(conditions)
 
+    def _numbers(self, *values: Value) -> list[Number]:
+        return [Number(self.f, value) for value in values]
+
     def _all(self, conditions: list[str]) -> str:
         result = conditions[0]
         for condition in conditions[1:]:
@@ -181,6 +187,7 @@ class _Direct:
         go_on, packed = f.label("direct"), f.label("packed")
         f.cond_br(direct, go_on, packed)
         f.block(packed)
+        f.call("void", declare_plan(f.module, self.tile), "ptr %d")
         f.call("void", declare_contract(f.module, self.tile), "ptr %d")
         f.ret()
         f.block(go_on)
@@ -191,15 +198,15 @@ class _Direct:
         m, k = d[Word.M], d[Word.K]
         lines = f.add(f.mul(f.sub(self.outputs[HEIGHT], 1), self.pitch), self.outputs[WIDTH])
         padded = round_up(f, f.smax(lines, 1), tile.lanes)
-        cost = f.mul(f.mul(m, padded), f.add(k, LINES_COST))
-        cost = f.add(cost, f.mul(f.mul(self.plane, PACK_COST), f.sdiv(k, f.smax(self.taps, 1))))
         positions = f.mul(self.outputs[HEIGHT], self.outputs[WIDTH])
-        packing = f.mul(f.mul(f.add(m, PACK_COST), positions), k)
+        taps = f.smax(self.taps, 1)
+        numbers = self._numbers(m, k, padded, self.plane, taps, positions)
         several = f.cmp("sgt", self.taps, 1)
-        self._unless(self._all([self._plain(), several, f.cmp("slt", cost, packing)]))
+        self._unless(self._all([self._plain(), several, reads_window(*numbers).value]))
         images = f.sdiv(d[Word.N], d[Word.POSITIONS])
         given = self._make_copy(images, "false")
-        offsets = f.call("ptr", TAKE, f"i64 {f.mul(k, 8)}")
+        offsets = d.pointer_at(Word.MEMORY)
+        d.set_pointer(Word.MEMORY, f.gep(offsets, round_up(f, f.mul(k, 8), ALIGN), "i8"))
         self._fill_offsets(offsets)
         self.copy.write(Copy.VECTORS, f.sdiv(padded, tile.lanes))
         self.copy.write_pointer(Copy.ARGUMENTS, d.pointer_at(Word.ARGUMENTS))
@@ -220,7 +227,6 @@ class _Direct:
             Word.EPILOGUE: f"@graphc_lines_epilogue_{tile.accumulator}",
         }
         self._contract(values, pointers, given)
-        f.call("void", GIVE, f"ptr {offsets}")
         f.ret()
 
     def _fill_offsets(self, offsets: str) -> None:
@@ -251,11 +257,11 @@ class _Direct:
         whole = f.cmp("eq", self.pitch, width)  # lines follow each other: one long line
         length = choose(f, whole, f.mul(height, width), width)
         lines = choose(f, whole, 1, height)
-        cost = f.mul(f.mul(f.mul(m, round_up(f, f.smax(length, 1), tile.lanes)), lines), 9)
-        packing = f.mul(f.mul(f.add(m, TRANSPOSE_COST), f.mul(height, width)), 8)
-        same = f.cmp("ne", self.r.read(Conv.LEFT_SAME), 0)
-        self._unless(self._all([self._plain(), same, f.cmp("slt", cost, packing)]))
         positions = f.mul(height, width)
+        padded = round_up(f, f.smax(length, 1), tile.lanes)
+        cheaper = reads_lines(*self._numbers(m, padded, lines, positions)).value
+        same = f.cmp("ne", self.r.read(Conv.LEFT_SAME), 0)
+        self._unless(self._all([self._plain(), same, cheaper]))
         images = f.sdiv(k, positions)
         given = self._make_copy(images, self._is_plane())
         jump = f.mul(self.copy.read(Copy.IMAGE), tile.bytes)
@@ -301,8 +307,9 @@ class _Direct:
         conditions += [f.cmp("eq", self.pitch, self.inputs[WIDTH])]
         return self._all(conditions)
 
-    def _make_copy(self, images: Value, skip: str) -> tuple[str, str, str]:
-        """Makes the copy (or, if `skip`, takes the source for it) the right operand.
+    def _make_copy(self, images: Value, skip: str) -> tuple[str, str]:
+        """Makes the copy (or, if `skip`, takes the source for it) the right operand. The copy lies
+        where the request's scratch began.
 
         Returns what the request's words were, for `_contract` to restore.
         """
@@ -327,13 +334,11 @@ class _Direct:
             copy.write(field, value)
         copy.write_pointer(Copy.SOURCE, source)
         copy.write_pointer(Copy.TARGET, source)
-        owner = f.alloca("ptr", 1, 8)
-        f.store("null", "ptr", owner, 8)
         with f.when(f.let(f"xor i1 {skip}, true")):
             # tiles read a register past the last plane
             size = f.mul(f.add(f.mul(planes, self.plane), self.tile.lanes), self.tile.bytes)
-            target = f.call("ptr", TAKE, f"i64 {size}")
-            f.store(target, "ptr", owner, 8)
+            target = self.d.pointer_at(Word.MEMORY)
+            self.d.set_pointer(Word.MEMORY, f.gep(target, round_up(f, size, ALIGN), "i8"))
             copy.write_pointer(Copy.TARGET, target)
             pad, chunks = r.read_pointer(Conv.PAD_COPY), ceil_div(f, planes, chunk)
             arguments = (f"ptr {pad}", f"ptr {copy.pointer}", f"i64 {chunks}")
@@ -342,24 +347,22 @@ class _Direct:
         per_group = f.sdiv(channels, f.smax(r.read(Conv.GROUPS), 1))
         r.write(Conv.RIGHT_GROUP, f.mul(f.mul(per_group, self.plane), self.tile.bytes))
         r.write_pointer(Conv.RIGHT, copy.read_pointer(Copy.TARGET))
-        return source, group, owner
+        return source, group
 
     def _contract(
-        self, values: dict[Word, Value], pointers: dict[Word, str], given: tuple[str, str, str]
+        self, values: dict[Word, Value], pointers: dict[Word, str], given: tuple[str, str]
     ) -> None:
-        """Runs the changed request, frees the copy and restores the convolution's request."""
+        """Runs the changed request and restores the convolution's."""
         f, d = self.f, self.d
         for word, value in values.items():
             d[word] = value
         for word, pointer in pointers.items():
             d.set_pointer(word, pointer)
+        f.call("void", declare_plan(f.module, self.tile), "ptr %d")
         f.call("void", declare_contract(f.module, self.tile), "ptr %d")
-        source, group, owner = given
+        source, group = given
         self.r.write_pointer(Conv.RIGHT, source)
         self.r.write(Conv.RIGHT_GROUP, group)
-        block = f.load(owner, "ptr", 8)
-        with f.when(f.let(f"icmp ne ptr {block}, null")):
-            f.call("void", GIVE, f"ptr {block}")
 
 
 def _emit_point_positions(module: Module, tile: Tile) -> None:

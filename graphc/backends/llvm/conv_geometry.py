@@ -1,6 +1,6 @@
 """Words that describe a convolution to the shared code: three spatial dimensions, always.
 
-Fewer dimensions are padded in front with size 1. Fields of three words are (depth, height, width).
+Fewer dimensions are padded in front with size 1. Three words are (depth, height, width).
 """
 
 import enum
@@ -10,66 +10,76 @@ from graphc.backends.llvm.text import Function, Value
 DEPTH, HEIGHT, WIDTH = range(3)
 
 
-class Window(enum.IntEnum):
+class _Fields(enum.IntEnum):
+    """Fields of three words each, in order; most use the first one alone."""
+
+    @staticmethod
+    def _generate_next_value_(name: str, start: int, count: int, last: list[int]) -> int:
+        return 3 * count
+
+
+class Window(_Fields):
     """How rows (channel, tap) meet positions: the right operand as seen by a packer.
 
     Position p of the output grid and tap t read coordinate p * STEP - LOW + t * DILATION, zero
     outside 0..IN. Strides are in elements.
     """
 
-    CHANNEL_STRIDE = 0
-    IMAGE_STRIDE = 1
-    TAPS = 2  # the product of WINDOW
-    IN = 3
-    WINDOW = 6
-    OUT = 9
-    STEP = 12
-    LOW = 15
-    DILATION = 18
+    CHANNEL_STRIDE = enum.auto()
+    IMAGE_STRIDE = enum.auto()
+    TAPS = enum.auto()  # the product of WINDOW
+    IN = enum.auto()
+    WINDOW = enum.auto()
+    OUT = enum.auto()
+    STEP = enum.auto()
+    LOW = enum.auto()
+    DILATION = enum.auto()
     # where weights (row, channel, tap) lie, for packing a left operand by taps
-    WEIGHT_START = 21
-    WEIGHT_ROW = 22
-    WEIGHT_CHANNEL = 23
-    WEIGHT_TAP = 24
+    WEIGHT_START = enum.auto()
+    WEIGHT_ROW = enum.auto()
+    WEIGHT_CHANNEL = enum.auto()
+    WEIGHT_TAP = enum.auto()
 
 
-WINDOW_WORDS = 27
+WINDOW_WORDS = 3 * len(Window)
 
 
-class Conv(enum.IntEnum):
+class Conv(_Fields):
     """The request of a convolution kernel."""
 
-    ARGUMENTS = 0  # the kernel's argument block, for its epilogue
-    EPILOGUE = 1
-    PACK_LEFT = 2
-    PACK_RIGHT = 3
-    LEFT_SAME = 4  # 1: the left operand has the accumulator's type
-    LEFT = 5  # pointers
-    RIGHT = 6
-    LEFT_BYTES = 7  # of one element
-    RIGHT_BYTES = 8
-    BATCH = 9
-    CHANNELS = 10  # of one group
-    OUTPUTS = 11  # of one group
-    GROUPS = 12
-    INPUT = 13
-    WINDOW = 16
-    OUTPUT = 19
-    STRIDE = 22
-    PAD = 25
-    DILATION = 28
-    PAD_COPY = 41  # copies the right operand with its padding (see conv_direct)
-    RIGHT_SAME = 42  # 1: the right operand has the accumulator's type
+    ARGUMENTS = enum.auto()  # the kernel's argument block, for its epilogue
+    EPILOGUE = enum.auto()
+    PACK_LEFT = enum.auto()
+    PACK_RIGHT = enum.auto()
+    PAD_COPY = enum.auto()  # copies the right operand with its padding (see conv_direct)
+    LEFT_SAME = enum.auto()  # 1: the left operand has the accumulator's type
+    RIGHT_SAME = enum.auto()
+    LEFT = enum.auto()  # pointers
+    RIGHT = enum.auto()
+    LEFT_BYTES = enum.auto()  # of one element
+    RIGHT_BYTES = enum.auto()
+    BATCH = enum.auto()
+    CHANNELS = enum.auto()  # of one group
+    OUTPUTS = enum.auto()  # of one group
+    GROUPS = enum.auto()
+    INPUT = enum.auto()
+    WINDOW = enum.auto()
+    OUTPUT = enum.auto()
+    STRIDE = enum.auto()
+    PAD = enum.auto()
+    DILATION = enum.auto()
+    MEMORY = enum.auto()  # scratch, as much as plan_convolution says,
+    WORKERS = enum.auto()  # for so many chunks at a time
     # added by the driver
-    LEFT_GROUP = 31  # distance of groups in bytes
-    RIGHT_GROUP = 32
-    SCRATCH = 33  # an input gradient with a stride, before the epilogue
-    PHASE = 34  # of the input positions: coordinate % stride
-    GRID = 37  # positions of this phase
-    ROWS = 40  # channels per chunk of the epilogue's own pass
+    LEFT_GROUP = enum.auto()  # distance of groups in bytes
+    RIGHT_GROUP = enum.auto()
+    SCRATCH = enum.auto()  # an input gradient with a stride, before the epilogue
+    PHASE = enum.auto()  # of the input positions: coordinate % stride
+    GRID = enum.auto()  # positions of this phase
+    ROWS = enum.auto()  # channels per chunk of the epilogue's own pass
 
 
-CONV_WORDS = 43
+CONV_WORDS = 3 * len(Conv)
 
 
 class Words:

@@ -4,7 +4,7 @@ from graphc.backends.llvm.conv import declare_conv
 from graphc.backends.llvm.conv_direct import pad_symbol
 from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
 from graphc.backends.llvm.gemm_arguments import Arguments
-from graphc.backends.llvm.gemm_kernel import declare_packer
+from graphc.backends.llvm.gemm_kernel import SCRATCH, WORKERS, declare_packer
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source
 from graphc.backends.llvm.gemm_store import epilogue_pointers
 from graphc.backends.llvm.microkernel import Tile
@@ -43,6 +43,7 @@ def emit_conv_kernel(
         Conv.PAD_COPY: pad_symbol(right),
         Conv.LEFT: arguments.buffer(c.left.buffer),
         Conv.RIGHT: arguments.buffer(c.right.buffer),
+        Conv.MEMORY: f.load(f.gep("%status", SCRATCH, "ptr"), "ptr", 8),
     }
     module.declare(f"declare void {pad_symbol(right)}(ptr, i64)")
     for field, pointer in pointers.items():
@@ -56,6 +57,7 @@ def emit_conv_kernel(
         Conv.CHANNELS: g.in_channels // g.groups,
         Conv.OUTPUTS: g.out_channels // g.groups,
         Conv.GROUPS: g.groups,
+        Conv.WORKERS: f.load(f.gep("%status", WORKERS, "i64"), "i64", 8),
     }
     for field, value in words.items():
         request.write(field, value)

@@ -10,18 +10,17 @@ into scratch, and the epilogue has a pass of its own.
 from graphc.backends.llvm.conv import Request, conv_symbol
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Conv, Window, Words, product
 from graphc.backends.llvm.gemm_descriptor import Word
-from graphc.backends.llvm.gemm_plan import BLOCK_K, ceil_div, clamp
-from graphc.backends.llvm.gemm_scratch import GIVE, TAKE, declare_scratch
+from graphc.backends.llvm.gemm_plan import ceil_div, clamp, round_up
 from graphc.backends.llvm.gemm_stages import run_symbol
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
+from graphc.ir.kernel.blocking import ALIGN
 
 PASS_ELEMENTS = 1 << 14  # per chunk of the epilogue's own pass
 
 
 def emit_input_grad(module: Module, tile: Tile) -> None:
     """Defines the driver of `conv_input_grad` and its helpers."""
-    declare_scratch(module)
     _emit_phase(module)
     _emit_phase_product(module, tile)
     _emit_scatter(module, tile)
@@ -40,7 +39,9 @@ def emit_input_grad(module: Module, tile: Tile) -> None:
     f.block(several)
     channels = f.mul(r.channels, r.groups)
     size = f.mul(f.mul(f.mul(r.batch, channels), r.pixels), tile.bytes)
-    r.words.write_pointer(Conv.SCRATCH, f.call("ptr", TAKE, f"i64 {size}"))
+    memory = r.words.read_pointer(Conv.MEMORY)
+    r.words.write_pointer(Conv.SCRATCH, memory)
+    r.words.write_pointer(Conv.MEMORY, f.gep(memory, round_up(f, size, ALIGN), "i8"))
     with (
         f.loop(0, r.stride[DEPTH]) as depth,
         f.loop(0, r.stride[HEIGHT]) as height,
@@ -55,7 +56,6 @@ def emit_input_grad(module: Module, tile: Tile) -> None:
     with f.when(f.cmp("sgt", r.pixels, 0)):
         arguments = (f"ptr {callee}", "ptr %request", f"i64 {chunks}")
         f.call("void", run_symbol(module), *arguments)
-    f.call("void", GIVE, f"ptr {r.words.read_pointer(Conv.SCRATCH)}")
     f.ret()
 
 
@@ -115,7 +115,7 @@ def _emit_phase_product(module: Module, tile: Tile) -> None:
             Word.K: k,
             Word.SEGMENT: k,
             Word.K_QUANTUM: 1,
-            Word.PACK_SCRATCH: r.table(BLOCK_K),
+            Word.PACK_SCRATCH: r.table(tile.tiling.block_k),
             Word.POSITIONS: grid,
             Word.EPILOGUE_M: r.channels,
         },

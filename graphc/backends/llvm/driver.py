@@ -8,6 +8,8 @@ comes in one block of 8-byte words:
     1        the arena's address
     2        the callback: i64 (i64 step, ptr args), non-zero stops the call
     3..6     the status words: state, step, number of the failed Check, its value
+    7, 8     for the contraction that runs: the address of scratch memory, and how many of its
+             chunks have some at a time
     then     inputs, outputs, constants (addresses), the dims, the loops' variables, and sizes
              computed from dims and variables
 
@@ -37,8 +39,8 @@ from graphc.ir.kernel import (
     leaves,
 )
 
-ZERO, ARENA, CALLBACK, STATUS = 0, 1, 2, 3
-FIRST_BUFFER = 7
+ZERO, ARENA, CALLBACK, STATUS, SCRATCH, WORKERS = 0, 1, 2, 3, 7, 8
+FIRST_BUFFER = 9
 RUN = "graphc_run_program"
 RUN_STEPS = "graphc_run_steps"
 SIZES = "graphc_sizes"

@@ -2,7 +2,8 @@
 
 The module defines `void @<symbol>(ptr %args, ptr %status)`. `args` are 8-byte words: the buffers'
 addresses in order of params, then the dims as i64. `status` are four words: state (0 while all
-is well), step (set by the driver), the number of the failed Check, and its value. A parallel loop
+is well), step (set by the driver), the number of the failed Check, and its value; two more are for
+templates, the address of scratch memory and for how many chunks at a time it is. A parallel loop
 becomes an internal function of one chunk, run by `@graphc_par(fn, ctx, chunks)` of the pool.
 """
 

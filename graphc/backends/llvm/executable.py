@@ -21,12 +21,14 @@ from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
 from graphc.ir.kernel import Kernel, Program, Routine, leaves
 from graphc.ir.kernel.failure import check_error
+from graphc.ir.kernel.plan_contraction import scratch_bytes
 from graphc.ir.kernel.program import Visit
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.memory import Array, Memory
 from graphc.ir.types import TensorType
 
 ARENA_ALIGNMENT = 64
+MOST_SIZES = 1024  # values of the dims whose memory is kept in mind
 
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _RunHoldingGIL = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
@@ -65,12 +67,21 @@ class _Lease:
         self.block = (ctypes.c_int64 * words)()
         self.address = ctypes.addressof(self.block)
         self.arena = np.empty(0, np.uint8)
+        self.workers = 0  # chunks that have scratch at a time
 
-    def resize(self, size: int) -> None:
-        """Makes the arena at least `size` bytes, plus what unmasked reads may overrun."""
-        self.arena = np.empty(size + 2 * ARENA_ALIGNMENT, np.uint8)
-        start = self.memory.address(self.arena)
-        self.block[driver.ARENA] = -(-start // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
+    def lay_out(self, arena: int, scratch: int, workers: int) -> None:
+        """Makes room for the arena and for scratch behind it, plus what unmasked reads may
+        overrun."""
+        if self.arena.size < arena + scratch + 3 * ARENA_ALIGNMENT:
+            self.arena = np.empty(arena + scratch + 3 * ARENA_ALIGNMENT, np.uint8)
+        start = _aligned(self.memory.address(self.arena))
+        self.block[driver.ARENA] = start
+        self.block[driver.SCRATCH] = _aligned(start + arena)
+        self.block[driver.WORKERS] = self.workers = workers
+
+
+def _aligned(address: int) -> int:
+    return -(-address // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
 
 
 class Executable:
@@ -91,8 +102,8 @@ class Executable:
         self._steps = list(leaves(program.steps))
         self._constants = [np.ascontiguousarray(c) for c in program.constants]
         self._callbacks = callbacks
-        arena = program.arena_bytes
-        self._arena_bytes = arena if isinstance(arena, int) else None
+        # by the dims, and the number of threads: see _bytes
+        self._sizes: dict[tuple[int, ...], tuple[int, int, int]] = {}
         self._leases: list[_Lease] = []
         self._buffers = len(program.input_types) + len(program.output_types)
 
@@ -153,18 +164,27 @@ class Executable:
             *map(self._address_of, outputs),
         ]
         block[driver.STATUS] = 0
+        workers = self._compiled.pool.threads
         if dims:
             block[layout.dims : layout.dims + len(dims)] = list(dims)
-            if self._arena_bytes is None:
-                env = dict(zip(self.program.dims, dims, strict=True))
-                size = evaluate(self.program.arena_bytes, env)
-                if lease.arena.size < size + 2 * ARENA_ALIGNMENT:
-                    lease.resize(size)
+        if dims or lease.workers != workers:
+            lease.lay_out(*self._bytes(tuple(dims), workers))
         return lease
+
+    def _bytes(self, dims: tuple[int, ...], workers: int) -> tuple[int, int, int]:
+        """How much arena and scratch a call with these dims needs, with so many threads."""
+        found = self._sizes.get((*dims, workers))
+        if found is None:
+            if len(self._sizes) >= MOST_SIZES:
+                self._sizes.clear()
+            env = dict(zip(self.program.dims, dims, strict=True))
+            arena = evaluate(self.program.arena_bytes, env)
+            scratch = scratch_bytes(self.program, self.target.machine, env, workers)
+            found = self._sizes[*dims, workers] = arena, scratch, workers
+        return found
 
     def _new_lease(self) -> _Lease:
         lease = _Lease(self._layout.words, self.memory)
-        lease.resize(self._arena_bytes or 0)
         lease.block[driver.CALLBACK] = self._callbacks.address
         for position, constant in enumerate(self._constants):
             lease.block[self._layout.constants + position] = self._address_of(constant)

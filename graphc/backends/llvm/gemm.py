@@ -10,18 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
-from graphc.backends.llvm.gemm_plan import POINTER_BYTES, choose, emit_plan, round_up
-from graphc.backends.llvm.gemm_scratch import GIVE, TAKE, declare_scratch
+from graphc.backends.llvm.gemm_plan import choose, emit_plan, round_up
 from graphc.backends.llvm.gemm_stages import (
     PACK_TILES,
     Block,
     call_pack_right,
     emit_pack_left_stage,
     emit_pack_right_stage,
+    give_slot,
     run_symbol,
+    take_slot,
 )
 from graphc.backends.llvm.microkernel import MR, Tile, emit_kernel_table, emit_microkernels
 from graphc.backends.llvm.text import Function, Module, Value
+from graphc.ir.kernel.blocking import POINTER_BYTES
 
 
 def contract_symbol(tile: Tile) -> str:
@@ -37,7 +39,6 @@ def declare_contract(module: Module, tile: Tile) -> str:
 
 def emit_gemm(module: Module, tile: Tile) -> None:
     """Defines the driver, its plan and its microkernels."""
-    declare_scratch(module)
     emit_microkernels(module, tile)
     emit_kernel_table(module, tile, "@graphc_tiles", "tile", "internal")
     emit_plan(module, tile)
@@ -53,34 +54,26 @@ def emit_gemm(module: Module, tile: Tile) -> None:
 def _emit_contract(module: Module, tile: Tile) -> None:
     f = module.function(f"void {contract_symbol(tile)}(ptr %d)")
     acc, run = tile.accumulator, run_symbol(module)
-    f.call("void", f"@graphc_plan_{acc}", "ptr %d")
     d = Descriptor(f, "%d")
     tiles = f.sdiv(f.add(d[Word.M], MR - 1), MR)
-    k, batch, split_k, chunks = d.read(Word.K, Word.BATCH, Word.SPLIT_K, Word.CHUNKS)
-    columns = round_up(f, d[Word.N], tile.lanes)
+    batch, split_k, chunks = d.read(Word.BATCH, Word.SPLIT_K, Word.CHUNKS)
     pieces = f.mul(d[Word.SPLIT_N], d[Word.BLOCKS])
-    area, left, right = d.read(Word.AREA, Word.LEFT_PACKED, Word.RIGHT_PACKED)
+    left, right = d.read(Word.LEFT_PACKED, Word.RIGHT_PACKED)
+    right_at, partial_at = d.read(Word.RIGHT_AT, Word.PARTIAL_AT)
+    memory = d.pointer_at(Word.MEMORY)
+    f.store(0, "i64", d.place(Word.BUSY), 8)
     with f.when(f.cmp("ne", left, 0)):
-        size = f.mul(f.mul(f.mul(batch, tiles), k), MR * tile.bytes)
-        d.set_pointer(Word.LEFT_PACKED, f.call("ptr", TAKE, f"i64 {size}"))
+        d.set_pointer(Word.LEFT_PACKED, memory)
         stages = f.mul(batch, f.sdiv(f.add(tiles, PACK_TILES - 1), PACK_TILES))
         f.call("void", run, f"ptr @graphc_pack_left_{acc}", "ptr %d", f"i64 {stages}")
     with f.when(f.cmp("ne", right, 0)):
-        size = f.mul(f.mul(columns, k), tile.bytes)
-        d.set_pointer(Word.RIGHT_PACKED, f.call("ptr", TAKE, f"i64 {size}"))
+        d.set_pointer(Word.RIGHT_PACKED, f.gep(memory, right_at, "i8"))
         f.call("void", run, f"ptr @graphc_pack_right_{acc}", "ptr %d", f"i64 {pieces}")
-    split = f.cmp("sgt", split_k, 1)
-    with f.when(split):
-        size = f.mul(area, chunks)
-        d.set_pointer(Word.PARTIAL, f.call("ptr", TAKE, f"i64 {size}"))
+    d.set_pointer(Word.PARTIAL, f.gep(memory, partial_at, "i8"))
     f.call("void", run, f"ptr @graphc_chunk_{acc}", "ptr %d", f"i64 {chunks}")
-    with f.when(split):
+    with f.when(f.cmp("sgt", split_k, 1)):
         count = f.sdiv(chunks, split_k)
         f.call("void", run, f"ptr @graphc_combine_{acc}", "ptr %d", f"i64 {count}")
-        f.call("void", GIVE, f"ptr {d.pointer_at(Word.PARTIAL)}")
-    for wanted, word in ((left, Word.LEFT_PACKED), (right, Word.RIGHT_PACKED)):
-        with f.when(f.cmp("ne", wanted, 0)):
-            f.call("void", GIVE, f"ptr {d.pointer_at(word)}")
     f.ret()
 
 
@@ -107,16 +100,11 @@ class Chunk:
 def _emit_chunk(module: Module, tile: Tile) -> None:
     f = module.function(f"void @graphc_chunk_{tile.accumulator}(ptr %d, i64 %number)", "internal")
     d = Descriptor(f, "%d")
-    split_k, size, area = d.read(Word.SPLIT_K, Word.SCRATCH, Word.AREA)
+    split_k, area = d.read(Word.SPLIT_K, Word.AREA)
     chunk = Chunk(f, d, "%number", split_k)
     partial = d.pointer_at(Word.PARTIAL)
     split = f.cmp("sgt", split_k, 1)
-    holder = f.alloca("ptr", 1, 8)
-    f.store("null", "ptr", holder, 8)
-    wanted = f.cmp("sgt", size, 0)
-    with f.when(wanted):
-        f.store(f.call("ptr", TAKE, f"i64 {size}"), "ptr", holder, 8)
-    scratch = f.load(holder, "ptr", 8)
+    slot, scratch = take_slot(d)
     part = f.gep(partial, f.mul("%number", area), "i8")
     sums = f.let(f"select i1 {split}, ptr {part}, ptr {scratch}")
     finish = f.let(f"zext i1 {f.cmp('eq', split_k, 1)} to i64")
@@ -132,8 +120,7 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
             f"ptr {sums}",
             f"i64 {finish}",
         )
-    with f.when(wanted):
-        f.call("void", GIVE, f"ptr {scratch}")
+    give_slot(d, slot)
     f.ret()
 
 
@@ -221,6 +208,7 @@ class _ProductContext:
         self.pack_right = d.pointer_at(Word.PACK_RIGHT)
         self.right_packed = d.pointer_at(Word.RIGHT_PACKED)
         self.shared = f.let(f"icmp ne ptr {self.right_packed}, null")
+        self.panels = f.cmp("ne", d[Word.PANEL], 0)
         self.waits = f.cmp("sgt", d[Word.AREA], 0)
         given = d.pointer_at(Word.TILES)
         own = f.let(f"icmp eq ptr {given}, null")
@@ -263,7 +251,7 @@ class _ProductContext:
             area_row = f.mul(f.sub(m, "%m"), padded)
             with panels(f, tile, columns, self.in_place) as (j, width, kind, is_tail):
                 pitch = f.mul(width, tile.lanes)
-                b, b_step = self._panel(base, tail, block, (j, pitch, is_tail))
+                b, b_step = self._panel(base, tail, block, (n, j, pitch, is_tail))
                 c = f.gep("%sums", f.add(area_row, f.mul(j, MR)), tile.element)
                 c = f.let(f"select i1 {self.waits}, ptr {c}, ptr {self.spare}")
                 count = f.smin(pitch, f.sub(columns, j))
@@ -291,15 +279,20 @@ class _ProductContext:
                     )
 
     def _panel(
-        self, base: str, tail: str, block: Block, panel: tuple[Value, Value, str]
+        self, base: str, tail: str, block: Block, panel: tuple[Value, Value, Value, str]
     ) -> tuple[str, Value]:
         """Where a panel of B begins and what its tile kernel gets as b_step."""
         f, d, tile = self.f, self.d, self.tile
-        j, pitch, is_tail = panel
+        n, j, pitch, is_tail = panel
         packed = f.let(f"or i1 {is_tail}, {f.let(f'xor i1 {self.in_place}, true')}")
         direct_step = f.mul(d[Word.RIGHT_K], tile.bytes)
+        packed = f.let(f"and i1 {packed}, {f.let(f'xor i1 {self.panels}, true')}")
         step = choose(f, packed, f.mul(pitch, tile.bytes), direct_step)
-        at = f.mul(choose(f, self.in_place, j, f.mul(j, block.steps)), tile.bytes)
+        column = f.add(n, j)
+        in_panel = f.mul(f.floordiv(column, tile.columns), d[Word.PANEL])
+        in_panel = f.add(in_panel, f.mod(column, tile.columns))
+        at = choose(f, self.in_place, j, f.mul(j, block.steps))
+        at = f.mul(choose(f, self.panels, in_panel, at), tile.bytes)
         columns = d[Word.POINTER_COLUMNS]
         pointer = f.mul(f.sdiv(j, f.smax(columns, 1)), POINTER_BYTES)
         pointed = f.add(d[Word.B_STEP], f.mul(block.k, d[Word.B_STEP_K]))
@@ -314,8 +307,8 @@ class _ProductContext:
         whole = f.mul(f.floordiv(columns, tile.lanes), tile.lanes)
         first = choose(f, self.in_place, whole, 0)
         count = f.sub(columns, first)
-        not_shared = f.let(f"xor i1 {self.shared}, true")
-        with f.when(f.let(f"and i1 {not_shared}, {f.cmp('sgt', count, 0)}")):
+        packs = f.let(f"xor i1 {f.let(f'or i1 {self.shared}, {self.panels}')}, true")
+        with f.when(f.let(f"and i1 {packs}, {f.cmp('sgt', count, 0)}")):
             call_pack_right(
                 f,
                 self.pack_right,
@@ -323,11 +316,13 @@ class _ProductContext:
                 self.pack,
                 self.pack_scratch,
             )
-        direct = f.gep(self.right, f.add(f.mul(block.k, d[Word.RIGHT_K]), n), tile.element)
+        column = choose(f, self.panels, 0, n)
+        direct = f.gep(self.right, f.add(f.mul(block.k, d[Word.RIGHT_K]), column), tile.element)
         offset = f.add(f.mul(block.k, self.total_columns), f.mul(n, block.steps))
         shared = f.gep(self.right_packed, offset, tile.element)
         packed = f.let(f"select i1 {self.shared}, ptr {shared}, ptr {self.pack}")
-        return f.let(f"select i1 {self.in_place}, ptr {direct}, ptr {packed}"), self.pack
+        as_it_lies = f.let(f"or i1 {self.in_place}, {self.panels}")
+        return f.let(f"select i1 {as_it_lies}, ptr {direct}, ptr {packed}"), self.pack
 
 
 def _emit_finish_tile(module: Module, tile: Tile) -> None:

@@ -5,8 +5,10 @@ has 8 bytes. Strides and sizes are in elements, scratch sizes and offsets in byt
 """
 
 import enum
+from dataclasses import fields
 
 from graphc.backends.llvm.text import Function, Value
+from graphc.ir.kernel.blocking import Blocking
 
 
 class Word(enum.IntEnum):
@@ -48,32 +50,45 @@ class Word(enum.IntEnum):
     A_STEP = enum.auto()
     COPY = enum.auto()  # of a convolution's input: see conv_direct
     GEOMETRY = enum.auto()  # of a convolution's right operand (see conv_geometry), or 0
+    # 0, or how far apart panels of the right operand lie: columns of a tile, all of k
+    PANEL = enum.auto()
+    MEMORY = enum.auto()  # scratch, as much as the plan says
+    WORKERS = enum.auto()  # for so many chunks at a time
 
-    # The plan
-    BLOCK_SEGMENT = enum.auto()  # blocks of k do not cross multiples of this
+    # The plan: the fields of a Blocking, by name
+    BLOCK_SEGMENT = enum.auto()
     BLOCK_K = enum.auto()
     BLOCKS_PER_SEGMENT = enum.auto()
-    BLOCKS = enum.auto()  # blocks of k in all
-    BLOCK_N = enum.auto()  # columns of B packed at a time
-    CHUNK_BATCH = enum.auto()  # a chunk of work: so many batches,
-    CHUNK_M = enum.auto()  # rows,
-    CHUNK_N = enum.auto()  # columns
-    CHUNK_BLOCKS = enum.auto()  # and blocks of k
-    SPLIT_M = enum.auto()  # chunks along m, n and k
+    BLOCKS = enum.auto()
+    BLOCK_N = enum.auto()
+    CHUNK_BATCH = enum.auto()
+    CHUNK_M = enum.auto()
+    CHUNK_N = enum.auto()
+    CHUNK_BLOCKS = enum.auto()
+    SPLIT_M = enum.auto()
     SPLIT_N = enum.auto()
     SPLIT_K = enum.auto()
     CHUNKS = enum.auto()
-    LEFT_PACKED = enum.auto()  # pointers to operands packed in advance, or null
-    RIGHT_PACKED = enum.auto()
+    LEFT_PACKED = enum.auto()  # 1 asks for packing; the driver replaces it by the pointer
+    RIGHT_PACKED = enum.auto()  # likewise
     RIGHT_IN_PLACE = enum.auto()
-    PARTIAL = enum.auto()  # sums of a split k: [chunk of (m, n)][part of k][area]
-    AREA = enum.auto()  # bytes of a chunk's sums, where they wait for further blocks of k
-    PACK_AT = enum.auto()  # offsets in a chunk's scratch
+    AREA = enum.auto()
+    PACK_AT = enum.auto()
     PACK_SCRATCH_AT = enum.auto()
-    SCRATCH = enum.auto()  # bytes of a chunk's scratch
+    CHUNK_SCRATCH = enum.auto()
+    RIGHT_AT = enum.auto()
+    PARTIAL_AT = enum.auto()
+    CHUNKS_AT = enum.auto()
+    SLOTS = enum.auto()
+
+    # While it runs
+    PARTIAL = enum.auto()  # sums of a split k: [chunk of (m, n)][part of k][AREA]
+    BUSY = enum.auto()  # a bit for each slot whose scratch a chunk has
 
 
 WORDS = len(Word)
+# The words of a plan by the names of a Blocking's fields; pack_scratch is both asked and planned.
+PLAN = {field.name: Word[field.name.upper()] for field in fields(Blocking)}
 
 # bases(operands, b, out): out[0], out[1] = where batch b of left and right begins
 BASES = "void (ptr, i64, ptr)"

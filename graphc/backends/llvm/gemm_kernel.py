@@ -5,18 +5,17 @@ from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word, begin_request
 from graphc.backends.llvm.gemm_dot import LENGTH, LINES, SHAPE_WORDS, declare_dots
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source, right_packer
-from graphc.backends.llvm.gemm_plan import BLOCK_K
-from graphc.backends.llvm.gemm_sizes import base_and_strides
+from graphc.backends.llvm.gemm_plan import declare_plan, set_plan
 from graphc.backends.llvm.gemm_store import epilogue_pointers
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import memory_type
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Kernel, Operand, Product
+from graphc.ir.kernel.plan_contraction import is_dot, plan_contraction
+from graphc.ir.kernel.templates.operand import Panels, base_and_strides, panels_of
 
-# Products of so few rows or columns are dot products where k is contiguous in both operands.
-DOT_ROWS = 32
-DOT_COLUMNS = 16
+SCRATCH, WORKERS = 4, 5  # words of %status for templates
 
 
 def emit_gemm_kernel(
@@ -24,7 +23,12 @@ def emit_gemm_kernel(
 ) -> None:
     """Defines the entry and the `bases` of a matrix product."""
     left_base, left_m, left_k = base_and_strides(c.left, "m", "k")
-    right_base, right_k, right_n = base_and_strides(c.right, "k", "n")
+    panels = panels_of(c.right.index)
+    if panels is None:
+        right_base, right_k, right_n = base_and_strides(c.right, "k", "n")
+    else:
+        _check_panels(panels, tile)
+        right_base, right_k, right_n = panels.base, panels.columns, 1
     _emit_bases(module, kernel, c, symbol, left_base, right_base)
     left, right = Source(c.left.dtype, tile), Source(c.right.dtype, tile)
     packer = right_packer(right_k, right_n)
@@ -40,14 +44,16 @@ def emit_gemm_kernel(
         Word.LEFT_M: arguments.size(left_m),
         Word.LEFT_K: arguments.size(left_k),
         Word.SEGMENT: k,
-        Word.RIGHT_DIRECT: int(right.same and packer == "rows"),
+        Word.RIGHT_DIRECT: int(right.same and packer == "rows" and panels is None),
         Word.RIGHT_K: arguments.size(right_k),
         Word.RIGHT_N: arguments.size(right_n),
         Word.K_QUANTUM: 1,
         Word.POSITIONS: n,
         Word.TERMS: k,
-        Word.MOST_STEPS: BLOCK_K,
+        Word.MOST_STEPS: tile.tiling.block_k,
         Word.EPILOGUE_B: 1,
+        Word.WORKERS: f.load(f.gep("%status", WORKERS, "i64"), "i64", 8),
+        Word.PANEL: 0 if panels is None else panels.panel,
     }
     epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
     pointers = {
@@ -57,25 +63,31 @@ def emit_gemm_kernel(
         Word.PACK_LEFT: declare_packer(module, "left", left, LEFT_TYPES),
         Word.PACK_RIGHT: declare_packer(module, packer, right, RIGHT_TYPES),
         Word.EPILOGUE: epilogue,
+        Word.MEMORY: f.load(f.gep("%status", SCRATCH, "ptr"), "ptr", 8),
     }
     d = begin_request(f, words, pointers)
-    if is_dot(c, tile):
-        few_rows, few_columns = f.cmp("sle", m, DOT_ROWS), f.cmp("sle", n, DOT_COLUMNS)
+    plan = plan_contraction(c, tile.machine)
+    if is_dot(c):
+        few_rows = f.cmp("sle", m, tile.tiling.dot_rows)
+        few_columns = f.cmp("sle", n, tile.tiling.dot_columns)
         if "true" in (few_rows, few_columns):
             _ask_for_dots(f, d, tile, k)
         elif few_rows.startswith("%") or few_columns.startswith("%"):
             with f.when(f.let(f"or i1 {few_rows}, {few_columns}")):
                 _ask_for_dots(f, d, tile, k)
+    if plan is None:
+        f.call("void", declare_plan(module, tile), f"ptr {d.pointer}")
+    else:
+        set_plan(d, plan)
     f.call("void", declare_contract(module, tile), f"ptr {d.pointer}")
     f.ret()
 
 
-def is_dot(c: Product, tile: Tile) -> bool:
-    """True if both operands are contiguous along k, so that few rows or columns need no packing."""
-    _, _, left_k = base_and_strides(c.left, "m", "k")
-    _, right_k, _ = base_and_strides(c.right, "k", "n")
-    same = Source(c.left.dtype, tile).same and Source(c.right.dtype, tile).same
-    return same and left_k == 1 and right_k == 1
+def _check_panels(panels: Panels, tile: Tile) -> None:
+    if panels.columns != tile.columns:
+        raise ValueError(
+            f"panels of {panels.columns} columns; tiles of this target have {tile.columns}"
+        )
 
 
 def _ask_for_dots(f: Function, d: Descriptor, tile: Tile, k: Value) -> None:

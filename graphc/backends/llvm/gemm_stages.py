@@ -2,7 +2,6 @@
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_plan import round_up
-from graphc.backends.llvm.gemm_scratch import GIVE, TAKE
 from graphc.backends.llvm.microkernel import MR, Tile
 from graphc.backends.llvm.text import Function, Module, Value
 
@@ -29,6 +28,41 @@ def run_symbol(module: Module) -> str:
     f.block(done)
     f.ret()
     return symbol
+
+
+def take_slot(d: Descriptor) -> tuple[str, str]:
+    """The first free part of the chunks' scratch: (its bit, its address).
+
+    Low slots are used again and again, so that they stay in the caches. Where there are fewer slots
+    than threads (some were added during the call), the rest wait.
+    """
+    f = d.function
+    slots, workers = d.read(Word.SLOTS, Word.WORKERS)
+    size, at = d.read(Word.CHUNK_SCRATCH, Word.CHUNKS_AT)
+    most = f.smin(slots, workers)
+    memory, place = d.pointer_at(Word.MEMORY), d.place(Word.BUSY)
+    f.module.declare("declare i64 @llvm.cttz.i64(i64, i1)")
+    again, claim, done = f.label("again"), f.label("claim"), f.label("claimed")
+    f.br(again)
+    f.block(again)
+    busy = f.let(f"load atomic i64, ptr {place} monotonic, align 8")
+    free = f.let(f"xor i64 {busy}, -1")
+    slot = f.call("i64", "@llvm.cttz.i64", f"i64 {free}", "i1 false")
+    f.cond_br(f.cmp("slt", slot, most), claim, again)
+    f.block(claim)
+    bit = f.let(f"shl i64 1, {slot}")
+    new = f.let(f"or i64 {busy}, {bit}")
+    swap = f.let(f"cmpxchg ptr {place}, i64 {busy}, i64 {new} acquire monotonic")
+    f.cond_br(f.let(f"extractvalue {{ i64, i1 }} {swap}, 1"), done, again)
+    f.block(done)
+    return bit, f.gep(memory, f.add(at, f.mul(slot, size)), "i8")
+
+
+def give_slot(d: Descriptor, bit: str) -> None:
+    """Frees what take_slot found."""
+    f = d.function
+    kept = f.let(f"xor i64 {bit}, -1")
+    f.let(f"atomicrmw and ptr {d.place(Word.BUSY)}, i64 {kept} release")
 
 
 class Block:
@@ -92,7 +126,7 @@ def emit_pack_right_stage(module: Module, tile: Tile) -> None:
     )
     d = Descriptor(f, "%d")
     split_n, chunk_n, n_end = d.read(Word.SPLIT_N, Word.CHUNK_N, Word.N)
-    block_n, work = d.read(Word.BLOCK_N, Word.PACK_SCRATCH)
+    block_n = d[Word.BLOCK_N]
     block = Block(f, d, f.sdiv("%number", split_n))
     start = f.mul(f.srem("%number", split_n), chunk_n)
     end = f.smin(f.add(start, chunk_n), n_end)
@@ -101,11 +135,11 @@ def emit_pack_right_stage(module: Module, tile: Tile) -> None:
     f.call("void", d.pointer_at(Word.BASES), f"ptr {operands}", "i64 0", f"ptr {bases}")
     right = f.load(f.gep(bases, 1, "ptr"), "ptr", 8)
     packed, pack = d.pointer_at(Word.RIGHT_PACKED), d.pointer_at(Word.PACK_RIGHT)
-    scratch = f.call("ptr", TAKE, f"i64 {work}")
+    slot, scratch = take_slot(d)
     row = f.mul(block.k, round_up(f, n_end, tile.lanes))
     with f.loop(start, end, block_n) as n:
         to = f.gep(packed, f.add(row, f.mul(n, block.steps)), tile.element)
         columns = f.smin(f.sub(end, n), block_n)
         call_pack_right(f, pack, (right, n, columns, block.k, block.steps), to, scratch)
-    f.call("void", GIVE, f"ptr {scratch}")
+    give_slot(d, slot)
     f.ret()

@@ -2,12 +2,12 @@
 
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_pack import Source, first_lanes, store_masked
-from graphc.backends.llvm.gemm_sizes import strides_of
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir import dtypes
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Kernel, Store, Template, Var
+from graphc.ir.kernel.templates.operand import strides_of
 
 # The words that `arguments` of the epilogue points to: the address of element (0, 0, 0) and the
 # strides of b and m in elements; n has stride 1.

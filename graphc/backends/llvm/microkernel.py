@@ -9,6 +9,7 @@ from typing import Literal
 
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
+from graphc.ir.machine import Machine, Tiling
 
 Accumulator = Literal["f32", "f64", "i32", "i64"]
 
@@ -48,9 +49,20 @@ class Tile:
         return f"<{self.lanes} x {self.element}>"
 
     @property
+    def machine(self) -> Machine:
+        """What contractions are planned for."""
+        return self.target.machine
+
+    @property
+    def tiling(self) -> Tiling:
+        """Its part on templates."""
+        assert self.machine.tiling is not None
+        return self.machine.tiling
+
+    @property
     def vectors(self) -> int:
-        """Registers per row of the full tile: 24 accumulators of 32 registers, 12 of 16."""
-        return 4 if self.target.vector_bytes == 64 or self.target.arch == "aarch64" else 2
+        """Registers per row of the full tile."""
+        return self.tiling.vectors
 
     @property
     def columns(self) -> int:

@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
+from graphc.backends.host.machine import cpu
 from graphc.backends.llvm.jit import binding
+from graphc.ir.machine import Machine
 
 
 class Target(NamedTuple):
@@ -23,6 +25,12 @@ class Target(NamedTuple):
     def lanes(self, elem_bytes: int) -> int:
         """Elements of one vector register."""
         return self.vector_bytes // elem_bytes
+
+    @property
+    def machine(self) -> Machine:
+        """What the shared passes may know of it."""
+        many = self.vector_bytes == 64 or self.arch == "aarch64"
+        return cpu(self.vector_bytes, 32 if many else 16)
 
 
 def make_target(triple: str, cpu: str = "", features: str = "") -> Target:

@@ -65,7 +65,7 @@ VALUES = frozenset("""
     decimal.Decimal fractions.Fraction datetime.date datetime.datetime datetime.time
     datetime.timedelta datetime.timezone uuid.UUID pathlib.PosixPath pathlib.PurePosixPath
     pathlib._local.PosixPath pathlib._local.PurePosixPath
-    graphc.ir.dtypes.DType graphc.frontend.device.device
+    graphc.ir.dtypes.dtype graphc.frontend.device.device
 """.split())
 # immutable types whose instances are compared by identity
 FIXEDS = frozenset("""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,8 +118,8 @@ class SegmentBackward(SavingNode):
     def name(self) -> str:
         return "CompiledBackward"
 
-    def release(self) -> None:
-        super().release()
+    def forget(self) -> None:
+        super().forget()
         self.released = True
         self.recorded = self.recorded._replace(roots=[], entries=[])
         self._laid = None
@@ -212,6 +212,23 @@ class SegmentBackward(SavingNode):
         return [
             world.from_tensor(t) if need else None for t, need in zip(found, needs, strict=True)
         ]
+
+
+def held(
+    segment: Segment, mutated: Mapping[int, int], results: list[np.ndarray]
+) -> dict[int, tuple[Any, np.ndarray]]:
+    """Outputs whose memory the user can write to: the storage, and the memory as a value.
+    `mutated`: the input into whose memory an output is written."""
+    storages = {id(t._storage.root.array): t._storage.root for t in segment.living}
+    found: dict[int, tuple[Any, np.ndarray]] = {}
+    for i in segment.made.values():
+        storage = storages.get(id(results[i]))
+        if storage is not None:
+            order = segment.orders[i]
+            found[i] = storage, results[i] if order is None else results[i].transpose(order)
+    for i, number in mutated.items():
+        found[i] = segment.owner(number)._storage, segment.memory(number)
+    return found
 
 
 def _check_unchanged(stamp: tuple[Any, int], array: np.ndarray) -> None:

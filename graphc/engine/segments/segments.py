@@ -46,7 +46,7 @@ from ..capture.reached import given, reached
 from ..devices import backend_at
 from ..version.refused import ERRORS
 from ..version.version import concrete_shape
-from .backward import BackwardPlan, Recorded, SegmentBackward, plan_of
+from .backward import BackwardPlan, Recorded, SegmentBackward, held, plan_of
 from .nested import NestedModules
 from .salvage import leave_out_failed
 from .stepwise import Stepwise
@@ -243,14 +243,21 @@ class Segments:
         """What runs a segment: at once where it was recorded before, node by node."""
         trace = segment.trace
         inputs = [i.node for i in segment.inputs]
-        roots = [edge(t) for t in segment.roots]
-        leaves: dict[Edge, int] = {place: i for i, (_, place) in enumerate(segment.entries)}
         mutations = tuple([(output, source.number) for output, source, _ in segment.mutations])
         around = mutations, tuple(trace.overlaps), configuration.current().random, trace.place
-        light = light_key(inputs, segment.outputs, roots, leaves, segment.tape, trace.written)
-        found: Found | None = None if light is None else self.nodes.found.get((light, around))
-        if found is not None and (found[0].template or not self.tiers.affords(found[0].cost)):
-            return found
+        light: Any
+        if segment.script is not None:
+            light = segment.script, tuple(inputs), tuple(segment.outputs)
+            found: Found | None = self.nodes.found.get((light, around))
+            if found is not None and self._stays(found[0]):
+                return found
+        roots = [edge(t) for t in segment.roots]
+        leaves: dict[Edge, int] = {place: i for i, (_, place) in enumerate(segment.entries)}
+        if segment.script is None:
+            light = light_key(inputs, segment.outputs, roots, leaves, segment.tape, trace.written)
+            found = None if light is None else self.nodes.found.get((light, around))
+            if found is not None and self._stays(found[0]):
+                return found
         forward = Fingerprint(inputs, segment.outputs, roots, leaves, segment.tape)
         version, dims = self._find(segment, (forward.key, *around), forward)
         template = version.template
@@ -258,6 +265,10 @@ class Segments:
         if light is not None and not forward.opaque:
             self.nodes.keep(trace.builder, (light, around), found)
         return found
+
+    def _stays(self, version: Version) -> bool:
+        """Whether a version is still what runs a segment."""
+        return version.template is not None or not self.tiers.affords(version.cost)
 
     def _find(
         self, segment: Segment, key: Any, forward: Fingerprint
@@ -458,20 +469,6 @@ class Segments:
             written - before.keys(),
         )
         segment.fill(results, node)
-        node.watch(_held(segment, version, results))
+        node.watch(held(segment, version.mutated, results))
 
 
-def _held(
-    segment: Segment, version: Version, results: list[np.ndarray]
-) -> dict[int, tuple[Any, np.ndarray]]:
-    """Outputs whose memory the user can write to: the storage, and the memory as a value."""
-    storages = {id(t._storage.root.array): t._storage.root for t in segment.living}
-    found: dict[int, tuple[Any, np.ndarray]] = {}
-    for i in segment.made.values():
-        storage = storages.get(id(results[i]))
-        if storage is not None:
-            order = segment.orders[i]
-            found[i] = storage, results[i] if order is None else results[i].transpose(order)
-    for i, number in version.mutated.items():
-        found[i] = segment.owner(number)._storage, segment.memory(number)
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,10 @@ from .parts import Parts
 from .replay import replay, replay_of
 from .saved import SavingNode
 from .sources import Moved, owner_of
+from .spent import Reach
 from .version import Allocate, concrete_shape
 
+_GONE = np.empty(0)  # in place of a saved value that nothing may read any more
 _LAYOUTS = 8  # sizes for which a tape's layout is kept
 
 
@@ -66,6 +69,7 @@ class BackwardPlan:
         self.forward = Graph(graph.name, graph.inputs[:inputs], graph.outputs[:outputs], graph.env)
         self.drawn = drawn
         self._layouts: dict[Any, tuple[Layout, Graph]] = {}
+        self._kept: dict[int, frozenset[int]] = {}
         self.memory = {  # inputs that may be written to
             number for number, source in enumerate(traced.inputs) if isinstance(source, TensorInput)
         }
@@ -83,6 +87,27 @@ class BackwardPlan:
                 self._layouts.clear()
             layout = Layout(tape, self.forward, dims)
             found = self._layouts[key] = layout, self.drawn(layout.graph)
+        return found
+
+
+    @cached_property
+    def reach(self) -> Reach | None:
+        """What passes through the tape run; None where there is no tape to ask."""
+        tape = self.tape
+        return None if tape is None else Reach(tape, self.entries, self.forward.env)
+
+    def kept(self, spent: int) -> frozenset[int]:
+        """The places of saved values that a pass may still read where `spent` has run."""
+        found = self._kept.get(spent)
+        if found is None:
+            assert self.reach is not None
+            places: set[int] = set()
+            for output, gradients in self.reach.left(spent):
+                if gradients:
+                    given = tuple([i == output for i in range(len(self.outputs))])
+                    asked = tuple([bool(gradients >> i & 1) for i in range(len(self.gradients))])
+                    places.update(self.parts.reads(given, asked))
+            found = self._kept[spent] = frozenset(places)
         return found
 
 
@@ -133,6 +158,8 @@ class History:
 class CompiledBackward(SavingNode):
     """The backward of a compiled forward: one native call."""
 
+    _runs = 0  # what the last pass ran
+
     def __init__(
         self, plan: BackwardPlan, edges: Any, types: Any, saved: list[np.ndarray],
         stamps: dict[int, tuple[Any, int]], dims: dict[str, int],
@@ -163,20 +190,34 @@ class CompiledBackward(SavingNode):
     def modified(self, number: int) -> str:
         return _MODIFIED
 
+    def release(self) -> None:
+        """Forget what no pass may read any more."""
+        self.spent |= self._runs
+        kept = () if self.plan.reach is None else self.plan.kept(self.spent)
+        if not kept or self.saved is None:
+            return self.forget()
+        self.saved = [v if i in kept else _GONE for i, v in enumerate(self.saved)]
+        self.stamps = {i: stamp for i, stamp in self.stamps.items() if i in kept}
+
     def run(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
-        if self.saved is None:
-            raise RuntimeError(located(TWICE))
+        plan = self.plan
+        given = tuple([g is not None for g in grads])
         by_tape = any(g is not None and not isinstance(g, (np.ndarray, DeviceArray)) for g in grads)
+        if plan.reach is not None:
+            self._runs = plan.reach.runs(given, needs)
+        if self._runs & self.spent or (self.saved is None and (by_tape or plan.reach is None)):
+            raise RuntimeError(located(TWICE))
         if by_tape:
             _check_unchanged([*self.stamps.values(), *self.input_stamps.values()])
             return self._by_tape(grads, needs, world)
-        plan = self.plan
         found: list[Any] = [None] * len(needs)
-        part = plan.parts.part(tuple([g is not None for g in grads]), plan.all_gradients)
+        # where some is spent, only what is asked for may be read
+        part = plan.parts.part(given, tuple(needs) if self.spent else plan.all_gradients)
         if part.engine is None:
             return found
         _check_unchanged([self.stamps[i] for i in part.saved if i in self.stamps])
-        inputs = [contiguous(self.saved[i]) for i in part.saved]
+        saved = self.saved or ()
+        inputs = [contiguous(saved[i]) for i in part.saved]
         inputs += [contiguous(grads[i]) for i in part.tangents]
         if plan.place is not None:
             inputs = [plan.place.bring(buffer) for buffer in inputs]

@@ -94,15 +94,21 @@ class Parts:
                     found = self.made[given, needs] = self._make(given, needs)
         return found
 
-    def _make(self, given: tuple[bool, ...], needs: tuple[bool, ...]) -> Part:
+    def reads(self, given: tuple[bool, ...], needs: tuple[bool, ...]) -> list[int]:
+        """The saved values that the part for these cotangents and edges reads."""
+        _, _, kept = self._reduced(given, needs)
+        return [i for i in kept if i < self._saved]
+
+    def _reduced(
+        self, given: tuple[bool, ...], needs: tuple[bool, ...]
+    ) -> tuple[list[int], set[IrNode], list[int]]:
+        """Which gradients there are, the nodes behind them, and the inputs among those."""
         graph, bits = self.graph, self._bits
-        live = sum(1 << i for i, there in enumerate(given) if there)
+        live = _live(given)
         results = [  # gradients that hang on nothing (sign's, floor's zeros) are always there
             i for i in range(len(graph.outputs))
             if needs[i] and (self.behind[i] & live or not self.behind[i])
         ]
-        if not results:
-            return Part(None, [], [], [])
         needed: set[IrNode] = set()
         stack = [graph.outputs[i] for i in results]
         while stack:
@@ -111,11 +117,18 @@ class Parts:
                 needed.add(node)
                 if not bits[node] or bits[node] & live:
                     stack.extend(node.inputs)
-        builder = Builder(graph.env)
-        made: dict[IrNode, IrNode] = {}
         kept = [i for i, node in enumerate(graph.inputs) if node in needed and (
             not bits[node] or bits[node] & live
         )]
+        return results, needed, kept
+
+    def _make(self, given: tuple[bool, ...], needs: tuple[bool, ...]) -> Part:
+        graph, bits, live = self.graph, self._bits, _live(given)
+        results, needed, kept = self._reduced(given, needs)
+        if not results:
+            return Part(None, [], [], [])
+        builder = Builder(graph.env)
+        made: dict[IrNode, IrNode] = {}
         for i in kept:
             node = graph.inputs[i]
             made[node] = builder.input(node.tensor_type, node.attrs["name"])
@@ -134,6 +147,10 @@ class Parts:
             Engine(self._build(reduced), types, tuple(graph.env.hints)),
             [i for i in kept if i < count], [i - count for i in kept if i >= count], results,
         )
+
+
+def _live(given: tuple[bool, ...]) -> int:
+    return sum(1 << i for i, there in enumerate(given) if there)
 
 
 def _zeros(builder: Builder, node: IrNode) -> IrNode:

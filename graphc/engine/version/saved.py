@@ -36,6 +36,7 @@ class SavingNode(FoldedNode):
     inputs: list[np.ndarray]  # of the forward; those that it overwrote, as they were
     input_stamps: dict[int, Stamp]  # by number of the input
     outputs: dict[int, tuple[Any, int, np.ndarray]]  # by number: a stamp, and the memory
+    spent = 0  # what has run and was released (spent.py)
 
     def __init__(self, edges: Any, types: Any) -> None:
         super().__init__(edges, types)
@@ -43,6 +44,10 @@ class SavingNode(FoldedNode):
         reads_later(self)
 
     def release(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all that was saved."""
         self.saved = None
         self.stamps = {}
         self.inputs, self.input_stamps, self.outputs = [], {}, {}
@@ -162,8 +167,8 @@ class SavingNode(FoldedNode):
             if held.place in memory
         }
         entries = self.entries()
-        self.release()
-        return layout.nodes(values, stamps, entries, self.sequence)
+        self.forget()
+        return layout.nodes(values, stamps, entries, self.sequence, self.spent)
 
     def _changed(self, layout: Layout) -> list[int]:
         """Inputs from which values are computed, and that were written to since."""

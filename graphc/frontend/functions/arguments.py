@@ -11,7 +11,6 @@ from graphc.ir import dtypes
 from graphc.ir.dim import Dim, DimEnv
 from graphc.ir.dim import Size as DimSize
 from graphc.ir.dtypes import DType
-from graphc.ir.memory import may_share
 from graphc.ir.op import OpError
 from graphc.ir.ops import broadcast_shapes
 
@@ -21,6 +20,7 @@ from ..errors import kind_name, located, raise_op_error
 from ..known import values
 from ..nodes import OpNode, named_class
 from ..numbers import is_traced_number, plain_size
+from ..overlap import check_apart
 from ..promote import check_inplace
 from ..tensor import Tensor
 from ..views import OVERLAP, may_overlap
@@ -223,6 +223,12 @@ def check_dtype(dtype: Any) -> DType | None:
 _APART = frozenset(
     "cat gather index_select kthvalue masked_select mode take_flat take_along_dim".split()
 )
+# of which torch does not look at the memory, nor at that of linalg's and fft's functions
+_ANYWHERE = frozenset(
+    "addmv all amax amin any argmax argmin bmm bucketize diag diff dot histc inner log_softmax "
+    "logsumexp matmul max mean min mm multigammaln mv nanmean nanquantile nansum ndtr norm prod "
+    "quantile searchsorted slice_scatter softmax std sum tensordot tril triu var vdot".split()
+)
 # `out` must have the result's dtype
 _EXACT = frozenset("complex polar gather index_select take_flat aminmax".split())
 
@@ -230,15 +236,14 @@ _EXACT = frozenset("complex polar gather index_select take_flat aminmax".split()
 def with_out(function: F) -> F:
     """Give a function the keyword `out`: a tensor (or tuple) that the result is copied into."""
     name = function.__name__
+    anywhere = name in _ANYWHERE or function.__module__.startswith(("graphc.linalg", "graphc.fft"))
 
     @functools.wraps(function)
     def wrapper(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
             return function(*args, **kwargs)
-        if name in _APART:
-            for target in as_sequence(out):
-                _check_single(target)
-                check_apart(target, (*args, *kwargs.values()))
+        if not anywhere:
+            _check_apart(name, out, (*args, *kwargs.values()))
         result = function(*args, **kwargs)
         if name in _EXACT:
             _check_same_dtype(as_sequence(out), as_sequence(result))
@@ -271,23 +276,15 @@ def _check_single(out: Tensor) -> None:
         raise RuntimeError(located(OVERLAP))
 
 
-SHARED = (
-    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-    "single memory location. Please clone() the tensor before performing the operation."
-)
-
-
-def check_apart(out: Tensor, inputs: Iterable[Any]) -> None:
-    """Raise RuntimeError where `out` and an input (or a list's element) have elements in common."""
-    for value in inputs:
-        for x in as_sequence(value):
-            if not isinstance(x, Tensor):
-                continue
-            same = x is out
-            if not same and x._trace is None and out._trace is None:
-                same = may_share(x._array, out._array)
-            if same:
-                raise RuntimeError(located(SHARED))
+def _check_apart(name: str, outs: Any, inputs: Iterable[Any]) -> None:
+    """Raise RuntimeError where torch refuses `out` for the memory that it shares with an input,
+    or an element of an input that is a list."""
+    operands = [x for value in inputs for x in as_sequence(value) if isinstance(x, Tensor)]
+    for out in as_sequence(outs):
+        if name in _APART:
+            _check_single(out)
+        for x in operands:
+            check_apart(out, x, whole=name not in _APART)
 
 
 def write_out(out: Tensor, value: Tensor) -> Tensor:

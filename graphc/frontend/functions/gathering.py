@@ -11,6 +11,7 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply, constant, inplace
 from ..errors import kind_name, located
+from ..overlap import check_apart
 from ..ownership import owns_result
 from ..tensor import Tensor, concrete
 from . import pointwise as P
@@ -318,6 +319,8 @@ def index_put_(
             f"{promote._name(self.dtype)} for the destination and "
             f"{promote._name(values.dtype)} for the source."
         ))
+    for operand in (values, *(i for i in indices if isinstance(i, Tensor))):
+        check_apart(self, operand, whole=False)
     # None in `indices` means the whole dim
     entries = tuple(slice(None) if i is None else i for i in indices)
     selection = read_index(self, entries)

@@ -49,9 +49,10 @@ _KEEPS_SELF = frozenset(
 
 def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tensor]:
     keeps = function.__name__ in _KEEPS_SELF
+    apart = function.__name__ != "masked_scatter"  # torch looks at its mask alone
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        for operand in args:
+        for operand in (*args, *kwargs.values()) if apart else ():
             if isinstance(operand, Tensor) and operand is not self:
                 check_apart(self, operand)
         value = function(clone(self) if keeps else self, *args, **kwargs)
@@ -113,6 +114,9 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """clamp(), written into the tensor."""
+    for bound in (min, max):
+        if isinstance(bound, Tensor):
+            check_apart(self, bound)
     return inplace(self, promote.check_inplace(self, pointwise.clamp(self, min, max)))
 
 

@@ -14,13 +14,13 @@ from ..context import local
 from ..dispatch import apply
 from ..errors import located
 from ..history import requires_grad
+from ..overlap import check_apart
 from ..placement import beside, makes, makes_like
 from ..random_state import Generator, draw
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import (
     broadcast_sizes,
-    check_apart,
     check_dtype,
     non_negative,
     public_size,
@@ -259,7 +259,7 @@ def bernoulli(
         values = draw("bernoulli", generator, shape=shape(input), p=float(p), dtype=input.dtype)
         return _done(values, False, out)
     if out is not None:
-        check_apart(out, (input,))
+        check_apart(out, input, whole=False)
     if not input.dtype.is_float:
         raise RuntimeError(located(
             f"\"bernoulli_tensor_cpu_self_\" not implemented for '{promote._name(input.dtype)}'"

@@ -363,9 +363,7 @@ class ParameterDict(Module):
             self.update(parameters)
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self._keys:
-            raise KeyError(key)
-        return getattr(self, key)
+        return getattr(self, key)  # AttributeError where there is none, as torch
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str):

@@ -21,8 +21,10 @@ from .conversion import parse_to
 from .hooks import EVERYWHERE, HookHandle, call_with_hooks, run_registration_hooks
 from .module_notes import note_module
 from .state import _EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX
-from .state import IncompatibleKeys as _IncompatibleKeys  # noqa: F401 (torch's place of it)
-from .state import StateDictMixin
+from .state import (
+    StateDictMixin,
+    _IncompatibleKeys,  # noqa: F401 (torch's place of it)
+)
 from .traversal import TraversalMixin
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")

@@ -15,7 +15,7 @@ _EXTRA_STATE_KEY_SUFFIX = "_extra_state"  # torch's name for it, which packages 
 _Keys = namedtuple("_Keys", ["missing_keys", "unexpected_keys"])
 
 
-class IncompatibleKeys(_Keys):
+class _IncompatibleKeys(_Keys):
     """What load_state_dict returns."""
 
     __slots__ = ()
@@ -161,7 +161,7 @@ class StateDictMixin:
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> IncompatibleKeys:
+    ) -> _IncompatibleKeys:
         """Copy values in by name. Raises RuntimeError listing missing, unexpected, mismatched."""
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
@@ -184,7 +184,7 @@ class StateDictMixin:
                     start = prefix + name + "."
                     part = [item for item in given.items() if item[0].startswith(start)]
                     load(child, OrderedDict(part), start)
-            keys = IncompatibleKeys(missing, unexpected)
+            keys = _IncompatibleKeys(missing, unexpected)
             for hook in module._load_state_dict_post_hooks.values():
                 hook(module, keys)
 
@@ -202,7 +202,7 @@ class StateDictMixin:
                     type(self).__name__, "\n\t".join(errors)
                 )
             )
-        return IncompatibleKeys(missing, unexpected)
+        return _IncompatibleKeys(missing, unexpected)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """hook(module, prefix, keep_vars), before state_dict."""

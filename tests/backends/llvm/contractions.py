@@ -10,7 +10,6 @@ import numpy as np
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.contraction import contraction_libraries, emit_library
 from graphc.backends.llvm.emit import emit
-from graphc.backends.llvm.gemm_scratch import scratch_symbols
 from graphc.backends.llvm.jit import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target, make_target
@@ -29,6 +28,7 @@ from graphc.ir.kernel import (
     Store,
     Var,
 )
+from graphc.ir.kernel.plan_contraction import plan_contraction
 from graphc.ir.kernel.templates.convolution import OPERANDS
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.kernel.verify import verify_kernel
@@ -61,24 +61,31 @@ def run(
     cache = ObjectCache()
     objects = [cache.compile(emit(kernel, target), target)]
     objects += [_library(name, target) for name in contraction_libraries(kernel, target)]
-    shared = scratch_symbols(lambda text: cache.compile(text, host_target()))
-    library = Library(objects, {"graphc_par": pool(threads).address, **shared})
+    library = Library(objects, {"graphc_par": pool(threads).address})
     words = [buffer.ctypes.data for buffer in buffers] + list(dims)
-    args, status = (ctypes.c_int64 * len(words))(*words), (ctypes.c_int64 * 4)()
+    template = kernel.template
+    assert template is not None
+    plan = plan_contraction(template, target.machine, dict(zip(kernel.dims, dims, strict=True)))
+    assert plan is not None
+    memory, scratch = guarded(plan.scratch(threads), np.dtype(np.uint8), GUARD << 10)
+    args = (ctypes.c_int64 * len(words))(*words)
+    status = (ctypes.c_int64 * 6)(0, 0, 0, 0, scratch.ctypes.data, threads)
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     function = kind(library.address(kernel_symbol(kernel)))
     function(ctypes.addressof(args), ctypes.addressof(status))
+    assert unharmed(memory, GUARD << 10)
 
 
-def guarded(size: int, dtype: np.dtype) -> tuple[Array, Array]:
-    """(the whole memory, the result in it); `unharmed` checks the rest."""
-    memory = np.full(size + 2 * GUARD, 7, dtype)
-    return memory, memory[GUARD : GUARD + size]
+def guarded(size: int, dtype: np.dtype, guard: int = GUARD) -> tuple[Array, Array]:
+    """(the whole memory, the result in it, 64-byte aligned); `unharmed` checks the rest."""
+    memory = np.full(size + 2 * guard + 64, 7, dtype)
+    memory = memory[-memory.ctypes.data // dtype.itemsize % 64 :][: size + 2 * guard]
+    return memory, memory[guard : guard + size]
 
 
-def unharmed(memory: Array) -> bool:
+def unharmed(memory: Array, guard: int = GUARD) -> bool:
     """True if nothing was written beside the result."""
-    return bool((memory[:GUARD] == 7).all() and (memory[-GUARD:] == 7).all())
+    return bool((memory[:guard] == 7).all() and (memory[-guard:] == 7).all())
 
 
 def narrow_targets() -> list[Target]:

@@ -215,5 +215,5 @@ def test_an_empty_program() -> None:
 def test_the_driver_is_a_pure_table() -> None:
     text, layout = emit_driver(chain(), ["k_a", "", "k_a"], [False, True, False], host_target())
     assert text == emit_driver(chain(), ["k_a", "", "k_a"], [False, True, False], host_target())[0]
-    assert (layout.inputs, layout.outputs, layout.constants, layout.dims) == (7, 9, 11, 12)
-    assert layout.words == 14  # one offset is computed from the dim
+    assert (layout.inputs, layout.outputs, layout.constants, layout.dims) == (9, 11, 13, 14)
+    assert layout.words == 16  # one offset is computed from the dim

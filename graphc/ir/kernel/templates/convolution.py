@@ -107,6 +107,12 @@ class Convolution:
         return unwrap(channels // g.groups * product(g.window))
 
     @property
+    def sizes(self) -> tuple[Size, ...]:
+        """All that may be symbolic."""
+        g = self.geometry
+        return (g.batch, *g.input, *g.output)
+
+    @property
     def multiplications(self) -> Size:
         """Of the convolution; its two gradients have as many."""
         g = self.geometry

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...dim import Size
+from ...dim import Dim, Size, floordiv, mod, substitute, unwrap
 from ...dtypes import DType
 from ..bounds import Scope
 from ..lanes import Array, eval_index
@@ -52,3 +52,50 @@ class Operand:
         where = np.broadcast_to(np.asarray(eval_index(self.index, env)), shape)
         found: Array = memory[self.buffer][where].astype(dtype, copy=False)
         return found
+
+
+def strides_of(index: Size, names: tuple[str, ...]) -> tuple[Size, ...] | None:
+    """(offset where all `names` are 0, the stride of each), or None if it is not affine in them."""
+    origin = substitute(index, dict.fromkeys(names, 0))
+    result, total = [origin], origin
+    for name in names:
+        step = substitute(index, {other: int(other == name) for other in names})
+        result.append(unwrap(step - origin))
+        total = total + result[-1] * Dim.var(name)
+    return tuple(result) if total == index else None
+
+
+def base_and_strides(operand: Operand, first: str, second: str) -> tuple[Size, Size, Size]:
+    """An operand's offset at (0, 0) and its strides along two of m, n and k.
+
+    Raises ValueError if the index is not affine in them.
+    """
+    strides = strides_of(operand.index, (first, second))
+    if strides is None:
+        raise ValueError(f"index {operand.index} is not affine in {first} and {second}")
+    return strides[0], strides[1], strides[2]
+
+
+class Panels(NamedTuple):
+    """A right operand that lies in panels: element (k, n) at base + n // columns * panel
+    + k * columns + n % columns."""
+
+    base: Size
+    columns: int
+    panel: int
+
+
+def panels_of(index: Size) -> Panels | None:
+    """The panels of an index over k and n; None where it has another form."""
+    if not isinstance(index, Dim):
+        return None
+    n, k = Dim.var("n"), Dim.var("k")
+    atoms = [atom for monomial, _ in index.terms for atom, _ in monomial]
+    divided = [atom.args for atom in atoms if atom.kind == "floordiv"]
+    columns = next((unwrap(b) for a, b in divided if a == n), None)
+    if not isinstance(columns, int):
+        return None
+    base = substitute(index, {"k": 0, "n": 0})
+    panel = unwrap(substitute(index, {"k": 0, "n": columns}) - base)
+    whole = base + floordiv(n, columns) * panel + k * columns + mod(n, columns)
+    return Panels(base, columns, panel) if isinstance(panel, int) and whole == index else None

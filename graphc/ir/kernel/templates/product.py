@@ -40,6 +40,11 @@ class Product:
     epilogue: tuple[Stmt, ...]
 
     @property
+    def sizes(self) -> tuple[Size, ...]:
+        """All that may be symbolic."""
+        return self.batch, self.m, self.n, self.k
+
+    @property
     def multiplications(self) -> Size:
         return product((self.batch, self.m, self.n, self.k))
 

@@ -23,6 +23,7 @@ from ...kernel import (
     Var,
 )
 from ...kernel.templates.convolution import OPERANDS
+from ...kernel.templates.operand import panels_of
 from ...types import Shape
 from . import index_maps
 from .body import Body, carrier
@@ -146,8 +147,16 @@ def operand_index(
         for var in "mnk":
             c = index_maps.coefficient(index, var)
             if c is None or (isinstance(c, Dim) and c.variables() & set("bmnk")):
-                return None
+                return index if _in_panels(body, index, leaf) else None
     return index
+
+
+def _in_panels(body: Body, index: Size, leaf: Node) -> bool:
+    """Whether a right operand lies in panels that are as wide as the machine's tiles."""
+    tiling, panels = body.machine.tiling, panels_of(index)
+    if tiling is None or panels is None:
+        return False
+    return panels.columns == tiling.columns(leaf.dtype.itemsize)
 
 
 def lower_contraction(body: Body) -> Kernel:
@@ -156,7 +165,7 @@ def lower_contraction(body: Body) -> Kernel:
     found = _write(body, node, swap=False)
     if any(isinstance(s, Check) for s in found.epilogue):
         raise ValueError(f"{body.graph.name}: a check in a contraction's epilogue")
-    if node.op.name == "dot_general" and _stores_columns(found):
+    if isinstance(found, Product) and _stores_columns(found) and not panels_of(found.right.index):
         found = _write(body, node, swap=True)
     return Kernel(kernel_name(body), params(body), dims_of(body), (), found)
 

@@ -1,0 +1,87 @@
+"""What of a compiled call's history a backward pass has used up.
+
+Eager mode frees what was saved operation by operation: of two results of one call, each can be
+differentiated once, where no operation that saved something lies behind both. A folded node is
+one node; so it keeps, as bits over the operations of the recorded tape, which of them are spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...frontend.recorded_function import Call
+from ...frontend.recorded_tape import Operation, Place, RecordedTape, Write
+from ...ir.autodiff import saved_values
+from ...ir.dim import DimEnv
+
+
+class Reach:
+    """Which operations that saved something a pass through a tape runs.
+
+    `gradients`: by the tape's entries, the number of the gradient that arrives there.
+    """
+
+    def __init__(
+        self, tape: RecordedTape, gradients: Sequence[int | None], env: DimEnv
+    ) -> None:
+        self._tape = tape
+        self._gradients = gradients
+        self._saving: list[int] = []  # by step, itself and those behind it, as bits
+        self._leads: list[int] = []  # by step, the gradients that it leads to, as bits
+        for number, step in enumerate(tape.steps):
+            saving, leads = (1 << number if _saves(step, env) else 0), 0
+            for place in step.edges:
+                if place is not None:
+                    saving |= self._behind(place)
+                    leads |= self._leads_to(place)
+            self._saving.append(saving)
+            self._leads.append(leads)
+        self._runs: dict[tuple[tuple[bool, ...], int], int] = {}
+
+    def _behind(self, place: Place) -> int:
+        return self._saving[place[0]] if place[0] >= 0 else 0
+
+    def _leads_to(self, place: Place) -> int:
+        if place[0] >= 0:
+            return self._leads[place[0]]
+        gradient = self._gradients[~place[0]]
+        return 0 if gradient is None else 1 << gradient
+
+    def runs(self, given: tuple[bool, ...], needs: Sequence[bool]) -> int:
+        """What runs where the cotangents `given` arrive and the gradients `needs` are asked for."""
+        asked = sum([1 << i for i, need in enumerate(needs) if need])
+        found = self._runs.get((given, asked))
+        if found is None:
+            found = 0
+            for place, there in zip(self._tape.roots, given, strict=True):
+                if there:
+                    found |= self._behind(place)
+            if not all(needs):
+                found = sum([1 << i for i in _bits(found) if self._leads[i] & asked])
+            self._runs[given, asked] = found
+        return found
+
+    def left(self, spent: int) -> Iterator[tuple[int, int]]:
+        """Each result, and the gradients that can still be had of it, as bits."""
+        for output, place in enumerate(self._tape.roots):
+            gone = 0
+            for step in _bits(self._behind(place) & spent):
+                gone |= self._leads[step]
+            yield output, self._leads_to(place) & ~gone
+
+
+def _saves(step: Operation | Write | Call, env: DimEnv) -> bool:
+    """Whether freeing what it saved keeps a step from running once more."""
+    if isinstance(step, Call):
+        return bool(step.saved)
+    if isinstance(step, Write):
+        return False
+    needs = [place is not None for place in step.edges]
+    return any(saved_values(step.op, step.in_types, step.attrs, needs, env))
+
+
+def _bits(bits: int) -> Iterator[int]:
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low

@@ -1,0 +1,80 @@
+"""`plan_contraction(template, machine)`: how a template is tiled, where its sizes are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..dim import evaluate, is_static, substitute
+from ..machine import Machine, Tiling
+from .blocking import Blocking, Number, Request, tiled
+from .plan_convolution import plan_convolution
+from .program import Launch, Program, leaves
+from .templates import Convolution, Product, Template
+from .templates.operand import base_and_strides, panels_of
+
+
+def plan_contraction(
+    template: Template, machine: Machine, dims: Mapping[str, int] | None = None
+) -> Blocking | None:
+    """How a template is tiled on a machine, for these values of its kernel's named dims.
+
+    None where a size is not known: then the plan is made in the call.
+    """
+    dims = dims or {}
+    if machine.tiling is None or not is_static(substitute(x, dims) for x in template.sizes):
+        return None
+    if isinstance(template, Convolution):
+        return plan_convolution(template, machine, dims)
+    sizes = [evaluate(size, dims) for size in template.sizes]
+    request = request_of(template, machine.tiling, sizes)
+    return tiled(request, machine, template.acc_dtype.itemsize)
+
+
+def scratch_bytes(
+    program: Program, machine: Machine, dims: Mapping[str, int], workers: int
+) -> int:
+    """Scratch memory of a program's contractions, for these values of its dims and so many chunks
+    at a time: contractions run one after the other, and each has all of it."""
+    found = 0
+    for step in leaves(program.steps):
+        if isinstance(step, Launch) and step.kernel.template is not None:
+            sizes = zip(step.kernel.dims, step.dims, strict=True)
+            own = {name: evaluate(size, dims) for name, size in sizes}
+            plan = plan_contraction(step.kernel.template, machine, own)
+            found = max(found, 0 if plan is None else plan.scratch(workers))
+    return found
+
+
+# --- what a product asks for --------------------------------------------------------------------
+
+
+def request_of(product: Product, tiling: Tiling, sizes: list[Number]) -> Request:
+    """The request of a matrix product of these sizes: batch, m, n, k."""
+    batch, m, n, k = sizes
+    _, left_m, left_k = base_and_strides(product.left, "m", "k")
+    panels = panels_of(product.right.index)
+    _, _, right_n = (0, 0, 0) if panels else base_and_strides(product.right, "k", "n")
+    left, right = (x.dtype is product.acc_dtype for x in (product.left, product.right))
+    plain = Request(
+        batch, m, n, k, terms=k, left_direct=left and 1 in (left_m, left_k),
+        right_direct=right and right_n == 1, segment=k, quantum=1, most_steps=tiling.block_k,
+        dense=True, panels=panels is not None, window=False, pack_scratch=0,
+        pack_scratch_column=0,
+    )
+    if not (is_dot(product) and (m <= tiling.dot_rows or n <= tiling.dot_columns)):
+        return plain
+    return Request(
+        batch, m, n, 1, terms=k, left_direct=True, right_direct=False, segment=1, quantum=1,
+        most_steps=tiling.block_k, dense=False, panels=False, window=False, pack_scratch=0,
+        pack_scratch_column=0,
+    )
+
+
+def is_dot(product: Product) -> bool:
+    """Whether both operands are contiguous along k, so that few rows or columns need no packing."""
+    if panels_of(product.right.index):
+        return False
+    _, _, left_k = base_and_strides(product.left, "m", "k")
+    _, right_k, _ = base_and_strides(product.right, "k", "n")
+    acc = product.acc_dtype
+    return product.left.dtype is acc and product.right.dtype is acc and left_k == 1 and right_k == 1

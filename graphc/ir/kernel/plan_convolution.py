@@ -1,0 +1,260 @@
+"""`plan_convolution(template, machine, dims)`: a convolution as contractions of windows, tiled.
+
+The right operand is a window: its rows are (channel, tap), its columns positions (for a weight's
+gradient the other way round). It is packed on the fly; or, where that costs less, the input is
+copied once with its padding, and tiles read the copy through pointers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ..dim import Size, evaluate
+from ..machine import Machine
+from .blocking import (
+    ALIGN,
+    POINTER_BYTES,
+    Blocking,
+    Condition,
+    Number,
+    Request,
+    multiple,
+    quotient_up,
+    tiled,
+)
+from .templates import Convolution
+
+DIRECT_POSITIONS = 96  # images at least this large are read in place by a weight's gradient
+# Cycles that packing costs per register of the right operand, against one per row of the left one
+# for the product; moving lines together, per register of sums.
+PACK_COST = 9
+TRANSPOSE_COST = 14
+LINES_COST = 6
+DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
+
+Triple = tuple[int, int, int]  # depth, height, width
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Position p of `out` and tap t read coordinate p * step - low + t * dilation of `input`."""
+
+    input: Triple
+    size: Triple
+    out: Triple
+    step: Triple
+    low: Triple
+    dilation: Triple
+
+    @property
+    def taps(self) -> int:
+        return _count(self.size)
+
+    @property
+    def positions(self) -> int:
+        return _count(self.out)
+
+    @property
+    def spans(self) -> list[int]:
+        """How far the last tap is from the first one; a dilation may be negative."""
+        return [(size - 1) * d for size, d in zip(self.size, self.dilation, strict=True)]
+
+    @property
+    def lows(self) -> list[int]:
+        """Coordinates that a copy has before the input's first."""
+        return [low - min(span, 0) for low, span in zip(self.low, self.spans, strict=True)]
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """Lines of a copied plane, and elements of a line."""
+        _, height, width = (
+            out + abs(span) for out, span in zip(self.out, self.spans, strict=True)
+        )
+        return height, width
+
+    @property
+    def is_plain(self) -> bool:
+        """Step 1 and at most two dimensions: a copy can be read by lines."""
+        flat = (self.input[0], self.out[0], self.size[0])
+        return self.step == (1, 1, 1) and flat == (1, 1, 1) and self.lows[0] == 0
+
+
+def _count(sizes: Triple) -> int:
+    return sizes[0] * sizes[1] * sizes[2]
+
+
+def reads_window(
+    m: Number, k: Number, padded: Number, plane: Number, taps: Number, positions: Number
+) -> Condition:
+    """Whether positions read from a copy cost less than packed ones: `padded` of an image, those in
+    vain included, against `positions` of it."""
+    cost = m * padded * (k + LINES_COST) + plane * PACK_COST * (k // taps)
+    return cost < (m + PACK_COST) * positions * k
+
+
+def reads_lines(m: Number, padded: Number, lines: Number, positions: Number) -> Condition:
+    """Whether lines of a copy, dotted with those of the left operand, cost less than packed taps;
+    `padded` is the length of a line in whole registers."""
+    return m * padded * lines * 9 < (m + TRANSPOSE_COST) * positions * 8
+
+
+class _Planner:
+    """A convolution with numbers for its sizes."""
+
+    def __init__(self, c: Convolution, machine: Machine, dims: Mapping[str, int]) -> None:
+        g = c.geometry
+        self.c, self.machine = c, machine
+        assert machine.tiling is not None
+        self.itemsize = c.acc_dtype.itemsize
+        self.tiling, self.lanes = machine.tiling, machine.tiling.lanes(self.itemsize)
+        self.images = evaluate(g.batch, dims)
+        self.groups = g.groups
+        self.channels, self.outputs = g.in_channels // g.groups, g.out_channels // g.groups
+        self.left_same = c.left.dtype is c.acc_dtype
+        self.right_same = c.right.dtype is c.acc_dtype
+
+        def triple(sizes: tuple[int, ...], missing: int) -> Triple:
+            depth, height, width = (*(missing,) * (3 - len(sizes)), *sizes)
+            return depth, height, width
+
+        def known(sizes: tuple[Size, ...]) -> Triple:
+            return triple(tuple(evaluate(size, dims) for size in sizes), 1)
+
+        self.window = Window(
+            known(g.input), triple(g.window, 1), known(g.output), triple(g.stride, 1),
+            triple(g.pad_low, 0), triple(g.dilation, 1),
+        )
+
+    def plans(self) -> Iterator[Blocking]:
+        """Each contraction; its scratch begins with what is made beforehand."""
+        yield from {
+            "conv": self._forward, "conv_input_grad": self._input_grad,
+            "conv_weight_grad": self._weight_grad,
+        }[self.c.kind]()
+
+    def _table(self, rows: int) -> int:
+        """Bytes of a packer's tables (backends/llvm/conv_tables.py)."""
+        w = self.window
+        fixed = w.taps * (3 * 8 + 4) + sum(w.size) * 4
+        return (fixed + rows * 16 + 63 + 8) // 64 * 64
+
+    def _request(
+        self, m: int, n: int, k: int, left_direct: bool, segment: int, quantum: int, work: int,
+        column: int,
+    ) -> Request:
+        return Request(
+            self.groups, m, n, k, k, left_direct, False, segment, quantum, self.tiling.block_k,
+            dense=True, panels=False, window=True, pack_scratch=work, pack_scratch_column=column,
+        )
+
+    def _forward(self) -> Iterator[Blocking]:
+        k = self.channels * self.window.taps
+        n = self.images * self.window.positions
+        work = self._table(self.tiling.block_k)
+        request = self._request(self.outputs, n, k, self.left_same, k, 1, work, 0)
+        yield self._positions(request, self.window, self.channels)
+
+    def _input_grad(self) -> Iterator[Blocking]:
+        """One contraction per remainder of a coordinate by the stride; with several, their results
+        meet in scratch."""
+        w = self.window
+        phases = list(itertools.product(*map(range, w.step)))
+        before = 0
+        if len(phases) > 1:
+            pixels = self.images * self.channels * self.groups * _count(w.input)
+            before = multiple(pixels * self.itemsize, ALIGN)
+        work = self._table(self.tiling.block_k)
+        for phase in phases:
+            found = _phase(w, phase)
+            k, n = self.outputs * found.taps, self.images * found.positions
+            request = self._request(self.channels, n, k, False, k, 1, work, 0)
+            plan = self._positions(request, found, self.outputs)
+            yield replace(plan, chunks_at=before + plan.chunks_at)
+
+    def _weight_grad(self) -> Iterator[Blocking]:
+        w, square = self.window, self.lanes * self.itemsize
+        large = w.positions >= DIRECT_POSITIONS
+        request = self._request(
+            self.outputs, self.channels * w.taps, self.images * w.positions,
+            large and self.left_same, w.positions, self.lanes,
+            self._table(self.lanes) + square * self.lanes, square + 16,
+        )
+        yield self._lines(request, w)
+
+    def _positions(self, r: Request, w: Window, channels: int) -> Blocking:
+        """Columns are positions."""
+        height, width = w.plane
+        lines = (w.out[1] - 1) * width + w.out[2]
+        padded = multiple(max(lines, 1), self.lanes)
+        plane = height * width
+        if not (
+            w.is_plain and w.taps > 1 and r.n > 0 and r.k > 0 and _count(w.input) > 0
+            and reads_window(r.m, r.k, padded, plane, w.taps, w.positions)
+        ):
+            return self._tiled(r)
+        copied = replace(r, n=self.images * padded, pack_scratch=0, dense=False)
+        offsets = multiple(r.k * POINTER_BYTES, ALIGN)
+        return self._tiled(copied, self._copy(channels, plane) + offsets)
+
+    def _lines(self, r: Request, w: Window) -> Blocking:
+        """Columns are taps."""
+        (_, width), (_, out_height, out_width) = w.plane, w.out
+        whole = width == out_width  # lines follow each other: one long line
+        length, lines = (out_height * out_width, 1) if whole else (out_width, out_height)
+        padded = multiple(max(length, 1), self.lanes)
+        if not (
+            w.is_plain and self.left_same and min(w.taps, r.n, r.k, _count(w.input)) > 0
+            and reads_lines(r.m, padded, lines, w.positions)
+        ):
+            return self._tiled(r)
+        copied = replace(
+            r, k=self.images, segment=self.images, most_steps=max(DOT_TERMS // w.positions, 1),
+            quantum=1, left_direct=True, pack_scratch=0, pack_scratch_column=0, dense=False,
+        )
+        as_it_is = self.right_same and w.lows[1:] == [0, 0] and w.plane == w.input[1:]
+        plane = w.plane[0] * w.plane[1]
+        return self._tiled(copied, 0 if as_it_is else self._copy(self.channels, plane))
+
+    def _copy(self, channels: int, plane: int) -> int:
+        """Bytes of the padded copy of all planes; tiles read a register past the last."""
+        elements = self.images * channels * self.groups * plane + self.lanes
+        return int(multiple(elements * self.itemsize, ALIGN))
+
+    def _tiled(self, request: Request, before: int = 0) -> Blocking:
+        plan = tiled(request, self.machine, self.itemsize)
+        return replace(plan, chunks_at=before + plan.chunks_at)
+
+
+def _phase(w: Window, phase: tuple[int, ...]) -> Window:
+    """The window of the output's gradient that an input gradient's positions see, whose coordinates
+    leave the remainder `phase` (backends/llvm/conv_phase.py)."""
+    dims = zip(w.step, w.dilation, w.low, w.size, w.input, phase, strict=True)
+    taps, grid, low, dilation = zip(*(_phase_of(*dim) for dim in dims), strict=True)
+    return Window(w.out, taps, grid, (1, 1, 1), low, dilation)
+
+
+def _phase_of(
+    stride: int, dilation: int, pad: int, size: int, input_: int, phase: int
+) -> tuple[int, int, int, int]:
+    """(taps, positions, low, dilation) in one dimension."""
+    spacing = next(t for t in range(1, stride + 1) if t * dilation % stride == 0)
+    meets = (t for t in range(stride) if (phase + pad - t * dilation) % stride == 0)
+    first = next(meets, stride)
+    taps = (size - 1 - first) // spacing + 1 if first < min(spacing, size) else 0
+    low = -((phase + pad - first * dilation) // stride)
+    return taps, quotient_up(max(input_ - phase, 0), stride), low, -(spacing * dilation // stride)
+
+
+def plan_convolution(
+    c: Convolution, machine: Machine, dims: Mapping[str, int]
+) -> Blocking:
+    """How a convolution is tiled: of several contractions the one with the most chunks, with
+    scratch for each of them. All its sizes are known."""
+    plans = list(_Planner(c, machine, dims).plans())
+    largest = max(plans, key=lambda plan: plan.chunks)
+    return replace(
+        largest, chunks_at=max(plan.chunks_at for plan in plans),
+        chunk_scratch=max(plan.chunk_scratch for plan in plans),
+    )

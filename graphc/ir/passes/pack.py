@@ -1,0 +1,153 @@
+"""pack: what products inside a loop read at every step, and the loop does not change, is laid out
+for them once, before the loop.
+
+A product goes through panels of the right operand, a register tile wide. A recurrent weight
+[n, k] would be packed into panels, or read against the grain, at every step; here it becomes a
+value [panels, k, columns of a panel], made by an ordinary kernel outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..dim import product as sizes
+from ..dim import unwrap
+from ..graph import Builder, Graph, Node, get_, input_
+from ..machine import Machine, Tiling
+from ..op import get
+from ..rewrite import everywhere, rebuilt, with_inputs
+from ..types import TensorType
+
+
+def pack(graph: Graph, machine: Machine) -> Graph:
+    """The graph with the right operands of products in its scans packed outside."""
+    tiling = machine.tiling
+    if tiling is None or not any(node.op.name == "scan" for node in graph.nodes):
+        return graph
+    return everywhere(graph, lambda part: _pack(part, tiling))
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How one carried value of a loop is laid out: dims `free` and `contract` of the product,
+    `columns` to a panel; 0: no panels, but n contiguous."""
+
+    operand: int
+    free: tuple[int, ...]
+    contract: tuple[int, ...]
+    columns: int
+
+    def made(self, builder: Builder, value: Node) -> Node:
+        """The value laid out."""
+        inner = [value.shape[d] for d in self.contract]
+        if not self.columns:
+            return builder.emit(get("permute"), value, dims=(*self.contract, *self.free))
+        rows = builder.emit(get("permute"), value, dims=(*self.free, *self.contract))
+        panels = sizes(value.shape[d] for d in self.free) // self.columns
+        split = builder.emit(get("reshape"), rows, shape=(panels, self.columns, *inner))
+        return builder.emit(get("permute"), split, dims=(0, *range(2, 2 + len(inner)), 1))
+
+    def product(self, builder: Builder, node: Node, left: Node, packed: Node) -> Node:
+        """The product `node` with the value laid out as its right operand."""
+        first = 1 if self.columns else 0
+        found = builder.emit(
+            node.op, left, packed, batch_a=(), batch_b=(), contract_a=node.attrs["contract_a"],
+            contract_b=tuple(range(first, first + len(self.contract))),
+        )
+        return builder.emit(get("reshape"), found, shape=node.shape)
+
+
+def _pack(graph: Graph, tiling: Tiling) -> Graph:
+    builder = Builder(graph.env)
+    new: dict[Node, Node] = {}
+    renumbered: dict[Node, tuple[Node, ...]] = {}
+    for node in graph.nodes:
+        if node.op is get_ and node.inputs[0] in renumbered:
+            new[node] = renumbered[node.inputs[0]][node.attrs["index"]]
+            continue
+        new[node] = current = with_inputs(node, [new[x] for x in node.inputs])
+        found = _products(node, tiling) if node.op.name == "scan" else {}
+        if found:
+            renumbered[node] = _packed(builder, current, found)
+    return rebuilt(graph, new)
+
+
+def _products(scan: Node, tiling: Tiling) -> dict[Node, _Layout]:
+    """The products of a body that read a value which the loop does not change."""
+    (body,) = scan.graphs
+    invariant = {
+        value: i for i, value in enumerate(body.inputs[: scan.attrs["n_carried"]])
+        if body.outputs[i] is value
+    }
+    found: dict[Node, _Layout] = {}
+    for node in body.nodes:
+        if node.op.name == "dot_general" and node.inputs[1] in invariant:
+            layout = _layout(node, invariant[node.inputs[1]], tiling)
+            if layout is not None:
+                found[node] = layout
+    return found
+
+
+def _layout(product: Node, operand: int, tiling: Tiling) -> _Layout | None:
+    """How a product's right operand is best laid out; None where it is well as it is."""
+    right, attrs = product.inputs[1], product.attrs
+    itemsize = product.dtype.itemsize
+    if attrs["batch_b"] or not product.dtype.is_float or itemsize < 4:
+        return None
+    contract: tuple[int, ...] = attrs["contract_b"]
+    free = tuple(d for d in range(len(right.shape)) if d not in contract)
+    n, k = (unwrap(sizes(right.shape[d] for d in dims)) for dims in (free, contract))
+    columns = tiling.columns(itemsize)
+    if not isinstance(n, int) or not isinstance(k, int) or n <= tiling.dot_columns or k == 0:
+        return None
+    if n % columns == 0 and (
+        n * k * itemsize > tiling.in_place_bytes or contract[-1:] == (len(right.shape) - 1,)
+    ):
+        return _Layout(operand, free, contract, columns)
+    if contract == tuple(range(len(free), len(right.shape))):
+        return _Layout(operand, free, contract, 0)
+    return None
+
+
+def _packed(builder: Builder, scan: Node, found: Mapping[Node, _Layout]) -> tuple[Node, ...]:
+    """The results of a scan whose body reads the layouts."""
+    carried: int = scan.attrs["n_carried"]
+    layouts = tuple(dict.fromkeys(found.values()))
+    with builder.at(scan.loc, scan.backward):
+        made = [layout.made(builder, scan.inputs[layout.operand]) for layout in layouts]
+        body = _body(scan.graphs[0], carried, found, {
+            layout: value.tensor_type for layout, value in zip(layouts, made, strict=True)
+        })
+        packed = builder.emit(
+            scan.op, *scan.inputs[:carried], *made, *scan.inputs[carried:], graphs=(body,),
+            **{**scan.attrs, "n_carried": carried + len(made)},
+        )
+    results = builder.results(packed)
+    return (*results[:carried], *results[carried + len(made) :])
+
+
+def _body(
+    body: Graph, carried: int, found: Mapping[Node, _Layout], types: Mapping[_Layout, TensorType]
+) -> Graph:
+    """The body with the layouts among what it carries, unchanged."""
+    builder = Builder(body.env)
+    new: dict[Node, Node] = {}
+    packed: dict[_Layout, Node] = {}
+    for i, value in enumerate(body.inputs):
+        if i == carried:
+            packed = {layout: builder.input(type_) for layout, type_ in types.items()}
+        new[value] = builder.input(value.tensor_type, value.attrs["name"])
+    for node in body.nodes:
+        if node.op is input_:
+            continue
+        inputs = [new[x] for x in node.inputs]
+        layout = found.get(node)
+        if layout is None:
+            new[node] = with_inputs(node, inputs)
+            continue
+        with builder.at(node.loc, node.backward):
+            new[node] = layout.product(builder, node, inputs[0], packed[layout])
+    outputs = [new[x] for x in body.outputs]
+    outputs[carried:carried] = packed.values()
+    return builder.build(outputs, body.name)

@@ -1,0 +1,149 @@
+"""How contractions are tiled: one rule, run in Python, or in the call where sizes are symbolic."""
+
+import ctypes
+import random
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from graphc.backends.host.memory import HOST
+from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.executable import build
+from graphc.backends.llvm.gemm_descriptor import PLAN, WORDS, Word
+from graphc.backends.llvm.gemm_plan import emit_plan
+from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.microkernel import ACCUMULATORS, MR, Tile
+from graphc.backends.llvm.pool import Pool
+from graphc.backends.llvm.target import Target, host_target
+from graphc.backends.llvm.text import Module
+from graphc.ir import dtypes
+from graphc.ir.dim import Dim
+from graphc.ir.kernel import BufferRef, Launch, Product, Program
+from graphc.ir.kernel.blocking import Blocking, Request, tiled
+from graphc.ir.kernel.plan_contraction import plan_contraction
+from graphc.ir.types import TensorType
+
+from .contractions import Gemm, narrow_targets
+
+# what a Request's fields are in the descriptor
+WORD_OF = {
+    "batch": Word.BATCH, "m": Word.M, "n": Word.N, "k": Word.K, "terms": Word.TERMS,
+    "left_direct": Word.LEFT_DIRECT, "right_direct": Word.RIGHT_DIRECT, "segment": Word.SEGMENT,
+    "quantum": Word.K_QUANTUM, "most_steps": Word.MOST_STEPS,
+    "panels": Word.PANEL, "window": Word.GEOMETRY,
+    "pack_scratch": Word.PACK_SCRATCH, "pack_scratch_column": Word.PACK_SCRATCH_COLUMN,
+}
+
+
+def random_request(rng: random.Random) -> Request:
+    """Sizes of every order, 0 among them; k in whole segments."""
+
+    def size() -> int:
+        return rng.choice((rng.randint(0, 3), rng.randint(1, 70), rng.randint(1, 3000)))
+
+    segment, k = size(), rng.choice((1, 1, 1, 4, 50))
+    return Request(
+        size(), size(), size(), segment * k, segment * k * rng.choice((1, 300)),
+        rng.random() < 0.5, rng.random() < 0.5, segment, rng.choice((1, 1, 9, 16)),
+        rng.choice((384, 384, 2)), rng.random() < 0.7, rng.random() < 0.2, rng.random() < 0.4,
+        rng.choice((0, 4000)), rng.choice((0, 80)),
+    )
+
+
+@pytest.mark.parametrize("target", [host_target(), *narrow_targets()], ids=lambda t: t.cpu)
+def test_the_plan_made_in_the_call_is_the_one_made_in_python(target: Target) -> None:
+    for accumulator in ACCUMULATORS:
+        module, tile = Module(), Tile(accumulator, target)
+        emit_plan(module, tile)
+        f = module.function("void @plan(ptr %d)")
+        f.call("void", f"@graphc_plan_{accumulator}", "ptr %d")
+        f.ret()
+        library = Library([ObjectCache().compile(module.text(), target)])
+        plan = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address("plan"))
+        rng = random.Random(0)
+        for _ in range(2000):
+            request = random_request(rng)
+            words = (ctypes.c_int64 * WORDS)()
+            for name, word in WORD_OF.items():
+                words[word] = int(getattr(request, name))
+            words[Word.POINTER_COLUMNS] = int(not request.dense)
+            plan(ctypes.addressof(words))
+            want = tiled(request, target.machine, tile.bytes)
+            assert [words[w] for w in PLAN.values()] == [int(getattr(want, name)) for name in PLAN]
+
+
+def test_chunks_cover_a_product_once_and_scratch_holds_what_they_pack() -> None:
+    machine, rng = host_target().machine, random.Random(1)
+    for _ in range(500):
+        r = random_request(rng)
+        p = tiled(r, machine, 4)
+        assert (p.split_m - 1) * p.chunk_m < max(r.m, 1) <= p.split_m * p.chunk_m
+        assert (p.split_n - 1) * p.chunk_n < max(r.n, 1) <= p.split_n * p.chunk_n
+        assert (p.split_k - 1) * p.chunk_blocks < p.blocks <= p.split_k * p.chunk_blocks
+        assert p.blocks * p.block_k >= r.k
+        assert p.chunks <= 2 * machine.template_chunks or r.batch == 0
+        assert p.pack_at <= p.pack_scratch_at <= p.chunk_scratch
+        assert p.right_at <= p.partial_at <= p.chunks_at <= p.scratch(1) <= p.scratch(99)
+        assert all(at % 64 == 0 for at in (p.pack_at, p.chunk_scratch, p.right_at, p.chunks_at))
+
+
+def test_a_template_is_planned_where_its_sizes_are_known() -> None:
+    machine = host_target().machine
+    template = Gemm(100, 300, 1000).kernel().template
+    assert template is not None
+    found = plan_contraction(template, machine)
+    assert found is not None and found.chunks > 1 and "blocks of k" in str(found)
+    unknown = replace(template, m=Dim.var("d0"))
+    assert plan_contraction(unknown, machine) is None
+    assert plan_contraction(unknown, machine, {"d0": 100}) == found
+
+
+def test_few_rows_of_operands_along_k_are_dot_products() -> None:
+    machine = host_target().machine
+    for m, steps in ((8, 1), (200, 256)):
+        template = Gemm(m, 4096, 512, b_t=True).kernel().template
+        assert template is not None
+        found = plan_contraction(template, machine)
+        assert found is not None
+        assert found.block_k == steps and not found.right_in_place
+
+
+def test_the_machine_of_a_target_has_its_registers() -> None:
+    for target in (host_target(), *narrow_targets()):
+        tiling = target.machine.tiling
+        assert tiling is not None and tiling.rows == MR
+        assert tiling.vector_bytes == target.vector_bytes
+    assert {field.name for field in fields(Blocking)} == set(PLAN)
+
+
+def test_threads_may_come_and_go_between_calls_and_sizes_may_change() -> None:
+    """Scratch follows them; the bits of the result do not."""
+    case = Gemm(400, 300, 700, b_t=True)
+    kernel = case.kernel()
+    template = kernel.template
+    assert isinstance(template, Product)
+    rows = Dim.var("d0")
+    template = replace(template, m=rows)
+    params = tuple(
+        replace(param, size=(rows * 700, 300 * 700, rows * 300)[i])
+        for i, param in enumerate(kernel.params)
+    )
+    kernel = replace(kernel, template=template, params=params, dims=("d0",))
+    a, b, c = (TensorType(dtypes.f32, s) for s in ((rows, 700), (300, 700), (rows, 300)))
+    places = (BufferRef("input", 0), BufferRef("input", 1), BufferRef("output", 0))
+    program = Program(
+        "p", ("d0",), (a, b), (c,), (), (Launch(kernel, places, (rows,)),), 0,
+    )
+    pool = Pool(1, ObjectCache())
+    executable = build(program, pool=pool, memory=HOST, table={})
+    results: dict[int, bytes] = {}
+    for threads, m in ((1, 400), (3, 400), (2, 7), (1, 7), (2, 900), (1, 900), (2, 400)):
+        pool.set_threads(threads)
+        rng = np.random.default_rng(m)
+        left, right = (rng.random(shape, np.float32) for shape in ((m, 700), (300, 700)))
+        result = np.empty((m, 300), np.float32)
+        executable.run([left, right], [result], [m])
+        np.testing.assert_allclose(result, left @ right.T, rtol=1e-4)
+        assert results.setdefault(m, result.tobytes()) == result.tobytes()
+    pool.set_threads(1)

@@ -1,0 +1,126 @@
+"""Several results of one call, differentiated one after the other: what each pass uses up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.graphc.gradient_cases import case, failure, leaf
+
+
+def passes(x: Any, *results: Any) -> list[Any]:
+    """backward() of results in turn: what it said, and the gradient since."""
+    found: list[Any] = []
+    for result in results:
+        found += [failure(result.backward, "second time"), None if x.grad is None else +x.grad]
+    return found
+
+
+@case
+def results_with_nothing_in_common(torch: Any, compile: Any) -> Any:
+    run, found = compile(lambda x: (x.exp().sum(), x.sin().sum(), (x + 1).sum())), []
+    for k in range(3):
+        x = leaf(torch, 1.0, k + 2.0)
+        a, b, c = run(x)
+        a.backward(retain_graph=True)
+        found += passes(x, b, a, c, a, b, c)
+    return found
+
+
+@case
+def results_of_one_inner_value(torch: Any, compile: Any) -> Any:
+    @compile
+    def run(x: Any) -> Any:
+        h = x.exp()
+        return h.sin().sum(), h.cos().sum(), h.sum(), (x * x).sum()
+
+    found = []
+    for k in range(3):
+        x = leaf(torch, 1.0, k + 2.0)
+        a, b, c, d = run(x)
+        b.backward(retain_graph=True)
+        found += passes(x, a, b, c, d, d)
+    return found
+
+
+@case
+def gradients_of_one_result_asked_for_in_turn(torch: Any, compile: Any) -> Any:
+    run, found = compile(lambda x, w: x.exp().sum() + w.exp().sum() + (x * w).sum()), []
+    for k in range(3):
+        x, w = leaf(torch, 1.0, k + 2.0), leaf(torch, 3.0, -1.0)
+        a = run(x, w)
+        found += torch.autograd.grad(a, x)
+        found.append(failure(lambda a=a, w=w: torch.autograd.grad(a, w), "second time"))
+        run, other = compile(lambda x, w: x.exp().sum() + w.sin().sum()), leaf(torch, 0.5)
+        a = run(x, other)
+        found += [*torch.autograd.grad(a, x), *torch.autograd.grad(a, other)]
+        found.append(failure(lambda a=a, x=x: torch.autograd.grad(a, x), "second time"))
+    return found
+
+
+@case
+def the_rest_with_create_graph(torch: Any, compile: Any) -> Any:
+    run, found = compile(lambda x: (x.exp().sum(), (x.sin() * x).sum())), []
+    for k in range(3):
+        x = leaf(torch, 1.0, k + 2.0)
+        a, b = run(x)
+        a.backward()
+        (first,) = torch.autograd.grad(b, x, create_graph=True)
+        found += [first, *torch.autograd.grad(first.sum(), x)]
+        found.append(failure(lambda a=a, x=x: torch.autograd.grad(a, x, create_graph=True)))
+    return found
+
+
+@case
+def a_write_between_them(torch: Any, compile: Any) -> Any:
+    run, found = compile(lambda x, w: (x.exp().sum(), (w * w).sum(), (x * w).sum())), []
+    for k in range(4):
+        x, w = leaf(torch, 1.0, k + 2.0), leaf(torch, 3.0, -1.0)
+        a, b, c = run(x, w)
+        a.backward()
+        if k % 2:
+            with torch.no_grad():
+                x.add_(1)
+        else:
+            x.data.add_(1)
+        found += [*passes(x, b, c), w.grad]
+    return found
+
+
+@case
+def custom_functions_among_them(torch: Any, compile: Any) -> Any:
+    class Saves(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return 2 * ctx.saved_tensors[0] * g
+
+    class Keeps(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.k = 3
+            return -x
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return -g * ctx.k
+
+    run, found = compile(lambda x: (Saves.apply(x).sum(), Keeps.apply(x).sum())), []
+    for k in range(3):
+        x = leaf(torch, 1.0, k + 2.0)
+        a, b = run(x)
+        found += passes(x, a, b, b, a)
+    return found
+
+
+@case
+def sizes_that_vary(torch: Any, compile: Any) -> Any:
+    run, found = compile(lambda x: (x.exp().sum(), (x.sin() * x.shape[0]).sum())), []
+    for n in (2, 3, 4, 5, 2):
+        x = leaf(torch, *map(float, range(n)))
+        a, b = run(x)
+        found += passes(x, b, a, b)
+    return found
