@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import backends, config
 from ..frontend import placement
-from ..frontend.errors import located
+from ..frontend.errors import TraceError, located
 from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.graph import Builder, attrs_key
@@ -37,10 +37,12 @@ def register(kind: str, backend: str) -> None:
 
 def backend_at(place: placement.Place | None, asked: str) -> str:
     """The name of the backend whose code runs on tensors of a device, where the user asked for
-    one. Raises RuntimeError where that one has another memory."""
+    one. Raises RuntimeError where that one has another memory, TraceError where there is none."""
     if place is None or backends.get(asked).memory is place.memory:
         return asked
-    if asked != backends.DEFAULT or place.backend is None:
+    if place.backend is None:
+        raise TraceError(located(f"there is no code for tensors on {place.device}"))
+    if asked != backends.DEFAULT:
         raise RuntimeError(located(
             f"backend {asked!r} does not run on tensors on {place.device}. Cure: leave backend= out"
         ))

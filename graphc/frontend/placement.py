@@ -186,6 +186,11 @@ _POSITIONS = frozenset({"index", "index_put"})  # positions may lie on the CPU
 
 
 def _mixed(first: device, second: device) -> RuntimeError:
+    if "meta" in (first.type, second.type):
+        other = second if first.type == "meta" else first
+        return RuntimeError(located(
+            f"Tensor on device {other} is not on the expected device meta!"
+        ))
     return RuntimeError(located(
         "Expected all tensors to be on the same device, but found at least two devices, "
         f"{first} and {second}!"

@@ -35,6 +35,7 @@ from .nodes import AccumulateGrad, Node
 from .numbers import Size
 from .storage import Storage, address, contiguous_strides, offset_of, strides_of
 from .tree import LEAVES
+from .values import Eager
 from .views import Chain, check_bounds, strided
 
 if TYPE_CHECKING:
@@ -97,6 +98,9 @@ class Tensor:
     @property
     def device(self) -> device:
         if self._trace is None:
+            trace = local.trace
+            if Eager.elsewhere is not None and trace is not None and trace.whole:
+                current(self)  # as an input, it is guarded
             return placement.device_of(self._array)
         place = self._trace.place
         return place.device if place else CPU

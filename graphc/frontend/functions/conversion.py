@@ -19,6 +19,7 @@ from ..numbers import is_traced_number
 from ..placement import place_at, place_of
 from ..tensor import Tensor, concrete, current, from_array, held
 from ..transfer import moved
+from ..values import Eager
 from . import dtype_names
 from .arguments import public_size, shape, wrap_dim
 from .copies import clone, contiguous, preserve_format
@@ -161,6 +162,7 @@ def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises RuntimeError for other sizes."""
     array = known(self)
     trace = local.trace
+    _require_elements(self)
     if array is None and trace is not None and self._type.elements == 1:
         pending = trace.pending_item(self)
         if pending is not None:
@@ -174,6 +176,11 @@ def item(self: Tensor) -> Any:
     found = array.reshape(()).item()
     # not the tensor's dtype: a segment that begins here would have it as an input
     return float(found) if dtypes.from_numpy(array.dtype).is_float else found
+
+
+def _require_elements(self: Tensor) -> None:
+    if Eager.elsewhere is not None and self.device.type == "meta":
+        raise RuntimeError(located("Tensor.item() cannot be called on meta tensors"))
 
 
 def tolist(self: Tensor) -> Any:
@@ -231,6 +238,7 @@ def _bool(self: Tensor) -> bool:
         raise RuntimeError(located(
             "Boolean value of Tensor with more than one value is ambiguous"
         ))
+    _require_elements(self)
     return bool(values(self, "bool(tensor)", _CURE).reshape(()))
 
 

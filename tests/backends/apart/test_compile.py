@@ -173,6 +173,25 @@ def test_a_captured_tensor_that_moves_is_noticed() -> None:
     assert compiled(x).item() == pytest.approx(want)
 
 
+def test_a_decision_upon_a_device_is_guarded() -> None:
+    kept = torch.ones(3)
+    compiled = torch.compile(lambda x: x * 2 if kept.device.type == "cpu" else x * 3)
+    x = torch.ones(2)
+    assert compiled(x).tolist() == [2, 2]
+    kept.data = torch.ones(3, device=HERE)
+    assert compiled(x).tolist() == [3, 3]
+    kept.data = torch.ones(3)
+    assert compiled(x).tolist() == [2, 2]
+
+
+def test_compiled_functions_of_meta_tensors() -> None:
+    compiled = torch.compile(lambda x: (x @ x).relu())
+    for _ in range(2):
+        assert compiled(torch.ones(3, 3, device="meta")).shape == (3, 3)
+    with pytest.raises(RuntimeError, match="cannot be called on meta tensors"):
+        torch.ones((), device="meta").item()
+
+
 def test_gradients_of_a_compiled_function() -> None:
     def function(w: Any) -> Any:
         return (w**3).sum(), w * 2
