@@ -26,8 +26,6 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from . import backends
 from . import config as configuration
 from .doubt.again import check_again
@@ -38,6 +36,7 @@ from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Raised, Recording, Terms, Turned
 from .engine.capture.survey import OpenError, OpenPlace, Survey
+from .engine.devices import backend_at
 from .engine.marks import Compilers
 from .engine.segments import foreseen
 from .engine.segments.segments import Segments
@@ -61,6 +60,7 @@ from .inspect import recompiled
 from .inspect.example import example_inputs
 from .inspect.observer import AGAIN
 from .ir.graph import Graph
+from .ir.memory import zeros_like
 from .nn.modules.module import Module
 
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
@@ -334,7 +334,7 @@ class CompiledFunction:
     ) -> Recording:
         """Trace again with zeros as the gradients that the first call will leave."""
         for tensor in first.missing:
-            tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
+            tensor._grad = from_array(zeros_like(tensor._array))
         try:
             again = self._record(call, leaves, structure, terms, look)
         finally:
@@ -349,12 +349,14 @@ class CompiledFunction:
         graph, mutated, count = finished(traced)
         settings = configuration.current()
         dims = tuple(graph.env.hints)
+        place = recording.trace.place or None
+        backend = backend_at(place, self.backend)
         options: dict[str, Any] = {
-            "config": settings, "mutated": mutated, "name": self.name, "backend": self.backend,
+            "config": settings, "mutated": mutated, "name": self.name, "backend": backend,
         }
         if settings.check >= 2:
             options["example"] = example_inputs(traced)
-        allocate = backends.get(self.backend).memory.allocate
+        allocate = backends.get(backend).memory.allocate
         kind: type[Specialisation] = Specialisation
         plan: BackwardPlan | None = None
         if count is not None:
@@ -370,18 +372,18 @@ class CompiledFunction:
                 traced, split, parts, allocate, (graph, inputs, count),
                 lambda graph: pipeline.as_drawn(graph, settings),
             )
+            plan.place = place
             kind = JointSpecialisation
         else:
             built = self._built(graph, lambda: pipeline.build(graph, **options), options)
             engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
         version = kind(
             traced, recording.observer, recording.replay, engine, allocate,
-            recording.materialise, recording.leaves,
+            recording.materialise, recording.leaves, place,
         )
         version.graph = graph
         version.compile_seconds = time.perf_counter() - started
-        if isinstance(version, JointSpecialisation):
-            assert plan is not None
+        if isinstance(version, JointSpecialisation) and plan is not None:
             version.plan = plan
         kept = list(recording.stored), recording.order, recording.apart_from
         version.makes(recording.rebuild, *kept)
@@ -466,10 +468,8 @@ def compile(
     find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
     """
     if model is None:
-        return lambda function: compile(
-            function, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
-            options=options, disable=disable,
-        )
+        given: Any = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
+        return functools.partial(compile, mode=mode, options=options, disable=disable, **given)
     if disable:
         return model
     kind = backends.canonical(Compilers.backend if backend is None else backend)

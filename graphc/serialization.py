@@ -24,10 +24,12 @@ import numpy as np
 
 from .frontend.device import CPU, device
 from .frontend.numbers import Size
+from .frontend.placement import Place, device_of, place_of
 from .frontend.storage import Storage, offset_of, strides_of
-from .frontend.tensor import Parameter, Tensor, alias, concrete, rebuild
+from .frontend.tensor import Parameter, Tensor, alias, held, rebuild
 from .ir import dtypes
 from .ir.dtypes import DType
+from .ir.memory import on_host
 from .serialization_legacy import Legacy, is_legacy
 from .serialization_safe import add_safe_globals as add_safe_globals
 from .serialization_safe import clear_safe_globals as clear_safe_globals
@@ -101,7 +103,8 @@ class _Writer(_Pickler):
         if type(obj) is not _StorageRef:
             return None
         count = obj.storage.flat(obj.dtype.numpy).size
-        return ("storage", _STORAGE_NAMES[obj.dtype], obj.key, "cpu", count)
+        location = str(device_of(obj.storage.array))
+        return ("storage", _STORAGE_NAMES[obj.dtype], obj.key, location, count)
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
@@ -113,7 +116,7 @@ class _Writer(_Pickler):
         return NotImplemented
 
     def _reduce_tensor(self, tensor: Tensor) -> Any:
-        array = concrete(tensor, "save()", "save it outside the compiled function")
+        array = held(tensor, "save()", "save it outside the compiled function")
         if isinstance(tensor, Parameter):
             return _PARAMETER, (alias(tensor), tensor.requires_grad, OrderedDict())
         storage: Storage = tensor._storage.root
@@ -196,7 +199,7 @@ def _write_zip(
         if byteorder:
             _add(archive, f"{root}/byteorder", b"little")
         for key, storage, dtype in writer.storages.values():
-            flat = storage.flat(dtype.numpy)
+            flat = on_host(storage.flat(dtype.numpy))
             if sys.byteorder == "big":
                 flat = flat.byteswap()
             _add(archive, f"{root}/data/{key}", flat.view(np.uint8).data)
@@ -290,7 +293,10 @@ class _Archive:
         if found is None:
             found = (Storage(self._elements(key, dtype, count)), dtype)
             self.storages[key] = found
-            check_location(self.map_location, str(location), found[0])
+            place = location_of(self.map_location, str(location), found[0])
+            if place is not None:
+                found = (Storage(place.put(found[0].array)), dtype)
+                self.storages[key] = found
         if found[1] is not dtype:
             raise UnpicklingError(f"storage {key} is both {found[1]} and {dtype}")
         return _Loaded(*found)
@@ -316,20 +322,31 @@ class _Archive:
         return array.byteswap() if self.swapped and dtype.itemsize > 1 else array
 
 
-def check_location(mapped: Any, location: str, storage: Storage) -> None:
-    """Raise RuntimeError unless map_location puts a storage on the CPU."""
+def location_of(mapped: Any, location: str, storage: Storage) -> Place | None:
+    """Where map_location puts a storage; None: on the CPU. Raises RuntimeError for a device that
+    is not there."""
     if isinstance(mapped, dict):
         location = str(mapped.get(location, location))
     elif callable(mapped):
-        mapped(storage, location)
-        return
+        if mapped(storage, location) is not None:
+            return None
     elif mapped is not None:
         location = str(mapped)
-    if not location.startswith("cpu"):
+    try:
+        return place_of(location)
+    except RuntimeError:
         raise RuntimeError(
             f"Attempting to deserialize object on a {location.split(':')[0].upper()} device, "
             "which this machine does not have. Please use load with "
             "map_location=torch.device('cpu') to map your storages to the CPU."
+        ) from None
+
+
+def _check_legacy(mapped: Any, location: str, storage: Storage) -> None:
+    if location_of(mapped, location, storage) is not None:
+        raise NotImplementedError(
+            "files of the old format are read on the CPU. Cure: load with map_location='cpu', then "
+            "move what was loaded"
         )
 
 
@@ -340,7 +357,7 @@ def _load_legacy(file: IO[bytes], name: str, map_location: Any, weights_only: bo
         return _Trusting(file, storage).load()
 
     legacy = Legacy(
-        file, _Loaded, lambda location, storage: check_location(map_location, location, storage)
+        file, _Loaded, lambda location, storage: _check_legacy(map_location, location, storage)
     )
     try:
         return legacy.read(unpickle)

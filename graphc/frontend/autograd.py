@@ -13,6 +13,7 @@ import numpy as np
 
 from graphc.ir import ops
 from graphc.ir.autodiff import sum_to, walk
+from graphc.ir.memory import copied
 from graphc.ir.types import TensorType
 
 from .anomaly import Anomaly, check
@@ -20,12 +21,15 @@ from .context import callout, local
 from .dispatch import apply, constant, inplace
 from .errors import kind_name, located
 from .folded import FoldedNode, unfold
+from .gradient_hooks import gives_nothing, run_hooks
 from .history import edge, requires_grad
-from .hooks import Hooks
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
+from .placement import place_at
 from .saved_hooks import unpacking
 from .tape_order import order_of, reaching
 from .tensor import Tensor, current, from_array, register_methods
+from .transfer import moved
+from .values import Eager
 from .worlds import ArrayWorld, NodeWorld, TensorWorld
 
 TensorOrTensors = Any
@@ -201,6 +205,8 @@ class Pass:
                     f"shape {list(type_.shape)}. Cure: reduce it (sum(), mean()) or pass gradient="
                 ))
             one = constant(1.0, type_.dtype)
+            if Eager.elsewhere is not None and self.trace is None:
+                one = moved(one, place_at(output))
             shaped: Tensor = apply(ops.reshape, one, shape=type_.shape) if type_.shape else one
             return shaped
         if not isinstance(gradient, Tensor):
@@ -328,7 +334,7 @@ class Pass:
         world = self.world
         for output, hooks in (node.tensor_hooks or {}).items():
             if output < len(slots) and slots[output] is not None:
-                tensor = _run_hooks(hooks, world.to_tensor(slots[output]))
+                tensor = run_hooks(hooks, world.to_tensor(slots[output]))
                 slots[output] = world.from_tensor(tensor)
         for output, reference in (node.retained or {}).items():
             kept = reference()
@@ -375,7 +381,7 @@ class Pass:
 
     def _leaf_hooks(self, variable: Tensor, value: Any) -> Any:
         assert variable._hooks is not None
-        tensor = _run_hooks(variable._hooks, self.world.to_tensor(value))
+        tensor = run_hooks(variable._hooks, self.world.to_tensor(value))
         return self.world.from_tensor(tensor)
 
     def _accumulate(self, node: AccumulateGrad, value: Any) -> None:
@@ -391,9 +397,11 @@ class Pass:
                 return
         arrived = self.world.to_tensor(value) if node.post_hooks else None
         trace = self.trace
+        if Eager.elsewhere is not None and trace is None:
+            value = self.world.from_tensor(moved(self.world.to_tensor(value), place_at(variable)))
         old = variable._grad if trace is None else trace.get_grad(variable)
         if old is None:
-            if isinstance(value, np.ndarray):
+            if type(value) is np.ndarray:
                 # references: the caller's variable, the parameter, and getrefcount's argument
                 if sys.getrefcount(value) > 3 or not _lone_memory(value):
                     value = np.array(value, order="C")
@@ -408,19 +416,9 @@ class Pass:
         else:
             inplace(old, apply(ops.add, old, self.world.to_tensor(value)))
         for hook in list((variable._post_hooks or {}).values()):
-            _gives_nothing(callout(hook)(variable if trace is None else trace.face(variable)))
+            gives_nothing(callout(hook)(variable if trace is None else trace.face(variable)))
         for after in list((node.post_hooks or {}).values()):
             callout(after)((), (arrived,))
-
-
-def _gives_nothing(result: Any) -> None:
-    """Raise for what a hook after the accumulation returns: nobody would take it."""
-    if isinstance(result, Tensor):
-        raise RuntimeError(located("Tensor post accumulate grad hooks should return None."))
-    if result is not None:
-        raise TypeError(located(
-            f"expected Variable, but hook returned {type(result).__name__!r}. Hint: return None"
-        ))
 
 
 def _adds_in_place(old: Tensor) -> bool:
@@ -445,22 +443,7 @@ def _private(tensor: Tensor, create_graph: bool) -> Tensor:
     trace = tensor._trace
     if trace is not None:
         return trace.wrap(trace.read(tensor))
-    return from_array(np.array(tensor._array, order="C"))
-
-
-def _run_hooks(hooks: Hooks, tensor: Tensor) -> Tensor:
-    for hook in list(hooks.values()):
-        changed = callout(hook)(tensor)
-        if changed is not None:
-            if not isinstance(changed, Tensor):
-                raise TypeError(f"expected Tensor, but hook returned '{type(changed).__name__}'")
-            if changed._type != tensor._type:
-                raise RuntimeError(located(
-                    f"hook has changed the type of value: was {tensor._type}, "
-                    f"now {changed._type}"
-                ))
-            tensor = changed
-    return tensor
+    return from_array(copied(tensor._array))
 
 
 def _conform(node: Node, i: int, given: Any, want: TensorType, world: World) -> Any:

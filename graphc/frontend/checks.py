@@ -18,6 +18,8 @@ def check_grad(tensor: Any, value: Any) -> None:
         raise RuntimeError(
             f"assigned grad has data of a different type: {value.dtype}, expected {tensor.dtype}"
         )
+    if value.device != tensor.device:
+        raise RuntimeError("assigned grad has data located on a different device")
     if tuple(value.shape) != tuple(tensor.shape):
         raise RuntimeError(
             f"assigned grad has data of a different size: {list(value.shape)}, "

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from graphc.ir.dtypes import DType
 
     from .eager_count import EagerCount
+    from .placement import Place
     from .trace import Trace
 
 
@@ -23,10 +24,12 @@ class _Local(threading.local):
     inference: bool = False
     # the dtype of autocast for the CPU; None: it is off
     autocast: DType | None = None
-    # what `with torch.device(...)` selected, outermost first, with what each restores
-    devices: tuple[tuple[bool, object], ...] = ()
-    # whether new memory says that it is on the meta device
-    meta: bool = False
+    # where new tensors were made outside each `with torch.device(...)`, outermost first
+    devices: tuple[Place | None, ...] = ()
+    # where new tensors are made; None: on the CPU
+    place: Place | None = None
+    # of a function that is making tensors: where its operators without inputs run
+    making: tuple[Place | None] | None = None
     exporting: bool = False
     # whether eager mode runs what a recording, or a version, is to be
     instead: bool = False

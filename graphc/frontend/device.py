@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from .context import local
-from .errors import located
 
 
-class Injected:
-    """Set by random_state: the default generator, which the meta device does not draw from."""
+class Placing:
+    """Set by placement.py: the Place of a device, None for the CPU."""
 
-    generator: Any = None
+    find: Callable[[Any], Any]
 
 
 # torch's device types: a name for each, tensors on two of them
@@ -20,6 +20,7 @@ _TYPES = (
     "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu "
     "mtia privateuseone"
 ).split()
+registered: set[str] = set()  # types of devices that placement.register() has been told of
 
 
 class device:  # torch spells this class in lower case
@@ -44,7 +45,7 @@ class device:  # torch spells this class in lower case
             if not number.isdigit():
                 raise RuntimeError(f"Invalid device string: {type!r}")
             index = int(number)
-        if name not in _TYPES:
+        if name not in _TYPES and name not in registered:
             raise RuntimeError(
                 f"Expected one of {', '.join(_TYPES)} device type at start of device string: {type}"
             )
@@ -52,26 +53,17 @@ class device:  # torch spells this class in lower case
         self.index = index
 
     def __enter__(self) -> device:
-        """New tensors are made here: on the CPU, or on "meta".
-
-        graphc computes meta tensors like others, so their values are sound; what they draw from
-        the default generator is given back.
-        """
-        meta = self.type == "meta"
-        if not meta:
-            check_device(self)
-        drawn = meta and local.trace is None
-        local.devices += ((local.meta, Injected.generator.get_state() if drawn else None),)
-        local.meta = meta
+        """New tensors are made here. Raises RuntimeError for a device that is not there."""
+        place = Placing.find(self)
+        local.devices += (local.place,)
+        local.place = place
         return self
 
     def __exit__(
         self, kind: object, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        *rest, (local.meta, state) = local.devices
+        *rest, local.place = local.devices
         local.devices = tuple(rest)
-        if state is not None:
-            Injected.generator.set_state(state)
 
     def __repr__(self) -> str:
         tail = "" if self.index is None else f", index={self.index}"
@@ -90,26 +82,6 @@ class device:  # torch spells this class in lower case
 
     def __reduce__(self) -> tuple[object, tuple[str, int | None]]:
         return (device, (self.type, self.index))
-
-
-def check_device(given: Any) -> None:
-    """Raise RuntimeError for a device other than the CPU, and "meta" where it is selected."""
-    if given is None or given == "cpu":
-        return
-    kind = device(given).type
-    if kind == "cuda":
-        raise RuntimeError(located(
-            "no CUDA backend in this build of graphc: use device='cpu' (torch.cuda.is_available() "
-            "is False)"
-        ))
-    if kind == "meta" and not local.meta:
-        raise NotImplementedError(located(
-            "graphc has no tensors without data: device 'meta' is not supported here. Cure: leave "
-            "the device out, make the model inside `with torch.device('meta'):` (its values are "
-            "computed), or use torch.nn.utils.skip_init()"
-        ))
-    if kind not in ("cpu", "meta"):
-        raise RuntimeError(located(f"device {str(given)!r} is not supported: use 'cpu'"))
 
 
 CPU = device("cpu")

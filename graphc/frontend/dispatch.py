@@ -34,6 +34,7 @@ import numpy as np
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import attr_key
+from graphc.ir.memory import write
 from graphc.ir.op import Attrs, Op, OpError
 from graphc.ir.types import TensorType, TupleType
 
@@ -43,10 +44,12 @@ from .context import local
 from .errors import INFERENCE_SAVED, INFERENCE_WRITE, located, raise_op_error, user_location
 from .history import edge, requires_grad
 from .nodes import CopyBackwards, CopySlices, OpNode, class_of
+from .placement import TWO_DEVICES, beside, gathered, place_at
 from .programs import Plan
 from .saved_hooks import hooks, pack_node
 from .storage import Storage, readers
 from .tensor import Tensor, current, from_array
+from .transfer import moved
 from .values import Eager, Runner
 
 
@@ -71,12 +74,22 @@ def create(op: Op, **attrs: Any) -> Any:
     return apply(op, **attrs)
 
 
+@beside
+def filled_beside(tensor: Tensor, shape: Any, value: Any, dtype: dtypes.DType) -> Tensor:
+    """`full` where a tensor lies."""
+    result: Tensor = apply(ops.full, shape=shape, value=value, dtype=dtype)
+    return result
+
+
 def constant(array: Any, dtype: dtypes.DType | None = None) -> Tensor:
     """A new tensor of data that is known now (copied): a graph constant under a trace."""
     copied = np.array(array, None if dtype is None else dtype.numpy)
     if local.trace is not None:
         return local.trace.constant(copied)
-    return from_array(copied)
+    place = local.making and local.making[0]
+    result = from_array(place.put(copied) if place else copied)
+    result._storage.loose = True
+    return result
 
 
 # --- eager -------------------------------------------------------------------------------------
@@ -134,6 +147,10 @@ def _signature(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Signature:
 def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
     try:
         arrays = [t._array for t in inputs]
+        if Eager.elsewhere is None:
+            run, loose = Eager.run, False
+        else:
+            run, arrays, loose = gathered(op, inputs, arrays)
         signature = _signature(op, arrays, attrs)
     except OpError as error:
         raise_op_error(error)
@@ -146,9 +163,12 @@ def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
         view = views.ARRAYS[op.name](arrays[0], attrs)
         if view is not None:
             return _wrap_view(op, inputs[0], view, attrs, signature)
-    out = Eager.run(op, arrays, attrs)
+    out = run(op, arrays, attrs)
     several = type(out) is tuple
     results = [_wrap(a) for a in out] if several else [_wrap(out)]
+    if loose:
+        for result in results:
+            result._storage.loose = True
     if local.grad and signature.records:
         for t in inputs:
             if t._node is not None or t._requires_grad or (
@@ -286,6 +306,11 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
         if not overwrite:
             _keep_former(state, current(value))
     value = _fit(state, value)
+    if Eager.elsewhere is not None and (place := place_at(state)) is not place_at(value):
+        if local.trace is not None:
+            with local.trace.eager(TWO_DEVICES):
+                return inplace(target, value, overwrite)
+        value = moved(value, place)
     if local.trace is not None:
         local.trace.write(state, value)
     else:
@@ -384,7 +409,10 @@ def _write_array(target: Tensor, value: Tensor) -> None:
         ))
     if readers:
         target._storage.before_write()
-    np.copyto(array, value._array)
+    if Eager.elsewhere is None:
+        np.copyto(array, value._array)
+    else:
+        write(array, value._array)
     target._storage.version += 1
 
 

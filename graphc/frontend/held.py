@@ -14,6 +14,7 @@ import numpy as np
 
 from graphc.ir.graph import Node, attr_key
 from graphc.ir.interpret import resolve_attrs
+from graphc.ir.memory import copied
 
 from . import views
 from .functionalize import TracedStorage
@@ -39,7 +40,7 @@ class Held:
         for op, attrs in self.chain:
             known = resolve_attrs(attrs, dims)
             view = views.ARRAYS[op.name](memory, known)
-            memory = np.array(memory).reshape(known["shape"]) if view is None else view
+            memory = copied(memory).reshape(known["shape"]) if view is None else view
         return memory
 
 

@@ -60,7 +60,7 @@ class ArrayProgram:
             slots[place] = saved_in[i]
         for place, i in self.from_out:
             slots[place] = saved_out[i]
-        run = Eager.run
+        run = Eager.elsewhere or Eager.run
         for op, sources, attrs, place in self.steps:
             if op is None:
                 slots[place] = slots[sources[0]][attrs]

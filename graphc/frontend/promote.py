@@ -27,7 +27,9 @@ from .context import local
 from .dispatch import apply
 from .errors import located
 from .numbers import is_traced_number
+from .placement import Place
 from .tensor import Tensor, from_array
+from .transfer import moved
 
 Number: TypeAlias = Any  # bool, int, float, NumPy scalar, SymInt or LiftedNumber
 
@@ -97,6 +99,16 @@ def cast(x: Tensor, dtype: DType) -> Tensor:
     return result
 
 
+def converted(tensor: Tensor, dtype: DType | None, place: Place | None) -> Tensor:
+    """The tensor itself, or a copy of another dtype or on another device: cast where its new
+    dtype is sure to exist."""
+    if dtype is None or dtype is tensor.dtype:
+        return moved(tensor, place)
+    if place is None:
+        return cast(moved(tensor, None), dtype)
+    return moved(cast(tensor, dtype), place)
+
+
 _constants: dict[Any, Tensor] = {}
 _CONSTANT_LIMIT = 4096
 
@@ -121,7 +133,9 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
             return local.trace.number(value, dtype, _scalar)
         return local.trace.constant(_scalar(value, dtype))
     if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
-        return from_array(_scalar(value, dtype))
+        negative = from_array(_scalar(value, dtype))
+        negative._storage.loose = True
+        return negative
     key = (type(value), value, dtype.name)
     constant = _constants.get(key)
     if constant is None:
@@ -130,6 +144,7 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
         constant = _constants[key] = from_array(_scalar(value, dtype))
         constant._array.flags.writeable = False
         constant._storage.inference = False  # it outlives the mode
+        constant._storage.loose = True
     return constant
 
 

@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import dtypes
+from graphc.ir.op import Op
 from graphc.ir.op import get as get_op
 
 from .context import local
-from .device import CPU, Injected, check_device, device
+from .device import CPU, device
 from .dispatch import apply, constant, inplace
 from .errors import TraceError, located
+from .placement import Place, place_of, places
 from .random_state_bytes import SIZE, from_bytes, to_bytes
 from .tensor import Tensor, from_array
+from .transfer import moved
 
 _WORDS = 624
 _NO_SPARE = -1
@@ -44,8 +47,7 @@ class Generator:
     """torch.Generator: a stream of random numbers. Unseeded, it starts anywhere."""
 
     def __init__(self, device: device | str = CPU) -> None:
-        check_device(device)
-        self.device = CPU
+        self._place = place_of(device)
         self._seed: int | None = None
         self._state: Tensor | None = None
 
@@ -55,8 +57,13 @@ class Generator:
         if self._state is None:
             if self._seed is None:
                 self._seed = secrets.randbits(63)
-            self._state = from_array(seed_words(self._seed))
+            self._state = moved(from_array(seed_words(self._seed)), self._place)
         return self._state
+
+    @property
+    def device(self) -> device:
+        """Where the state lies."""
+        return CPU if self._place is None else self._place.device
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of a seed. Raises RuntimeError outside [-2**63, 2**64)."""
@@ -66,7 +73,7 @@ class Generator:
         seed %= 2**64
         if local.trace is None:
             if self._state is None:
-                self._state = from_array(seed_words(seed))
+                self._state = moved(from_array(seed_words(seed)), self._place)
             else:
                 inplace(self._state, from_array(seed_words(seed)))
         else:
@@ -148,29 +155,55 @@ def _rebuild(seed: int | None, state: Tensor | None) -> Generator:
 
 
 default_generator = Generator()
-Injected.generator = default_generator
+
+
+def generator_at(place: Place | None) -> Generator:
+    """The default generator of a device."""
+    if place is None:
+        return default_generator
+    if place.generator is None:
+        place.generator = Generator(place.device)
+        place.generator.manual_seed(default_generator.initial_seed())
+    found: Generator = place.generator
+    return found
+
+
+def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: Any) -> Tensor:
+    """Draws on the host, as a device's arithmetic may lack what the algorithms need; the state
+    stays where the generator is. The meta device draws nothing."""
+    place = local.making[0] if local.making else None
+    if generator is None:
+        generator = generator_at(place)
+    elif generator._place is not place and (place is None or place.device.type != "meta"):
+        raise RuntimeError(located(
+            f"Expected a '{CPU if place is None else place.device}' device type for generator but "
+            f"found '{generator.device}'"
+        ))
+    state = generator.state
+    away = local.trace is None and state.device.type not in ("cpu", "meta")
+    values, after = apply(op, moved(state, None) if away else state, *parameters, **attrs)
+    if away:
+        values._storage.loose = True
+    inplace(state, after)
+    found: Tensor = values
+    return found
 
 
 def draw(kind: str, generator: Generator | None = None, **attrs: Any) -> Tensor:
     """Random values of the operator rng_`kind`; advances the generator."""
-    state = (default_generator if generator is None else generator).state
-    values, after = apply(get_op(f"rng_{kind}"), state, **attrs)
-    inplace(state, after)
-    found: Tensor = values
-    return found
+    return _drawn(get_op(f"rng_{kind}"), generator, **attrs)
 
 
 def draw_from(kind: str, generator: Generator | None, *parameters: Tensor) -> Tensor:
     """Random values of the operator rng_`kind`, whose parameters are tensors."""
-    state = (default_generator if generator is None else generator).state
-    values, after = apply(get_op(f"rng_{kind}"), state, *parameters)
-    inplace(state, after)
-    found: Tensor = values
-    return found
+    return _drawn(get_op(f"rng_{kind}"), generator, *parameters)
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator."""
+    """Seed the default generators of all devices; gives the CPU's."""
+    for place in places():
+        if place.generator is not None:
+            place.generator.manual_seed(seed)
     return default_generator.manual_seed(seed)
 
 

@@ -19,6 +19,7 @@ from graphc.ir.dim import evaluate
 from graphc.ir.graph import Graph, Loc
 from graphc.ir.interpret import Table, resolve_attrs
 from graphc.ir.interpret import evaluate as evaluate_graph
+from graphc.ir.memory import may_share
 from graphc.ir.op import Attrs, Op
 from graphc.ir.passes.specialise import at_sizes
 from graphc.ir.types import TensorType
@@ -281,7 +282,7 @@ class Layout:
 
 def _apart(value: np.ndarray, inputs: Sequence[np.ndarray]) -> np.ndarray:
     """A value that no write to an input changes."""
-    shared = any(np.may_share_memory(value, array) for array in inputs)
+    shared = any(may_share(value, array) for array in inputs)
     return value.copy() if shared else value
 
 

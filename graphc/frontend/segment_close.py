@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphc.ir.graph import Node
+from graphc.ir.memory import copied
 
 from . import views
 from .autograd import Pass
@@ -263,7 +264,7 @@ class _Fill:
             storage = nearest.owner._storage
         for op, attrs in path:
             view = views.ARRAYS[op.name](array, attrs)
-            array = np.array(array).reshape(attrs["shape"]) if view is None else view
+            array = copied(array).reshape(attrs["shape"]) if view is None else view
         return array, storage if traced._traced.tracked else storage.sibling()
 
     def tensor(self, tensor: Tensor) -> None:

@@ -26,7 +26,7 @@ from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.op import Attrs, Op
 
 from .context import local
-from .dispatch import explain_inputs
+from .dispatch import apply, explain_inputs
 from .eager_count import EagerCount
 from .errors import unsupported_in_trace, user_location
 from .functionalize import TracedStorage
@@ -34,11 +34,13 @@ from .nodes import AccumulateGrad
 from .nodes import Node as GradNode
 from .outside_history import goes_on, reachable
 from .pending import PendingItem, only_returned
+from .placement import TWO_DEVICES
 from .scoped import InsideModule
 from .segment_again import operation_again
 from .segment_nodes import KnownNodes
 from .tensor import Tensor
 from .trace import Trace
+from .values import Eager
 
 
 class SegmentEnd(NamedTuple):
@@ -167,6 +169,7 @@ class SegmentTrace(Trace):
             self.handles or self.inputs or self.deferred or self._undo
             or self.grad_reads or self.found_none
         ):
+            self.place = False
             return  # nothing was recorded since the last one
         self._flushing = True
         actions = list(self.deferred)
@@ -185,6 +188,7 @@ class SegmentTrace(Trace):
             self.handles.clear()
             self.snapshots.clear()
             self._undo.clear()
+            self.place = False
             self.start()
 
     def close(self) -> None:
@@ -260,6 +264,9 @@ class SegmentTrace(Trace):
     def apply(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
         if self.snapshots and not self._flushing and any(self._is_stale(t) for t in inputs):
             self.end_segment("a write by NumPy to a tensor's memory")
+        if Eager.elsewhere is not None and not self._flushing and self.apart(inputs):
+            with self.eager(TWO_DEVICES):
+                return apply(op, *inputs, **attrs)
         if self.whole:
             found = Trace.apply(self, op, inputs, attrs)
         else:
@@ -295,6 +302,8 @@ class SegmentTrace(Trace):
         found = self.shadows.get(id(tensor))
         if found is not None:
             return found[1]
+        if tensor._trace is None and not self._flushing and self.is_foreign(tensor):
+            self.end_segment(TWO_DEVICES)
         shadow = Trace.shadow(self, tensor)
         if not self.whole:  # a hook is registered at once
             if tensor._hooks is not None:

@@ -16,9 +16,10 @@ import numpy as np
 
 from . import shared_segment, state_version
 from .history import requires_grad
+from .placement import place_at
 from .shared_segment import AVAILABLE, Segment, attach, reserve
 from .storage import Storage, address
-from .tensor import Parameter, Tensor, concrete
+from .tensor import Parameter, Tensor, held
 
 _SETTLE = 0.001  # seconds in which an operation that makes a view is over
 
@@ -96,8 +97,9 @@ def share_tensors(tensors: Iterable[Tensor]) -> None:
     """Move the memory of tensors. Raises TraceError under a trace."""
     tensors = list(tensors)
     for tensor in tensors:
-        concrete(tensor, "sharing memory", "call it outside the compiled function")
-    tensors = [tensor for tensor in tensors if not is_shared(tensor)]
+        held(tensor, "sharing memory", "call it outside the compiled function")
+    # memory of other devices stays where it is, as in torch
+    tensors = [t for t in tensors if not is_shared(t) and place_at(t) is None]
     alone = all(_is_alone(tensor) for tensor in tensors)
     share([tensor._storage for tensor in tensors], tensors if alone else None)
 

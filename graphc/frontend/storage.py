@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.dim import Size as DimSize
+from graphc.ir.memory import DeviceArray, as_strided
 from graphc.ir.types import Shape
 
 from .context import local
+from .device import Placing
 from .shared_segment import Segment
 
 
@@ -21,12 +23,12 @@ class Storage:
     `root` is the Storage that stands for the memory: `.data` makes a sibling with a version of
     its own, as torch does. `exposed`: NumPy code may have an array on it.
     `inference`: made in inference mode; views of it, and what shares it, are inference tensors.
-    `meta`: made inside `with torch.device("meta")`, which its tensors say.
+    `loose`: on the CPU, and yet to be taken to any device (placement.py).
     `segment`: of a root, the memory shared between processes that it is in.
     """
 
     __slots__ = (
-        "__weakref__", "_root", "array", "exposed", "inference", "meta", "segment", "version",
+        "__weakref__", "_root", "array", "exposed", "inference", "loose", "segment", "version",
     )
 
     def __init__(self, array: np.ndarray, root: Storage | None = None) -> None:
@@ -35,7 +37,7 @@ class Storage:
         self.exposed = False
         self._root = root
         self.inference = local.inference
-        self.meta = local.meta
+        self.loose = False
         self.segment: Segment | None = None
 
     @property
@@ -46,7 +48,7 @@ class Storage:
     def sibling(self) -> Storage:
         """The same memory with a version counter of its own."""
         found = Storage(self.array, self.root)
-        found.inference, found.meta = self.inference, self.meta
+        found.inference = self.inference
         return found
 
     def before_write(self, tracked: bool = True) -> None:
@@ -72,7 +74,7 @@ class Storage:
             return array.reshape(-1)
         span = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
         count = span // array.itemsize + 1
-        flat = np.lib.stride_tricks.as_strided(array, (count,), (array.itemsize,))
+        flat: np.ndarray = as_strided(array, (count,), (array.itemsize,))
         return flat
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
@@ -89,7 +91,15 @@ class Storage:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._root is not None:
             return (Storage.sibling, (self._root,))
-        return (Storage, (self.flat().copy(),))
+        flat = self.flat()
+        if isinstance(flat, DeviceArray):
+            return (_on_device, (flat.memory.place, flat.memory.read(flat).copy()))
+        return (Storage, (flat.copy(),))
+
+
+def _on_device(place: str, array: np.ndarray) -> Storage:
+    """A storage of these elements on a device (what pickle calls)."""
+    return Storage(Placing.find(place).put(array))
 
 
 # compiled backwards that have not run, by id: they may read memory as it is now, and are told
@@ -117,6 +127,8 @@ def offset_of(array: np.ndarray, storage: Storage) -> int:
 
 def address(array: np.ndarray) -> int:
     """The address of the first element."""
+    if isinstance(array, DeviceArray):
+        return array.memory.address(array)
     return int(array.__array_interface__["data"][0])
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.graph import Graph, Node
+from graphc.ir.memory import may_share
 from graphc.ir.types import TensorType
 
 from .captured import UNREAD
@@ -151,7 +152,7 @@ class SubTrace(Trace):
             first, second = current(a), current(b)
             if first._trace is not None or second._trace is not None:
                 return first._storage is second._storage
-            return bool(np.may_share_memory(first._array, second._array))
+            return bool(may_share(first._array, second._array))
 
     def graph(self, outputs: list[Node]) -> Graph:
         """What was recorded, with these outputs."""

@@ -21,11 +21,13 @@ import numpy as np
 
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
+from graphc.ir.memory import DeviceArray, on_host
 from graphc.ir.types import TensorType
 
+from . import placement
 from .checks import check_flag, check_grad
 from .context import local
-from .device import CPU, META, device
+from .device import CPU, device
 from .errors import NOT_A_LEAF, kind_name, located, unsupported_in_trace
 from .history import history, requires_grad
 from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
@@ -33,6 +35,7 @@ from .nodes import AccumulateGrad, Node
 from .numbers import Size
 from .storage import Storage, address, contiguous_strides, offset_of, strides_of
 from .tree import LEAVES
+from .values import Eager
 from .views import Chain, check_bounds, strided
 
 if TYPE_CHECKING:
@@ -94,7 +97,13 @@ class Tensor:
 
     @property
     def device(self) -> device:
-        return META if getattr(self._storage, "meta", False) else CPU
+        if self._trace is None:
+            trace = local.trace
+            if Eager.elsewhere is not None and trace is not None and trace.whole:
+                current(self)  # as an input, it is guarded
+            return placement.device_of(self._array)
+        place = self._trace.place
+        return place.device if place else CPU
 
     @property
     def ndim(self) -> int:
@@ -136,7 +145,7 @@ class Tensor:
 
     def data_ptr(self) -> int:
         """The address of the first element. Raises TraceError under a trace."""
-        return address(concrete(self, "data_ptr()", "call it outside the compiled function"))
+        return address(held(self, "data_ptr()", "call it outside the compiled function"))
 
     @property
     def _version(self) -> int:
@@ -251,7 +260,7 @@ class Tensor:
             trace.set_data(self, value)
             return
         current(self)
-        array = concrete(value, "assigning .data", "assign it under the same trace")
+        array = held(value, "assigning .data", "assign it under the same trace")
         if (requires_grad(self) or self._node) and not value.dtype.differentiable:
             raise RuntimeError(located(
                 f"data set to a tensor that requires gradients must be floating point, "
@@ -325,7 +334,7 @@ class Tensor:
         return id(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        array = concrete(self, "pickling", "pickle it outside the compiled function")
+        array = held(self, "pickling", "pickle it outside the compiled function")
         parts = (offset_of(array, self._storage), array.shape, strides_of(array))
         own = {k: v for k, v in self.__dict__.items() if k not in INTERNAL}
         place = (type(self), self._storage, *parts, requires_grad(self), array.dtype)
@@ -359,6 +368,7 @@ class Parameter(Tensor):
                 f"Parameter(): data must be Tensor, not {kind_name(data)}. Cure: torch.tensor(data)"
             ))
         result = alias(data, cls)
+        result._storage.loose = False
         return result.requires_grad_(requires_grad) if requires_grad else result
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
@@ -442,7 +452,19 @@ def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
             raise tensor._trace.escaped(tensor)
         if local.counted is not None:
             local.counted.demand(what)
-        return tensor._array
+        array: Any = tensor._array
+        if type(array) is DeviceArray:
+            return array.memory.read(array)
+        return array  # type: ignore[no-any-return]
+    return on_host(trace.demand(tensor if tensor._face is None else tensor._face, what, cure))
+
+
+def held(tensor: Tensor, what: str, cure: str) -> Any:
+    """The buffer of a Tensor where it lies; for who asks for memory and not for numbers. Raises
+    as concrete() does."""
+    trace = local.trace
+    if trace is None:
+        return current(tensor)._array
     return trace.demand(tensor if tensor._face is None else tensor._face, what, cure)
 
 

@@ -51,13 +51,14 @@ from .nodes import Node as GradNode
 from .number_expr import NumberExpr, NumberGuard, NumberTable
 from .number_nodes import NumberNodes, plain_attrs
 from .numbers import LiftedNumber, SymInt, TracedNumber
+from .one_device import OneDevice
 from .scoped import Scoped
 from .storage import contiguous_strides, strides_of
 from .tensor import Tensor, alias
 from .trace_history import enter, entry_edge, record
 
 
-class Trace(Scoped):
+class Trace(OneDevice, Scoped):
     """A recording. Only the thread that entered it is traced."""
 
     def __init__(self, name: str = "graph", env: DimEnv | None = None) -> None:
@@ -218,6 +219,7 @@ class Trace(Scoped):
     def new_input(self, tensor: Tensor) -> TracedStorage:
         """A graph input for a concrete tensor's part of memory."""
         array = tensor._array
+        self.enters(tensor)
         index, symbolic = self._arguments.get(id(tensor), (-1, self.renewed.get(id(tensor), {})))
         shape: list[DimSize] = list(array.shape)
         for dim, name in symbolic.items():

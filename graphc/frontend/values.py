@@ -12,7 +12,7 @@ from graphc.ir.graph import Expr
 from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 
-Runner = Callable[[Op, list[np.ndarray], Attrs], Any]
+Runner = Callable[[Op, list[Any], Attrs], Any]  # on NumPy arrays, or on DeviceArrays
 
 
 class _Unset:
@@ -26,6 +26,8 @@ class Eager:
     """The injected backend function `run(op, arrays, attrs) -> array | tuple of arrays`."""
 
     run: Runner = _Unset()
+    # the same for arrays that may lie on other devices; None: there is no other device
+    elsewhere: Runner | None = None
 
 
 class ArrayValue(Expr):
@@ -49,7 +51,8 @@ class ArrayValue(Expr):
         return dtypes.from_numpy(self.array.dtype)
 
     def _emit(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
-        out = Eager.run(op, [x.array for x in inputs], attrs)
+        run = Eager.elsewhere or Eager.run
+        out = run(op, [x.array for x in inputs], attrs)
         if type(out) is tuple:
             return tuple([ArrayValue(a) for a in out])
         return ArrayValue(out)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphc.ir.dim import DimEnv, Size, is_static, product
+from graphc.ir.memory import as_strided
 from graphc.ir.op import Attrs, Op
 from graphc.ir.op import get as get_op
 from graphc.ir.types import Shape
@@ -79,16 +80,18 @@ def _as_strided_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
 
 def _parts_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
     part = array.real  # strided by whole complex numbers: the imaginary parts lie between
-    return np.lib.stride_tricks.as_strided(
+    found: np.ndarray = as_strided(
         part, (*array.shape, 2), (*array.strides, part.itemsize)
     )
+    return found
 
 
 def _complex_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
     """Raises RuntimeError where the pairs of numbers are not adjacent."""
     kind = np.dtype(np.complex64 if array.itemsize == 4 else np.complex128)
     if array.size == 0:
-        return array.reshape(array.shape)[..., :1].astype(kind)[..., 0]
+        flat = array.reshape(-1).view(kind)
+        return strided(flat, array.shape[:-1], contiguous_strides(array.shape[:-1]))
     if array.shape[-1] and array.strides[-1] != array.itemsize:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
     steps = zip(array.shape[:-1], array.strides, strict=False)
@@ -112,9 +115,10 @@ ARRAYS: dict[str, Callable[[np.ndarray, Attrs], np.ndarray | None]] = {
 def strided(array: np.ndarray, size: Shape, strides: Shape) -> np.ndarray:
     """A view from array's first element. The caller answers for the bounds."""
     step = array.itemsize
-    return np.lib.stride_tricks.as_strided(
+    found: np.ndarray = as_strided(
         array, tuple(size), tuple(int(s) * step for s in strides)  # type: ignore[arg-type]
     )
+    return found
 
 
 def _digits(flat: int, shape: Shape) -> list[int]:

@@ -82,7 +82,8 @@ class ArrayWorld:
         return current(tensor)._array
 
     def add(self, old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        total: np.ndarray = Eager.run(ops.add, [old, new], {})
+        run = Eager.elsewhere or Eager.run
+        total: np.ndarray = run(ops.add, [old, new], {})
         return total
 
 

@@ -1,7 +1,8 @@
 """Where tensors lie: one Memory per device, made by a backend.
 
-What it hands out is a Buffer, which nobody else looks into. On the host that is a NumPy array, and
-reading it copies nothing; on another device `read` and `write` are the bridges to the host.
+What it hands out is a Buffer: elements of one dtype, with a shape and strides, which views share.
+On the host that is a NumPy array, and reading it copies nothing; on another device it is a
+DeviceArray, and `read` and `write` are the bridges to the host.
 """
 
 from __future__ import annotations
@@ -11,15 +12,22 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from .device_array import DeviceArray as DeviceArray
+
 Array: TypeAlias = np.ndarray[Any, Any]
-Buffer: TypeAlias = Any
+Buffer: TypeAlias = Any  # an Array, or a DeviceArray
 
 
 class Memory(Protocol):
-    """One device's memory. Buffers are contiguous; a view keeps what it is a view of."""
+    """One device's memory. What is allocated is contiguous; a view keeps what it is a view of."""
+
+    @property
+    def place(self) -> str:
+        """The device's name: "cpu", "cuda:0"."""
 
     def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Buffer:
-        """An uninitialised buffer. Raises ValueError for a negative size."""
+        """An uninitialised buffer. Raises ValueError for a negative size, TypeError for a dtype
+        that the device lacks."""
 
     def address(self, buffer: Buffer) -> int:
         """Where its first element lies, as the device's code is told."""
@@ -28,7 +36,81 @@ class Memory(Protocol):
         """What lies at an address: valid as long as the buffer in which it lies."""
 
     def read(self, buffer: Buffer) -> Array:
-        """Its elements on the host, not to be written; all that was to write them has run."""
+        """Its elements on the host, not to be written; all that was to write them has run. Raises
+        what failed on the device since the host last waited for it."""
 
     def write(self, buffer: Buffer, array: Array) -> None:
         """Fills a buffer with the elements of an array on the host, which broadcast to it."""
+
+    def copy(self, target: Buffer, source: Buffer) -> None:
+        """Fills a buffer with another one's elements, of its dtype, which broadcast to it."""
+
+    def synchronise(self) -> None:
+        """Waits for all that was begun. Raises as `read` does."""
+
+
+def as_strided(buffer: Buffer, shape: Sequence[int], strides: Sequence[int]) -> Buffer:
+    """A view from a buffer's first element on, `strides` in bytes. The caller answers for the
+    bounds."""
+    if isinstance(buffer, DeviceArray):
+        return buffer.strided(tuple(shape), tuple(strides))
+    return np.lib.stride_tricks.as_strided(buffer, shape, strides)
+
+
+def contiguous(buffer: Buffer) -> Buffer:
+    """The buffer itself, or a row-major copy of it."""
+    return buffer if buffer.flags.c_contiguous else np.ascontiguousarray(buffer) if isinstance(
+        buffer, np.ndarray
+    ) else buffer.copy()
+
+
+def copied(buffer: Buffer) -> Buffer:
+    """A row-major copy in the same memory."""
+    return buffer.copy() if isinstance(buffer, DeviceArray) else np.array(buffer, order="C")
+
+
+def zeros_beside(buffer: Buffer, shape: Sequence[int]) -> Buffer:
+    """Row-major zeros of a buffer's dtype, where it lies."""
+    if not isinstance(buffer, DeviceArray):
+        return np.zeros(shape, buffer.dtype)
+    made = buffer.memory.allocate(shape, buffer.dtype)
+    buffer.memory.write(made, np.zeros((), buffer.dtype))
+    return made
+
+
+def zeros_like(buffer: Buffer) -> Buffer:
+    """Row-major zeros of a buffer's shape and dtype, where it lies."""
+    return zeros_beside(buffer, buffer.shape)
+
+
+def on_host(buffer: Buffer) -> Array:
+    """Its elements in an array, not to be written where that is no copy."""
+    found: Array = buffer.memory.read(buffer) if isinstance(buffer, DeviceArray) else buffer
+    return found
+
+
+def may_share(a: Buffer, b: Buffer) -> bool:
+    """Whether two buffers' bounds overlap in one memory."""
+    if isinstance(a, DeviceArray) or isinstance(b, DeviceArray):
+        return isinstance(a, DeviceArray) and isinstance(b, DeviceArray) and a.meets(b)
+    return np.may_share_memory(a, b)
+
+
+def shares(a: Buffer, b: Buffer) -> bool:
+    """Whether two buffers have elements in common (on a device: may have)."""
+    if isinstance(a, DeviceArray) or isinstance(b, DeviceArray):
+        return may_share(a, b)
+    return np.shares_memory(a, b)
+
+
+def write(target: Buffer, source: Buffer) -> None:
+    """Fills a buffer with another one's elements, wherever both lie."""
+    if isinstance(target, DeviceArray):
+        if not isinstance(source, DeviceArray):
+            target.memory.write(target, source)
+        elif source.memory is target.memory:
+            target.memory.copy(target, source)
+        else:
+            target.memory.write(target, on_host(source))
+    else:
+        np.copyto(target, on_host(source))

@@ -224,7 +224,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
-    flat = T.empty((rows, columns), dtype=tensor.dtype).normal_(0, 1, generator=generator)
+    flat = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
     if rows < columns:
         flat = flat.t()
     q, r = np.linalg.qr(flat.detach().numpy())

@@ -396,11 +396,13 @@ class Optimizer:
 
 
 def _like_param(param: Tensor, value: Any, name: str) -> Any:
-    """State of floating dtype follows the parameter's dtype, but for the step count."""
+    """State lies with its parameter and, if that is floating, has its dtype, but for the count of
+    steps."""
     if name == "step" and not isinstance(value, Tensor):
         return T.tensor(float(value))  # files of old releases hold a number
     if not isinstance(value, Tensor) or name == "step":
         return value
+    value = value.to(param.device)
     return value.to(param.dtype) if param.is_floating_point() else value
 
 

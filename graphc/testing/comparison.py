@@ -27,6 +27,7 @@ class _Options(NamedTuple):
     rtol: float | None
     atol: float | None
     equal_nan: bool
+    check_device: bool
     check_dtype: bool
     check_stride: bool
 
@@ -47,7 +48,9 @@ def assert_close(
             "Both 'rtol' and 'atol' must be either specified or omitted, but got no "
             f"{'rtol' if rtol is None else 'atol'}."
         )
-    options = _Options(allow_subclasses, rtol, atol, equal_nan, check_dtype, check_stride)
+    options = _Options(
+        allow_subclasses, rtol, atol, equal_nan, check_device, check_dtype, check_stride
+    )
     work: list[tuple[Any, Any, str]] = [(actual, expected, "")]
     while work:
         have, want, path = work.pop()
@@ -147,6 +150,8 @@ def _tensors(have: Tensor, want: Tensor, options: _Options) -> str | None:
     text = "The values for attribute '{}' do not match: {} != {}."
     if have.shape != want.shape:
         return text.format("shape", have.shape, want.shape)
+    if options.check_device and have.device != want.device:
+        return text.format("device", have.device, want.device)
     if options.check_dtype and have.dtype != want.dtype:
         return text.format("dtype", have.dtype, want.dtype)
     if options.check_stride and have.stride() != want.stride():
@@ -164,7 +169,7 @@ def _tensors(have: Tensor, want: Tensor, options: _Options) -> str | None:
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    value = tensor.detach()
+    value = tensor.detach().cpu()
     # NumPy's own functions do not know bfloat16, and float16 would overflow in the differences
     return np.asarray((value.float() if _name(value) in ("bfloat16", "float16") else value).numpy())
 

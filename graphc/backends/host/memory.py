@@ -16,6 +16,7 @@ from graphc.backends.host.allocator import Array
 class HostMemory:
     """See ir.memory.Memory."""
 
+    place = "cpu"
     allocate = staticmethod(allocator.empty)
     address = staticmethod(allocator.address_of)
 
@@ -34,6 +35,11 @@ class HostMemory:
     def write(self, buffer: Array, array: Array) -> None:
         """A copy of the elements."""
         buffer[...] = array
+
+    copy = write
+
+    def synchronise(self) -> None:
+        """What was begun has ended: calls on the host run to their end."""
 
 
 HOST = HostMemory()

@@ -10,12 +10,13 @@ import numpy as np
 
 from ...frontend.captured import TensorInput
 from ...frontend.trace import Trace
+from ...ir.memory import may_share
 
 
 def is_captured(trace: Trace, array: np.ndarray) -> bool:
     """Whether an array is memory of a tensor that a trace has met."""
     return any(
         isinstance(source, TensorInput) and source.kind != "tangent"
-        and np.may_share_memory(array, source.owner._storage.root.flat())
+        and may_share(array, source.owner._storage.root.flat())
         for source in trace.inputs
     )

@@ -136,6 +136,7 @@ def _path(module: str) -> str:
 
 
 _MACHINERY = tuple(map(_path, OWN_CODE))
+_BACKENDS: set[str] = set()  # files of backends that others have registered
 _FOLLOWED = frozenset(f"{_path(name)}.py" for name in _PASSING_ON)
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
@@ -156,9 +157,18 @@ def _is_own(module: str) -> bool:
 @functools.lru_cache(maxsize=4096)
 def is_machinery(file: str) -> bool:
     """Whether a file is one of graphc's own machinery."""
-    return file not in _FOLLOWED and any(
+    return file in _BACKENDS or (file not in _FOLLOWED and any(
         file == f"{name}.py" or file.startswith(f"{name}/") for name in _MACHINERY
-    )
+    ))
+
+
+def is_part_of_machinery(*parts: Any) -> None:
+    """Note that the code of these objects' classes is machinery: a device's backend, its memory."""
+    for kind in {kind for part in parts for kind in type(part).__mro__}:
+        file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+        if file is not None:
+            _BACKENDS.add(file)
+    is_machinery.cache_clear()
 
 
 @functools.lru_cache(maxsize=4096)

@@ -56,9 +56,9 @@ def _place(code: CodeType) -> str:
 
 
 def _owner(file: str) -> str:
-    if file.startswith(PACKAGE):
-        return "own" if is_machinery(file) else "library"
-    if file.startswith(_PACKAGES):
+    if is_machinery(file):
+        return "own"
+    if file.startswith((PACKAGE, *_PACKAGES)):
         return "library"
     return "library" if file.startswith(_LIBRARY) and "site-packages" not in file else "user"
 

@@ -25,6 +25,7 @@ from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.texts import is_traced_value
 from ...frontend.trace import Trace
+from ...ir.memory import may_share
 from ...nn.modules.module import Module
 from ..version.guards import Result
 from ..version.rebuild import NotRebuilt, Rebuild, resolved
@@ -347,7 +348,7 @@ class Recording:
     def _refill(self, place: Place, old: Any, now: Any) -> None:
         """What each call has to put into a container whose length or order has changed."""
         if isinstance(now, (np.ndarray, bytearray, array)) and any(
-            np.may_share_memory(tensor._array, memory_of(place.container))
+            may_share(tensor._array, memory_of(place.container))
             for tensor, _ in self.trace.shadows.values()
         ):
             raise TraceError(located(

@@ -13,6 +13,7 @@ from ...frontend.errors import located
 from ...frontend.held import Holds
 from ...frontend.history import edge
 from ...frontend.nodes import Edge, zeros
+from ...frontend.placement import Place
 from ...frontend.recorded_tape import Layout, recorded_tape
 from ...frontend.segment_close import Segment
 from ...frontend.segment_tape import nodes_read
@@ -21,6 +22,7 @@ from ...frontend.tape_order import inner_roots, labels_of
 from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
+from ...ir.memory import DeviceArray, contiguous
 from ...ir.passes.partition import Split
 from ...ir.types import TensorType
 from .. import pipeline
@@ -44,6 +46,8 @@ class Recorded(NamedTuple):
 class BackwardPlan:
     """The backward graph of a segment: its inputs are saved values, then cotangents."""
 
+    place: Place | None = None  # where its code runs; None: on the CPU
+
     def __init__(
         self, graph: Graph, saved: Sequence[tuple[str, int]], entries: list[int],
         strict: set[int], allocate: Callable[[tuple[int, ...], np.dtype], np.ndarray],
@@ -61,6 +65,38 @@ class BackwardPlan:
         self.spending: Spending | None = None  # once a pass has used up a part
         self.replay: Replay  # for create_graph, where it cannot be unfolded
         self.drawn = drawn
+
+
+def plan_of(
+    segment: Segment, graph: Graph, split: Split, entries: list[int],
+    build: Callable[[Graph], Any], allocate: Callable[..., Any],
+) -> BackwardPlan:
+    """The backward of a segment; `build` makes something that runs of each part of it."""
+    count = len(segment.outputs)
+    roots = [edge(t) for t in segment.roots]
+    read = nodes_read([node for node, _ in roots])
+    strict = {
+        place for place, (kind, i) in enumerate(split.saved)
+        if (kind == "input" and i < len(segment.inputs) and segment.inputs[i].node in read)
+        or (kind == "output" and i < count and segment.outputs[i] in read)
+    }
+    inputs = len(graph.inputs) - len(segment.roots)
+    plan = BackwardPlan(
+        split.backward, split.saved, entries, strict, allocate, build,
+        behind(graph, inputs, count),
+        lambda graph: pipeline.as_drawn(graph, configuration.current()),
+    )
+    plan.place = segment.trace.place or None
+    plan.inner = inner_roots(roots)
+    plan.labels = labels_of(roots)
+    sources = [_source(segment, segment.entries[i][0]) for i in entries]
+    plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)
+    return plan
+
+
+def _source(segment: Segment, tensor: Tensor) -> tuple[int, Tensor]:
+    """The argument that a tensor is (-1: it is captured), and the tensor."""
+    return segment.trace.argument_index(tensor), tensor
 
 
 class SegmentBackward(SavingNode):
@@ -131,7 +167,7 @@ class SegmentBackward(SavingNode):
 
     def run(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         given = tuple([g is not None for g in grads])
-        by_tape = any(g is not None and not isinstance(g, np.ndarray) for g in grads)
+        by_tape = any(g is not None and not isinstance(g, (np.ndarray, DeviceArray)) for g in grads)
         self.begin(given, needs, by_tape)
         if by_tape:
             return self._by_tape(grads, needs, world)
@@ -144,8 +180,10 @@ class SegmentBackward(SavingNode):
             if i in self.stamps:
                 _check_unchanged(self.stamps[i], saved[i])
         engine = part.engine
-        inputs = [np.ascontiguousarray(saved[i]) for i in part.saved]
-        inputs += [np.ascontiguousarray(grads[i]) for i in part.tangents]
+        inputs = [contiguous(saved[i]) for i in part.saved]
+        inputs += [contiguous(grads[i]) for i in part.tangents]
+        if self.plan.place is not None:
+            inputs = [self.plan.place.bring(buffer) for buffer in inputs]
         results = [
             self.plan.allocate(concrete_shape(t, self.dims), t.dtype.numpy)
             for t in engine.output_types
@@ -222,34 +260,3 @@ def _modified(stamp: tuple[Any, int], array: np.ndarray) -> str:
         f"{storage.version}; expected version {version} instead. Hint: use an "
         "out-of-place operation, or clone() the tensor before the in-place one."
     )
-
-
-def _source(segment: Segment, tensor: Tensor) -> tuple[int, Tensor]:
-    """The argument that a tensor is (-1: it is captured), and the tensor."""
-    return segment.trace.argument_index(tensor), tensor
-
-
-def plan_of(
-    segment: Segment, graph: Graph, split: Split, entries: list[int],
-    build: Callable[[Graph], Any], allocate: Callable[..., Any],
-) -> BackwardPlan:
-    """The backward of a segment; `build` makes something that runs of each part of it."""
-    count = len(segment.outputs)
-    roots = [edge(t) for t in segment.roots]
-    read = nodes_read([node for node, _ in roots])
-    strict = {
-        place for place, (kind, i) in enumerate(split.saved)
-        if (kind == "input" and i < len(segment.inputs) and segment.inputs[i].node in read)
-        or (kind == "output" and i < count and segment.outputs[i] in read)
-    }
-    inputs = len(graph.inputs) - len(segment.roots)
-    plan = BackwardPlan(
-        split.backward, split.saved, entries, strict, allocate, build,
-        behind(graph, inputs, count),
-        lambda graph: pipeline.as_drawn(graph, configuration.current()),
-    )
-    plan.inner = inner_roots(roots)
-    plan.labels = labels_of(roots)
-    sources = [_source(segment, segment.entries[i][0]) for i in entries]
-    plan.replay = replay_of(graph, inputs, count, segment.inputs, sources)
-    return plan

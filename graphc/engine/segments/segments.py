@@ -37,11 +37,13 @@ from ...frontend.trace import Trace
 from ...inspect.observer import AGAIN
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
+from ...ir.memory import contiguous, write
 from ...ir.op import OpError
 from ...ir.passes.partition import split_uncut
 from .. import pipeline
 from ..built import CompileCounter, Engine
 from ..capture.reached import given, reached
+from ..devices import backend_at
 from ..version.refused import ERRORS
 from ..version.version import concrete_shape
 from . import foreseen
@@ -266,7 +268,7 @@ class Segments:
         trace = segment.trace
         inputs = [i.node for i in segment.inputs]
         mutations = tuple([(output, source.number) for output, source, _ in segment.mutations])
-        around = mutations, tuple(trace.overlaps), configuration.current().random
+        around = mutations, tuple(trace.overlaps), configuration.current().random, trace.place
         light: Any
         if segment.script is not None:
             light = segment.script, tuple(inputs), tuple(segment.outputs)
@@ -318,7 +320,10 @@ class Segments:
             else:
                 parts = segment.trace.name, forward, whole, inputs, tangents, outputs
                 nodes = len(whole.nodes)
-                if not self.tiers.compiles(key, parts, nodes, version_cost(nodes, bool(entries))):
+                place = segment.trace.place or None
+                if (place and not place.backend) or not self.tiers.compiles(
+                    key, parts, nodes, version_cost(nodes, bool(entries))
+                ):
                     return self._stepwise(segment, entries, parts), {}
                 version = self._build(segment, key, entries, parts)
                 assert version.template is not None
@@ -369,9 +374,11 @@ class Segments:
         started = time.perf_counter()
         graph = template.graph
         settings = configuration.current()
+        place = segment.trace.place or None
         dims = tuple(graph.env.hints)
         options: dict[str, Any] = {
-            "config": settings, "mutated": mutated, "name": self.name, "backend": self.backend,
+            "config": settings, "mutated": mutated, "name": self.name,
+            "backend": backend_at(place, self.backend),
         }
         count = len(segment.outputs)
         plan = None
@@ -379,7 +386,9 @@ class Segments:
         if entries:
             forward, _, split = pipeline.build_pair(graph, inputs, count, late=True, **options)
             engine = Engine(forward, [n.tensor_type for n in split.forward.outputs], dims)
-            plan = plan_of(segment, graph, split, entries, self._late, self.allocate)
+            late = functools.partial(self._late, backend=options["backend"])
+            memory = backends.get(options["backend"]).memory
+            plan = plan_of(segment, graph, split, entries, late, memory.allocate)
         else:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
             built = pipeline.build(graph, **options)
@@ -398,19 +407,21 @@ class Segments:
         split = split_uncut(graph, len(inputs), count)
         plan = None
         if entries:
-            plan = plan_of(segment, graph, split, entries, Stepwise, HOST.allocate)
+            place = segment.trace.place
+            allocate = place.memory.allocate if place else HOST.allocate
+            plan = plan_of(segment, graph, split, entries, Stepwise, allocate)
         types = [n.tensor_type for n in split.forward.outputs]
         return Version(
             None, Engine(Stepwise(split.forward), types, ()), mutated, count, plan, whole.nodes, 0.0
         )
 
-    def _late(self, graph: Graph) -> Any:
+    def _late(self, graph: Graph, backend: str) -> Any:
         """A backward, built when it first runs."""
         self.compile_count += 1
         CompileCounter.count += 1
         name = f"{self.name}_backward"
         settings = configuration.current()
-        return pipeline.build(graph, config=settings, name=name, backend=self.backend)
+        return pipeline.build(graph, config=settings, name=name, backend=backend)
 
     # --- the native call ---------------------------------------------------------------------
 
@@ -419,13 +430,16 @@ class Segments:
     ) -> None:
         version.calls += 1
         arrays = segment.arrays()
-        given = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+        place = segment.trace.place or None
+        given: list[Any] = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
         for i in {part for part, _ in segment.trace.overlaps}:
             given[i] = arrays[i].copy()
         given += extra
+        if place is not None:
+            given = [place.bring(buffer) for buffer in given]
         plan = version.plan
         edges: tuple[Edge, ...] = ()
-        before: dict[int, np.ndarray] = {}  # what the backward reads and the call overwrites
+        before: dict[int, Any] = {}  # what the backward reads and the call overwrites
         if plan is not None:
             edges = tuple([edge(segment.entries[i][0]) for i in plan.entries])
             written = set(version.mutated.values())
@@ -434,7 +448,10 @@ class Segments:
             }
         for _, source, versions in segment.mutations:
             segment.owner(source.number)._storage.before_write(versions > 0)
-        allocate = HOST.allocate if version.template is None else self.allocate
+        if place is None:
+            allocate = HOST.allocate if version.template is None else self.allocate
+        else:
+            allocate = place.memory.allocate
         results: list[np.ndarray] = []
         scattered: list[tuple[np.ndarray, np.ndarray]] = []
         for index, type_ in enumerate(version.engine.output_types):
@@ -451,7 +468,7 @@ class Segments:
         version.engine.run(given, results, tuple([dims[name] for name in order]))
         self._native.seconds += time.perf_counter() - started
         for real, value in scattered:
-            np.copyto(real, value)
+            write(real, value)
         for _, source, versions in segment.mutations:
             segment.owner(source.number)._storage.version += versions
         types = tuple([t._traced.type for t in segment.roots])

@@ -9,8 +9,10 @@ import numpy as np
 
 from ...backends.numpy.ops import TABLE
 from ...frontend.errors import located
+from ...frontend.placement import table_for
 from ...ir.graph import Graph, Node
 from ...ir.interpret import evaluate
+from ...ir.memory import DeviceArray, write
 from ..version.version import concrete_shape
 
 
@@ -34,14 +36,16 @@ class Stepwise:
 
         # np.ascontiguousarray makes one dimension of none
         inputs = [
-            np.reshape(array, concrete_shape(node.tensor_type, {}))
+            array.reshape(concrete_shape(node.tensor_type, {}))
             for array, node in zip(inputs, self.graph.inputs, strict=True)
         ]
         try:
-            values = evaluate(self.graph, inputs, TABLE, observe=observe)
+            values = evaluate(self.graph, inputs, table_for(inputs, TABLE), observe=observe)
         except Exception as error:
             error.args = (located(str(error), next(steps).loc),)
             raise
-        values = [v.copy() if v.base is not None else v for v in values]  # may be inputs' memory
+        values = [  # may be inputs' memory
+            v.copy() if isinstance(v, DeviceArray) or v.base is not None else v for v in values
+        ]
         for output, value in zip(outputs, values, strict=True):
-            np.copyto(output, value)
+            write(output, value)

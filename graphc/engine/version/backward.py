@@ -13,9 +13,11 @@ from ...frontend.context import local
 from ...frontend.errors import located
 from ...frontend.history import edge, requires_grad
 from ...frontend.nodes import Edge, zeros
+from ...frontend.placement import Place
 from ...frontend.recorded_tape import Layout, RecordedTape
 from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
+from ...ir.memory import DeviceArray, contiguous
 from ...ir.passes.partition import Split
 from ...ir.types import TensorType
 from .parts import Parts
@@ -30,6 +32,8 @@ _LAYOUTS = 8  # sizes for which a tape's layout is kept
 
 class BackwardPlan:
     """What a compiled forward's tape node needs to know; made once per version."""
+
+    place: Place | None = None  # where its code runs; None: on the CPU
 
     def __init__(
         self, traced: TracedGraph, split: Split, parts: Parts, allocate: Allocate,
@@ -175,7 +179,7 @@ class CompiledBackward(SavingNode):
     def run(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         plan = self.plan
         given = tuple([g is not None for g in grads])
-        by_tape = any(g is not None and not isinstance(g, np.ndarray) for g in grads)
+        by_tape = any(g is not None and not isinstance(g, (np.ndarray, DeviceArray)) for g in grads)
         self.begin(given, needs, by_tape)
         if by_tape:
             _check_unchanged([*self.stamps.values(), *self.input_stamps.values()])
@@ -188,8 +192,10 @@ class CompiledBackward(SavingNode):
             return found
         _check_unchanged([self.stamps[i] for i in part.saved if i in self.stamps])
         saved = self.saved or ()
-        inputs = [np.asarray(saved[i], order="C") for i in part.saved]
-        inputs += [np.asarray(grads[i], order="C") for i in part.tangents]
+        inputs = [contiguous(saved[i]) for i in part.saved]
+        inputs += [contiguous(grads[i]) for i in part.tangents]
+        if plan.place is not None:
+            inputs = [plan.place.bring(buffer) for buffer in inputs]
         results = [
             plan.allocate(concrete_shape(t, self.dims), t.dtype.numpy)
             for t in part.engine.output_types

@@ -19,6 +19,7 @@ from ...frontend.errors import located
 from ...frontend.folded import FoldedNode
 from ...frontend.held import Place
 from ...frontend.nodes import TWICE, Edge
+from ...frontend.placement import table_for
 from ...frontend.recorded_tape import Layout
 from ...frontend.storage import reads_later, reads_no_more
 from ...ir.graph import Graph
@@ -196,7 +197,8 @@ class SavingNode(FoldedNode):
         changed = self._changed(layout)
         if changed:
             raise RuntimeError(located(self.modified(changed[0])))
-        values = layout.values(self.inputs[: len(compute.inputs)], compute, TABLE, self._array)
+        inputs = self.inputs[: len(compute.inputs)]
+        values = layout.values(inputs, compute, table_for(inputs, TABLE), self._array)
         memory = self._memory()
         stamps = {
             number: memory[held.place] for number, held in layout.held.items()

@@ -11,23 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from ...frontend import state_version
+from ...frontend import placement, state_version
 from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
-from ...frontend.functionalize import is_contiguous
 from ...frontend.grad_mode import no_grad
 from ...frontend.history import gradient_kind
 from ...frontend.number_expr import is_late
 from ...frontend.storage import address, readers, strides_of
 from ...frontend.tensor import Tensor, from_array
 from ...frontend.tree import flatten
-from ...ir.dim import Dim, evaluate, is_variable
+from ...frontend.values import Eager
+from ...ir.dim import evaluate
 from ...ir.graph import Graph
+from ...ir.memory import contiguous, shares, write, zeros_like
 from ...ir.types import TensorType
 from ..capture.argument_writes import GivenItems, apart
 from ..capture.observer import Observer
 from ..capture.places import Place
 from ..capture.streams import Draw, put_back, states
 from ..capture.writes import Repeat
+from .expected import bind, expectation, is_laid_out, place_of_input, reach
 from .guards import Guards
 from .late_numbers import LateNumbers
 from .rebuild import Rebuild
@@ -90,6 +92,7 @@ class Specialisation:
     def __init__(
         self, traced: TracedGraph, observer: Observer, replay: list[tuple[Place, Any]],
         engine: Any, allocate: Allocate, materialise: list[Tensor], retained: list[Any],
+        place: placement.Place | None,
     ) -> None:
         self.traced = traced
         self.roots: Guards = observer.guards
@@ -110,11 +113,13 @@ class Specialisation:
         self.dims = tuple(traced.graph.env.hints)
         self.guards = list(traced.graph.env.guards)
         self.inputs = [i for i in traced.inputs if not _is_tangent(i)]
+        self.place = place  # where the code runs; None: on the CPU
+        self.where = {i.number: place_of_input(i) for i in self.inputs}
         self.computed = [i for i in self.inputs if isinstance(i, NumberInput)]
         self.said = [o.number for o in all_outputs(traced) if o.number is not None]
         self.late = LateNumbers(self.said, traced.deferred)
         self.sources = number_sources(traced, self.said, self.draws)
-        self.expected = [_expectation(i) for i in self.inputs]
+        self.expected = [expectation(i) for i in self.inputs]
         self.mutated = {m.output: m.input for m in traced.mutations}
         tensors = [i for i in self.inputs if isinstance(i, TensorInput) and i.tensor is not None]
         self.flags = [
@@ -183,7 +188,7 @@ class Specialisation:
             ):
                 raise Stale("requires_grad or hooks of a captured tensor changed")
         for tensor in fresh:
-            tensor._grad = from_array(np.zeros(tensor._array.shape, tensor._array.dtype))
+            tensor._grad = from_array(zeros_like(tensor._array))
         return fresh
 
     def fits(self, arguments: list[Any], call: Any) -> bool:
@@ -213,12 +218,16 @@ class Specialisation:
             array = array_of(source, tensor)
             if source.number in self.places:
                 self._check_history(source, tensor)
-            if array.shape != shape and not _bind(array.shape, shape, dims):
+            if array.shape != shape and not bind(array.shape, shape, dims):
                 raise Stale(f"{_name(source)} has shape {array.shape}, was {shape}")
             if array.dtype != dtype:
                 raise Stale(f"{_name(source)} is {array.dtype}, was {dtype}")
+            if Eager.elsewhere is not None and (
+                placement.of(array) is not self.where[source.number]
+            ):
+                raise Stale(f"{_name(source)} is on another device")
             # Python may have asked for the layout, and results have it
-            if array.flags.c_contiguous != rows or not (rows or _laid_out(array, strides, dims)):
+            if array.flags.c_contiguous != rows or not (rows or is_laid_out(array, strides, dims)):
                 raise Stale(f"the memory layout of {_name(source)} changed")
             arrays.append(array)
         for guard in self.guards:
@@ -282,18 +291,18 @@ class Specialisation:
         """Memory that is written must not be another input's, unless the trace knew."""
         if not self.mutable_inputs:
             return
-        places = [a.__array_interface__["data"][0] for a in arrays]
+        places = [address(a) for a in arrays]
         if places == self._apart:
             return
         written = set(self.mutable_inputs)
-        spans = sorted((p, p + _reach(arrays[i]), i) for i, p in enumerate(places))
+        spans = sorted((p, p + reach(arrays[i]), i) for i, p in enumerate(places))
         active: list[tuple[int, int]] = []
         for low, high, i in spans:
             active = [(end, j) for end, j in active if end > low]
             for _, j in active:
                 if not (i in written or j in written) or frozenset((i, j)) in self.overlaps:
                     continue
-                if np.shares_memory(arrays[i], arrays[j]):
+                if shares(arrays[i], arrays[j]):
                     raise Stale("inputs that were apart share memory")
             if high > low:
                 active.append((high, i))
@@ -328,7 +337,9 @@ class Specialisation:
 
     def execute(self, arrays: list[np.ndarray], dims: dict[str, int]) -> list[np.ndarray]:
         """The native call: the arrays of every graph output."""
-        inputs = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+        inputs = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
+        if self.place is not None:
+            inputs = [self.place.bring(a) for a in inputs]
         for i in self.forwarded:
             inputs[i] = arrays[i].copy()
         results: list[np.ndarray] = []
@@ -347,7 +358,7 @@ class Specialisation:
             mark(error)
             raise
         for target_array, value in scattered:
-            np.copyto(target_array, value)
+            write(target_array, value)
         return results
 
     def finish(
@@ -406,14 +417,6 @@ def concrete_shape(type_: TensorType, dims: dict[str, int]) -> tuple[int, ...]:
     return tuple([s if isinstance(s, int) else evaluate(s, dims) for s in type_.shape])
 
 
-def _reach(array: np.ndarray) -> int:
-    """Bytes from the first element to the end of the last."""
-    if array.flags.c_contiguous or not array.size:
-        return array.nbytes
-    steps = zip(array.shape, array.strides, strict=True)
-    return int(sum((n - 1) * s for n, s in steps)) + array.itemsize
-
-
 def _name(source: TensorInput) -> str:
     name: str = source.node.attrs["name"]
     return name
@@ -421,47 +424,6 @@ def _name(source: TensorInput) -> str:
 
 def _is_tangent(source: Any) -> bool:
     return isinstance(source, TensorInput) and source.kind == "tangent"
-
-
-def _expectation(source: Any) -> tuple[Any, np.dtype, bool, Any]:
-    """Shape, dtype, whether it is row-major without gaps, strides."""
-    type_ = source.type
-    if isinstance(source, NumberInput):
-        return type_.shape, type_.dtype.numpy, True, None
-    rows = is_contiguous(type_.shape, source.strides)
-    return type_.shape, type_.dtype.numpy, rows, tuple(source.strides)
-
-
-def _laid_out(array: np.ndarray, strides: tuple[Any, ...], dims: dict[str, int]) -> bool:
-    """Whether memory is as the trace took it to be; the steps of gaps are noted among the dims.
-
-    A dimension of size 1 may have any stride.
-    """
-    steps = list(zip(array.shape, strides_of(array), strides, strict=True))
-    for _, have, want in steps:
-        if isinstance(want, Dim) and is_variable(want):
-            if have < 2:
-                return False
-            dims.setdefault(str(want), have)
-    return all(
-        size == 1 or have == (want if isinstance(want, int) else evaluate(want, dims))
-        for size, have, want in steps
-    )
-
-
-def _bind(have: tuple[int, ...], want: tuple[Any, ...], dims: dict[str, int]) -> bool:
-    """Match sizes against a shape with named dims, and note the dims' values."""
-    if len(have) != len(want):
-        return False
-    for size, expected in zip(have, want, strict=True):
-        if isinstance(expected, int):
-            if size != expected:
-                return False
-            continue
-        name = str(expected)
-        if dims.setdefault(name, size) != size or size < 2:
-            return False
-    return True
 
 
 def nothing() -> None:

@@ -20,6 +20,8 @@ from ...frontend.history import gradient_kind
 from ...frontend.number_expr import spelled
 from ...frontend.tensor import Tensor
 from ...frontend.tree import Structure
+from ...frontend.values import Eager
+from ...ir.memory import DeviceArray
 from ...nn.modules.module import Module
 from ..capture.kinds import Kind, kind_of
 from ..capture.places import Length, Place
@@ -75,7 +77,7 @@ class Versions:
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
         parts: list[Any] = [
-            structure, local.grad, local.inference, local.meta, local.autocast,
+            structure, local.grad, local.inference, local.place, Eager.elsewhere, local.autocast,
             promote.Defaults.dtype, configuration.current().random,
         ]
         shapes: list[Any] = []
@@ -85,7 +87,7 @@ class Versions:
                 parts.append((
                     array.dtype, array.ndim, gradient_kind(leaf), leaf._node is None,
                     leaf._storage.inference,
-                    type(leaf),
+                    (type(leaf), leaf.device) if type(array) is DeviceArray else type(leaf),
                 ))
                 shapes.append(array.shape)
             elif isinstance(leaf, _PLAIN):

@@ -7,7 +7,7 @@ from typing import Any
 from graphc.ir import dtypes, ops
 
 from .. import promote
-from ..dispatch import apply
+from ..dispatch import apply, filled_beside
 from ..errors import located
 from ..ownership import owns_result
 from ..tensor import Tensor
@@ -128,7 +128,7 @@ def isreal(input: Tensor) -> Tensor:
     """Whether the imaginary part is 0."""
     if input.dtype.is_complex:
         return P.eq(imag(input), 0)
-    result: Tensor = apply(ops.full, shape=input._type.shape, value=True, dtype=dtypes.bool_)
+    result: Tensor = filled_beside(input, input._type.shape, True, dtypes.bool_)
     return result
 
 

@@ -8,15 +8,18 @@ import numpy as np
 
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
+from graphc.ir.memory import DeviceArray
 
 from .. import promote
 from ..context import local
-from ..device import check_device
 from ..device import device as device_type
 from ..errors import kind_name, located, user_location
 from ..known import known, values
 from ..numbers import is_traced_number
-from ..tensor import Tensor, concrete, current, from_array
+from ..placement import place_at, place_of
+from ..tensor import Tensor, concrete, current, from_array, held
+from ..transfer import moved
+from ..values import Eager
 from . import dtype_names
 from .arguments import public_size, shape, wrap_dim
 from .copies import clone, contiguous, preserve_format
@@ -67,15 +70,9 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if len(flags) == 2:
         copy = flags[1]
     if other is not None:
-        dtype = other.dtype
-    if device is None or self.device.type != "meta":
-        check_device(device)
-    elif device_type(device).type != "meta":
-        raise NotImplementedError(located(
-            "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead"
-            " of torch.nn.Module.to() when moving module from meta to a different device."
-        ))
-    result = self if dtype is None else promote.cast(self, _dtype(dtype))
+        dtype, device = other.dtype, other.device
+    place = place_at(self) if device is None else place_of(device)
+    result = promote.converted(self, None if dtype is None else _dtype(dtype), place)
     result = _laid_out(result, layout)
     return clone(result) if copy and result is self else result
 
@@ -139,16 +136,16 @@ CASTS = {
 
 
 def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
-    """The tensor itself, in the layout asked for: every tensor is on the CPU."""
-    return _laid_out(self, memory_format)
+    """A copy on the CPU, or the tensor itself where it is there, in the layout asked for."""
+    return _laid_out(moved(self, None), memory_format)
 
 
 def cuda(
     self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
 ) -> Tensor:
-    """Raises RuntimeError: there is no CUDA backend in this build."""
-    check_device("cuda")
-    raise AssertionError("unreachable")
+    """A copy on a GPU. Raises RuntimeError where there is none."""
+    place = place_of("cuda" if device is None else device)
+    return _laid_out(moved(self, place), memory_format)
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
@@ -165,6 +162,7 @@ def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises RuntimeError for other sizes."""
     array = known(self)
     trace = local.trace
+    _require_elements(self)
     if array is None and trace is not None and self._type.elements == 1:
         pending = trace.pending_item(self)
         if pending is not None:
@@ -178,6 +176,11 @@ def item(self: Tensor) -> Any:
     found = array.reshape(()).item()
     # not the tensor's dtype: a segment that begins here would have it as an input
     return float(found) if dtypes.from_numpy(array.dtype).is_float else found
+
+
+def _require_elements(self: Tensor) -> None:
+    if Eager.elsewhere is not None and self.device.type == "meta":
+        raise RuntimeError(located("Tensor.item() cannot be called on meta tensors"))
 
 
 def tolist(self: Tensor) -> Any:
@@ -195,7 +198,9 @@ _REQUIRES_GRAD = (
 
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array on the same memory. Raises RuntimeError if a gradient is required."""
-    array = concrete(self, "numpy()", _CURE)
+    array: np.ndarray = held(self, "numpy()", _CURE)
+    if isinstance(array, DeviceArray):
+        return array.memory.read(array).copy() if force else np.asarray(array)
     self._storage.root.exposed = True
     if force:
         return array.astype(np.float32) if self.dtype is dtypes.bf16 else array
@@ -233,6 +238,7 @@ def _bool(self: Tensor) -> bool:
         raise RuntimeError(located(
             "Boolean value of Tensor with more than one value is ambiguous"
         ))
+    _require_elements(self)
     return bool(values(self, "bool(tensor)", _CURE).reshape(()))
 
 
@@ -351,8 +357,9 @@ def is_signed(self: Tensor) -> bool:
 
 
 def get_device(self: Tensor) -> int:
-    """-1: the CPU."""
-    return -1
+    """The number of a device among those of its type; -1: the CPU, the meta device."""
+    index = self.device.index
+    return -1 if index is None else index
 
 
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:

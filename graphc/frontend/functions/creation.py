@@ -12,11 +12,11 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..context import local
-from ..device import check_device
 from ..dispatch import apply, constant
 from ..errors import located
 from ..numbers import TracedNumber, is_traced_number
 from ..ownership import owns_result
+from ..placement import makes, makes_like, place_at, place_of
 from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
 from .arguments import (
@@ -32,10 +32,8 @@ from .joining import stack
 from .storages import UntypedStorage
 
 
-def finish(
-    result: Tensor, requires_grad: bool, device: Any = None, pin_memory: bool = False
-) -> Tensor:
-    check_device(device)
+def finish(result: Tensor, requires_grad: bool) -> Tensor:
+    """A new leaf."""
     return result.requires_grad_() if requires_grad else result
 
 
@@ -183,13 +181,13 @@ def _check_ragged(data: Any, depth: int) -> None:
         _check_ragged(item, depth + 1)
 
 
+@makes
 def tensor(
     data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
     """A new leaf with a copy of the data: numbers, nested sequences, NumPy arrays, tensors."""
     dtype = check_dtype(dtype)
-    check_device(device)
     data = _without_protocol(data)
     if local.trace is not None and isinstance(data, np.ndarray) and _shareable(data):
         data = from_numpy(data)  # a run-time input: its elements may be others at the next call
@@ -202,7 +200,7 @@ def tensor(
     if _has_tensor(data):
         stacked = _nested(data)
         return finish(stacked if dtype is None else promote.cast(stacked, dtype), requires_grad)
-    return finish(constant(_array(data, dtype)), requires_grad, device)
+    return finish(constant(_array(data, dtype)), requires_grad)
 
 
 def _shareable(array: np.ndarray) -> bool:
@@ -216,13 +214,14 @@ def _shareable(array: np.ndarray) -> bool:
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """The data as a tensor, sharing memory with a tensor or NumPy array where it can."""
     dtype = check_dtype(dtype)
-    check_device(device)
-    if isinstance(data, Tensor):
-        return data if dtype is None else promote.cast(data, dtype)
     if isinstance(data, (np.ndarray, UntypedStorage)):
-        shared = from_numpy(data) if isinstance(data, np.ndarray) else data.as_tensor()
-        return shared if dtype is None else promote.cast(shared, dtype)
-    return tensor(data, dtype=dtype)
+        data = from_numpy(data) if isinstance(data, np.ndarray) else data.as_tensor()
+        place = local.place if device is None else place_of(device)
+    elif not isinstance(data, Tensor):
+        return tensor(data, dtype=dtype, device=device)
+    else:
+        place = place_at(data) if device is None else place_of(device)
+    return promote.converted(data, dtype, place)
 
 
 def asarray(
@@ -263,6 +262,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     return result
 
 
+@makes
 def full(
     size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, out: Any = None,
@@ -270,12 +270,11 @@ def full(
     """A tensor of one value."""
     dtype = check_dtype(dtype)
     if isinstance(fill_value, Tensor):
-        check_device(device)
         kind = fill_value.dtype if dtype is None else dtype
         return expand_value(promote.cast(fill_value, kind), shape_of((size,), "full"))
     if dtype is None:
         dtype = promote.number_dtype(fill_value)
-    return _filled(shape_of((size,), "full"), fill_value, dtype, device, requires_grad, out)
+    return _filled(shape_of((size,), "full"), fill_value, dtype, requires_grad, out)
 
 
 def expand_value(value: Tensor, shape: tuple[Any, ...]) -> Tensor:
@@ -285,10 +284,8 @@ def expand_value(value: Tensor, shape: tuple[Any, ...]) -> Tensor:
 
 
 def _filled(
-    shape: tuple[Any, ...], value: Any, dtype: DType, device: Any = None,
-    requires_grad: bool = False, out: Any = None,
+    shape: tuple[Any, ...], value: Any, dtype: DType, requires_grad: bool = False, out: Any = None
 ) -> Tensor:
-    check_device(device)
     non_negative(shape)
     if isinstance(value, complex):
         result = expand_value(promote.operand(value, dtype), shape)
@@ -315,6 +312,7 @@ def _plain(value: Any, dtype: DType) -> Any:
 
 
 def _shaped(value: float, name: str, doc: str) -> Any:
+    @makes
     def function(
         *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None,
         requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
@@ -322,7 +320,7 @@ def _shaped(value: float, name: str, doc: str) -> Any:
     ) -> Tensor:
         kind = check_dtype(dtype) or get_default_dtype()
         shape = shape_of(sizes if size is None else (size,), name)
-        return _filled(shape, value, kind, device, requires_grad, out)
+        return _filled(shape, value, kind, requires_grad, out)
 
     function.__name__ = name
     function.__doc__ = doc
@@ -335,12 +333,13 @@ empty = _shaped(0, "empty", "A tensor whose values do not matter (zeros here).")
 
 
 def _like(value: Any, name: str) -> Any:
+    @makes_like
     def function(
         input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
         layout: Any = None, memory_format: Any = None, pin_memory: bool = False,
     ) -> Tensor:
         kind = check_dtype(dtype) or input.dtype
-        made = laid_out_as(input, lambda size: _filled(size, value, kind, device), memory_format)
+        made = laid_out_as(input, lambda size: _filled(size, value, kind), memory_format)
         return made.requires_grad_() if requires_grad else made
 
     function.__name__ = name
@@ -353,41 +352,48 @@ ones_like = _like(1, "ones_like")
 empty_like = _like(0, "empty_like")
 
 
+@makes_like
 def full_like(
     input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, memory_format: Any = None,
 ) -> Tensor:
     """One value, with the shape and dtype of `input`."""
     kind = check_dtype(dtype) or input.dtype
-    made = laid_out_as(input, lambda size: _filled(size, fill_value, kind, device), memory_format)
+    made = laid_out_as(input, lambda size: _filled(size, fill_value, kind), memory_format)
     return made.requires_grad_() if requires_grad else made
 
 
+@makes_like
 def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Zeros of this tensor's dtype."""
     return zeros(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
 
 
+@makes_like
 def new_ones(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Ones of this tensor's dtype."""
     return ones(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
 
 
+@makes_like
 def new_empty(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A tensor of this one's dtype whose values do not matter."""
     return empty(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
 
 
+@makes_like
 def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **kw: Any) -> Tensor:
     """One value of this tensor's dtype."""
     return full(size, fill_value, dtype=dtype or self.dtype, **kw)
 
 
+@makes_like
 def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A copy of the data with this tensor's dtype."""
     return tensor(data, dtype=dtype or self.dtype, **kwargs)
 
 
+@makes
 def eye(
     n: int, m: int | None = None, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, out: Any = None,
@@ -401,16 +407,17 @@ def eye(
     result = promote.cast(apply(ops.eq, rows, columns), dtype)
     if out is not None:
         return write_out(out, result)
-    return finish(result, requires_grad, device)
+    return finish(result, requires_grad)
 
 
+@makes
 def scalar_tensor(
     s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:
     """A 0-d tensor of the default dtype."""
     kind = check_dtype(dtype) or get_default_dtype()
-    return full((), s, dtype=kind, device=device, requires_grad=requires_grad)
+    return full((), s, dtype=kind, requires_grad=requires_grad)
 
 
 @owns_result
@@ -463,21 +470,21 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
     return from_numpy(np.from_dlpack(ext_tensor))
 
 
+@makes
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None,
     layout: Any = None,
 ) -> Tensor:
     """Row and column numbers of the lower triangle, [2, count]."""
-    check_device(device)
     array = np.stack(np.tril_indices(row, offset, col)).astype(np.int64)
     return constant(array, check_dtype(dtype) or dtypes.i64)
 
 
+@makes
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None,
     layout: Any = None,
 ) -> Tensor:
     """Row and column numbers of the upper triangle, [2, count]."""
-    check_device(device)
     array = np.stack(np.triu_indices(row, offset, col)).astype(np.int64)
     return constant(array, check_dtype(dtype) or dtypes.i64)

@@ -7,7 +7,7 @@ from typing import Any
 from graphc.ir import dtypes, ops
 
 from .. import promote
-from ..dispatch import apply
+from ..dispatch import apply, filled_beside
 from ..errors import located
 from ..tensor import Tensor
 from . import pointwise as P
@@ -48,7 +48,7 @@ def _running_extreme(name: str, doc: str) -> Any:
     def function(input: Tensor, dim: int) -> Any:
         along = wrap_dim(dim, input.ndim)
         if input.ndim == 0:
-            zero = apply(ops.full, shape=(), value=0, dtype=dtypes.i64)
+            zero = filled_beside(input, (), 0, dtypes.i64)
             return struct(input.clone(), zero)
         if input.dtype is dtypes.bool_:
             values, indices = apply(record, promote.cast(input, dtypes.u8), dim=along)

@@ -8,7 +8,7 @@ from typing import Any
 from ..context import local
 from ..errors import located
 from ..storage import Storage, offset_of, strides_of
-from ..tensor import INTERNAL, Tensor, alias, concrete, current, rebuild
+from ..tensor import INTERNAL, Tensor, alias, current, held, rebuild
 from .copies import clone
 
 
@@ -26,7 +26,7 @@ def deepcopied(tensor: Tensor, memo: dict[Any, Any]) -> Any:
         found = _traced(tensor, memo)
         if found is not None:
             return found
-    array = concrete(tensor, "copy.deepcopy()", "clone() it instead")
+    array = held(tensor, "copy.deepcopy()", "clone() it instead")
     traced = memo.get(tensor._storage.root)  # the copy of what shares its memory; of a segment
     storage = traced._storage if traced is not None else (
         memo.get(id(tensor._storage)) or deepcopy(tensor._storage, memo)

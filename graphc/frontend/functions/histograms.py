@@ -10,6 +10,7 @@ import numpy as np
 
 from ..dispatch import constant
 from ..errors import located
+from ..placement import beside
 from ..tensor import Tensor, concrete
 from . import return_types
 from .arguments import with_out
@@ -66,6 +67,7 @@ def _require_float(name: str, x: Tensor) -> None:
         raise RuntimeError(located(f'"{name}" not implemented for {x.dtype}: cast to a float'))
 
 
+@beside
 @with_out
 def histogram(
     input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None,
@@ -80,6 +82,7 @@ def histogram(
     return return_types.histogram(counts, constant(edges.astype(values.dtype)))
 
 
+@beside
 def histogramdd(
     input: Tensor, bins: Any, *, range: Sequence[float] | None = None,
     weight: Tensor | None = None, density: bool = False,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import dtypes, ops
+from graphc.ir.memory import on_host
 
 from .. import promote
 from ..context import local
@@ -71,7 +72,7 @@ class Selection:
                 "tensors used as indices must be long, int, byte or bool tensors"
             ))
         if index.ndim == 0 and local.trace is None:
-            self.integer(index._array.item(), original)
+            self.integer(on_host(index._array).item(), original)
             return
         self.tensors.append((self.dim, promote.cast(index, dtypes.i64)))
         self.dim += 1

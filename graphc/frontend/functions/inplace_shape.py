@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir.memory import write, zeros_beside
+
 from ..context import local
 from ..dispatch import check_history
 from ..errors import located
@@ -20,7 +22,7 @@ from ..functionalize import TracedStorage
 from ..history import edge, requires_grad
 from ..nodes import BrokenNode
 from ..storage import Storage, contiguous_strides, offset_of
-from ..tensor import Tensor, concrete, current
+from ..tensor import Tensor, current, held
 from ..views import check_bounds, strided
 from .arguments import shape, shape_of
 from .storages import UntypedStorage
@@ -114,7 +116,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 
     Raises RuntimeError for a tensor that requires a gradient.
     """
-    array = concrete(self, "resize_()", "make a new tensor")
+    array = held(self, "resize_()", "make a new tensor")
     if requires_grad(self):
         raise RuntimeError(located("cannot resize variables that require grad"))
     want = shape_of(sizes, "resize_")
@@ -123,8 +125,8 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     count = int(np.prod(want, dtype=np.int64))
     flat = self._storage.flat(array.dtype)[offset_of(array, self._storage) :]
     if count > flat.size:
-        grown = np.zeros(count, array.dtype)
-        grown[: flat.size] = flat
+        grown = zeros_beside(flat, (count,))
+        write(grown[: flat.size], flat)
         flat = grown
         self._storage = Storage(grown)
         self._base, self._chain = None, ()

@@ -9,7 +9,7 @@ from typing import Any
 from graphc.ir import dtypes, ops
 
 from .. import promote
-from ..dispatch import apply
+from ..dispatch import apply, filled_beside
 from ..errors import kind_name, located
 from ..promote import binary, is_number
 from ..tensor import Tensor
@@ -131,7 +131,7 @@ def _predicate(name: str, otherwise: bool) -> Callable[[Tensor], Tensor]:
     def function(input: Tensor) -> Tensor:
         if not input.dtype.differentiable:
             shape = input._type.shape
-            constant: Tensor = apply(ops.full, shape=shape, value=otherwise, dtype=dtypes.bool_)
+            constant: Tensor = filled_beside(input, shape, otherwise, dtypes.bool_)
             return constant
         result: Tensor = apply(record, input)
         return result

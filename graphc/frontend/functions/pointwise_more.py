@@ -12,6 +12,7 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply, constant
 from ..errors import located
+from ..placement import beside
 from ..tensor import Tensor, concrete
 from . import pointwise as P
 from . import return_types
@@ -168,6 +169,7 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
     return P.mul(input, P.pow(2.0, other))  # type: ignore[no-any-return]
 
 
+@beside
 @with_out
 def frexp(input: Tensor) -> Any:
     """Mantissa in [0.5, 1) and exponent of two."""
@@ -197,13 +199,14 @@ def _euclid(name: str) -> Any:
 
     function.__name__ = name
     function.__doc__ = f"Elementwise {name} of integers."
-    return with_out(function)
+    return with_out(beside(function))
 
 
 gcd = _euclid("gcd")
 lcm = _euclid("lcm")
 
 
+@beside
 @with_out
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """The next floating-point number towards other; moves with input, not with other."""

@@ -8,12 +8,14 @@ import numpy as np
 
 from ..dispatch import constant
 from ..errors import located
+from ..placement import beside
 from ..tensor import Tensor, concrete
 from .arguments import with_out
 
 _CURE = "its result's size depends on values: call it outside the compiled function"
 
 
+@beside
 @with_out
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """The positions of what is not 0: [count, rank], or a tuple of vectors."""
@@ -26,6 +28,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return constant(np.ascontiguousarray(np.stack(np.nonzero(array), 1)).astype(np.int64))
 
 
+@beside
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """The first `size` positions of what is not 0, [size, rank]; missing ones are filled."""
     if size < 0:

@@ -11,7 +11,7 @@ import numpy as np
 from graphc.ir import dtypes
 
 from .. import promote
-from ..tensor import Parameter, Tensor, concrete
+from ..tensor import Parameter, Tensor, concrete, held
 
 
 @dataclass
@@ -167,21 +167,28 @@ def array_text(array: np.ndarray, indent: int, is_float: bool) -> str:
 
 def tensor_text(self: Tensor, *, tensor_contents: Any = None) -> str:
     """repr(tensor): the elements, and what of dtype, grad_fn and requires_grad is unusual."""
-    array = concrete(self, "print(tensor)", "print it outside the compiled function")
+    what = "print(tensor)", "print it outside the compiled function"
+    place = self.device
+    array = held(self, *what) if place.type == "meta" else concrete(self, *what)
     prefix = "tensor("
     indent = len(prefix)
-    suffixes = []
+    suffixes = [] if place.type == "cpu" else [f"device='{place}'"]
     default = promote.get_default_dtype()
     dtype = self.dtype
     usual = dtypes.complex_of(default) if dtype.is_complex else default
-    if array.size == 0:
+    if place.type == "meta":
+        suffixes.append(f"size={tuple(array.shape)}")
+        if dtype is not default:
+            suffixes.append(f"dtype={dtype}")
+    elif array.size == 0:
         if array.ndim != 1:
             suffixes.append(f"size={tuple(array.shape)}")
         if dtype is not default:
             suffixes.append(f"dtype={dtype}")
     elif dtype not in (usual, dtypes.i64, dtypes.bool_):
         suffixes.append(f"dtype={dtype}")
-    body = prefix + array_text(array, indent, dtype.is_float)
+    shown = "..." if place.type == "meta" else array_text(array, indent, dtype.is_float)
+    body = prefix + shown
     if self.grad_fn is not None:
         suffixes.append(f"grad_fn=<{self.grad_fn.label(self.output_nr)}>")
     elif self.requires_grad:

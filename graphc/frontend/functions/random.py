@@ -11,11 +11,11 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..context import local
-from ..device import check_device
 from ..dispatch import apply
 from ..errors import located
 from ..history import requires_grad
 from ..overlap import check_apart
+from ..placement import beside, makes, makes_like
 from ..random_state import Generator, draw
 from ..tensor import Tensor
 from . import pointwise as P
@@ -75,12 +75,12 @@ def _complex(kind: str, generator: Generator | None, want: Any, dtype: DType) ->
 
 
 def _shaped(kind: str, name: str, fill: Any, doc: str) -> Any:
+    @makes
     def function(
         *sizes: Any, size: Any = None, generator: Generator | None = None, dtype: Any = None,
         device: Any = None, requires_grad: bool = False, layout: Any = None,
         pin_memory: bool = False, out: Tensor | None = None,
     ) -> Tensor:
-        check_device(device)
         want = shape_of(sizes if size is None else (size,), name)
         non_negative(want)
         if out is not None:
@@ -101,15 +101,16 @@ randn = _shaped("normal", "randn", normal_, "Normal with mean 0 and variance 1."
 
 
 def _like(function: Any, fill: Any, name: str) -> Any:
+    @makes_like
     def like(
         input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
         generator: Generator | None = None, layout: Any = None, memory_format: Any = None,
     ) -> Tensor:
         kind = check_dtype(dtype) or input.dtype
         if input.is_contiguous():
-            drawn = function(shape(input), dtype=kind, device=device, generator=generator)
+            drawn = function(shape(input), dtype=kind, generator=generator)
         else:  # in the order of memory, and normal numbers in pairs then
-            memory = empty_like(input, dtype=kind, device=device, memory_format=memory_format)
+            memory = empty_like(input, dtype=kind, memory_format=memory_format)
             drawn = fill(memory, generator=generator)
         return _done(drawn, requires_grad)
 
@@ -122,6 +123,7 @@ rand_like = _like(rand, uniform_, "rand_like")
 randn_like = _like(randn, normal_, "randn_like")
 
 
+@makes
 def randint(
     *args: Any, low: Any = None, high: Any = None, size: Any = None,
     generator: Generator | None = None, dtype: Any = None, device: Any = None,
@@ -129,7 +131,6 @@ def randint(
     out: Tensor | None = None,
 ) -> Tensor:
     """randint([low=0,] high, size): integers on [low, high)."""
-    check_device(device)
     given = list(args)
     if size is None:
         if not given or not isinstance(given[-1], (tuple, list)):
@@ -168,6 +169,7 @@ def _integers(
     return _done(promote.cast(drawn, dtype), requires_grad)
 
 
+@makes_like
 def randint_like(
     input: Tensor, low: int, high: int | None = None, *, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
@@ -180,13 +182,13 @@ def randint_like(
     return random_(empty_like(input, dtype=kind), low, high)
 
 
+@makes
 def randperm(
     n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """A random order of 0 .. n-1."""
-    check_device(device)
     if n < 0:
         raise RuntimeError(located(f"n must be non-negative, got {n}"))
     order = draw("permutation", generator, n=int(n))
@@ -194,12 +196,21 @@ def randperm(
 
 
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None,
+    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, device: Any = None, **kwargs: Any
+) -> Tensor:
+    """Normal numbers; mean and std are numbers (with `size`) or tensors, beside which they lie."""
+    around = next((value for value in (mean, std) if isinstance(value, Tensor)), None)
+    if around is not None:
+        return beside(lambda _: _normal(mean, std, size, **kwargs))(around)
+    return makes(_normal)(mean, std, size, device=device, **kwargs)
+
+
+def _normal(
+    mean: Any, std: Any, size: Any, *, generator: Generator | None = None,
     dtype: Any = None, device: Any = None, requires_grad: bool = False, layout: Any = None,
     pin_memory: bool = False, out: Tensor | None = None,
 ) -> Tensor:
     """Normal numbers; mean and std are numbers (with `size`) or tensors."""
-    check_device(device)
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
         return _done(_normal_around(mean, std, generator), requires_grad, out)
     if size is None:
@@ -237,6 +248,7 @@ def _without_gradient(drawn: Tensor, parameters: list[Tensor]) -> Tensor:
     return result
 
 
+@beside
 def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None,
     out: Tensor | None = None,
@@ -258,6 +270,7 @@ def bernoulli(
     return _done(flat_in(input, found), False, out)
 
 
+@beside
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *,
     generator: Generator | None = None, out: Tensor | None = None,

@@ -18,6 +18,7 @@ from graphc.ir.dtypes import DType
 from .. import promote
 from ..dispatch import apply, inplace
 from ..errors import located
+from ..placement import beside
 from ..promote import get_default_dtype
 from ..random_state import Generator, draw
 from ..tensor import Tensor
@@ -104,6 +105,7 @@ def _scaled(z: Tensor, mean: Any, std: Any) -> Tensor:
 # --- uniform and normal ------------------------------------------------------------------------
 
 
+@beside
 def uniform_(
     self: Tensor, a: Any = 0.0, b: Any = 1.0, *, generator: Generator | None = None, **kw: Any
 ) -> Tensor:
@@ -140,6 +142,7 @@ def _uniforms(sizes: Any, kind: DType, a: Any, b: Any, generator: Generator | No
     return P.where(P.eq(value, b), a, value) if kind.bits == 16 else value
 
 
+@beside
 def normal_(
     self: Tensor, mean: Any = 0.0, std: Any = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
@@ -184,6 +187,7 @@ def _wide_normals(sizes: Any, generator: Generator | None) -> Tensor:
 # --- by inversion ------------------------------------------------------------------------------
 
 
+@beside
 def exponential_(
     self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
@@ -202,6 +206,7 @@ def exponential_(
     return _in_memory_order(self, make)
 
 
+@beside
 def cauchy_(
     self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None
 ) -> Tensor:
@@ -218,6 +223,7 @@ def cauchy_(
     return _in_memory_order(self, make)
 
 
+@beside
 def log_normal_(
     self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None
 ) -> Tensor:
@@ -233,6 +239,7 @@ def log_normal_(
     return _in_memory_order(self, make)
 
 
+@beside
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
     """Fill with numbers of trials until the first success."""
     if not 0 < p < 1:
@@ -257,6 +264,7 @@ def check_probability(p: float) -> None:
         raise RuntimeError(located(f"bernoulli_ expects p to be in [0, 1], but got p={p}"))
 
 
+@beside
 def bernoulli_(
     self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
 ) -> Tensor:
@@ -277,6 +285,7 @@ def bernoulli_(
     )
 
 
+@beside
 def random_(
     self: Tensor, *bounds: int | None, generator: Generator | None = None, **kw: int | None
 ) -> Tensor:

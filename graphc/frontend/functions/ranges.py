@@ -11,16 +11,17 @@ from graphc.ir import dtypes, ops
 from graphc.ir.dtypes import DType
 
 from .. import promote
-from ..device import check_device
 from ..dispatch import apply, constant
 from ..errors import located
 from ..numbers import is_traced_number, plain_size
+from ..placement import makes
 from ..promote import get_default_dtype
 from ..tensor import Tensor
 from .arguments import check_dtype, write_out
 from .creation import finish
 
 
+@makes
 def arange(
     start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, out: Any = None,
@@ -35,7 +36,6 @@ def arange(
         tensors = [v for v in values if isinstance(v, Tensor)]
         floats = floats or any(t.dtype.is_float for t in tensors)
         dtype = get_default_dtype() if floats else dtypes.i64
-    check_device(device)
     if out is None and is_traced_number(end) and type(start) is int and start == 0 and step == 1:
         result: Tensor = apply(ops.iota, shape=(plain_size(end),), dim=0, dtype=dtype)
         return result
@@ -69,6 +69,7 @@ def _ranged(array: np.ndarray, count: int, start: Any, step: Any, dtype: DType) 
     return constant(array.astype(dtype.numpy))
 
 
+@makes
 def linspace(
     start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, out: Any = None,
@@ -100,13 +101,14 @@ def linspace(
     made = constant(array.astype(dtype.numpy))
     if out is not None:
         return write_out(out, made)
-    return finish(made, requires_grad, device)
+    return finish(made, requires_grad)
 
 
 def _number(value: Any) -> Any:
     return value.item() if isinstance(value, Tensor) else value
 
 
+@makes
 def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, out: Any = None,
@@ -122,9 +124,10 @@ def logspace(
     made = promote.cast(promote.binary(ops.pow, base, powers), dtype)
     if out is not None:
         return write_out(out, made)
-    return finish(made, requires_grad, device)
+    return finish(made, requires_grad)
 
 
+@makes
 def range(
     start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, out: Any = None,
@@ -136,4 +139,4 @@ def range(
     kind = check_dtype(dtype) or get_default_dtype()
     array = start + step * np.arange(count, dtype=np.float64)
     result = constant(array.astype(kind.numpy))
-    return write_out(out, result) if out is not None else finish(result, requires_grad, device)
+    return write_out(out, result) if out is not None else finish(result, requires_grad)

@@ -11,7 +11,7 @@ from graphc.ir.dtypes import DType
 from .. import promote
 from ..autocast import full_precision
 from ..context import local
-from ..dispatch import apply
+from ..dispatch import apply, filled_beside
 from ..errors import located
 from ..history import requires_grad
 from ..ownership import own, owns_result
@@ -221,7 +221,7 @@ def _arg(name: str, doc: str) -> Any:
 
 def _arg_along(record: Any, x: Tensor, dim: int, keepdim: bool) -> Tensor:
     if x.ndim == 0:
-        zero: Tensor = apply(ops.full, shape=(), value=0, dtype=dtypes.i64)
+        zero: Tensor = filled_beside(x, (), 0, dtypes.i64)
         return zero
     result: Tensor = apply(record, x, dim=dim, keepdim=bool(keepdim))
     return result

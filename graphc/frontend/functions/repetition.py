@@ -11,6 +11,7 @@ from graphc.ir import dtypes, ops
 from ..dispatch import apply, constant
 from ..errors import located
 from ..ownership import owns_result
+from ..placement import beside
 from ..tensor import Tensor, concrete
 from .arguments import (
     as_sequence,
@@ -135,6 +136,7 @@ def repeat_interleave(
     return _reshaped(clone_contiguous(wide), (*sizes[:dim], sizes[dim] * count, *after))
 
 
+@beside
 def _positions(counts: Tensor) -> Tensor:
     result: Tensor = apply(ops.iota, shape=shape(counts), dim=0, dtype=dtypes.i64)
     return result

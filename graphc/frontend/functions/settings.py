@@ -6,9 +6,10 @@ from typing import Any
 
 from ..anomaly import Anomaly
 from ..context import local
-from ..device import CPU, META, check_device
+from ..device import CPU
 from ..device import device as device_type
 from ..errors import located
+from ..placement import place_of
 from ..promote import set_default_dtype
 from ..tensor import Tensor
 from .dtype_names import TYPE_STRINGS
@@ -30,13 +31,13 @@ def set_default_tensor_type(t: Any) -> None:
 
 
 def get_default_device() -> device_type:
-    """The CPU, or what `with torch.device("meta")` selects."""
-    return META if local.meta else CPU
+    """Where new tensors are made: as set, or as `with torch.device(...)` selects."""
+    return CPU if local.place is None else local.place.device
 
 
 def set_default_device(device: Any) -> None:
-    """Only the CPU: raises RuntimeError for another."""
-    check_device(device)
+    """Make new tensors there from now on. Raises RuntimeError for a device that is not there."""
+    local.place = None if device is None else place_of(device)
 
 
 def set_float32_matmul_precision(precision: str) -> None:

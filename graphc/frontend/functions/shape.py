@@ -13,7 +13,7 @@ from .. import views
 from ..dispatch import apply
 from ..errors import located
 from ..storage import strides_of
-from ..tensor import Tensor, alias, concrete, current, from_array
+from ..tensor import Tensor, alias, current, from_array, held
 from .arguments import (
     as_sequence,
     as_size,
@@ -281,7 +281,7 @@ def view_dtype(self: Tensor, dtype: DType) -> Tensor:
     """The same bytes read as another dtype; the last dim's size changes with the element size."""
     if dtype is self.dtype:
         return alias(self)
-    array = concrete(self, "view(dtype)", "convert with .to(dtype), or call it outside")
+    array = held(self, "view(dtype)", "convert with .to(dtype), or call it outside")
     if array.ndim == 0 and array.itemsize != dtype.itemsize:
         raise RuntimeError(located(
             f"self.dim() cannot be 0 to view {self.dtype} as {dtype} (different element sizes)"

@@ -11,10 +11,11 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..autocast import full_precision
 from ..context import local
-from ..dispatch import apply, constant
+from ..dispatch import apply, constant, filled_beside
 from ..errors import located
 from ..history import requires_grad
 from ..ownership import owns_result
+from ..placement import beside
 from ..tensor import Tensor, concrete, current
 from . import pointwise as P
 from . import return_types
@@ -40,7 +41,7 @@ def sort(
     """Sorted values and their indices along `dim`; NaN counts as the largest."""
     along = wrap_dim(dim, input.ndim)
     if input.ndim == 0:
-        zero = apply(ops.full, shape=(), value=0, dtype=dtypes.i64)
+        zero = filled_beside(input, (), 0, dtypes.i64)
         return return_types.sort(input.clone(), zero)
     return return_types.sort(_sorted(input, along, descending, True))
 
@@ -67,7 +68,7 @@ def topk(
     """The k largest (smallest) along `dim` in order, and their indices."""
     along = wrap_dim(dim, input.ndim)
     if input.ndim == 0:
-        zero = apply(ops.full, shape=(), value=0, dtype=dtypes.i64)
+        zero = filled_beside(input, (), 0, dtypes.i64)
         return return_types.topk(input.clone(), zero)
     size = shape(input)[along]
     if isinstance(k, Tensor):
@@ -87,7 +88,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     if input.ndim == 0 and k != 1:
         raise RuntimeError(located("kthvalue(): selected number k out of range for dimension 0"))
     if input.ndim == 0:
-        zero = apply(ops.full, shape=(), value=0, dtype=dtypes.i64)
+        zero = filled_beside(input, (), 0, dtypes.i64)
         return return_types.kthvalue(input.clone(), zero)
     size = shape(input)[along]
     if k < 1 or not environment().at_most(k, size):
@@ -148,6 +149,7 @@ median = _median("median", False)
 nanmedian = _median("nanmedian", True)
 
 
+@beside
 @with_out
 @numpy_names
 @owns_result
@@ -212,6 +214,7 @@ def _quantile(
     return result if points.ndim else result.squeeze(0)  # type: ignore[no-any-return]
 
 
+@beside
 @with_out
 @full_precision
 @owns_result
@@ -223,6 +226,7 @@ def quantile(
     return _quantile(input, q, dim, keepdim, interpolation, False)
 
 
+@beside
 @with_out
 @full_precision
 @owns_result
@@ -237,6 +241,7 @@ def nanquantile(
 # --- unique ------------------------------------------------------------------------------------
 
 
+@beside
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
@@ -256,6 +261,7 @@ def unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
+@beside
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
@@ -319,6 +325,7 @@ def bucketize(
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
+@beside
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs (or its summed weights)."""
     array = concrete(input, "bincount()", _CURE)
@@ -335,6 +342,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return constant(found.astype(np.float32 if given.dtype == np.float32 else np.float64))
 
 
+@beside
 @with_out
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts in `bins` equal bins between min and max (the data's own where both are equal)."""

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir.memory import on_host
+
 from ..shared_memory import is_shared as is_shared
 from ..shared_memory import share, share_tensors
 from ..storage import Storage, address
-from ..tensor import Tensor, concrete, from_array
+from ..tensor import Tensor, from_array, held
 
 
 class UntypedStorage:
@@ -64,7 +66,7 @@ class UntypedStorage:
 
     def __getitem__(self, index: Any) -> Any:
         if not isinstance(index, slice):
-            return int(self._bytes()[index])
+            return int(on_host(self._bytes())[index])
         if index.step not in (None, 1):
             raise RuntimeError(
                 f"Trying to slice with a step of {index.step}, but only a step of 1 is supported"
@@ -84,7 +86,7 @@ class UntypedStorage:
 
     def tolist(self) -> list[int]:
         """The bytes as ints."""
-        found: list[int] = self._bytes().tolist()
+        found: list[int] = on_host(self._bytes()).tolist()
         return found
 
     @property
@@ -97,7 +99,7 @@ class UntypedStorage:
 
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """The memory under the tensor."""
-    concrete(self, "untyped_storage()", "ask for it outside the compiled function")
+    held(self, "untyped_storage()", "ask for it outside the compiled function")
     return UntypedStorage(self._storage)
 
 

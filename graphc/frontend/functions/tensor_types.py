@@ -9,9 +9,9 @@ import numpy as np
 from graphc.ir.dtypes import DType
 
 from .. import promote
-from ..device import check_device
 from ..dispatch import constant
 from ..numbers import Size
+from ..placement import makes, makes_like
 from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
 from .arguments import shape_of
@@ -19,9 +19,9 @@ from .creation import tensor, zeros
 from .dtype_names import TYPE_STRINGS
 
 
+@makes
 def construct(dtype: DType, args: tuple[Any, ...], device: Any = None) -> Tensor:
     """A tensor of sizes, or a copy of data: FloatTensor(2, 3), FloatTensor([1, 2])."""
-    check_device(device)
     if not args:
         return constant(np.zeros(0, dtype.numpy))
     data = args[0]
@@ -42,7 +42,7 @@ class TensorType(type):
     dtype: DType
 
     def __call__(cls, *args: Any, device: Any = None) -> Any:
-        return construct(cls.dtype, args, device)
+        return construct(cls.dtype, args, device=device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and instance.dtype is cls.dtype
@@ -59,9 +59,14 @@ TYPES: dict[str, Any] = {
 
 def legacy_constructor(cls: type[Tensor], *args: Any, device: Any = None) -> Tensor:
     """torch.Tensor(2, 3), torch.Tensor([1, 2]): tensors of the default dtype."""
-    return construct(get_default_dtype(), args, device)
+    return construct(get_default_dtype(), args, device=device)
 
 
 def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
     """A tensor of this one's dtype, by sizes or from data."""
-    return construct(self.dtype, args, device)
+    return _new(self, args, device=device)
+
+
+@makes_like
+def _new(self: Tensor, args: tuple[Any, ...], device: Any = None) -> Tensor:
+    return construct(self.dtype, args)

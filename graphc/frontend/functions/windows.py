@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ..device import check_device
 from ..dispatch import constant
 from ..errors import located
+from ..placement import makes
 from ..promote import get_default_dtype
 from ..tensor import Tensor
 from .arguments import check_dtype
 
 
 def _window(name: str, values: Callable[..., np.ndarray]) -> Callable[..., Tensor]:
+    @makes
     def function(
         window_length: int, periodic: bool = True, *shape: float, dtype: Any = None,
         device: Any = None, requires_grad: bool = False, layout: Any = None,
         pin_memory: bool = False, **parameters: float,
     ) -> Tensor:
-        check_device(device)
         if window_length < 0:
             raise RuntimeError(located(
                 f"{name} requires non-negative window_length, got window_length={window_length}"

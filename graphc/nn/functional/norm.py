@@ -273,7 +273,7 @@ def _kept(input: Tensor, p: float) -> Tensor:
         strides = input.stride()
         if all(stride > 0 for stride in strides):
             order.sort(key=lambda dim: -strides[dim])
-    drawn = T.empty([shape[dim] for dim in order], dtype=input.dtype).bernoulli_(1 - p)
+    drawn = input.new_empty([shape[dim] for dim in order]).bernoulli_(1 - p)
     kept: Tensor = drawn.permute([order.index(dim) for dim in range(len(order))])
     return kept
 
@@ -314,7 +314,7 @@ def _feature_dropout(
     if input.dim() < leading:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     shape = (*tuple(input.shape)[:leading], *(1 for _ in range(input.dim() - leading)))
-    noise = None if p == 1.0 else T.empty(shape, dtype=input.dtype).bernoulli_(1 - p)
+    noise = None if p == 1.0 else input.new_empty(shape).bernoulli_(1 - p)
     return _masked(input, p, noise, inplace)
 
 

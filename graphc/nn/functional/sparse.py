@@ -7,6 +7,7 @@ from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.grad_mode import no_grad
+from ...frontend.placement import place_at
 from ...frontend.tensor import Tensor
 from ...ir import ops
 
@@ -60,7 +61,7 @@ def _by_frequency(rows: Tensor, indices: Tensor, count: int) -> Tensor:
 
 def _not_negative(indices: Tensor, rows: int) -> Tensor:
     """Indices of which the operator refuses the negative ones too, which it would wrap."""
-    if local.trace is not None:
+    if local.trace is not None or place_at(indices) is not None:
         return T.where(indices < 0, rows, indices)
     array = indices._array
     if array.size and not 0 <= array.min() <= array.max() < rows:
@@ -75,7 +76,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(tensor.max().item()) + 1
     if tensor.dtype is not T.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
-    if local.trace is None and tensor.numel():
+    if local.trace is None and place_at(tensor) is None and tensor.numel():
         if tensor._array.min() < 0:
             raise RuntimeError("Class values must be non-negative.")
         if tensor._array.max() >= num_classes:

@@ -189,7 +189,7 @@ def _fractional(
     x = input if batched else input.unsqueeze(0)
     batch, channels = x.shape[0], x.shape[1]
     if samples is None:
-        samples = T.rand([batch, channels, spatial], dtype=input.dtype)
+        samples = T.rand([batch, channels, spatial], dtype=input.dtype, device=input.device)
     samples = samples[:batch, :channels]
     # torch's order of the samples: W, H in the plane, but T, H, W in space
     order = (1, 0) if spatial == 2 else (0, 1, 2)

@@ -90,7 +90,7 @@ def feature_alpha_dropout(
         return input.mul_(0.0) if inplace else input * 0.0
     a = ((alpha**2 * p + 1) * (1 - p)) ** -0.5
     shape = [*tuple(input.shape)[:2], *(1 for _ in range(input.dim() - 2))]
-    noise = T.empty(shape, dtype=input.dtype).bernoulli_(1 - p)
+    noise = input.new_empty(shape).bernoulli_(1 - p)
     result = input * (noise * a) + ((noise - 1) * (alpha * a) + alpha * a * p)
     return input.copy_(result) if inplace else result
 

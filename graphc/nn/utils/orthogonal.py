@@ -96,7 +96,7 @@ class Orthogonal(Module):
                 full = _linalg().householder_product(A, tau)
                 full = full * A.diagonal(0, -2, -1).sign().unsqueeze(-2)
             else:
-                basis = T.randn([*tall.shape[:-2], rows, rows - columns], dtype=tall.dtype)
+                basis = tall.new_empty([*tall.shape[:-2], rows, rows - columns]).normal_()
                 full = _linalg().qr(T.cat([tall, basis], -1))[0]
                 full = T.cat([tall, full[..., columns:]], -1)
             self.base = full

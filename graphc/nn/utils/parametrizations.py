@@ -71,7 +71,7 @@ class _SpectralNorm(Module):
                 matrix = as_matrix(weight, self.dim)
                 height, width = matrix.shape
                 u, v = (
-                    T.empty(size, dtype=weight.dtype).normal_(0, 1) for size in (height, width)
+                    weight.new_empty(size).normal_(0, 1) for size in (height, width)
                 )
                 self.register_buffer("_u", normalize(u, dim=0, eps=eps))
                 self.register_buffer("_v", normalize(v, dim=0, eps=eps))

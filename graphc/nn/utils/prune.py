@@ -205,7 +205,7 @@ class RandomStructured(BasePruningMethod):
         self.amount, self.dim = amount, dim
 
     def _chosen(self, t: Tensor, count: int) -> Tensor:
-        return T.rand(t.shape[self.dim]).topk(t.shape[self.dim] - count)[1]
+        return T.rand(t.shape[self.dim], device=t.device).topk(t.shape[self.dim] - count)[1]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask with `amount` more channels of zeros."""

@@ -96,8 +96,10 @@ class SpectralNorm:
         with no_grad():
             matrix = as_matrix(weight, dim)
             height, width = matrix.shape
-            u = normalize(T.empty(height, dtype=weight.dtype).normal_(0, 1), dim=0, eps=eps)
-            v = normalize(T.empty(width, dtype=weight.dtype).normal_(0, 1), dim=0, eps=eps)
+            u, v = (
+                normalize(weight.new_empty(size).normal_(0, 1), dim=0, eps=eps)
+                for size in (height, width)
+            )
         delattr(module, name)
         module.register_parameter(name + "_orig", weight)
         setattr(module, name, weight.data)  # before the first forward

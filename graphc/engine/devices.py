@@ -1,0 +1,91 @@
+"""Devices that tensors may lie on, by the Backend that has them: eager mode there is a compiled
+program of one operator for each signature, kept.
+
+    register("apart", "far")        # the device "apart:0" in the memory of the backend "far"
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+from typing import Any
+
+from .. import backends, config
+from ..frontend import placement
+from ..frontend.errors import TraceError, located
+from ..ir.dim import DimEnv
+from ..ir.dtypes import from_numpy
+from ..ir.graph import Builder, attrs_key
+from ..ir.memory import Buffer, contiguous
+from ..ir.op import Attrs, Op
+from ..ir.types import TensorType
+from . import pipeline
+from .capture.kinds import is_part_of_machinery
+from .capture.observer import running
+
+_PROGRAMS = 20_000
+
+
+def register(kind: str, backend: str) -> None:
+    """Make the memory of a backend a device of this type. Raises InvalidBackend, and ValueError
+    where the device is registered."""
+    name = backends.canonical(backend)
+    found = backends.get(name)
+    is_part_of_machinery(found, found.memory)
+    placement.register(kind, found.memory, Operators(name).run, name)
+
+
+def backend_at(place: placement.Place | None, asked: str) -> str:
+    """The name of the backend whose code runs on tensors of a device, where the user asked for
+    one. Raises RuntimeError where that one has another memory, TraceError where there is none."""
+    if place is None or backends.get(asked).memory is place.memory:
+        return asked
+    if place.backend is None:
+        raise TraceError(located(f"there is no code for tensors on {place.device}"))
+    if asked != backends.DEFAULT:
+        raise RuntimeError(located(
+            f"backend {asked!r} does not run on tensors on {place.device}. Cure: leave backend= out"
+        ))
+    return place.backend
+
+
+class Operators:
+    """A backend's eager mode."""
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self._programs: dict[Any, pipeline.Built] = {}
+        self._lock = threading.Lock()
+
+    def run(self, op: Op, buffers: list[Buffer], attrs: Attrs) -> Any:
+        """An operator on buffers of the backend's memory: its result, or a tuple of them."""
+        types = tuple([TensorType(from_numpy(b.dtype), b.shape) for b in buffers])
+        key = (op, types, attrs_key(attrs))
+        built = self._programs.get(key)
+        if built is None:
+            observer = running.observer
+            with nullcontext() if observer is None else observer.unobserved():
+                built = self._build(op, types, attrs)
+            if "graphs" not in attrs:
+                with self._lock:
+                    if len(self._programs) >= _PROGRAMS:
+                        self._programs.clear()
+                    self._programs[key] = built
+        memory = built.backend.memory
+        results = [
+            memory.allocate(node.shape, node.dtype.numpy)  # type: ignore[arg-type]
+            for node in built.graph.outputs
+        ]
+        built.run([contiguous(buffer) for buffer in buffers], results)
+        return results[0] if built.name == op.name else tuple(results)
+
+    def _build(self, op: Op, types: tuple[TensorType, ...], attrs: Attrs) -> pipeline.Built:
+        builder = Builder(DimEnv())
+        node = builder.emit(op, *[builder.input(type_) for type_ in types], **attrs)
+        several = not isinstance(node.type, TensorType)
+        outputs = builder.results(node) if several else (node,)
+        name = f"{op.name}_results" if several else op.name
+        graph = builder.build(outputs, name)
+        return pipeline.build(
+            graph, config=config.current(), name=name, backend=self.backend
+        )

@@ -1,0 +1,50 @@
+"""A recording is of one device: what is on another is done between recordings."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .errors import TraceError, located
+from .placement import TWO_DEVICES, Place, place_at
+from .tensor import Tensor
+from .values import Eager
+
+
+class OneDevice:
+    """What a trace knows of devices."""
+
+    # where its tensors lie (None: on the CPU); False: it has met none
+    place: Place | Literal[False] | None = False
+    stepping = 0  # optimizer steps that are running
+
+    def joins(self, place: Place | None) -> bool:
+        """Whether tensors of a device can be part of this recording."""
+        if self.place is False:
+            self.place = place
+        return self.place is place
+
+    def apart(self, inputs: tuple[Tensor, ...]) -> bool:
+        """Whether an operation's tensors, or this recording, are on several devices. A tensor on
+        the CPU without dimensions joins others; an optimizer's counts of steps do by themselves."""
+        for tensor in inputs:
+            if tensor._trace is None and self.is_foreign(tensor):
+                return True
+        return bool(self.place) and bool(inputs) and not self.stepping and all(
+            tensor._trace is None and place_at(tensor) is None for tensor in inputs
+        )
+
+    def is_foreign(self, tensor: Tensor) -> bool:
+        """Whether a concrete tensor lies on another device than this recording's."""
+        return Eager.elsewhere is not None and not _follows(tensor) and (
+            not self.joins(place_at(tensor))
+        )
+
+    def enters(self, tensor: Tensor) -> None:
+        """A concrete tensor is about to be an input. Raises TraceError for one of another device.
+        """
+        if self.is_foreign(tensor):
+            raise TraceError(located(f"{TWO_DEVICES} in one graph"))
+
+
+def _follows(tensor: Tensor) -> bool:
+    return place_at(tensor) is None and (tensor._array.ndim == 0 or tensor._storage.loose)

@@ -1,0 +1,317 @@
+"""Devices other than the CPU: which there are, and where an operator runs.
+
+A Place is a device with its Memory and its eager runner. Until there is one, eager mode does not
+ask where arrays lie (`Eager.elsewhere` is None). As in torch, an operator's tensors lie on one
+device; a CPU tensor without dimensions joins any. So does a *loose* one, which graphc's own code
+made on the way (positions, masks): it was not placed by a user.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import FrameType
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from graphc.ir.device_array import DeviceArray
+from graphc.ir.memory import Array, Buffer, Memory, on_host
+from graphc.ir.op import REGISTRY, Attrs, Op
+from graphc.ir.op import get as get_op
+
+from . import meta
+from .context import local
+from .device import CPU, Placing, device, registered
+from .errors import located
+from .values import Eager, Runner
+from .views import ARRAYS
+
+F = TypeVar("F", bound=Callable[..., Any])
+_CONSTANTS = 4096
+
+
+class Place:
+    """A device: its memory, and what runs one operator on buffers there."""
+
+    def __init__(self, device: device, memory: Memory, run: Runner, backend: str | None) -> None:
+        self.device, self.memory, self.run, self.backend = device, memory, run, backend
+        self.generator: Any = None  # its default generator, made at first use
+        self._constants: dict[Any, Buffer] = {}
+
+    def take(self, array: Array) -> Buffer:
+        """A host array's elements here. Of one number that nobody writes to, a shared copy."""
+        if array.ndim or array.flags.writeable:
+            return self.put(array)
+        key = (array.dtype, array.tobytes())
+        found = self._constants.get(key)
+        if found is None:
+            if len(self._constants) >= _CONSTANTS:
+                self._constants.clear()
+            found = self._constants[key] = self.put(array)
+        return found
+
+    def put(self, array: Array) -> Buffer:
+        """A copy of a host array here."""
+        made = self.memory.allocate(array.shape, array.dtype)
+        self.memory.write(made, array)
+        return made
+
+
+    def bring(self, buffer: Buffer) -> Buffer:
+        """The buffer itself, or a copy of a host array here."""
+        return buffer if isinstance(buffer, DeviceArray) else self.take(buffer)
+
+
+_places: dict[str, Place] = {}
+
+
+def register(kind: str, memory: Memory, run: Runner, backend: str | None = None) -> Place:
+    """Make a device known by its memory's place. Raises ValueError where there is one already."""
+    if memory.place in _places:
+        raise ValueError(f"a device {memory.place!r} is registered already")
+    registered.add(kind)
+    place = _places[memory.place] = Place(device(memory.place), memory, run, backend)
+    Eager.elsewhere = staticmethod(_anywhere)
+    return place
+
+
+def place_of(given: Any) -> Place | None:
+    """The Place of a device; None: the CPU. Raises RuntimeError for one that is not there."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        kind, index = "cuda", given
+        for place in _places.values():
+            if place.device.index == index:
+                return place
+    asked = device(given)
+    kind = asked.type
+    if kind == "cpu":
+        return None
+    if kind == "meta" and "meta" not in _places:
+        return register("meta", meta.MEMORY, meta.run)
+    found = _places.get(kind) or _places.get(f"{kind}:{asked.index or 0}")
+    if found is not None:
+        return found
+    if kind == "cuda":
+        raise RuntimeError(located(
+            "no CUDA backend in this build of graphc: use device='cpu' (torch.cuda.is_available() "
+            "is False)"
+        ))
+    if kind in registered:
+        raise RuntimeError(located(f"device {str(given)!r}: there is no such device"))
+    raise RuntimeError(located(f"device {str(given)!r} is not supported: use 'cpu'"))
+
+
+def places() -> list[Place]:
+    """All devices but the CPU."""
+    return list(_places.values())
+
+
+Placing.find = staticmethod(place_of)
+
+
+def of(buffer: Buffer) -> Place | None:
+    """Where a buffer lies; None: on the CPU."""
+    return _places[buffer.memory.place] if isinstance(buffer, DeviceArray) else None
+
+
+def device_of(buffer: Buffer) -> device:
+    """The device of a buffer."""
+    return _places[buffer.memory.place].device if isinstance(buffer, DeviceArray) else CPU
+
+
+# --- which runner ------------------------------------------------------------------------------
+
+
+def _anywhere(op: Op, arrays: list[Any], attrs: Attrs) -> Any:
+    """Runs an operator where one of its arrays lies; those on the host are taken there."""
+    place = next((of(a) for a in arrays if type(a) is DeviceArray), None)
+    if place is None:
+        return Eager.run(op, arrays, attrs)
+    if op.view:
+        view = ARRAYS[op.name](arrays[0], attrs)
+        if view is not None:
+            return view
+    there = [a if type(a) is DeviceArray else place.take(np.asarray(a)) for a in arrays]
+    return place.run(op, there, attrs)
+
+
+def gathered(
+    op: Op, inputs: Sequence[Any], arrays: list[Any]
+) -> tuple[Runner, list[Any], bool]:
+    """What runs an operator, its tensors' buffers in one memory, and whether the result is loose.
+
+    Raises RuntimeError for tensors that a user has placed on different devices.
+    """
+    if not arrays:
+        chosen = local.making and local.making[0]
+        return (Eager.run, arrays, True) if chosen is None else (chosen.run, arrays, False)
+    if not any(type(array) is DeviceArray for array in arrays):
+        return Eager.run, arrays, _all_loose(inputs, arrays)
+    place, loose = _common(op, inputs, arrays)
+    if place is None:
+        return Eager.run, [on_host(array) for array in arrays], False
+    found = [
+        array if of(array) is place else place.take(on_host(array)) for array in arrays
+    ]
+    return place.run, found, loose
+
+
+def _common(op: Op, inputs: Sequence[Any], arrays: list[Any]) -> tuple[Place | None, bool]:
+    """Where an operator runs, and whether all its tensors are loose."""
+    chosen: list[Place | None] = []
+    for i, (x, array) in enumerate(zip(inputs, arrays, strict=True)):
+        place = of(array)
+        follows = place is None and (array.ndim == 0 or (i and op.name in _POSITIONS))
+        if not is_loose(x) and not follows and place not in chosen:
+            chosen.append(place)
+    if len(chosen) > 1:
+        raise _mixed(*(CPU if place is None else place.device for place in chosen[:2]))
+    if chosen:
+        return chosen[0], False
+    return next(of(array) for array in arrays if type(array) is DeviceArray), True
+
+
+def _all_loose(inputs: Sequence[Any], arrays: list[Any]) -> bool:
+    """Whether tensors on the CPU are loose, but for numbers among them."""
+    loose = [is_loose(x) for x in inputs]
+    return any(loose) and all(
+        each or not array.ndim for each, array in zip(loose, arrays, strict=True)
+    )
+
+
+_POSITIONS = frozenset({"index", "index_put"})  # positions may lie on the CPU
+
+
+def _mixed(first: device, second: device) -> RuntimeError:
+    if "meta" in (first.type, second.type):
+        other = second if first.type == "meta" else first
+        return RuntimeError(located(
+            f"Tensor on device {other} is not on the expected device meta!"
+        ))
+    return RuntimeError(located(
+        "Expected all tensors to be on the same device, but found at least two devices, "
+        f"{first} and {second}!"
+    ))
+
+
+def is_loose(tensor: Any) -> bool:
+    """Whether a tensor may be taken to any device."""
+    return getattr(tensor._storage, "loose", False)
+
+
+class DeviceTable(Mapping[str, Callable[..., Any]]):
+    """What an operator does to buffers, wherever they lie, by its name (ir/interpret.py)."""
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        op = get_op(name)
+        return lambda *buffers, **attrs: _anywhere(op, list(buffers), attrs)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(REGISTRY)
+
+    def __len__(self) -> int:
+        return len(REGISTRY)
+
+
+def table_for(buffers: Iterable[Any], table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The table to run a graph by, whose inputs these are: `table` for arrays on the host."""
+    if Eager.elsewhere is not None and any(isinstance(b, DeviceArray) for b in buffers):
+        return DeviceTable()
+    return table
+
+
+# --- where new tensors go ----------------------------------------------------------------------
+
+
+@contextmanager
+def selected(place: Place | None) -> Iterator[None]:
+    """Operators without inputs run there."""
+    outer, local.making = local.making, (place,)
+    try:
+        yield
+    finally:
+        local.making = outer
+
+
+def makes(function: F) -> F:
+    """A function that makes tensors, on the device that it is given."""
+
+    @functools.wraps(function)
+    def made(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+        if (device is None and local.making is not None) or (
+            Eager.elsewhere is None and (device is None or device is CPU)
+        ):
+            return function(*args, **kwargs)
+        place = local.place if device is None else place_of(device)
+        loose = device is None and _asked_by_own_code(sys._getframe(1))
+        with selected(place), _recorded(place, loose and place is None):
+            return settled(function(*args, **kwargs), place, device is not None, loose)
+
+    return cast(F, made)
+
+
+def makes_like(function: F) -> F:
+    """A function that makes tensors on the device it is given, or on that of its first tensor."""
+
+    @functools.wraps(function)
+    def made(input: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        if device is None and (Eager.elsewhere is None or local.making is not None):
+            return function(input, *args, **kwargs)
+        place = place_at(input) if device is None else place_of(device)
+        with selected(place), _recorded(place, False):
+            return settled(function(input, *args, **kwargs), place, True, False)
+
+    return cast(F, made)
+
+
+def _recorded(place: Place | None, loose: bool) -> AbstractContextManager[None]:
+    """Under a trace: a recording is of one device; what is made on another is made eagerly."""
+    trace = local.trace
+    if trace is None or loose or Eager.elsewhere is None or trace.joins(place):
+        return nullcontext()
+    return trace.eager(TWO_DEVICES)
+
+
+TWO_DEVICES = "tensors on two devices"
+_AROUND = frozenset({"graphc.frontend.tensors_only", "graphc.frontend.ownership"})  # decorators
+
+
+def _asked_by_own_code(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_globals.get("__name__") in _AROUND:
+        frame = frame.f_back
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith("graphc.")
+
+
+def beside(function: F) -> F:
+    """A function that draws, or makes tensors on the way, where its first tensor lies."""
+
+    @functools.wraps(function)
+    def done(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if Eager.elsewhere is None:
+            return function(input, *args, **kwargs)
+        with selected(place_at(input)):
+            return function(input, *args, **kwargs)
+
+    return cast(F, done)
+
+
+def place_at(tensor: Any) -> Place | None:
+    """Where a tensor lies; None: on the CPU."""
+    trace = tensor._trace
+    return of(tensor._array) if trace is None else trace.place or None
+
+
+def settled(tensor: Any, place: Place | None, asked: bool, loose: bool) -> Any:
+    """A new tensor, taken to a place. Unless that was `asked` for, one that was made of a tensor on
+    a device stays there."""
+    if tensor._trace is None:
+        buffer = tensor._array
+        if of(buffer) is not place and (asked or not isinstance(buffer, DeviceArray)):
+            host = on_host(buffer)
+            tensor._array = host.copy() if place is None else place.put(host)
+            tensor._storage = type(tensor._storage)(tensor._array)
+        tensor._storage.loose = loose
+    return tensor

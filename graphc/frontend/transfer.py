@@ -1,0 +1,57 @@
+"""Tensors taken from one device to another, with history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.ir.memory import DeviceArray
+
+from .context import local
+from .errors import located
+from .history import edge, requires_grad
+from .nodes import Node, World
+from .placement import TWO_DEVICES, Place, place_at
+from .storage import Storage
+from .tensor import Tensor
+
+
+class DeviceCopy(Node):
+    """A copy on another device: its gradient goes back to where the tensor lies."""
+
+    source: Place | None
+
+    def name(self) -> str:
+        return "ToCopyBackward0"
+
+    def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
+        return [world.from_tensor(moved(world.to_tensor(grads[0]), self.source))]
+
+
+def moved(tensor: Tensor, place: Place | None) -> Tensor:
+    """The tensor itself where it lies there, else a copy. Raises NotImplementedError for one that
+    has no elements."""
+    source = place_at(tensor)
+    if source is place:
+        return tensor
+    trace = local.trace
+    if trace is not None:
+        with trace.eager(TWO_DEVICES):
+            return moved(tensor if tensor._face is None else tensor._face, place)
+    buffer = tensor._array
+    if isinstance(buffer, DeviceArray):
+        if source is not None and source.device.type == "meta":
+            raise NotImplementedError(located(
+                "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() "
+                "instead of torch.nn.Module.to() when moving module from meta to a different "
+                "device."
+            ))
+        buffer = buffer.memory.read(buffer)
+    result: Tensor = object.__new__(Tensor)
+    result._array = buffer.copy() if place is None else place.put(buffer)
+    result._storage = Storage(result._array)
+    if local.grad and requires_grad(tensor):
+        node = DeviceCopy((edge(tensor),), (tensor._type,))
+        node.source = source
+        result._node = node
+    return result
