@@ -87,7 +87,6 @@ class BackwardPlan:
             found = self._layouts[key] = layout, self.drawn(layout.graph)
         return found
 
-
     @cached_property
     def spending(self) -> Spending | None:
         """What passes use up; None where there is no tape to ask."""
