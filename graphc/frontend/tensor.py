@@ -368,7 +368,8 @@ class Parameter(Tensor):
                 f"Parameter(): data must be Tensor, not {kind_name(data)}. Cure: torch.tensor(data)"
             ))
         result = alias(data, cls)
-        result._storage.loose = False
+        if result._trace is None:
+            result._storage.loose = False  # a parameter is where it was put
         return result.requires_grad_(requires_grad) if requires_grad else result
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
