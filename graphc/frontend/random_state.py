@@ -22,7 +22,7 @@ from .context import local
 from .device import CPU, device
 from .dispatch import apply, constant, inplace
 from .errors import TraceError, located
-from .placement import Place, place_of, places
+from .placement import TWO_DEVICES, Place, place_of, places
 from .random_state_bytes import SIZE, from_bytes, to_bytes
 from .tensor import Tensor, from_array
 from .transfer import moved
@@ -201,10 +201,19 @@ def draw_from(kind: str, generator: Generator | None, *parameters: Tensor) -> Te
 
 def manual_seed(seed: int) -> Generator:
     """Seed the default generators of all devices; gives the CPU's."""
+    default_generator.manual_seed(seed)
+    trace = local.trace
     for place in places():
-        if place.generator is not None:
+        if place.generator is None or place.device.type == "meta":  # which draws nothing
+            continue
+        if trace is None or trace.place is place:
             place.generator.manual_seed(seed)
-    return default_generator.manual_seed(seed)
+        elif trace.whole and trace.place is not False:  # in which nothing draws there
+            trace.deferred.append(partial(place.generator.manual_seed, seed))
+        else:
+            with trace.eager(TWO_DEVICES):
+                place.generator.manual_seed(seed)
+    return default_generator
 
 
 def seed() -> int:

@@ -17,8 +17,8 @@ from graphc.inspect.report import short_path
 
 _LETTERS = 60  # of a value that are shown
 _MODES = (
-    "arguments", "grad mode", "inference mode", "meta device", "autocast", "default dtype",
-    "GRAPHC_RANDOM",
+    "arguments", "grad mode", "inference mode", "device", "devices in use", "autocast",
+    "default dtype", "GRAPHC_RANDOM",
 )
 
 

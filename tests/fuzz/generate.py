@@ -31,9 +31,14 @@ for _name in RECIPES:
     _FAMILIES.setdefault(REGISTRY[_name].family, []).append(_name)
 
 
+def is_unrolled(seed: int) -> bool:
+    """Whether the case of a seed is the steps of a loop, more nodes than any other."""
+    return random.Random(f"{seed} unrolled").random() < _UNROLLED
+
+
 def generate(seed: int) -> Case:
     """The case of a seed: the same in every process."""
-    if random.Random(f"{seed} unrolled").random() < _UNROLLED:
+    if is_unrolled(seed):
         graph = Unrolled(seed, (32, 40)).graph()
         return Case(seed, graph, {node: Style(low=-1.0, high=1.0) for node in graph.inputs})
     for attempt in range(50):

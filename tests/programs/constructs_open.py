@@ -315,13 +315,10 @@ S H = doubled$()
 B acc = acc + len(@H.grad_fn.name())
 C @H = (doubled$() + 2).exp()
 
-== an_attribute_that_a_generator_lacks
-T lots$ = torch.Generator()
-B try:
-B     acc = acc * lots$.scale
-B except AttributeError:
-B     acc = acc * 3
-C lots$.scale = 2.0
+== bytes_of_memory
+T memory$ = memoryview(bytearray(b"abcd"))
+B acc = acc + sum(bytes(memory$))
+C memory$[0] = 7
 
 == a_note_on_a_generator
 T lots$ = torch.Generator()

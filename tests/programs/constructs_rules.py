@@ -330,8 +330,11 @@ S H = np.ones(3)
 B acc = acc + len(@H)
 C @H.resize(5, refcheck=False)
 
-== bytes_of_memory
-T memory$ = memoryview(bytearray(b"abcd"))
-B acc = acc + sum(bytes(memory$))
-C memory$[0] = 7
+== an_attribute_that_a_generator_lacks
+T lots$ = torch.Generator()
+B try:
+B     acc = acc * lots$.scale
+B except AttributeError:
+B     acc = acc * 3
+C lots$.scale = 2.0
 """

@@ -230,3 +230,27 @@ def test_a_check_in_compiled_code_appears_when_the_host_waits() -> None:
 def test_explain_says_where_it_runs() -> None:
     text = str(explain(torch.compile(lambda x: x.lgamma() * 2), torch.ones(8, device=HERE)))
     assert "on the host" in text
+
+
+def test_seeding_all_devices_in_one_graph_of_the_cpu() -> None:
+    torch.rand(2, device="meta")  # a device that has a generator, and draws nothing
+
+    def draw(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(3)
+        return x + torch.rand(2)
+
+    compiled = torch.compile(draw, fullgraph=True)
+    for _ in range(2):
+        assert torch.equal(compiled(torch.ones(2)), draw(torch.ones(2)))
+
+
+def test_seeding_another_device_in_a_compiled_function() -> None:
+    def draw(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(3)
+        return x + torch.rand(2, device="apart").cpu()
+
+    draw(torch.ones(2))  # makes the device's generator
+    compiled = torch.compile(draw)
+    for _ in range(3):
+        torch.manual_seed(8)
+        assert torch.equal(compiled(torch.ones(2)), draw(torch.ones(2)))
