@@ -24,6 +24,7 @@ from .arguments import (
     with_out,
     wrap_dim,
 )
+from .copies import contiguous
 from .dtype_names import CPP_NAMES, iinfo
 from .indexing import Selection, read_index, take
 from .indexing import put as put_selection
@@ -367,8 +368,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         filler = promote.cast(value, input.dtype)
     else:
         filler = promote.operand(fitting(value, input.dtype), input.dtype)
-    result: Tensor = apply(ops.where, _mask("masked_fill", mask), filler, input)
-    return result
+    return contiguous(apply(ops.where, _mask("masked_fill", mask), filler, input))
 
 
 @with_out
