@@ -300,7 +300,8 @@ C warnings.filterwarnings("error", message="said $")
 T lin$ = nn.Linear(3, 3)
 T opt$ = torch.optim.SGD(lin$.parameters(), lr=0.5)
 S H = ["a", 1]
-B out.append(f"{[opt$.param_groups[0]['lr'], @H]}")
+B said$ = [opt$.param_groups[0]["lr"], @H]
+B out.append(f"{said$}")
 B acc = acc * 2
 C @H[0] += "b"
 
