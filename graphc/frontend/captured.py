@@ -130,6 +130,7 @@ class Output:
     order: tuple[int, ...] | None = None
     detached: bool = False
     unrecorded: bool = False
+    outdated: bool = False  # made so, and its memory was written to since (history.py)
     inference: bool = False  # its memory was made in inference mode
     versions: int = 0  # in-place writes that its memory has seen
     base: tuple[Output, Chain] | None = None

@@ -27,7 +27,7 @@ from .captured import (
 )
 from .functionalize import TracedStorage, dense_order
 from .held import behind_prefix
-from .history import edge, requires_grad
+from .history import edge, is_outdated, requires_grad
 from .nodes import Edge, OpNode
 from .nodes import Node as GradNode
 from .pending import PendingItem
@@ -226,7 +226,8 @@ class _Finish:
             return Output(
                 "alias", index=root.source.number, type=state.type, chain=path,
                 detached=value._base is None or not requires,
-                unrecorded=value._no_grad_view, requires_grad=requires,
+                unrecorded=value._no_grad_view, outdated=is_outdated(value),
+                requires_grad=requires,
             )
         if self.sharing.get(id(root), 1) > 1:
             index = self.bases.get(id(root), -1)
@@ -236,7 +237,7 @@ class _Finish:
             return Output(
                 "view", index=index, type=state.type, chain=path, requires_grad=requires,
                 inference=root.inference, versions=root.version,
-                unrecorded=value._no_grad_view,
+                unrecorded=value._no_grad_view, outdated=is_outdated(value),
                 base=(self.output(base), value._chain) if id(base) in self.leaving else None,
             )
         found = self._value(trace.read(value), state, requires, root.inference)

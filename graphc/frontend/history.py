@@ -40,11 +40,16 @@ def gradient_kind(tensor: Tensor) -> bool | None:
 def history(tensor: Tensor) -> Node | None:
     """What made a tensor; None for a leaf. Raises RuntimeError for a view made in no_grad mode
     whose memory was written to since: its history would be the base's."""
-    if requires_grad(tensor) and tensor._no_grad_view and tensor._base is not None and (
-        tensor._seen != tensor._storage.version
-    ):
+    if requires_grad(tensor) and is_outdated(tensor):
         raise RuntimeError(located(STALE_VIEW))
     return tensor._node
+
+
+def is_outdated(tensor: Tensor) -> bool:
+    """Whether a view made in no_grad mode lies in memory that was written to since."""
+    return tensor._no_grad_view and tensor._base is not None and (
+        tensor._seen != tensor._storage.version
+    )
 
 
 def _follow_base(view: Tensor, base: Tensor) -> None:

@@ -25,7 +25,7 @@ from .autograd import Pass
 from .captured import UNREAD, TensorInput
 from .functionalize import TracedStorage, dense_order
 from .held import Holds, Place
-from .history import edge, requires_grad
+from .history import edge, is_outdated, requires_grad
 from .nodes import AsStridedBackward, BrokenNode, Edge, SpentNode
 from .nodes import Node as GradNode
 from .segment_tape import broken_nodes, script_key, spent_nodes, tape_of
@@ -270,6 +270,7 @@ class _Fill:
     def tensor(self, tensor: Tensor) -> None:
         """Make a traced tensor concrete."""
         array, storage = self.place(tensor)
+        outdated = is_outdated(tensor)
         # attribute by attribute: an object whose __dict__ was asked for is slower from then on;
         # _node stays readable for _history
         tensor._trace = None
@@ -278,7 +279,7 @@ class _Fill:
         base = tensor._base
         if base is not None:
             tensor._base = self.trace.face(base)
-            tensor._seen = storage.version
+            tensor._seen = storage.version - outdated
 
     def rebind(self, tensor: Tensor, shadow: Tensor) -> None:
         """`tensor.data` was set."""

@@ -164,3 +164,28 @@ def test_random(first: int) -> None:
             assert all(
                 same(e, f) for e, f in zip(expected, found, strict=True)
             ), (seed, text, writes)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("inner", [False, True])
+def test_views_of_no_grad_mode_know_of_later_writes(inner: bool, cut: bool) -> None:
+    def script(lib: Any, compile: Any) -> list[str]:
+        def forward(x: Any) -> Any:
+            h = x * 2 if inner else x
+            with lib.no_grad():
+                view = h.t()
+            if cut:
+                float(x.detach().sum())
+            h.detach()[0].add_(1)
+            return view, h * 1
+
+        compiled, found = compile(forward), []
+        for _ in range(3):
+            view, _ = compiled(lib.ones(2, 3).requires_grad_())
+            with pytest.raises(RuntimeError, match="no_grad mode") as caught:
+                view.grad_fn  # noqa: B018 (reading it raises)
+            found += [caught.typename, str(view.tolist())]
+        return found
+
+    expected = script(torch, lambda f: f)
+    assert script(graphc, lambda f: f) == expected == script(graphc, graphc.compile)

@@ -48,6 +48,8 @@ class Results:
         found: Tensor | None = self.made.get(id(output))
         if found is None:
             found = self.made[id(output)] = self._make(output)
+            if output.outdated:
+                found._seen = found._storage.version - 1
         return found
 
     def handed_out(self) -> list[tuple[Output, Tensor]]:
