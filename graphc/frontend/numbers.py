@@ -278,7 +278,8 @@ class TracedNumber:
         return operator.index(self.decided())
 
     def __hash__(self) -> int:
-        return hash(self.decided())
+        # a set that is put back when the trace is over still has it
+        return hash(self.decided() if self.trace.open else self.expression.value)
 
     def __repr__(self) -> str:
         return repr(self.decided())

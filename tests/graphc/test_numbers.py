@@ -322,3 +322,22 @@ def test_a_number_outside_of_a_functions_domain_raises_as_in_python() -> None:
     with pytest.raises(ValueError, match=r"math domain error|expected a positive"):
         compiled(graphc.ones(2), -1.0)
     assert compiled(graphc.ones(2), 5.0).tolist() == f(graphc.ones(2), 5.0).tolist()
+
+
+def test_a_set_that_holds_a_length_is_put_back() -> None:
+    """The recording is over, and the number in it too, when the set is as it was before."""
+    seen, growing, best = {1}, {"a": 1}, []
+
+    def function(x: Any) -> Any:
+        seen.__ior__({len(growing) + 2})
+        growing.update(b=2)
+        total = x.sum()
+        if best and total < best[-1]:
+            return x
+        best.append(total)
+        return x * 2
+
+    compiled = graphc.compile(function)
+    for _ in range(4):
+        compiled(graphc.ones(3))
+    assert seen == {1, 3, 4} and len(best) == 4
