@@ -8,6 +8,7 @@ import functools
 import itertools
 import math
 import operator
+import pathlib
 import random
 import threading
 import types
@@ -131,9 +132,9 @@ class Painter:
         if hasattr(kind, "cache_info"):
             return ()  # a trace calls what a cache wraps
         module = kind.__module__
-        if module in _IMMUTABLE or module in ("uuid", "re") or kind.__name__ in (
-            "dtype", "PosixPath"
-        ):
+        if isinstance(value, pathlib.PurePath):
+            return (value.name,)  # every program has a folder of its own
+        if module in _IMMUTABLE or module in ("uuid", "re") or kind.__name__ == "dtype":
             return (str(value),) if module != "uuid" else ()
         if isinstance(value, threading.local):
             return tuple((k, self._item(v)) for k, v in vars(value).items())
