@@ -27,7 +27,7 @@ _SHARED = (
 class _Region(NamedTuple):
     """Memory of a tensor, from its first element to behind its last, in bytes."""
 
-    memory: Any  # the storage; traced: that in which these are places
+    memory: Any  # where the storage begins; traced: the storage, in which these are places
     low: int
     high: int
     strides: tuple[int, ...]
@@ -42,7 +42,7 @@ def check_apart(target: Tensor, operand: Tensor, whole: bool = True) -> None:
     if a._storage.root is not b._storage.root and (_is_made(a) or _is_made(b)):
         return
     one, other = _region(a), _region(b)
-    if one is None or other is None or one.memory is not other.memory:
+    if one is None or other is None or one.memory != other.memory:
         return
     if one.low >= other.high or other.low >= one.high:
         return
@@ -63,7 +63,7 @@ def _region(tensor: Tensor) -> _Region | None:
     strides: Any
     low: Any
     if tensor._trace is None:
-        memory, strides, low = memory.root, strides_of(tensor._array), address(tensor._array)
+        memory, strides, low = _start(memory), strides_of(tensor._array), address(tensor._array)
     elif tensor._storage.root.source is None:
         state = tensor._traced
         strides, low = state.strides, state.offset * size
@@ -91,4 +91,9 @@ def _captured(tensor: Tensor, size: int) -> tuple[Any, Any, Any] | None:
         geometry = view_geometry(op, attrs, geometry, type_.shape, _STATIC)
         if geometry is None:
             return None
-    return owner._storage.root, geometry[1], address(array) + geometry[2] * size
+    return _start(owner._storage), geometry[1], address(array) + geometry[2] * size
+
+
+def _start(storage: Any) -> int:
+    """Where a concrete storage begins: tensors of one NumPy array are one memory."""
+    return address(storage.root.array)

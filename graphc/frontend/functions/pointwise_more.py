@@ -101,7 +101,11 @@ def sinc(input: Tensor) -> Tensor:
 @with_out
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), x first clamped to [eps, 1 - eps]."""
-    x = input if eps is None else P.clamp(input, eps, 1 - eps)
+    x = input
+    if not (x.dtype.is_float or x.dtype.is_complex):
+        x = promote.cast(x, promote.get_default_dtype())
+    if eps is not None:
+        x = P.clamp(x, eps, 1 - eps)
     return P.log(P.div(x, P.sub(1, x)))
 
 
