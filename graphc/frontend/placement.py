@@ -59,7 +59,6 @@ class Place:
         self.memory.write(made, array)
         return made
 
-
     def bring(self, buffer: Buffer) -> Buffer:
         """The buffer itself, or a copy of a host array here."""
         return buffer if isinstance(buffer, DeviceArray) else self.take(buffer)
@@ -148,7 +147,7 @@ def gathered(
     if not arrays:
         chosen = local.making and local.making[0]
         return (Eager.run, arrays, True) if chosen is None else (chosen.run, arrays, False)
-    if not any(type(array) is DeviceArray for array in arrays):
+    if DeviceArray not in map(type, arrays):
         return Eager.run, arrays, _all_loose(inputs, arrays)
     place, loose = _common(op, inputs, arrays)
     if place is None:
@@ -176,10 +175,13 @@ def _common(op: Op, inputs: Sequence[Any], arrays: list[Any]) -> tuple[Place | N
 
 def _all_loose(inputs: Sequence[Any], arrays: list[Any]) -> bool:
     """Whether tensors on the CPU are loose, but for numbers among them."""
-    loose = [is_loose(x) for x in inputs]
-    return any(loose) and all(
-        each or not array.ndim for each, array in zip(loose, arrays, strict=True)
-    )
+    found = False
+    for x, array in zip(inputs, arrays, strict=True):
+        if is_loose(x):
+            found = True
+        elif array.ndim:  # as nearly always
+            return False
+    return found
 
 
 _POSITIONS = frozenset({"index", "index_put"})  # positions may lie on the CPU
