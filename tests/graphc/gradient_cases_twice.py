@@ -146,3 +146,54 @@ def results_of_a_function_in_segments(torch: Any, compile: Any) -> Any:
         a.backward()
         found += [failure(c.backward, "second time"), failure(d.backward), x.grad]
     return found
+
+
+@case
+def what_ran_inside_the_call_and_saved_nothing(torch: Any, compile: Any) -> Any:
+    @compile
+    def run(x: Any, w: Any) -> Any:
+        s = x + w
+        t = s * w
+        t.sum().backward()
+        return s.sum(), t.sum(), (t + w).sum()
+
+    found = []
+    for k in range(3):
+        x, w = leaf(torch, 1.0, k + 2.0), leaf(torch, 3.0, -1.0)
+        found += [passes(x, *run(x, w)), x.grad, w.grad]
+    return found
+
+
+@case
+def leaves_wait_for_what_is_used_up(torch: Any, compile: Any) -> Any:
+    """A leaf behind what a pass inside the call used up gets nothing where the pass ends there."""
+    w, v, kept = leaf(torch, 1.0, 2.0), leaf(torch, 3.0, -1.0), []
+
+    @compile
+    def run(x: Any) -> Any:
+        kept.append(x * w)
+        (v * (kept[-1] + kept[0])).sum().backward()
+
+    found = []
+    for k in range(3):
+        found += [failure(lambda k=k: run(leaf(torch, k + 1.0, 0.5)), "second time"), w.grad + 0]
+    found += [v.grad, len(kept)]
+    return found
+
+
+@case
+def leaves_wait_for_a_result_that_is_used_up(torch: Any, compile: Any) -> Any:
+    @compile
+    def run(x: Any, w: Any) -> Any:
+        s = x * w
+        s.sum().backward()
+        return s
+
+    found = []
+    for k in range(3):
+        x, w, v = leaf(torch, 1.0, k + 2.0), leaf(torch, 3.0, -1.0), leaf(torch, 2.0, 0.5)
+        s = run(x, w)
+        found.append(failure((s * v + w * 2 + v * 3).sum().backward, "second time"))
+        found += [x.grad, w.grad, v.grad]
+        found.append(torch.autograd.grad((s * v).sum(), v)[0])
+    return found
