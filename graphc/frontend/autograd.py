@@ -26,7 +26,7 @@ from .history import edge, requires_grad
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
 from .placement import place_at
 from .saved_hooks import unpacking
-from .tape_order import order_of, reaching
+from .tape_order import live_edges, order_of, reaching
 from .tensor import Tensor, current, from_array, register_methods
 from .transfer import moved
 from .values import Eager
@@ -270,8 +270,12 @@ class Pass:
         roots = [node for node, _, _ in self.seeds]
         order = order_of(roots)
         always = self.create_graph or self.trace is not None
-        if any(node.folded for node in order) and unfold(order, inputs, always):
-            order = order_of(roots)
+        if any(node.folded for node in order):
+            if unfold(order, inputs, always):
+                order = order_of(roots)
+            live = live_edges(order, self.begun)
+            if live:
+                order = order_of(roots, live)
         return order
 
     def _visit(self, node: Node, slots: list[Any]) -> list[tuple[Node, int, Any]]:

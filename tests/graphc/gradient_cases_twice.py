@@ -197,3 +197,23 @@ def leaves_wait_for_a_result_that_is_used_up(torch: Any, compile: Any) -> Any:
         found += [x.grad, w.grad, v.grad]
         found.append(torch.autograd.grad((s * v).sum(), v)[0])
     return found
+
+
+@case
+def leaves_do_not_wait_for_another_result(torch: Any, compile: Any) -> Any:
+    """A leaf that what is used up does not lead to gets its gradient, though a result of the same
+    call led to it."""
+    w, v, kept = leaf(torch, 1.0, 2.0), leaf(torch, 3.0, -1.0), [None]
+
+    @compile
+    def run(x: Any) -> Any:
+        a = x * w
+        kept[0] = a if kept[0] is None else a + kept[0]
+        (v * (a + kept[0])).sum().backward()
+
+    found = []
+    for k in range(4):
+        w.requires_grad_(k < 2)
+        found.append(failure(lambda k=k: run(torch.tensor([k + 1.0, 0.5])), "second time"))
+        found += [w.grad + 0, v.grad + 0]
+    return found
