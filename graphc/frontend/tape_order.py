@@ -48,24 +48,28 @@ def order_of(
     return order
 
 
-def live_edges(
-    order: Sequence[Node], begun: Iterable[Edge]
-) -> dict[Node, list[Edge | None]]:
-    """Of nodes that stand for many operations: the edges to which the gradients that a pass from
-    `begun` brings can lead. `order` has consumers first."""
-    reached = set(begun)
-    found: dict[Node, list[Edge | None]] = {}
-    for node in order:
-        edges: Sequence[Edge | None] = node.edges
-        if isinstance(node, FoldedNode):
-            given = [i for i in range(len(node.out_types)) if (node, i) in reached]
-            if len(given) < len(node.out_types):
-                edges = found[node] = [
-                    place if any(node.leads(output, i) for output in given) else None
-                    for i, place in enumerate(edges)
-                ]
-        reached.update(place for place in edges if place is not None)
-    return found
+class Arrivals:
+    """Where the gradients of a pass can go through nodes that stand for many operations.
+
+    `given`: of such a node, the results at which one arrives; `live`: the edges that it can be led
+    to, where these are not all. `order` has consumers first.
+    """
+
+    def __init__(self, order: Sequence[Node], begun: Iterable[Edge]) -> None:
+        self.given: dict[FoldedNode, list[int]] = {}
+        self.live: dict[Node, list[Edge | None]] = {}
+        reached = set(begun)
+        for node in order:
+            edges: Sequence[Edge | None] = node.edges
+            if isinstance(node, FoldedNode):
+                given = [i for i in range(len(node.out_types)) if (node, i) in reached]
+                self.given[node] = given
+                if len(given) < len(node.out_types):
+                    edges = self.live[node] = [
+                        place if any(node.leads(output, i) for output in given) else None
+                        for i, place in enumerate(edges)
+                    ]
+            reached.update(place for place in edges if place is not None)
 
 
 def reaching(order: list[Node], targets: set[Node]) -> dict[Node, bool]:
@@ -76,6 +80,25 @@ def reaching(order: list[Node], targets: set[Node]) -> dict[Node, bool]:
             place is not None and found.get(place[0], False) for place in node.edges
         )
     return found
+
+
+def give_way(order: list[Node], arrivals: Arrivals, wanted: set[Node]) -> bool:
+    """Unfold nodes in which a pass to `wanted` (to all, if empty) would come to what an earlier one
+    has used up: what lies before that runs, as in eager mode. Says whether anything changed."""
+    used = [node for node in arrivals.given if node.used]
+    if not used:
+        return False
+    needed = reaching(order, wanted)
+    changed = False
+    for node in used:
+        needs = [
+            place is not None and (not wanted or needed.get(place[0], False))
+            for place in node.edges
+        ]
+        if any(needs) and node.exhausted(arrivals.given[node], needs):
+            node.unfold()
+            changed |= node.stands_for is not None
+    return changed
 
 
 def inner_roots(roots: list[Edge]) -> frozenset[int]:

@@ -217,3 +217,24 @@ def leaves_do_not_wait_for_another_result(torch: Any, compile: Any) -> Any:
         found.append(failure(lambda k=k: run(torch.tensor([k + 1.0, 0.5])), "second time"))
         found += [w.grad + 0, v.grad + 0]
     return found
+
+
+@case
+def what_lies_before_what_is_used_up_runs(torch: Any, compile: Any) -> Any:
+    """A pass that ends at what an earlier one used up has given their gradients to the leaves that
+    it came to before."""
+    @compile
+    def run(x: Any, w: Any, v: Any) -> Any:
+        a = x * w
+        b = a + v
+        return a.sum(), b.sum(), (b.exp() * 2).sum()
+
+    found = []
+    for k in range(3):
+        for orders in ("ab", "ba", "ac", "cb", "cc"):
+            x, w, v = leaf(torch, 1.0, k + 2.0), leaf(torch, 3.0, -1.0), leaf(torch, 2.0, 0.5)
+            results = dict(zip("abc", run(x, w, v), strict=True))
+            for each in orders:
+                found.append(failure(results[each].backward, "second time"))
+                found += [t.grad if t.grad is None else t.grad + 0 for t in (x, w, v)]
+    return found
