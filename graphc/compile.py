@@ -42,7 +42,6 @@ from .engine.segments import foreseen
 from .engine.segments.segments import Segments
 from .engine.twin import twin_of
 from .engine.version.backward import BackwardPlan
-from .engine.version.finished import finished
 from .engine.version.joint import JointSpecialisation, build_joint
 from .engine.version.refused import ERRORS, Raises, is_refusal, run_python
 from .engine.version.shared_builds import SharedBuilds
@@ -346,22 +345,21 @@ class CompiledFunction:
 
     def _build(self, recording: Recording, started: float) -> Specialisation:
         traced = recording.traced
-        graph, mutated, count = finished(traced)
+        graph = traced.graph
         settings = configuration.current()
         dims = tuple(graph.env.hints)
         place = recording.trace.place or None
         backend = backend_at(place, self.backend)
         options: dict[str, Any] = {
-            "config": settings, "mutated": mutated, "name": self.name, "backend": backend,
+            "config": settings, "mutated": traced.mutated, "name": self.name, "backend": backend,
         }
         if settings.check >= 2:
             options["example"] = example_inputs(traced)
         allocate = backends.get(backend).memory.allocate
         kind: type[Specialisation] = Specialisation
         plan: BackwardPlan | None = None
-        if count is not None:
-            assert traced.backward is not None
-            inputs = len(graph.inputs) - len(traced.backward.tangents)
+        if traced.backward is not None and traced.backward.outputs:
+            inputs, count = traced.forward
             forward, split, parts = self._built(
                 graph, lambda: build_joint(graph, inputs, count, options),
                 options, inputs, count,
@@ -381,7 +379,6 @@ class CompiledFunction:
             traced, recording.observer, recording.replay, engine, allocate,
             recording.materialise, recording.leaves, place,
         )
-        version.graph = graph
         version.compile_seconds = time.perf_counter() - started
         if isinstance(version, JointSpecialisation) and plan is not None:
             version.plan = plan
@@ -410,7 +407,7 @@ class CompiledFunction:
             with self._lock:
                 check_again(version, leaves, given, lambda terms: self._record(
                     given, leaves, structure, terms, look=True
-                ), finished)
+                ))
 
     @property
     def newest(self) -> Specialisation | None:

@@ -45,7 +45,6 @@ class Line(NamedTuple):
 
 def check_again(
     version: Specialisation, leaves: list[Any], given: Any, record: Callable[[Terms], Recording],
-    finished: Callable[[TracedGraph], tuple[Graph, Any, Any]],
 ) -> None:
     """Record a call that `version` would run, and raise StaleVersionError where they differ."""
     terms: Terms = version.terms
@@ -61,7 +60,7 @@ def check_again(
     finally:
         forget(missing)
     recording.restore()
-    graph, _, _ = finished(recording.traced)
+    graph = recording.traced.graph
     then, named = _Names.of_both(version)
     sizes = set(graph.env.guards)  # the passes have added theirs to the version's
     before = [*_graph_lines(version.graph, sizes), *_effects(version, version.graph, then)]

@@ -11,6 +11,7 @@ An effect: one sort of place that each call writes, and which is then not writte
 from __future__ import annotations
 
 import ast
+import dataclasses
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -156,9 +157,12 @@ def _emptied(attribute: str, of_trace: bool, early: bool = False) -> None:
 
     def mutated(self: Any, traced: Any, *given: Any, **named: Any) -> None:
         if early:
-            setattr(traced, attribute, [])
+            traced = dataclasses.replace(traced, **{attribute: ()})
         start(self, traced, *given, **named)
-        setattr(traced if of_trace else self, attribute, [])
+        if of_trace:
+            self.traced = dataclasses.replace(traced, **{attribute: ()})
+        else:
+            setattr(self, attribute, [])
 
     Specialisation.__init__ = mutated  # type: ignore[method-assign]
 

@@ -245,6 +245,9 @@ class Recording:
     def _finish(self) -> None:
         deferred = self.trace.deferred
         deferred[:] = [action for action in deferred if not hasattr(action, "repeats")]
+        left = grad_mode()
+        if left != self.mode:  # by set_grad_enabled(...) as a call: each call does so at its end
+            deferred.append(functools.partial(set_grad_mode, *left))
         with later(self.observer):
             traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=True)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}
@@ -392,10 +395,7 @@ class Recording:
         for place, old in self.lifted:
             place.set(old)
         put_back(self.observer.streams.items())
-        left = grad_mode()
-        if left != self.mode:  # by set_grad_enabled(...) as a call: each call does so at its end
-            self.traced.deferred.append(functools.partial(set_grad_mode, *left))
-            set_grad_mode(*self.mode)
+        set_grad_mode(*self.mode)
 
     def stored_inputs(self) -> dict[int, Place]:
         """Inputs that must be fetched from the place that the function itself renews."""

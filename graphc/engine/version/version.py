@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 
 from ...frontend import placement, state_version
-from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
+from ...frontend.captured import Lodger, NumberInput, TensorInput, TracedGraph
 from ...frontend.grad_mode import no_grad
 from ...frontend.history import gradient_kind
 from ...frontend.number_expr import is_late
 from ...frontend.storage import address, readers, strides_of
 from ...frontend.tensor import Tensor, from_array
-from ...frontend.tree import flatten
 from ...frontend.values import Eager
 from ...ir.dim import evaluate
-from ...ir.graph import Graph
 from ...ir.memory import contiguous, shares, write, zeros_like
 from ...ir.types import TensorType
 from ..capture.argument_writes import GivenItems, apart
@@ -54,38 +52,6 @@ Allocate = Callable[[tuple[int, ...], np.dtype], np.ndarray]
 _UNKNOWN = np.zeros(())  # in place of numbers, until the sizes are known
 
 
-def final_graph(traced: TracedGraph, mutations: list[Any]) -> tuple[Graph, dict[int, int]]:
-    """The graph with one output per effect, and which output goes into which input's memory."""
-    outputs = list(traced.graph.outputs)
-    used = {o.index for o in all_outputs(traced) if o.kind in ("value", "view")}
-    if traced.backward is not None:
-        used |= {i for i in traced.backward.gradients if i is not None}
-    mutated: dict[int, int] = {}
-    for mutation in mutations:
-        index = mutation.output
-        if index in used or index in mutated:
-            outputs.append(outputs[index])
-            index = len(outputs) - 1
-        mutation.output = index
-        mutated[index] = mutation.input
-    graph = traced.graph
-    return Graph(graph.name, graph.inputs, tuple(outputs), graph.env), mutated
-
-
-def _is_output(value: Any) -> bool:
-    return isinstance(value, Output)
-
-
-def all_outputs(traced: TracedGraph) -> list[Output]:
-    """Every Output record of a traced graph."""
-    found: list[Output] = []
-    found += flatten(traced.result, _is_output)[0]
-    found += flatten(list(traced.stored.values()), _is_output)[0]
-    found += [g.value for g in traced.grads if g.value is not None]
-    found += [r.value for r in traced.rebinds]
-    return found
-
-
 class Specialisation:
     """A compiled version. `run` raises Stale before it has done anything."""
 
@@ -106,7 +72,7 @@ class Specialisation:
         # objects that the key knows by id and that nothing tells the death of
         self.retained: list[Any] = []
         self.calls = 0
-        self.graph: Graph  # of the recording, with one output per effect
+        self.graph = traced.graph
         self.terms: Any  # the recording's
         self.rebuild: Rebuild  # makes the result, and what goes to the places in `stored`
         self.stored: list[Place] = []
@@ -116,11 +82,11 @@ class Specialisation:
         self.place = place  # where the code runs; None: on the CPU
         self.where = {i.number: place_of_input(i) for i in self.inputs}
         self.computed = [i for i in self.inputs if isinstance(i, NumberInput)]
-        self.said = [o.number for o in all_outputs(traced) if o.number is not None]
+        self.said = [o.number for o in traced.outputs() if o.number is not None]
         self.late = LateNumbers(self.said, traced.deferred)
         self.sources = number_sources(traced, self.said, self.draws)
         self.expected = [expectation(i) for i in self.inputs]
-        self.mutated = {m.output: m.input for m in traced.mutations}
+        self.mutated = traced.mutated
         tensors = [i for i in self.inputs if isinstance(i, TensorInput) and i.tensor is not None]
         self.flags = [
             (i.tensor, i.requires_grad, i.leaf, _hooks(i.tensor)) for i in tensors
@@ -132,7 +98,7 @@ class Specialisation:
         self.overlaps = {frozenset(pair) for pair in traced.overlaps}
         # arguments that were one object with another argument or with something in the roots
         self.identities = _identities(retained, observer)
-        self.records = {id(o): o for o in all_outputs(traced) if o.kind in ("value", "view")}
+        self.records = {id(o): o for o in traced.outputs() if o.kind in ("value", "view")}
         self.places: dict[int, Place] = {}
         self.moved: dict[int, Place] = {}  # the same, by the id of the tensor at the trace
         self.own_numbers: dict[int, float | int] = {}  # arguments that the key knows by value
