@@ -42,7 +42,7 @@ from .engine.segments import foreseen
 from .engine.segments.segments import Segments
 from .engine.twin import twin_of
 from .engine.version.backward import BackwardPlan
-from .engine.version.joint import JointSpecialisation, build_joint
+from .engine.version.joint import build_joint
 from .engine.version.refused import ERRORS, Raises, is_refusal, run_python
 from .engine.version.shared_builds import SharedBuilds
 from .engine.version.sources import Stale
@@ -274,7 +274,7 @@ class CompiledFunction:
         except BaseException:
             recording.restore()
             raise
-        version.terms, version.roots.asked = terms, not look
+        version.terms, version.guards.asked = terms, not look
         version.undo = nothing if look else recording.restore
         self._versions.add(key, shapes, leaves, version, terms.symbolic)
         if self.fullgraph:
@@ -347,7 +347,6 @@ class CompiledFunction:
         traced = recording.traced
         graph = traced.graph
         settings = configuration.current()
-        dims = tuple(graph.env.hints)
         place = recording.trace.place or None
         backend = backend_at(place, self.backend)
         options: dict[str, Any] = {
@@ -356,41 +355,38 @@ class CompiledFunction:
         if settings.check >= 2:
             options["example"] = example_inputs(traced)
         allocate = backends.get(backend).memory.allocate
-        kind: type[Specialisation] = Specialisation
         plan: BackwardPlan | None = None
         if traced.backward is not None and traced.backward.outputs:
             inputs, count = traced.forward
             forward, split, parts = self._built(
-                graph, lambda: build_joint(graph, inputs, count, options),
-                options, inputs, count,
+                graph, lambda: build_joint(graph, inputs, count, options, allocate, place),
+                options, inputs, count, place,
             )
-            types = [n.tensor_type for n in split.forward.outputs]
-            engine = Engine(forward, types, dims)
+            outputs = split.forward.outputs
             plan = BackwardPlan(
-                traced, split, parts, allocate, (graph, inputs, count),
+                traced, split, parts, (graph, inputs, count),
                 lambda graph: pipeline.as_drawn(graph, settings),
             )
-            plan.place = place
-            kind = JointSpecialisation
         else:
-            built = self._built(graph, lambda: pipeline.build(graph, **options), options)
-            engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
-        version = kind(
-            traced, recording.observer, recording.replay, engine, allocate,
-            recording.materialise, recording.leaves, place,
+            forward = self._built(graph, lambda: pipeline.build(graph, **options), options)
+            outputs = graph.outputs
+        types = [node.tensor_type for node in outputs]
+        engine = Engine(
+            forward, types, tuple(graph.env.hints), allocate, place, traced.mutated
+        )
+        version = Specialisation(
+            traced, recording.observer, recording.replay, engine, plan, recording.materialise,
+            recording.leaves,
         )
         version.compile_seconds = time.perf_counter() - started
-        if isinstance(version, JointSpecialisation) and plan is not None:
-            version.plan = plan
         kept = list(recording.stored), recording.order, recording.apart_from
         version.makes(recording.rebuild, *kept)
         version.follow(recording.stored_inputs(), recording.dropped_guards())
-        recording.observer.seal()
-        recording.observer.settle()
+        version.relies()
         return version
 
     def _built(
-        self, graph: Graph, make: Callable[[], Any], options: dict[str, Any], *parts: int
+        self, graph: Graph, make: Callable[[], Any], options: dict[str, Any], *parts: Any
     ) -> Any:
         if self._shared is None:
             return make()

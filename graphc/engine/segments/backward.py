@@ -26,11 +26,11 @@ from ...ir.memory import DeviceArray, contiguous
 from ...ir.passes.partition import Split
 from ...ir.types import TensorType
 from .. import pipeline
+from ..built import concrete_shape
 from ..version.parts import Build, Parts, behind
 from ..version.replay import Replay, replay, replay_of
 from ..version.saved import SavingNode
 from ..version.spent import Spending
-from ..version.version import concrete_shape
 
 
 class Recorded(NamedTuple):

@@ -27,6 +27,7 @@ from ..capture.kinds import Kind, kind_of
 from ..capture.places import Length, Place
 from ..capture.recording import Turned
 from .guards import Entry, Result
+from .guards_of_calls import FoundBy
 from .module_limit import ModuleLimit
 from .number_policy import NumberPolicy, decided_upon
 from .version import Specialisation
@@ -36,6 +37,13 @@ _LIMIT = 8  # versions for one kind of arguments, before the function runs in se
 _KINDS = 16  # kinds of arguments without Modules
 _WASTED = 16  # versions in a row that ran once, before the object died that they were for
 Named = dict[int, dict[int, str]]  # the names of symbolic dims, by number and dim
+
+
+# what the modes at the head of a key are called
+MODES = (
+    "arguments", "grad mode", "inference mode", "device", "devices in use", "autocast",
+    "default dtype", "GRAPHC_RANDOM",
+)
 
 
 class _Value(NamedTuple):
@@ -169,6 +177,7 @@ class Versions:
             i: leaf for i, leaf in enumerate(leaves)
             if type(leaf) in (int, float) and i not in lifted
         }
+        version.guards.found_by(_found_by(key, leaves))
         decided = decided_upon(version.traced.numbers) & lifted
         if decided:
             self._numbers.decide(key[0], decided, leaves)
@@ -341,13 +350,32 @@ class Versions:
         for table in (self._exact, self._symbolic):
             for version in chain.from_iterable(table.values()):
                 changed = {place for place, _ in version.replay}
-                for guard in version.roots.all_broken():
+                for guard in version.guards.all_broken():
                     if isinstance(guard, Entry) and guard.place in changed and (
                         type(guard.place.get()) in (int, float)
                     ):
                         yield guard.place
                     elif isinstance(guard, Result) and guard.function is len:
                         yield Length(guard.arguments[0], guard.path)
+
+
+def _found_by(key: Any, leaves: list[Any]) -> Iterator[FoundBy]:
+    """What a version is found by, as guards."""
+    head = len(key) - len(leaves)
+    yield FoundBy("the call", f"has {len(leaves)} arguments, given as they were", usual=True)
+    for name, value in zip(MODES[1:], key[1:head], strict=True):
+        yield FoundBy(name, f"is {value}", usual=True)
+    for i, (part, leaf) in enumerate(zip(key[head:], leaves, strict=True)):
+        name = f"argument {i}"
+        if isinstance(leaf, Tensor):
+            shape = f"a {type(leaf).__name__}, {leaf.dtype}, {leaf.ndim} dims, requires_grad"
+            yield FoundBy(name, f"is {shape}={leaf.requires_grad}", usual=True)
+        elif part is int or part is float:
+            yield FoundBy(name, f"is a {part.__name__}", usual=True)
+        elif type(part) is int:
+            yield FoundBy(name, f"is the same {type(leaf).__name__}")
+        else:
+            yield FoundBy(name, f"is {leaf!r}")
 
 
 def _is_text(part: Any) -> bool:
