@@ -93,6 +93,7 @@ class Specialisation:
         # inputs that are parts of a "storage" input: their values before any write
         self.forwarded = {part for part, _ in traced.overlaps}
         self.records = {id(o): o for o in traced.outputs() if o.kind in ("value", "view")}
+        self.spent = [o for o in self.records.values() if o.behind]
         self.places: dict[int, Place] = {}
         self.moved: dict[int, Place] = {}  # the same, by the id of the tensor at the trace
         self.own_numbers: dict[int, float | int] = {}  # arguments that the key knows by value
