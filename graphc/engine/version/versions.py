@@ -10,7 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ... import config as configuration
 from ...frontend import promote
@@ -25,7 +25,6 @@ from ...ir.memory import DeviceArray
 from ...nn.modules.module import Module
 from ..capture.kinds import Kind, kind_of
 from ..capture.places import Length, Place
-from ..capture.recording import Turned
 from .guards import Entry, Result
 from .guards_of_calls import FoundBy
 from .module_limit import ModuleLimit
@@ -36,6 +35,7 @@ _PLAIN = (bool, str, bytes, type(None))
 _LIMIT = 8  # versions for one kind of arguments, before the function runs in segments
 _KINDS = 16  # kinds of arguments without Modules
 _WASTED = 16  # versions in a row that ran once, before the object died that they were for
+Made = TypeVar("Made")  # what a compilation comes to
 Named = dict[int, dict[int, str]]  # the names of symbolic dims, by number and dim
 
 
@@ -116,14 +116,14 @@ class Versions:
 
     def attempt(
         self, leaves: list[Any], structure: Structure,
-        compile: Callable[[Any, tuple[Any, ...]], Specialisation],
-    ) -> Specialisation:
+        compile: Callable[[Any, tuple[Any, ...]], Made],
+    ) -> Made:
         """compile(key, shapes) with run-time numbers and symbolic sizes; where that fails, with the
         numbers, the sizes, then both as themselves. What works is done from then on."""
         key, shapes = self.key(leaves, structure)
         try:
             return self._once(compile, key, shapes, leaves)
-        except (Turned, TraceError):
+        except TraceError:
             raise
         except Exception as error:
             # refused by code that takes plain ints and floats alone, or the user's own error
@@ -138,7 +138,7 @@ class Versions:
                 self._fixed.add(kind)
             try:
                 return self._once(compile, self.key(leaves, structure)[0], shapes, leaves)
-            except (Turned, TraceError):
+            except TraceError:
                 raise
             except Exception as error:
                 last = error
@@ -147,9 +147,9 @@ class Versions:
         raise last
 
     def _once(
-        self, compile: Callable[[Any, tuple[Any, ...]], Specialisation], key: Any,
+        self, compile: Callable[[Any, tuple[Any, ...]], Made], key: Any,
         shapes: tuple[Any, ...], leaves: list[Any],
-    ) -> Specialisation:
+    ) -> Made:
         self.lifting, self._symbolic_now = self.lifted(key, leaves), False
         return compile(key, shapes)
 
