@@ -61,7 +61,7 @@ class Explanation:
             Part(b, steps_of(b), memory_of(b, b.graph.env.hints)) for b in builts
         ]
         # all that the version relies on, in the order in which it is asked, and what asking takes
-        # in steps of Python, some 20 ns each
+        # in steps of Python, some 30 ns each
         self.guards = [without_folder(guard.text()) for guard in guards]
         self.guard_costs = [guard.cost for guard in guards]
         self._folded = list(folded(guards))

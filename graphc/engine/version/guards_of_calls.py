@@ -234,7 +234,7 @@ class Sizes(Guard):
     """What was decided about named sizes."""
 
     __slots__ = ("decided",)
-    asked, cost = Asked.FETCHED, 10
+    asked, cost = Asked.FETCHED, 50
 
     def __init__(self, decided: SizeGuard) -> None:
         self.decided, self.path = decided, "sizes"
@@ -276,18 +276,21 @@ class Lodges(Guard):
 class NoOverlap(Guard):
     """Memory that is written is not another input's, but for the pairs that the trace knew."""
 
-    __slots__ = ("known", "places", "written")
+    __slots__ = ("inputs", "known", "places", "written")
     asked = Asked.FETCHED
 
-    def __init__(self, written: Sequence[int], known: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, written: Sequence[int], known: Sequence[tuple[int, int]], inputs: int
+    ) -> None:
         self.written = frozenset(written)
+        self.inputs = inputs
         self.known = {frozenset(pair) for pair in known}
         self.places: list[int] = []  # addresses at which the inputs were seen not to overlap
         self.path = f"memory of {len(self.written)} inputs that are written"
 
     @property
     def cost(self) -> int:
-        return 2 * len(self.places)
+        return 5 * self.inputs  # where addresses are those of the last call
 
     def holds_for(self, call: Call) -> bool:
         arrays = call.arrays
@@ -328,7 +331,7 @@ class Decided(Guard):
 
     @property
     def cost(self) -> int:
-        return 5 * operations_of(self.number.expression)
+        return 25 * operations_of(self.number.expression)
 
     def holds_for(self, call: Call) -> bool:
         return self.number.holds(call.sources, call.dims)

@@ -174,7 +174,8 @@ class Specialisation:
         yield from (Sizes(decided) for decided in traced.graph.env.guards)
         yield from (Lodges(lodger, moved) for lodger in traced.lodgers)
         if traced.mutations:
-            yield NoOverlap([m.input for m in traced.mutations], traced.overlaps)
+            written = [mutation.input for mutation in traced.mutations]
+            yield NoOverlap(written, traced.overlaps, len(self.inputs))
         yield from (Decided(number) for number in traced.numbers)
 
     def check(self, call: Call) -> list[Tensor]:
