@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..backends.host.memory import HOST
 from ..frontend.placement import Place
 from ..frontend.storage import Storage, readers
 from ..ir.dim import evaluate
@@ -30,13 +29,12 @@ class Engine:
 
     def __init__(
         self, built: Any, output_types: Sequence[TensorType], dims: tuple[str, ...],
-        allocate: Allocate = HOST.allocate, place: Place | None = None,
+        allocate: Allocate, place: Place | None = None,
         mutated: Mapping[int, int] | None = None,
     ) -> None:
         """`place`: where the code runs; None: on the CPU. `mutated`: which output goes into which
         input's memory."""
         self.built = built
-        self.run = built.run
         self.output_types = list(output_types)
         self.dims = dims
         self.allocate = allocate
@@ -70,7 +68,7 @@ class Engine:
             real = arrays[target] if memory is None else memory(target)
             if inputs[target] is not real:
                 scattered.append((real, inputs[target]))
-        self.run(inputs, results, tuple([dims[name] for name in self.dims]))
+        self.built.run(inputs, results, tuple([dims[name] for name in self.dims]))
         for real, value in scattered:
             write(real, value)
         return inputs, results

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.host.memory import HOST
 from ...frontend.placement import Place
 from ...ir.graph import Builder, Graph
 from ...ir.graph import Node as IrNode
@@ -67,7 +66,7 @@ class Parts:
 
     def __init__(
         self, graph: Graph, saved: int, build: Build, behind: list[int],
-        allocate: Allocate = HOST.allocate, place: Place | None = None,
+        allocate: Allocate, place: Place | None,
     ) -> None:
         """`allocate`, `place`: of the memory where it runs."""
         self.graph = graph
