@@ -46,6 +46,12 @@ class Engine:
             for i, type_ in enumerate(output_types)
         ]
 
+    @classmethod
+    def of(cls, built: Any) -> Engine:
+        """A whole graph by itself, in its backend's memory."""
+        types = [node.tensor_type for node in built.graph.outputs]
+        return cls(built, types, tuple(built.program.dims), built.backend.memory.allocate)
+
     def call(
         self, arrays: Sequence[np.ndarray], dims: Mapping[str, int],
         parts: Iterable[int] = (), memory: Callable[[int], np.ndarray] | None = None,
