@@ -11,7 +11,7 @@ from graphc.engine.capture.kinds import PACKAGE
 from graphc.engine.capture.places import MISSING
 from graphc.engine.capture.reached import unwrapped
 from graphc.engine.version.guards import Entry, Guard
-from graphc.engine.version.versions import MODES
+from graphc.engine.version.guards_of_calls import MODES
 from graphc.frontend.tensor import Tensor
 from graphc.frontend.tree import Structure
 from graphc.inspect.report import short_path

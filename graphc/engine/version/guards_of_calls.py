@@ -22,6 +22,13 @@ from .guards import Asked, Guard
 from .sources import Moved, tensor_of, written_to
 
 
+# what the modes at the head of a version's key (Versions.key) are called
+MODES = (
+    "arguments", "grad mode", "inference mode", "device", "devices in use", "autocast",
+    "default dtype", "GRAPHC_RANDOM",
+)
+
+
 class FoundBy(Guard):
     """What a version is found by: other calls do not come to it, so nothing is asked. `usual`: so
     it is with every version, and of little interest."""

@@ -26,7 +26,7 @@ from ...nn.modules.module import Module
 from ..capture.kinds import Kind, kind_of
 from ..capture.places import Length, Place
 from .guards import Entry, Result
-from .guards_of_calls import FoundBy
+from .guards_of_calls import MODES, FoundBy
 from .module_limit import ModuleLimit
 from .number_policy import NumberPolicy, decided_upon
 from .version import Specialisation
@@ -37,13 +37,6 @@ _KINDS = 16  # kinds of arguments without Modules
 _WASTED = 16  # versions in a row that ran once, before the object died that they were for
 Made = TypeVar("Made")  # what a compilation comes to
 Named = dict[int, dict[int, str]]  # the names of symbolic dims, by number and dim
-
-
-# what the modes at the head of a key are called
-MODES = (
-    "arguments", "grad mode", "inference mode", "device", "devices in use", "autocast",
-    "default dtype", "GRAPHC_RANDOM",
-)
 
 
 class _Value(NamedTuple):
