@@ -21,7 +21,6 @@ from .expected import bind, expectation, is_laid_out, place_of_input, reach
 from .guards import Asked, Guard
 from .sources import Moved, tensor_of, written_to
 
-
 # what the modes at the head of a version's key (Versions.key) are called
 MODES = (
     "arguments", "grad mode", "inference mode", "device", "devices in use", "autocast",
