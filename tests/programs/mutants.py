@@ -150,7 +150,7 @@ def _emptied(attribute: str, early: bool) -> None:
     start = Specialisation.__init__
 
     def mutated(
-        self: Any, traced: Any, observer: Any, replay: Any, engine: Engine, *given: Any
+        self: Any, traced: Any, observer: Any, replay: Any, engine: Engine, plan: Any
     ) -> None:
         without = dataclasses.replace(traced, **{attribute: ()})
         if early:
@@ -159,7 +159,7 @@ def _emptied(attribute: str, early: bool) -> None:
                 engine.built, engine.output_types, engine.dims, engine.allocate, engine.place,
                 traced.mutated,
             )
-        start(self, traced, observer, replay, engine, *given)
+        start(self, traced, observer, replay, engine, plan)
         self.traced = without
 
     Specialisation.__init__ = mutated  # type: ignore[method-assign]

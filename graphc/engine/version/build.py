@@ -57,14 +57,11 @@ def build(
         forward, outputs = built(lambda: pipeline.build(graph, **options)), graph.outputs
     types = [node.tensor_type for node in outputs]
     engine = Engine(forward, types, tuple(graph.env.hints), allocate, place, traced.mutated)
-    version = Specialisation(
-        traced, recording.observer, recording.replay, engine, plan, recording.materialise,
-        recording.leaves,
-    )
+    version = Specialisation(traced, recording.observer, recording.replay, engine, plan)
     kept = list(recording.stored), recording.order, recording.apart_from
     version.makes(recording.rebuild, *kept)
     version.follow(recording.stored_inputs(), recording.dropped_guards())
-    version.relies()
+    version.relies(recording.observer, recording.materialise, recording.leaves)
     return version
 
 

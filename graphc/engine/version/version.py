@@ -68,10 +68,9 @@ class Specialisation:
 
     def __init__(
         self, traced: TracedGraph, observer: Observer, replay: list[tuple[Place, Any]],
-        engine: Engine, plan: BackwardPlan | None, materialise: list[Tensor], leaves: list[Any],
+        engine: Engine, plan: BackwardPlan | None,
     ) -> None:
-        """`plan`: of the results' history; None: they have none. `materialise`: tensors whose
-        missing `.grad` counts as zeros (see compile.py)."""
+        """`plan`: of the results' history; None: they have none."""
         self.traced = traced
         self.guards: Guards = observer.guards
         self.replay = replay
@@ -96,11 +95,9 @@ class Specialisation:
         self.spent = [o for o in self.records.values() if o.behind]
         self.places: dict[int, Place] = {}
         self.moved: dict[int, Place] = {}  # the same, by the id of the tensor at the trace
-        self.own_numbers: dict[int, float | int] = {}  # arguments that the key knows by value
         self.compile_seconds = 0.0
         # takes back what the trace created for real; for a first call that raises
         self.undo: Callable[[], None] = nothing
-        self._recorded = observer, materialise, leaves  # until the guards are made
         self._made_zeros: list[GradIsThere] = []
         # (argument number or -1, tensor, the input where it is not simply that)
         self._fetched: list[tuple[int, Any, Any]] = []
@@ -129,10 +126,11 @@ class Specialisation:
 
     # --- guards and inputs -----------------------------------------------------------------
 
-    def relies(self) -> None:
-        """Add the guards on what a call is given and fetches; then the recording is over."""
-        observer, materialise, leaves = self._recorded
-        del self._recorded
+    def relies(
+        self, observer: Observer, materialise: list[Tensor], leaves: list[Any]
+    ) -> None:
+        """Add the guards on what a call is given and fetches; then the recording is over.
+        `materialise`: tensors whose missing `.grad` counts as zeros (see compile.py)."""
         self.guards.found_by(map(any_number, self.computed))
         for guard in self._guards_of_calls(observer, materialise, leaves):
             self.guards.add(guard)

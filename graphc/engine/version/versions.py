@@ -166,10 +166,6 @@ class Versions:
         self.found_by.append((key, shapes))
         head = len(key) - len(leaves)
         lifted = self.lifted(key, leaves)
-        version.own_numbers = {
-            i: leaf for i, leaf in enumerate(leaves)
-            if type(leaf) in (int, float) and i not in lifted
-        }
         version.guards.found_by(_found_by(key, leaves))
         decided = decided_upon(version.traced.numbers) & lifted
         if decided:
