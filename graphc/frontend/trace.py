@@ -396,7 +396,7 @@ class Trace(OneDevice, Scoped):
             results = [self._view(op, states[0], node)]
         else:
             strides = None
-            if op.elementwise or op.name in ("gelu", "silu", "softplus"):
+            if op.pointwise:
                 strides = result_strides(states, node.shape, self.env)
             if type(node.type) is TensorType:
                 results = [self.wrap(node, strides)]

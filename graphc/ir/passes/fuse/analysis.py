@@ -17,9 +17,7 @@ from ..lower.body import Body
 from ..lower.contraction import CONTRACTIONS, contraction, operand_index
 from ..lower.index_maps import Coordinates
 from ..lower.moves import MOVES
-from ..lower.nest import cost
 from ..lower.rows_plan import reduced_dims
-from ..lower.values import DIVISIONS
 
 LEAF, CREATE, POINT, MOVE = "leaf", "create", "point", "move"
 REDUCE, CONTRACT, ATTENTION = "reduce", "contract", "attention"
@@ -161,7 +159,7 @@ def _reads_all(a: Analysis, user: Node, node: Node) -> bool:
 
 def can_fail(node: Node) -> bool:
     """Whether an elementwise operator has a check: an integer division by what may be 0."""
-    if node.op.name not in DIVISIONS or not node.dtype.is_integer:
+    if not node.op.divides or not node.dtype.is_integer:
         return False
     divisor = node.inputs[1]
     while divisor.op.name in ("reshape", "expand"):
@@ -239,9 +237,9 @@ def find_cones(a: Analysis, stored: Container[Node]) -> None:
             a.cone_cost[node] = 0
             a.cone_sources[node] = frozenset((node,))
             continue
-        total = cost(node) if a.category[node] == POINT else 0
-        if node.op.name in ("gather", "index"):
-            total = a.machine.cheap + 1  # its checks should not be repeated
+        total = 0
+        if a.category[node] == POINT:  # what checks positions should not be repeated
+            total = a.machine.cheap + 1 if node.op.cost is None else node.op.cost
         sources: frozenset[Node] = frozenset()
         for x in node.inputs:
             # what is broadcast is read and computed far less often

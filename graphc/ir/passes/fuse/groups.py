@@ -18,8 +18,8 @@ from typing import TypeAlias
 
 from ...dim import Size, product, unwrap
 from ...graph import Node
+from ...op import LIGHT, QUOTIENT
 from ...types import Shape
-from ..lower.nest import cost
 from .analysis import (
     ATTENTION,
     CREATE,
@@ -319,16 +319,17 @@ class Grouping:
     def _may_feed(self, node: Node, group: Group) -> bool:
         """What may be computed on the way into windows, running sums and scatters."""
         head = next(iter(group.orders))
-        name = node.op.name
         if self.a.category[node] == MOVE:
-            return name in ("reshape", "permute", "slice", "expand")
+            return node.op.name in ("reshape", "permute", "slice", "expand")
         if head.op.name == "max_pool_grad":
             return False
-        return name not in ("gather", "index") and cost(node) == 1
+        return node.op.cost == LIGHT
 
     def _repeats_costly_work(self, node: Node, group: Group, orders: set[Order]) -> bool:
         """Whether an expensive value would be computed many times over by its readers."""
-        if cost(node) < self.a.machine.dear and node.op.name not in ("div", "sqrt", "rsqrt"):
+        cost = node.op.cost
+        # a quotient is one instruction, but of a unit that the next one waits for
+        if cost is None or (cost < self.a.machine.dear and cost != QUOTIENT):
             return False
         if OTHER in orders:
             return len(orders) > 1 or self._evaluations(group) > 2 * _hint(self.a.elements[node])
