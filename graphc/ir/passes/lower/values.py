@@ -92,7 +92,7 @@ class Values:
             return self._cast(node, at)
         if node.op.elementwise:
             return self._elementwise(node, at)
-        handler = _HANDLERS.get(node.op.name)
+        handler = INLINE.get(node.op.name)
         if handler is None:
             raise NotImplementedError(f"no kernel code for operator {node.op.name}")
         return handler(self, node, at)
@@ -384,7 +384,8 @@ class Values:
         return (yield x, self.at(coordinates, at.mask))
 
 
-_HANDLERS: dict[str, Callable[[Values, Node, At], Code]] = {
+# what moves, makes or looks up elements on the way; elementwise operators are computed, too
+INLINE: dict[str, Callable[[Values, Node, At], Code]] = {
     "full": Values._full,
     "const": Values._const,
     "iota": Values._iota,
