@@ -31,11 +31,6 @@ class Split:
     backward: Graph
     saved: tuple[tuple[str, int], ...]
 
-    @property
-    def saved_types(self) -> tuple[TensorType, ...]:
-        """The types of the saved values, in the order of the backward's inputs."""
-        return tuple(n.tensor_type for n in self.backward.inputs[: len(self.saved)])
-
 
 def split(graph: Graph, forward_inputs: int, forward_outputs: int) -> Split:
     """Cut a joint graph in two.
