@@ -283,7 +283,7 @@ class Memory:
         """The traced storage of a concrete tensor, and the views that lead to it."""
         array = tensor._array
         low = address(array)
-        high = low + _span(array)
+        high = low + span(array)
         overlapping = self._over(low, high)
         for region in overlapping:
             if _same_place(region.array, array):
@@ -390,7 +390,7 @@ def _root_over(tensor: Tensor, overlapping: list[Region]) -> Storage:
         low = address(flat)
         high = low + flat.nbytes
         if all(
-            low <= address(a) and address(a) + _span(a) <= high and a.dtype == flat.dtype
+            low <= address(a) and address(a) + span(a) <= high and a.dtype == flat.dtype
             for a in arrays
         ):
             return root
@@ -400,7 +400,7 @@ def _root_over(tensor: Tensor, overlapping: list[Region]) -> Storage:
     ))
 
 
-def _span(array: np.ndarray) -> int:
+def span(array: np.ndarray) -> int:
     """Bytes from the first element to the end of the last."""
     if array.flags.c_contiguous or array.size == 0:
         return array.nbytes

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...frontend import placement, state_version
 from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
+from ...frontend.functionalize import span
 from ...frontend.grad_mode import no_grad
 from ...frontend.history import gradient_kind
 from ...frontend.number_expr import is_late
@@ -29,7 +30,7 @@ from ..capture.observer import Observer
 from ..capture.places import Place
 from ..capture.streams import Draw, put_back, states
 from ..capture.writes import Repeat
-from .expected import bind, expectation, is_laid_out, place_of_input, reach
+from .expected import bind, expectation, is_laid_out, place_of_input
 from .guards import Guards
 from .late_numbers import LateNumbers
 from .rebuild import Rebuild
@@ -296,7 +297,7 @@ class Specialisation:
         if places == self._apart:
             return
         written = set(self.mutable_inputs)
-        spans = sorted((p, p + reach(arrays[i]), i) for i, p in enumerate(places))
+        spans = sorted((p, p + span(arrays[i]), i) for i, p in enumerate(places))
         active: list[tuple[int, int]] = []
         for low, high, i in spans:
             active = [(end, j) for end, j in active if end > low]
