@@ -18,7 +18,7 @@ from .captured import (
     FlagWrite,
     GradRead,
     GradWrite,
-    Lodger,
+    InputAlias,
     Mutation,
     Output,
     Rebind,
@@ -106,7 +106,7 @@ class _Finish:
         ]
         traced.numbers = list(trace.number_guards.values())
         traced.overlaps = trace.overlaps
-        traced.lodgers = _lodgers(trace)
+        traced.input_aliases = _input_aliases(trace)
         traced.deferred = list(trace.deferred)
         if backward:
             traced.backward = self._backward(leaving)
@@ -348,10 +348,10 @@ class _Finish:
         return source
 
 
-def _lodgers(trace: Trace) -> list[Lodger]:
+def _input_aliases(trace: Trace) -> list[InputAlias]:
     """Tensors that are read through the memory of another's input."""
-    found: list[Lodger] = []
-    for tensor, storage in trace.memory.lodgers:
+    found: list[InputAlias] = []
+    for tensor, storage in trace.memory.input_aliases:
         host = storage.root.source
         assert host is not None
         array: np.ndarray = tensor._array
@@ -364,7 +364,7 @@ def _lodgers(trace: Trace) -> list[Lodger]:
             kind, tensor if owner is None else owner, host.node, strides_of(array), index
         )
         offset = address(array) - address(_captured(host))
-        found.append(Lodger(source, host.number, offset, array.shape))
+        found.append(InputAlias(source, host.number, offset, array.shape))
     return found
 
 

@@ -81,7 +81,7 @@ class SubTrace(Trace):
         node = self.builder.input(type_, f"outside{len(self.captured)}")
         shadow: Tensor = object.__new__(Tensor)
         shadow._trace = self
-        shadow._face = tensor
+        shadow._concrete = tensor
         shadow._storage = TracedStorage(node)
         path: Chain = ()
         shadow._traced = TracedState(type_, node, 0, self, path, strides)

@@ -192,7 +192,7 @@ class Trace(OneDevice, Scoped):
         node = views.replay(full, Expr(self.builder, root.node)).node if full else root.node
         shadow: Tensor = object.__new__(Tensor)
         shadow._trace = self
-        shadow._face = tensor
+        shadow._concrete = tensor
         shadow._storage = storage
         strides: Any
         if storage.source is not None and not path:
@@ -214,7 +214,7 @@ class Trace(OneDevice, Scoped):
 
     def face(self, shadow: Tensor) -> Tensor:
         """The concrete tensor that a shadow stands for; the tensor itself if it is none."""
-        return shadow if shadow._face is None else shadow._face
+        return shadow if shadow._concrete is None else shadow._concrete
 
     def new_input(self, tensor: Tensor) -> TracedStorage:
         """A graph input for a concrete tensor's part of memory."""

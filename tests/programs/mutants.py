@@ -130,7 +130,7 @@ GUARDS = tuple(
 )
 # what a version checks beside its list of guards: attributes that hold the records
 CHECKS = ("flags", "pairs", "identities", "guards")
-CHECKS_OF_TRACES = ("grad_reads", "lodgers", "numbers")
+CHECKS_OF_TRACES = ("grad_reads", "input_aliases", "numbers")
 CHECKS_DONE = ("_check_overlap",)
 
 

@@ -27,7 +27,7 @@ NOTICES = {
     "identities": "scenario one_tensor_twice",
     "guards": "scenario cache_filled_by_the_first_call",
     "grad_reads": "backward_accumulates",
-    "lodgers": "arguments_that_overlap",
+    "input_aliases": "arguments_that_overlap",
     "numbers": "a_number_decided_upon",
     "_check_overlap": "arguments_that_come_to_overlap",
 }

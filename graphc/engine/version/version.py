@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...frontend import placement, state_version
-from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
+from ...frontend.captured import InputAlias, NumberInput, Output, TensorInput, TracedGraph
 from ...frontend.functionalize import span
 from ...frontend.grad_mode import no_grad
 from ...frontend.history import gradient_kind
@@ -256,8 +256,8 @@ class Specialisation:
         for fact in self.roots.of_arguments.values():
             if not fact.holds_for(arguments):
                 raise Stale(f"{fact.path} changed")
-        for lodger in self.traced.lodgers:
-            self._check_lodger(lodger, arrays[lodger.input], arguments)
+        for alias in self.traced.input_aliases:
+            self._check_alias(alias, arrays[alias.input], arguments)
         self._check_overlap(arrays)
         if self.roots.last and (broken := self.roots.last_broken()) is not None:
             raise Stale(f"{broken.path} changed")
@@ -281,11 +281,11 @@ class Specialisation:
             found[draw] = drawn(draw, found, dims)
         return found
 
-    def _check_lodger(self, lodger: Lodger, host: np.ndarray, arguments: list[Any]) -> None:
-        array = tensor_of(lodger.source, arguments, self.moved)._array
+    def _check_alias(self, alias: InputAlias, host: np.ndarray, arguments: list[Any]) -> None:
+        array = tensor_of(alias.source, arguments, self.moved)._array
         if (
-            address(array) - address(host) != lodger.offset or array.shape != lodger.shape
-            or strides_of(array) != lodger.source.strides
+            address(array) - address(host) != alias.offset or array.shape != alias.shape
+            or strides_of(array) != alias.source.strides
         ):
             raise Stale("tensors no longer share memory in the same way")
 

@@ -63,7 +63,7 @@ def _from_part(x: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
 def _outside_trace(trace: Any, x: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
     """as_strided() of an argument that is a part of some memory, which a graph does not see."""
     what = "as_strided() of a part of a larger memory"
-    if not trace.leaves(what):
+    if not trace.runs_eagerly(what):
         raise TraceError(located(
             f"{what} has a storage_offset from that memory's start, which a graph does not see. "
             "Cure: pass the whole tensor and slice it inside"
