@@ -282,7 +282,7 @@ class _Fill:
         tensor._array, tensor._storage = array, storage
         base = tensor._base
         if base is not None:
-            tensor._base = self.trace.face(base)
+            tensor._base = self.trace.concrete_of(base)
             tensor._seen = storage.version - outdated
 
     def rebind(self, tensor: Tensor, shadow: Tensor) -> None:

@@ -119,7 +119,7 @@ class SubTrace(Trace):
         """`.grad` of an outside tensor is the outside's."""
         if state._grad is UNREAD:
             with self.enclosing():
-                return self.face(state).grad
+                return self.concrete_of(state).grad
         return state._grad
 
     def writes(self) -> list[tuple[Tensor, Node]]:

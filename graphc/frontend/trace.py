@@ -212,7 +212,7 @@ class Trace(OneDevice, Scoped):
         if all(known is not tensor for known, _ in self.entries):
             self.entries.append((tensor, place))
 
-    def face(self, shadow: Tensor) -> Tensor:
+    def concrete_of(self, shadow: Tensor) -> Tensor:
         """The concrete tensor that a shadow stands for; the tensor itself if it is none."""
         return shadow if shadow._concrete is None else shadow._concrete
 
@@ -443,14 +443,14 @@ class Trace(OneDevice, Scoped):
         """`.grad` as the trace sees it; a first look at a concrete tensor's is a guard. `asked`:
         by Python, to which None and zeros are two things."""
         if state._grad is UNREAD:
-            tensor = self.face(state)
+            tensor = self.concrete_of(state)
             found = tensor._grad
             self.grad_reads[id(tensor)] = (tensor, found is not None)
             if found is not None:
                 self._grad_owners[id(found)] = tensor
             state._grad = found
         if asked and state._grad is None:
-            self.found_none.add(id(self.face(state)))
+            self.found_none.add(id(self.concrete_of(state)))
         return state._grad
 
     def untracked(self, state: Tensor) -> Tensor:

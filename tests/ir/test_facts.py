@@ -16,7 +16,6 @@ from tests import opinfo
 from tests.opinfo import OPINFOS
 
 FACTS = {"cost": 1, "rounding": ROUNDED, "takes_complex": False}
-WIDER = {dtypes.f32: dtypes.c64, dtypes.f64: dtypes.c128}
 
 # attributes with which the type rules of routines take square matrices, and the like
 ROUTINE = {

@@ -83,9 +83,9 @@ def as_strided(
     state = current(input)  # a size that is a tensor has ended a segment
     trace = state._trace
     if trace is not None and storage_offset is not None and state._base is None:
-        face = trace.face(state)
+        concrete = trace.concrete_of(state)
         cut = state._traced.offset != 0  # detached from what it was a view of
-        if cut or (face is not state and _is_part(face)):
+        if cut or (concrete is not state and _is_part(concrete)):
             return _outside_trace(trace, input, size, stride, storage_offset)
     found = _root(input)
     if found is None:
