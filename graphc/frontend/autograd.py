@@ -423,7 +423,7 @@ class Pass:
         else:
             inplace(old, apply(ops.add, old, self.world.to_tensor(value)))
         for hook in list((variable._post_hooks or {}).values()):
-            gives_nothing(callout(hook)(variable if trace is None else trace.face(variable)))
+            gives_nothing(callout(hook)(variable if trace is None else trace.concrete_of(variable)))
         for after in list((node.post_hooks or {}).values()):
             callout(after)((), (arrived,))
 
