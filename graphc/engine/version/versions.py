@@ -6,6 +6,7 @@ arguments and of tensors that the function itself renews (a cache that grows by 
 
 from __future__ import annotations
 
+import reprlib
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -359,7 +360,7 @@ def _found_by(key: Any, leaves: list[Any]) -> Iterator[FoundBy]:
         elif type(part) is int:
             yield FoundBy(name, f"is the same {type(leaf).__name__}")
         else:
-            yield FoundBy(name, f"is {leaf!r}")
+            yield FoundBy(name, f"is {reprlib.repr(leaf)}")
 
 
 def _is_text(part: Any) -> bool:
