@@ -7,6 +7,7 @@ from typing import Any
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from .optimizer import Optimizer, check, run_closure, with_grad
+from .real_parts import real_parts
 
 
 class Adadelta(Optimizer):
@@ -45,7 +46,9 @@ class Adadelta(Optimizer):
             grad = -grad
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
-        square, moved = state["square_avg"], state["acc_delta"]
+        param, grad, square, moved = real_parts(
+            param, grad, state["square_avg"], state["acc_delta"]
+        )
         square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
         delta = moved.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
         moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..frontend import functions as T
 from .optimizer import Optimizer, check, run_closure, step_number, with_grad
+from .real_parts import real_parts
 
 
 class Adagrad(Optimizer):
@@ -29,9 +30,12 @@ class Adagrad(Optimizer):
         })
         for group in self.param_groups:
             for param in group["params"]:
+                start: complex = initial_accumulator_value
+                if param.is_complex():
+                    start = complex(initial_accumulator_value, initial_accumulator_value)
                 self.state[param] = {
                     "step": T.zeros((), dtype=T.float32),
-                    "sum": T.full_like(param, initial_accumulator_value),
+                    "sum": T.full_like(param, start),
                 }
 
     def step(self, closure: Any = None) -> Any:
@@ -46,7 +50,7 @@ class Adagrad(Optimizer):
                 if group["weight_decay"] != 0:
                     grad = grad.add(param, alpha=group["weight_decay"])
                 rate = group["lr"] / (1 + (step_number(state["step"]) - 1) * group["lr_decay"])
-                total = state["sum"]
+                param, grad, total = real_parts(param, grad, state["sum"])
                 total.addcmul_(grad, grad, value=1)
                 param.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)
         return loss

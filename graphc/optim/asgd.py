@@ -7,6 +7,7 @@ from typing import Any
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from .optimizer import Optimizer, check, run_closure, scalar_like, step_number, with_grad
+from .real_parts import real_parts
 
 
 class ASGD(Optimizer):
@@ -38,7 +39,8 @@ class ASGD(Optimizer):
             eta=lambda: T.full((), float(group["lr"]), dtype=T.float32),
             mu=lambda: T.ones((), dtype=T.float32), ax=lambda: T.zeros_like(param),
         )
-        step, eta, mu, mean = state["step"], state["eta"], state["mu"], state["ax"]
+        param, grad, mean = real_parts(param, grad, state["ax"])
+        step, eta, mu = state["step"], state["eta"], state["mu"]
         step.add_(1)
         if group["maximize"]:
             grad = -grad

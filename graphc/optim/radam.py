@@ -7,6 +7,7 @@ from typing import Any
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from .optimizer import Optimizer, check, run_closure, scalar_like, step_number, with_grad
+from .real_parts import real_parts
 
 
 class RAdam(Optimizer):
@@ -38,7 +39,10 @@ class RAdam(Optimizer):
             param, step=lambda: T.zeros((), dtype=T.float32),
             exp_avg=lambda: T.zeros_like(param), exp_avg_sq=lambda: T.zeros_like(param),
         )
-        step, average, square = state["step"], state["exp_avg"], state["exp_avg_sq"]
+        param, grad, average, square = real_parts(
+            param, grad, state["exp_avg"], state["exp_avg_sq"]
+        )
+        step = state["step"]
         step.add_(1)
         (beta1, beta2), lr = group["betas"], group["lr"]
         if group["maximize"]:
