@@ -2,9 +2,9 @@
 
 Without reentrance, what the part's operations save is dropped; when backward first asks for one of
 these values, the part runs once more and all of them are there again (hooks on saved tensors).
-With it (eager only), the part is one custom Function. Under a trace of one graph the second run reads
-its inputs through a choice that depends on the arriving gradient: it cannot be merged with the first.
-Between segments the part runs eagerly: its Python is due in each backward pass.
+With it (eager only), the part is one custom Function. Under a trace of one graph the second run
+reads its inputs through a choice that depends on the arriving gradient: it cannot be merged with
+the first. Between segments the part runs eagerly: its Python is due in each backward pass.
 """
 
 from __future__ import annotations
