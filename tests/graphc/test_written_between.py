@@ -157,8 +157,25 @@ def _kept_by_itself(torch: Any, x: Any, w: Any) -> tuple[Any, ...]:
     return (Scale.apply(w, x).sum(),)
 
 
+def _own_result(torch: Any, x: Any, w: Any) -> tuple[Any, ...]:
+    class Exp(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, w):
+            ctx.result = w.exp()
+            return ctx.result
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.result
+
+    result = Exp.apply(w)
+    return (result * x).sum(), (result * 2).sum()
+
+
 @pytest.mark.parametrize("part", [None, 1])
-@pytest.mark.parametrize("forward", [_products, _halves, _layers, _kept_by_itself])
+@pytest.mark.parametrize("forward", [
+    _products, _halves, _layers, _kept_by_itself, _own_result,
+])
 def test_a_write_that_autograd_sees_concerns_what_reads_it_alone(
     forward: Callable[..., tuple[Any, ...]], part: int | None
 ) -> None:
@@ -176,6 +193,34 @@ def test_a_write_that_autograd_sees_concerns_what_reads_it_alone(
                 except RuntimeError as error:
                     found.append(str(error).split(":")[0])
                 found.append(None if w.grad is None else w.grad.clone())
+        return found
+
+    expected = run(script, torch, identity)
+    for how in (identity, graphc.compile):
+        compare(expected, run(script, graphc, how), 1e-5)
+
+
+def test_a_result_that_a_function_keeps_by_itself_is_read_as_it_is() -> None:
+    def script(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+        class Exp(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.result = x.exp()
+                return ctx.result
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * ctx.result
+
+        f = compile(lambda x: Exp.apply(x * 2))
+        found: list[Any] = []
+        for i in range(3):
+            x = torch.zeros(2, requires_grad=True)
+            y = f(x)
+            with torch.no_grad():
+                y.mul_(i + 2)
+            y.sum().backward()
+            found += [y, x.grad]
         return found
 
     expected = run(script, torch, identity)
