@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..frontend.autograd import passing
-from ..frontend.context import callout
+from ..frontend.context import callout, local
 from ..frontend.history import edge, requires_grad
 from ..frontend.hooks import RemovableHandle
 from ..frontend.nodes import GradientEdge as GradientEdge
 from ..frontend.nodes import Node as Node
-from ..frontend.saved_hooks import hooks
+from ..frontend.saved_hooks import hooks, is_own
 from ..frontend.tensor import Tensor, current
 
 
@@ -42,14 +42,26 @@ class saved_tensors_hooks:
     ) -> None:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
+        self._eager: ExitStack | None = None
 
     def __enter__(self) -> None:
         if hooks.disabled is not None:
             raise RuntimeError(hooks.disabled)
+        trace = local.trace
+        # a segment's backward is recorded at its end; the user's hook is due in each pass
+        if trace is not None and not is_own(self.unpack_hook) and trace.runs_eagerly(_HOOKS):
+            self._eager = ExitStack()
+            self._eager.enter_context(trace.eager(_HOOKS))
         hooks.stack.append((self.pack_hook, self.unpack_hook))
 
     def __exit__(self, *exc: object) -> None:
         hooks.stack.pop()
+        if self._eager is not None:
+            self._eager.close()
+            self._eager = None
+
+
+_HOOKS = "hooks on saved tensors"
 
 
 class save_on_cpu(saved_tensors_hooks):

@@ -7,6 +7,7 @@ the gradients (detach, no_grad, once_differentiable) is left out of the gradient
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CellType, FunctionType, MethodType
@@ -98,7 +99,7 @@ def recorded_call(
     ctx = node.ctx
     if ctx._saved is None:
         raise NotLaidOut
-    values = _Values(trace, places, holds)
+    values = _Values(trace, node, places, holds)
     saved = tuple([None if each is None else values.saved(each) for each in ctx._saved])
     fields = {
         name: map_leaves(values.field, field) for name, field in vars(ctx).items()
@@ -111,8 +112,10 @@ def recorded_call(
 
 
 class _Values:
-    def __init__(self, trace: Trace, places: Mapping[Edge, Place], holds: Holds) -> None:
-        self.trace, self.places, self.holds = trace, places, holds
+    def __init__(
+        self, trace: Trace, node: FunctionNode, places: Mapping[Edge, Place], holds: Holds
+    ) -> None:
+        self.trace, self.node, self.places, self.holds = trace, node, places, holds
 
     def saved(self, each: Any) -> Value:
         if each.packed is not None or each.storage.version != each.version:
@@ -125,7 +128,10 @@ class _Values:
         state = current(tensor)
         place = None
         if requires_grad(state):
-            place = self.places.get(edge(state))
+            made_by, output = edge(state)
+            if made_by is self.node:  # one of its own results, kept as an attribute
+                return Value(self.read(state), None, output)
+            place = self.places.get((made_by, output))
             if place is None:
                 raise NotLaidOut
         return Value(self.read(state), place)
@@ -236,19 +242,24 @@ class CallValues:
         """The node of a Function with a context of its own."""
         ctx = FunctionCtx(call.needs)
         ctx.materialize_grads = call.materialize
-        for name, field in call.fields.items():
-            setattr(ctx, name, map_leaves(self._leaf, field))
         node = call.kind(call.function, ctx, edges, types)
+        for name, field in call.fields.items():
+            setattr(ctx, name, map_leaves(functools.partial(self._leaf, node), field))
         ctx._node = node
         ctx._saved = tuple([None if v is None else self._saved(v) for v in call.saved])
         return node
 
-    def _leaf(self, leaf: Any) -> Any:
+    def _leaf(self, node: FunctionNode, leaf: Any) -> Any:
         if type(leaf) is Size:
             return evaluate(leaf.dim, dict(self.dims))
         if type(leaf) is Number:
             return leaf.kind(self.arrays[self.read[leaf.read]].item())
-        return self._tensor(leaf) if type(leaf) is Value else leaf
+        if type(leaf) is not Value:
+            return leaf
+        tensor = self._tensor(leaf)
+        if leaf.output >= 0:
+            tensor._node, tensor._output = node, leaf.output
+        return tensor
 
     def _saved(self, value: Value) -> _Saved:
         saved = _Saved(self._tensor(value), None if value.output < 0 else value.output)

@@ -36,11 +36,13 @@ hooks = _Hooks()
 
 
 class Unpacking(threading.local):
-    """The gradient that the value being unpacked is for, as a Tensor; and whether the running
-    backward pass gives gradients to chosen tensors only."""
+    """The gradient that the value being unpacked is for, as a Tensor; whether the running backward
+    pass gives gradients to chosen tensors only; and whether what ran in forward runs again for it,
+    which torch lets read nothing that has changed since."""
 
     gradient: Any = None
     limited: bool = False
+    again: bool = False
 
 
 unpacking = Unpacking()
@@ -58,7 +60,7 @@ class Packed:
         self.original: Any = None
 
 
-def _is_own(hook: Any) -> bool:
+def is_own(hook: Any) -> bool:
     """Whether a hook is graphc's own: these give back what was packed, equal in value."""
     module: str = getattr(hook, "__module__", None) or ""
     return module.startswith(_PACKAGE)
@@ -108,7 +110,7 @@ def _packed(value: Any, wrap: Callable[[Any], Tensor], env: DimEnv | None) -> Pa
         return None
     tensor = wrap(value)
     found = pack(tensor)
-    if env is not None and _is_own(found.unpack):
+    if env is not None and is_own(found.unpack):
         found.original = tensor._traced.value
     return found
 

@@ -8,6 +8,7 @@ from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from .optimizer import check
 from .per_parameter import PerParameter
+from .real_parts import real_parts
 
 
 class Adadelta(PerParameter):
@@ -38,7 +39,9 @@ class Adadelta(PerParameter):
             grad = -grad
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
-        square, moved = state["square_avg"], state["acc_delta"]
+        param, grad, square, moved = real_parts(
+            param, grad, state["square_avg"], state["acc_delta"]
+        )
         square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
         delta = moved.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
         moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)

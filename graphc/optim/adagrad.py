@@ -8,6 +8,7 @@ from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from .optimizer import check, step_number
 from .per_parameter import PerParameter
+from .real_parts import real_parts
 
 
 class Adagrad(PerParameter):
@@ -31,9 +32,12 @@ class Adagrad(PerParameter):
         })
         for group in self.param_groups:
             for param in group["params"]:
+                start: complex = initial_accumulator_value
+                if param.is_complex():
+                    start = complex(initial_accumulator_value, initial_accumulator_value)
                 self.state[param] = {
                     "step": T.zeros((), dtype=T.float32),
-                    "sum": T.full_like(param, initial_accumulator_value),
+                    "sum": T.full_like(param, start),
                 }
 
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
@@ -44,6 +48,6 @@ class Adagrad(PerParameter):
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
         rate = group["lr"] / (1 + (step_number(state["step"]) - 1) * group["lr_decay"])
-        total = state["sum"]
+        param, grad, total = real_parts(param, grad, state["sum"])
         total.addcmul_(grad, grad, value=1)
         param.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)

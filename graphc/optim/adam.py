@@ -8,6 +8,7 @@ from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from .optimizer import check, step_number
 from .per_parameter import PerParameter
+from .real_parts import real_parts
 
 
 def _check_tensors(lr: Any, betas: Any, foreach: bool) -> None:
@@ -60,7 +61,10 @@ class Adam(PerParameter):
         lr, eps = group["lr"], group["eps"]
         if group["maximize"]:
             grad = -grad
-        step, average, square = state["step"], state["exp_avg"], state["exp_avg_sq"]
+        param, grad, average, square = real_parts(
+            param, grad, state["exp_avg"], state["exp_avg_sq"]
+        )
+        step = state["step"]
         step.add_(1)
         if group["weight_decay"] != 0:
             decay = group["weight_decay"]
@@ -74,7 +78,7 @@ class Adam(PerParameter):
         step_size = lr / (1 - beta1**steps)
         root = (1 - beta2**steps) ** 0.5
         if group["amsgrad"]:
-            largest = state["max_exp_avg_sq"]
+            (largest,) = real_parts(state["max_exp_avg_sq"])
             largest.copy_(T.maximum(largest, square))
             square = largest
         denominator = (square.sqrt() / root).add_(eps)

@@ -8,6 +8,7 @@ from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from .optimizer import check, scalar_like, step_number
 from .per_parameter import PerParameter
+from .real_parts import real_parts
 
 
 class Adamax(PerParameter):
@@ -30,7 +31,10 @@ class Adamax(PerParameter):
             param, step=lambda: T.zeros((), dtype=T.float32),
             exp_avg=lambda: T.zeros_like(param), exp_inf=lambda: T.zeros_like(param),
         )
-        step, average, largest = state["step"], state["exp_avg"], state["exp_inf"]
+        param, grad, average, largest = real_parts(
+            param, grad, state["exp_avg"], state["exp_inf"]
+        )
+        step = state["step"]
         step.add_(1)
         beta1, beta2 = group["betas"]
         if group["maximize"]:

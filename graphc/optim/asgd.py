@@ -8,6 +8,7 @@ from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from .optimizer import check, scalar_like, step_number
 from .per_parameter import PerParameter
+from .real_parts import real_parts
 
 
 class ASGD(PerParameter):
@@ -31,7 +32,8 @@ class ASGD(PerParameter):
             eta=lambda: T.full((), float(group["lr"]), dtype=T.float32),
             mu=lambda: T.ones((), dtype=T.float32), ax=lambda: T.zeros_like(param),
         )
-        step, eta, mu, mean = state["step"], state["eta"], state["mu"], state["ax"]
+        param, grad, mean = real_parts(param, grad, state["ax"])
+        step, eta, mu = state["step"], state["eta"], state["mu"]
         step.add_(1)
         if group["maximize"]:
             grad = -grad

@@ -9,6 +9,7 @@ from ..frontend.context import local
 from ..frontend.grad_mode import enable_grad
 from ..frontend.tensor import Tensor
 from .optimizer import Optimizer, one_element
+from .real_parts import real_parts
 from .strong_wolfe import strong_wolfe
 
 
@@ -35,13 +36,14 @@ class LBFGS(Optimizer):
 
     def _flat_grad(self) -> Tensor:
         return T.cat([
-            T.zeros(p.numel(), dtype=p.dtype) if p.grad is None else p.grad.reshape(-1)
+            part.reshape(-1)
             for p in self._params
+            for part in real_parts(T.zeros_like(p) if p.grad is None else p.grad)
         ])
 
     def _move(self, length: Any, direction: Tensor) -> None:
         place = 0
-        for param in self._params:
+        for param in real_parts(*self._params):
             count = param.numel()
             param.add_(direction[place : place + count].view_as(param), alpha=length)
             place += count

@@ -8,6 +8,7 @@ from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from .optimizer import check, scalar_like, step_number
 from .per_parameter import PerParameter
+from .real_parts import real_parts
 
 
 class NAdam(PerParameter):
@@ -36,7 +37,9 @@ class NAdam(PerParameter):
             exp_avg=lambda: T.zeros_like(param), exp_avg_sq=lambda: T.zeros_like(param),
         )
         step, product = state["step"], state["mu_product"]
-        average, square = state["exp_avg"], state["exp_avg_sq"]
+        param, grad, average, square = real_parts(
+            param, grad, state["exp_avg"], state["exp_avg_sq"]
+        )
         step.add_(1)
         steps = step_number(step)
         (beta1, beta2), lr, slow = group["betas"], group["lr"], group["momentum_decay"]

@@ -8,6 +8,7 @@ from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from .optimizer import check, scalar_like, step_number
 from .per_parameter import PerParameter
+from .real_parts import real_parts
 
 
 class RAdam(PerParameter):
@@ -31,7 +32,10 @@ class RAdam(PerParameter):
             param, step=lambda: T.zeros((), dtype=T.float32),
             exp_avg=lambda: T.zeros_like(param), exp_avg_sq=lambda: T.zeros_like(param),
         )
-        step, average, square = state["step"], state["exp_avg"], state["exp_avg_sq"]
+        param, grad, average, square = real_parts(
+            param, grad, state["exp_avg"], state["exp_avg_sq"]
+        )
+        step = state["step"]
         step.add_(1)
         (beta1, beta2), lr = group["betas"], group["lr"]
         if group["maximize"]:

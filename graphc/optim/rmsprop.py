@@ -8,6 +8,7 @@ from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from .optimizer import check
 from .per_parameter import PerParameter
+from .real_parts import real_parts
 
 
 class RMSprop(PerParameter):
@@ -46,17 +47,17 @@ class RMSprop(PerParameter):
             grad = -grad
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
-        square = state["square_avg"]
+        param, grad, square = real_parts(param, grad, state["square_avg"])
         square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
         if group["centered"]:
-            mean = state["grad_avg"]
+            (mean,) = real_parts(state["grad_avg"])
             mean.lerp_(grad, 1 - alpha)
             average = square.addcmul(mean, mean, value=-1).sqrt_()
         else:
             average = square.sqrt()
         average = average.add_(group["eps"])
         if momentum:
-            buffer = state["momentum_buffer"]
+            (buffer,) = real_parts(state["momentum_buffer"])
             buffer.mul_(group["momentum"]).addcdiv_(grad, average)
             param.add_(buffer, alpha=-group["lr"])
         else:

@@ -8,6 +8,7 @@ from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from .optimizer import check
 from .per_parameter import PerParameter
+from .real_parts import real_parts
 
 
 class Rprop(PerParameter):
@@ -30,19 +31,26 @@ class Rprop(PerParameter):
         state = self.new_state(
             param, step=lambda: T.zeros((), dtype=T.float32),
             prev=lambda: T.zeros_like(param),
-            step_size=lambda: T.full_like(param, float(group["lr"])),
+            step_size=lambda: _first_sizes(param, group),
         )
         state["step"].add_(1)
-        before, size = state["prev"], state["step_size"]
+        param, grad, before, sizes = real_parts(
+            param, grad, state["prev"], state["step_size"]
+        )
         (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
         if group["maximize"]:
             grad = -grad
         same = grad * before
         turned = same < 0
-        one = T.ones_like(size)
+        one = T.ones_like(sizes)
         factor = T.where(same > 0, one * grow, T.where(turned, one * shrink, one))
-        size.mul_(factor).clamp_(least, most)
+        sizes.mul_(factor).clamp_(least, most)
         # where the sign turned, this step is left out and the next sees no sign before
         grad = T.where(turned, T.zeros_like(grad), grad)
-        param.addcmul_(grad.sign(), size, value=-1)
+        param.addcmul_(grad.sign(), sizes, value=-1)
         before.copy_(grad)
+
+
+def _first_sizes(param: Tensor, group: Any) -> Tensor:
+    rate = float(group["lr"])
+    return T.full_like(param, complex(rate, rate) if param.is_complex() else rate)

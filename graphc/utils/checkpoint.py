@@ -2,8 +2,9 @@
 
 Without reentrance, what the part's operations save is dropped; when backward first asks for one of
 these values, the part runs once more and all of them are there again (hooks on saved tensors).
-With it (eager only), the part is one custom Function. Under a trace the second run reads its
-inputs through a choice that depends on the arriving gradient: it cannot be merged with the first.
+With it (eager only), the part is one custom Function. Under a trace of one graph the second run
+reads its inputs through a choice that depends on the arriving gradient: it cannot be merged with
+the first. Between segments the part runs eagerly: its Python is due in each backward pass.
 """
 
 from __future__ import annotations
@@ -179,13 +180,14 @@ class _Frame:
 
         def collect(tensor: Tensor) -> None:
             found.append(tensor.detach())
-            if self.early_stop and not traced and len(found) == len(self.types):
+            if self.early_stop and len(found) == len(self.types):
                 raise _Stop
 
         def spent(packed: Any) -> Tensor:
             raise RuntimeError("backward() inside the second run of a checkpointed function")
 
         outer, hooks.busy = hooks.busy, False
+        again, unpacking.again = unpacking.again, True
         try:
             with enable_grad(), fork_rng(enabled=self.state is not None):
                 if self.state is not None:
@@ -196,7 +198,7 @@ class _Frame:
                 ):
                     self.function(*args, **kwargs)
         finally:
-            hooks.busy = outer
+            hooks.busy, unpacking.again = outer, again
         self._verify(found)
         self.values = dict(enumerate(found))
 
@@ -242,6 +244,9 @@ def _hold(known: Tensor, tensor: Tensor) -> Tensor:
     return held
 
 
+_SECOND_RUN = "the second run of a checkpoint()"
+
+
 def checkpoint(
     function: Callable[..., Any], *args: Any, use_reentrant: bool | None = None,
     context_fn: Callable[[], Contexts] = noop_context_fn, determinism_check: str = "default",
@@ -265,19 +270,27 @@ def checkpoint(
     if determinism_check not in ("default", "none"):
         raise ValueError("determinism_check should be one of ['default', 'none'], got "
                          f"{determinism_check}")
-    if use_reentrant:
-        if context_fn is not noop_context_fn or debug is not False:
-            raise ValueError("Passing `context_fn` or `debug` is only supported when "
-                             "use_reentrant=False.")
-        if local.trace is None:
-            return CheckpointFunction.apply(function, preserve, *args)
+    if use_reentrant and (context_fn is not noop_context_fn or debug is not False):
+        raise ValueError("Passing `context_fn` or `debug` is only supported when "
+                         "use_reentrant=False.")
+    trace = local.trace
+    if trace is not None and local.grad and trace.runs_eagerly(_SECOND_RUN):
+        # a segment's backward is recorded at its end; the second run is due in each pass
+        with trace.eager(_SECOND_RUN):
+            return checkpoint(
+                function, *args, use_reentrant=use_reentrant, context_fn=context_fn,
+                determinism_check=determinism_check, debug=debug, early_stop=early_stop,
+                preserve_rng_state=preserve, **kwargs,
+            )
+    if use_reentrant and trace is None:
+        return CheckpointFunction.apply(function, preserve, *args)
     first, second = context_fn()
     if not local.grad:
         with first:
             return function(*args, **kwargs)
     frame = _Frame(
         function, args, kwargs, preserve, second, determinism_check == "default",
-        early_stop and _Options.early_stop,
+        early_stop and _Options.early_stop and not use_reentrant,
     )
     with saved_tensors_hooks(frame.pack, frame.unpack), first:
         return function(*args, **kwargs)

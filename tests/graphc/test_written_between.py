@@ -128,3 +128,101 @@ def test_what_has_run_or_died_is_not_told_of_writes() -> None:
     assert len(readers) == before
     compiled(x)
     assert len(readers) == before
+
+
+def _products(torch: Any, x: Any, w: Any) -> tuple[Any, ...]:
+    return (x * w).sum(), (x.sin() * w).sum(), (w * 3).sum()
+
+
+def _halves(torch: Any, x: Any, w: Any) -> tuple[Any, ...]:
+    return (x[:1] * w[:1]).sum(), (x[1:].exp() * w[1:]).sum()
+
+
+def _layers(torch: Any, x: Any, w: Any) -> tuple[Any, ...]:
+    hidden = torch.tanh(w * 2)
+    return (hidden * x).sum(), hidden.sum()
+
+
+def _kept_by_itself(torch: Any, x: Any, w: Any) -> tuple[Any, ...]:
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, w, x):
+            ctx.factor = x
+            return w * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.factor, None
+
+    return (Scale.apply(w, x).sum(),)
+
+
+def _own_result(torch: Any, x: Any, w: Any) -> tuple[Any, ...]:
+    class Exp(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, w):
+            ctx.result = w.exp()
+            return ctx.result
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.result
+
+    result = Exp.apply(w)
+    return (result * x).sum(), (result * 2).sum()
+
+
+@pytest.mark.parametrize("part", [None, 1])
+@pytest.mark.parametrize("forward", [
+    _products, _halves, _layers, _kept_by_itself, _own_result,
+])
+def test_a_write_that_autograd_sees_concerns_what_reads_it_alone(
+    forward: Callable[..., tuple[Any, ...]], part: int | None
+) -> None:
+    def script(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+        f = compile(lambda x, w: forward(torch, x, w))
+        found: list[Any] = []
+        for turn in range(4):  # the results one after the other, beginning with each
+            x, w = torch.tensor([0.5, 0.7]), torch.ones(2, requires_grad=True)
+            results = f(x, w)
+            with torch.no_grad():
+                (x if part is None else x[part]).add_(1)
+            for k in range(len(results)):
+                try:
+                    results[(turn + k) % len(results)].backward(retain_graph=True)
+                except RuntimeError as error:
+                    found.append(str(error).split(":")[0])
+                found.append(None if w.grad is None else w.grad.clone())
+        return found
+
+    expected = run(script, torch, identity)
+    for how in (identity, graphc.compile):
+        compare(expected, run(script, graphc, how), 1e-5)
+
+
+def test_a_result_that_a_function_keeps_by_itself_is_read_as_it_is() -> None:
+    def script(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+        class Exp(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.result = x.exp()
+                return ctx.result
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * ctx.result
+
+        f = compile(lambda x: Exp.apply(x * 2))
+        found: list[Any] = []
+        for i in range(3):
+            x = torch.zeros(2, requires_grad=True)
+            y = f(x)
+            with torch.no_grad():
+                y.mul_(i + 2)
+            y.sum().backward()
+            found += [y, x.grad]
+        return found
+
+    expected = run(script, torch, identity)
+    for how in (identity, graphc.compile):
+        compare(expected, run(script, graphc, how), 1e-5)

@@ -27,6 +27,10 @@ class ClassMembers:
         """Note that an object existed before the call; gives it."""
         raise NotImplementedError
 
+    def passes(self, path: str) -> None:
+        """What a place holds is of this call alone: a later backward pass may find another."""
+        raise NotImplementedError
+
     def lookup(self, kind: type, name: str) -> Any:
         """What a class or its bases have under a name; MISSING if nothing. Guarded."""
         found = self._lookups.get((id(kind), name))
@@ -57,6 +61,8 @@ class ClassMembers:
             saved = self.saved.get(id(base))
             written = saved is not None and saved[1].get(name, MISSING) is not value
             token = (id(base), (str, name))
+            if written:
+                self.passes(f"{base.__qualname__}.{name}")
             done = written or token in self._read
             if fixed or done or name in ("__dict__", "__class__"):
                 pass
@@ -65,6 +71,8 @@ class ClassMembers:
                 place = Place(base, name, f"{base.__qualname__}.{name}")
                 if place not in self.lifted and not is_traced_number(value):
                     self.guards.add(Entry(place, value, not is_plain(value)))
+                else:
+                    self.passes(place.path)
             if value is not MISSING:
                 if not written and not is_plain(value):
                     path = f"{base.__qualname__}.{name}"

@@ -20,6 +20,7 @@ from typing import Any
 
 from ...frontend.context import local
 from ...frontend.errors import TraceError, located
+from ...frontend.saved_hooks import unpacking
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.texts import is_traced_value
@@ -77,6 +78,16 @@ class Observer(ClassMembers, WholeReads):
     def running(self) -> bool:
         """Whether the recording still is that of the whole function."""
         return self.trace.whole and self.trace.open and not self._paused
+
+    @property
+    def reads(self) -> tuple[set[Any], set[int]]:
+        """Tokens of what was read, and ids of what was read whole: each is guarded once."""
+        return self._read, self._whole
+
+    @reads.setter
+    def reads(self, found: tuple[set[Any], set[int]]) -> None:
+        self._read, self._whole = found
+        self._lookups.clear()
 
     @property
     def entry_code(self) -> Any:
@@ -158,11 +169,15 @@ class Observer(ClassMembers, WholeReads):
             self.open(f"reading {path} after a schedule's step")
         value = place.get()
         token = (id(container), key_of(key))
-        if token in self._read or self.was_written(place, value):
+        if token in self._read:
+            return value
+        if self.was_written(place, value):
+            self.passes(path)
             return value
         self._read.add(token)
         self._kept.append(container)
         if place in self.lifted or is_traced_value(value):
+            self.passes(path)
             return value
         self.guards.add(Entry(place, value, not is_plain(value)), counted)
         if counted and owner is not None:
@@ -170,6 +185,11 @@ class Observer(ClassMembers, WholeReads):
         if value is not MISSING:
             self.know(value, path)
         return value
+
+    def passes(self, path: str) -> None:
+        """What a place holds is of this call alone: a later backward pass may find another."""
+        if self.later and not unpacking.again:
+            self.open(f"reading {path} in what a later backward() runs,")
 
     def looks_at(self, container: Any) -> None:
         """Something in a container is read."""

@@ -163,17 +163,15 @@ class SavingNode(FoldedNode):
     def _keep(self, place: Place, seen: bool) -> None:
         """A place is about to be written to; `seen`: autograd will find out."""
         at = self.places.index(place) if place in self.places else -1
-        is_input = place[0] == "input"
-        if seen and is_input and at >= 0 and self.read_directly(at):
-            return  # an error where its gradient is asked for
         laid = self.layout()
-        if laid is None:
-            if at >= 0 and not self.read_directly(at):
+        if laid is None:  # an error where its gradient is asked for
+            if at >= 0 and not (seen and place[0] == "input") and not self.read_directly(at):
                 self._copy(place, at)
         elif place not in laid[0].places:
-            if at >= 0 or (is_input and place[1] in laid[0].behind):
+            if at >= 0 or (place[0] == "input" and place[1] in laid[0].behind):
                 self._copy(place, at)
-        elif not (self._changed(laid[0]) or (seen and is_input and at >= 0)):
+        elif not self._changed(laid[0]):
+            # also where autograd sees the write: eager mode's nodes know which of them it concerns
             self.unfold()
 
     def keep_former(self, storage: Any) -> None:
