@@ -39,8 +39,8 @@ Guards (beside the types of the inputs)
     numbers     a lifted number was decided upon: `guard.holds(sources, dims)`; with the line
     graph.env   guards on symbolic dims (`env.guards`); the dims are bound by the inputs' shapes
     Inputs that the trace saw apart must not overlap at a later call if one is written to;
-    `overlaps` names the pairs of input numbers that were forwarded. `lodgers`: tensors that are
-    read through the memory of another's input must still lie at the same place in it.
+    `overlaps` names the pairs of input numbers that were forwarded. `input_aliases`: tensors that
+    are read through the memory of another's input must still lie at the same place in it.
 
 backward (asked for by `finish(result, backward=True)`; for compile(model) with loss.backward()
 outside): the graph then has one more input per differentiable output, its gradient, and one more
@@ -193,7 +193,7 @@ class GradRead:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Lodger:
+class InputAlias:
     """A tensor whose elements are read from the memory of input number `input`.
 
     `source` says how to find it at a call; `offset` is its distance there, in bytes.
@@ -241,7 +241,7 @@ class TracedGraph:
     grad_reads: tuple[GradRead, ...] = ()
     numbers: tuple[NumberGuard, ...] = ()
     overlaps: tuple[tuple[int, int], ...] = ()
-    lodgers: tuple[Lodger, ...] = ()
+    input_aliases: tuple[InputAlias, ...] = ()
     backward: Backward | None = None
     deferred: tuple[Callable[[], None], ...] = ()
 

@@ -18,7 +18,7 @@ from .captured import (
     FlagWrite,
     GradRead,
     GradWrite,
-    Lodger,
+    InputAlias,
     Mutation,
     Output,
     Rebind,
@@ -97,8 +97,8 @@ class _Finish:
             trace.builder.build(self.order, trace.name), tuple(trace.inputs),
             unflatten(outputs, _plain_keys(structure)), kept, tuple(mutations), tuple(rebinds),
             tuple(grad_writes), tuple(flags), tuple(grad_reads),
-            tuple(trace.number_guards.values()), tuple(trace.overlaps), tuple(_lodgers(trace)),
-            differentiated, tuple(trace.deferred),
+            tuple(trace.number_guards.values()), tuple(trace.overlaps),
+            tuple(_input_aliases(trace)), differentiated, tuple(trace.deferred),
         )
 
     # --- outputs ---------------------------------------------------------------------------
@@ -329,10 +329,10 @@ class _Finish:
         return source
 
 
-def _lodgers(trace: Trace) -> list[Lodger]:
+def _input_aliases(trace: Trace) -> list[InputAlias]:
     """Tensors that are read through the memory of another's input."""
-    found: list[Lodger] = []
-    for tensor, storage in trace.memory.lodgers:
+    found: list[InputAlias] = []
+    for tensor, storage in trace.memory.input_aliases:
         host = storage.root.source
         assert host is not None
         array: np.ndarray = tensor._array
@@ -345,7 +345,7 @@ def _lodgers(trace: Trace) -> list[Lodger]:
             kind, tensor if owner is None else owner, host.node, strides_of(array), index
         )
         offset = address(array) - address(_captured(host))
-        found.append(Lodger(source, host.number, offset, array.shape))
+        found.append(InputAlias(source, host.number, offset, array.shape))
     return found
 
 

@@ -28,7 +28,7 @@ NOTICES = {
     "SameArgument": "scenario one_tensor_twice",
     "Sizes": "scenario cache_filled_by_the_first_call",
     "GradIsThere": "backward_accumulates",
-    "Lodges": "arguments_that_overlap",
+    "Aliases": "arguments_that_overlap",
     "Decided": "a_number_decided_upon",
     "Apart": "scenario a_container_that_is_elsewhere",
     "Renewed": "scenario hidden_state_with_history",

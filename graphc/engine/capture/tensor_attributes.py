@@ -49,7 +49,7 @@ def _of_argument(observer: Observer, tensor: Tensor, index: int, name: str) -> N
 
 _TENSOR_FIELDS = frozenset("""
     _array _storage _node _output _grad _requires_grad _base _chain _seen _hooks _post_hooks
-    _trace _traced _face _type
+    _trace _traced _concrete _type
 """.split())
 
 

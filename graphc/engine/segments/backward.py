@@ -38,7 +38,7 @@ class Recorded(NamedTuple):
     trace: SegmentTrace
     inputs: tuple[IrNode, ...]
     roots: list[Edge]
-    entries: list[Edge]
+    entries: Sequence[Edge | None]  # None: forgotten
     holds: Holds
 
 
@@ -58,6 +58,8 @@ class BackwardPlan:
         self.strict = strict  # saved values that eager mode's rules read, too
         self.parts = parts
         self.spending: Spending | None = None  # once a pass has used up a part
+        # of runs that a pass has used up; not known before the first
+        self.freed: Callable[[], Layout | None] | None = None
         self.replay: Replay  # for create_graph, where it cannot be unfolded
         self.drawn = drawn
 
@@ -130,21 +132,33 @@ class SegmentBackward(SavingNode):
 
     def forget(self) -> None:
         super().forget()
+        if self.plan.freed is None and not self.released:
+            laid = self._lay()
+            self.plan.freed = lambda: laid
         self.released = True
-        self.recorded = self.recorded._replace(roots=[], entries=[])
+        self.recorded = self.recorded._replace(
+            roots=[], entries=[None] * len(self.recorded.entries)
+        )
         self._laid = None
 
     def layout(self) -> tuple[Layout, Graph] | None:
         if self._laid is None:
-            recorded = self.recorded
-            tape = recorded_tape(
-                recorded.trace, recorded.roots, recorded.entries, recorded.holds
-            )
-            if tape is None:
+            layout = self._lay()
+            if layout is None:
                 return None
-            layout = Layout(tape, Graph(self.plan.graph.name, recorded.inputs, ()), {})
             self._laid = layout, self.plan.drawn(layout.graph)
         return self._laid
+
+    def _lay(self) -> Layout | None:
+        recorded = self.recorded
+        entries = [e for e in recorded.entries if e is not None]
+        tape = recorded_tape(recorded.trace, recorded.roots, entries, recorded.holds)
+        if tape is None:
+            return None
+        return Layout(tape, Graph(self.plan.graph.name, recorded.inputs, ()), {})
+
+    def freed_layout(self) -> Layout | None:
+        return None if self.plan.freed is None else self.plan.freed()
 
     def read_directly(self, place: int) -> bool:
         return place in self.plan.strict

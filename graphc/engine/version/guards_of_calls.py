@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...frontend import placement
-from ...frontend.captured import GradRead, Lodger, NumberInput, TensorInput
+from ...frontend.captured import GradRead, InputAlias, NumberInput, TensorInput
+from ...frontend.functionalize import span
 from ...frontend.history import gradient_kind
 from ...frontend.number_expr import NumberGuard, operations_of
 from ...frontend.storage import address, strides_of
@@ -17,7 +18,7 @@ from ...ir.memory import shares
 from ..capture.argument_writes import apart
 from ..capture.places import Place
 from .call import Call
-from .expected import bind, expectation, is_laid_out, place_of_input, reach
+from .expected import bind, expectation, is_laid_out, place_of_input
 from .guards import Asked, Guard
 from .sources import Moved, tensor_of, written_to
 
@@ -255,28 +256,28 @@ class Sizes(Guard):
         return f"sizes: {self.decided.text()}"
 
 
-class Lodges(Guard):
+class Aliases(Guard):
     """A tensor still lies at the same place in another input's memory, through which it is read."""
 
-    __slots__ = ("lodger", "moved")
+    __slots__ = ("alias", "moved")
     asked, cost = Asked.FETCHED, 12
 
-    def __init__(self, lodger: Lodger, moved: Moved) -> None:
-        self.lodger, self.moved, self.path = lodger, moved, named(lodger.source)
+    def __init__(self, alias: InputAlias, moved: Moved) -> None:
+        self.alias, self.moved, self.path = alias, moved, named(alias.source)
 
     def holds_for(self, call: Call) -> bool:
-        lodger = self.lodger
-        array = tensor_of(lodger.source, call.arguments, self.moved)._array
+        alias = self.alias
+        array = tensor_of(alias.source, call.arguments, self.moved)._array
         return (
-            address(array) - address(call.arrays[lodger.input]) == lodger.offset
-            and array.shape == lodger.shape and strides_of(array) == lodger.source.strides
+            address(array) - address(call.arrays[alias.input]) == alias.offset
+            and array.shape == alias.shape and strides_of(array) == alias.source.strides
         )
 
     def reason(self, call: Call) -> str:
         return "tensors no longer share memory in the same way"
 
     def text(self) -> str:
-        return f"{self.path} lies in the memory of input {self.lodger.input}"
+        return f"{self.path} lies in the memory of input {self.alias.input}"
 
 
 class NoOverlap(Guard):
@@ -303,7 +304,7 @@ class NoOverlap(Guard):
         places = [address(a) for a in arrays]
         if places == self.places:
             return True
-        spans = sorted((p, p + reach(arrays[i]), i) for i, p in enumerate(places))
+        spans = sorted((p, p + span(arrays[i]), i) for i, p in enumerate(places))
         active: list[tuple[int, int]] = []
         for low, high, i in spans:
             active = [(end, j) for end, j in active if end > low]

@@ -30,12 +30,12 @@ from .call import Call
 from .guard_list import Guards, ask
 from .guards import Guard
 from .guards_of_calls import (
+    Aliases,
     Apart,
     Decided,
     Differentiable,
     GradIsThere,
     Identity,
-    Lodges,
     MemoryOf,
     NoOverlap,
     Renewed,
@@ -170,7 +170,7 @@ class Specialisation:
         yield from (SameArgument(i, other) for i, other in _identities(leaves, observer))
         yield from (Identity(a, b, same) for a, b, same in observer.pairs)
         yield from (Sizes(decided) for decided in traced.graph.env.guards)
-        yield from (Lodges(lodger, moved) for lodger in traced.lodgers)
+        yield from (Aliases(alias, moved) for alias in traced.input_aliases)
         if traced.mutations:
             written = [mutation.input for mutation in traced.mutations]
             yield NoOverlap(written, traced.overlaps, len(self.inputs))

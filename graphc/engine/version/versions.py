@@ -147,11 +147,6 @@ class Versions:
         self.lifting, self._symbolic_now = self.lifted(key, leaves), False
         return compile(key, shapes)
 
-    @property
-    def retries(self) -> bool:
-        """Whether a trace that fails now is tried again, with plain numbers and sizes."""
-        return bool(self.lifting) or self._symbolic_now
-
     def candidates(
         self, key: Any, shapes: tuple[Any, ...]
     ) -> tuple[list[Specialisation], list[Specialisation]]:
