@@ -21,7 +21,7 @@ from .observer import Observer, running
 @contextmanager
 def later(observer: Observer) -> Iterator[None]:
     """Record what a backward pass runs. Raises TraceError where each might do something else."""
-    loose, counted = len(observer.guards.loose), len(observer.guards.counted)
+    before = len(observer.guards.records)
     outer, running.observer = running.observer, observer
     entered, local.enter = local.enter, observer.entry
     observer.later = True
@@ -36,7 +36,7 @@ def later(observer: Observer) -> Iterator[None]:
     finally:
         observer.later = False
         running.observer, local.enter = outer, entered
-    for guard in (*observer.guards.loose[loose:], *observer.guards.counted[counted:]):
+    for guard in observer.guards.records[before:]:
         if not _lasts(guard):
             observer.taint(guard.path)
             observer.open(f"reading {guard.path} in what a later backward() runs,")
