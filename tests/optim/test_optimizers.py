@@ -178,37 +178,6 @@ def test_errors() -> None:
     assert [t.split(",")[0] for t in ours] == [t.split(",")[0] for t in theirs]
 
 
-def test_a_step_that_calls_its_base_class_runs_the_hooks_once() -> None:
-    """In PyTorch, too, as long as there was no optimizer of the base class itself."""
-
-    def script(s: Any) -> Any:
-        class Down(s.torch.optim.Optimizer):  # type: ignore[name-defined, misc]
-            def step(self, closure: Any = None) -> None:
-                with s.torch.no_grad():
-                    for group in self.param_groups:
-                        for p in group["params"]:
-                            p.sub_(p.grad * group["lr"])
-
-        class Told(Down):
-            def step(self, closure: Any = None) -> None:
-                told.append("step")
-                super().step(closure)
-
-        told: list[Any] = []
-        p = s.nn.Parameter(s.torch.ones(2))
-        optimizer = Told([p], {"lr": 0.5})
-        optimizer.register_step_pre_hook(lambda o, a, k: told.append("pre"))
-        optimizer.register_step_post_hook(lambda o, a, k: told.append("post"))
-        for _ in range(2):
-            optimizer.zero_grad()
-            (p * p * 0.5).sum().backward()
-            optimizer.step()
-        return [*told, p.tolist()]
-
-    theirs, ours = (script(s) for s in SPACES)
-    assert ours == theirs
-
-
 def test_closure_hooks_and_zero_grad() -> None:
     def script(s: Any) -> Any:
         told: list[Any] = []
