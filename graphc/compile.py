@@ -117,14 +117,16 @@ class CompiledFunction:
         leaves, structure = flatten_call(args, kwargs)
         key, shapes = self._versions.key(leaves, structure)
         reasons: list[str] = []
-        known = self.compile_count
-        doubted = configuration.current().check >= AGAIN
+        known, doubted = self.compile_count, configuration.current().check >= AGAIN
         for versions in self._versions.candidates(key, shapes):
             for version in versions:
                 try:
                     if doubted:
                         self._again(version, (args, kwargs), leaves, structure)
-                    return version.run(leaves, (args, kwargs))
+                    result = version.run(leaves, (args, kwargs))
+                    if version is not versions[0]:
+                        self._versions.prefer(key, shapes, version)
+                    return result
                 except Stale as reason:
                     reasons.append(str(reason))
                 except ERRORS as error:
@@ -246,10 +248,9 @@ class CompiledFunction:
         self.last_miss = reasons
         if self.compile_count and configuration.current().debug:
             names = argument_names(self.function, given[0], given[1], structure)
-            tried = (v for found in self._versions.candidates(key, shapes) for v in found)
             recompiled.report(
-                self.name, self.function, self._versions.found_by, (key, shapes), names, tried,
-                reasons,
+                self.name, self.function, self._versions.found_by, (key, shapes), names,
+                self._versions.known(key, shapes), reasons,
             )
         self._lifted.update(dict.fromkeys(self._versions.counters()))
         terms = Terms(
@@ -372,10 +373,9 @@ class CompiledFunction:
         """The version that a call with these arguments would run, compiled if need be."""
         leaves, structure = flatten((args, kwargs))
         key, shapes = self._versions.key(leaves, structure)
-        for versions in self._versions.candidates(key, shapes):
-            for found in versions:
-                if found.fits(leaves, (args, kwargs)):
-                    return found
+        for found in self._versions.known(key, shapes):
+            if found.fits(leaves, (args, kwargs)):
+                return found
         with self._lock:
             made = self._compile((args, kwargs), leaves, structure, [], look=True)
         assert isinstance(made, Specialisation)  # nothing runs, not in segments either

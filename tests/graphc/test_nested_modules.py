@@ -14,6 +14,10 @@ import graphc
 import graphc.nn.functional as F
 from graphc import nn
 from graphc.engine.segments import nested
+from graphc.engine.version.shared_builds import SharedBuilds
+from graphc.ir import dtypes
+from graphc.ir.graph import Builder, Expr, Graph
+from graphc.ir.types import TensorType
 from graphc.nn.modules.hooks import forward_between_hooks
 from graphc.utils.checkpoint import checkpoint
 
@@ -372,6 +376,49 @@ def test_a_stack_is_taken_up_within_the_budget_and_compiled_once() -> None:
     assert len(modules.shared._made) == 1
     report = str(graphc.explain(function))
     assert "(Deep) ran" in report and "as a version of its own (1 compiled)" in report
+
+
+@pytest.mark.filterwarnings("ignore::graphc.PerformanceWarning")
+def test_a_stack_shares_code_for_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nested, "PRICE", 8)
+    layers = nn.ModuleList([Deep() for _ in range(3)])
+    function = graphc.compile(logged(layers))
+    with graphc.no_grad():
+        for i in range(60):
+            x = graphc.randn(2 + i % 5, 8)
+            np.testing.assert_allclose(function(x), logged(layers)(x), rtol=1e-3, atol=1e-4)
+    modules = function.segments.modules
+    assert sum(known.compiled.compile_count for known in modules.used()) == 6
+    symbolic = [made for made in modules.shared._made.values() if made.result.program.dims]
+    assert len(modules.shared._made) == 2 and len(symbolic) == 1
+
+
+def test_a_guard_that_building_found_is_every_sharers() -> None:
+    """A build that relies on more than the recording: only sizes that fit may share it."""
+
+    def graph(rows: int) -> Graph:
+        builder = Builder()
+        n = builder.env.new("n", rows)
+        x = Expr(builder, builder.input(TensorType(dtypes.f32, (n, 4))))
+        return builder.build([(x + x).node])
+
+    shared, seen = SharedBuilds(), []
+
+    def get(rows: int) -> Graph:
+        given = graph(rows)
+
+        def make() -> int:
+            given.env.divides(4, given.inputs[0].shape[0])
+            seen.append(rows)
+            return rows
+
+        assert shared.get(given, None, make) == seen[-1]
+        return given
+
+    first, second = get(8), get(12)
+    assert seen == [8] and [*second.env.guards] == [*first.env.guards] != []
+    third = get(9)
+    assert seen == [8, 9] and [*third.env.guards] != [*first.env.guards]
 
 
 class Flagged(Deep):

@@ -8,9 +8,11 @@ import random
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 
 import graphc
+from graphc.frontend.tree import flatten
 
 
 def apply(module: Any, x: Any) -> Any:
@@ -162,3 +164,16 @@ def test_what_ends_a_recording_holds_nothing_back() -> None:
         assert run(graphc.ones(2)).tolist() == [0.5, 0.5]
     finally:
         gc.enable()
+
+
+def test_the_version_that_fitted_last_is_asked_first() -> None:
+    compiled = graphc.compile(lambda x: x.sum(1) * 2.0, dynamic=True)
+    rows, columns = graphc.randn(6, 8), graphc.randn(8, 6).t()  # one shape, two layouts
+    compiled(rows), compiled(columns)
+    leaves, structure = flatten(((rows,), {}))
+    for x in (rows, columns, columns, rows):
+        np.testing.assert_allclose(compiled(x), x.sum(1) * 2.0, rtol=1e-5)
+        exact, symbolic = compiled._versions.candidates(*compiled._versions.key(leaves, structure))
+        known = exact or symbolic
+        assert len(known) == compiled.compile_count == 2
+        assert known[0].fits([x], ((x,), {})) and not known[1].fits([x], ((x,), {}))

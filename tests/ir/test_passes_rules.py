@@ -50,6 +50,17 @@ def view(x: Any) -> Any:
     return ops.expand(x, shape=(4, 6))
 
 
+def scanned(carry: Any, rows: Any, index: int, reverse: bool = False) -> Any:
+    """A result of a scan whose steps hand out: a carried sum, a row, a product, the product."""
+    inner = Builder()
+    types = (carry.type, TensorType(rows.dtype, rows.shape[1:]))
+    c, row = (Expr(inner, inner.input(type_)) for type_ in types)
+    total, product = c + row, c * row
+    body = inner.build([total.node, row.node, product.node, product.node], "body")
+    results = ops.scan(carry, rows, n_carried=1, reverse=reverse, graphs=(body,))
+    return results[0] + results[index] if index < 3 else results[2] * results[3]
+
+
 _DOT = {"batch_a": (), "batch_b": (), "contract_a": (1,), "contract_b": (0,)}
 _STRIDED = {"size": (2, 3), "stride": (6, 2), "offset": 1}
 
@@ -315,6 +326,11 @@ CASES: dict[str, list[Case]] = {
     "movement.permuted_dot": [
         (f32, (A, (6, 5)), lambda x, y: ops.permute(ops.dot_general(x, y, **_DOT), dims=(1, 0))),
     ],
+    "loops.stacked_sequence": [
+        (f32, (B, A), lambda c, x: scanned(c, x, 1)),
+        (f32, (B, A), lambda c, x: scanned(c, x, 1, reverse=True)),
+    ],
+    "loops.stacked_twice": [(f32, (B, A), lambda c, x: scanned(c, x, 3))],
 }
 SPELLINGS = [(rule, i) for rule, cases in CASES.items() for i in range(len(cases))]
 

@@ -85,6 +85,70 @@ def test_the_number_of_rows_may_be_a_named_dim() -> None:
                 np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+def trailed(h: Expr, x: Expr, reverse: bool = False) -> tuple[Expr, Expr, Expr]:
+    """h = tanh(h + x[t]); what is read of it later: the last one, and what steps begin and end
+    with, by a routine each."""
+    after = body(
+        lambda h, x: (ops.tanh(h + x), h, ops.tanh(h + x)), h.shape, x.shape[1:], env=h.builder.env
+    )
+    last, began, ended = ops.scan(h, x, n_carried=1, reverse=reverse, graphs=(after,))
+    first, second = (
+        ops.sort(rows, dim=1, descending=False, stable=True)[0] for rows in (began, ended)
+    )
+    return last * 2.0, first, second
+
+
+def test_what_steps_begin_and_end_with_is_stacked_without_copies() -> None:
+    program = check(build(trailed, (8,), (5, 8)))
+    assert print_program(program) == """program graph, arena 512 B
+  copy a0=in0 o0=arena + 320 n=8
+  repeat i1 < 5
+    add_tanh a0=arena + (32*i1 + 320) a1=in1 + 32*i1 o0=arena + (32*i1 + 352) n=8
+  mul a0=arena + 480 o0=out0 n=8
+  call sort arena + 320 -> out1, arena
+  call sort arena + 352 -> out2, arena
+"""
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("rows", [5, None])
+def test_rows_of_a_carried_value_in_either_direction(reverse: bool, rows: int | None) -> None:
+    builder = Builder()
+    length = rows or builder.env.new("rows", 5)
+    h, x = (
+        Expr(builder, builder.input(TensorType(dtypes.f32, shape))) for shape in ((8,), (length, 8))
+    )
+    graph = builder.build([value.node for value in trailed(h, x, reverse)])
+    program = compiled(graph)
+    (loop,) = [s for s in program.steps if isinstance(s, Repeat)]
+    assert len(loop.steps) == 1
+    for count in (rows,) if rows else (1, 2, 7):
+        inputs = [np.random.default_rng(0).random(s, np.float32) for s in ((8,), (count, 8))]
+        dims = () if rows else (count,)
+        want = interpret.evaluate(graph, inputs, TABLE, dict.fromkeys(graph.env.hints, count))
+        for got in run_program(program, inputs, TABLE), native(graph, inputs, dims):
+            for a, b in zip(got, want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_values_that_end_alike_have_rows_of_their_own() -> None:
+    """Two carried values with one new value: only one of them is what is stacked."""
+    after = body(lambda a, b, x: (a + x, a + x, a * b, a + x), (4,), (4,), (4,))
+
+    def function(a: Expr, b: Expr, x: Expr) -> Any:
+        one, other, products, sums = ops.scan(
+            a, b, x, n_carried=2, reverse=False, graphs=(after,)
+        )
+        return ops.sort(sums, dim=1, descending=False, stable=True)[0], products, one * other
+
+    graph = build(function, (4,), (4,), (3, 4))
+    inputs = arrays(graph)
+    want = interpret.evaluate(graph, inputs, TABLE)
+    for got in run_program(check(graph), inputs, TABLE), native(graph, inputs):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
 def native(graph: Graph, inputs: Sequence[Any], dims: Sequence[int] = ()) -> list[Any]:
     """The outputs of native code."""
     built = pipeline.build(graph, config=QUIET)

@@ -4,6 +4,7 @@ from graphc.backends.llvm.conv import declare_conv
 from graphc.backends.llvm.conv_direct import pad_symbol
 from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
 from graphc.backends.llvm.gemm_arguments import Arguments
+from graphc.backends.llvm.gemm_descriptor import ENTRY
 from graphc.backends.llvm.gemm_kernel import SCRATCH, WORKERS, declare_packer
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source
 from graphc.backends.llvm.gemm_store import epilogue_pointers
@@ -28,7 +29,7 @@ def emit_conv_kernel(
     _check(g)
     if not c.in_planes():
         raise ValueError(f"operands {c.left.text()} and {c.right.text()} are not in NCHW order")
-    f = module.function(f"void @{symbol}(ptr %args, ptr %status)")
+    f = module.function(f"void @{symbol}(ptr %args, ptr %status)", "", ENTRY)
     arguments = Arguments(f, kernel)
     request = Words(f, f.alloca("i64", CONV_WORDS))
     left, right = Source(c.left.dtype, tile), Source(c.right.dtype, tile)

@@ -102,6 +102,11 @@ PACK_RIGHT = "void (ptr, ptr, i64, i64, i64, i64, ptr, ptr)"
 EPILOGUE = "void (ptr, i64, i64, i64, i64, i64, ptr, i64)"
 
 
+# Of the function that fills a request: it runs once a launch, and optimising its stores would take
+# as long as compiling the epilogue.
+ENTRY = "nounwind noinline optnone"
+
+
 class Descriptor:
     """Access to a descriptor in memory from a function under construction; loads are cached.
 

@@ -2,7 +2,7 @@
 
 from graphc.backends.llvm.gemm import declare_contract
 from graphc.backends.llvm.gemm_arguments import Arguments
-from graphc.backends.llvm.gemm_descriptor import Descriptor, Word, begin_request
+from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word, begin_request
 from graphc.backends.llvm.gemm_dot import LENGTH, LINES, SHAPE_WORDS, declare_dots
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source, right_packer
 from graphc.backends.llvm.gemm_plan import declare_plan, set_plan
@@ -32,7 +32,7 @@ def emit_gemm_kernel(
     _emit_bases(module, kernel, c, symbol, left_base, right_base)
     left, right = Source(c.left.dtype, tile), Source(c.right.dtype, tile)
     packer = right_packer(right_k, right_n)
-    f = module.function(f"void @{symbol}(ptr %args, ptr %status)")
+    f = module.function(f"void @{symbol}(ptr %args, ptr %status)", "", ENTRY)
     arguments = Arguments(f, kernel)
     k, m, n = arguments.size(c.k), arguments.size(c.m), arguments.size(c.n)
     words: dict[Word, Value] = {

@@ -153,6 +153,20 @@ class Versions:
         """The versions that may fit, for these sizes alone and for any."""
         return self._exact.get((key, shapes), _NONE), self._symbolic.get(key, _NONE)
 
+    def known(self, key: Any, shapes: tuple[Any, ...]) -> Iterator[Specialisation]:
+        """The candidates, one after the other."""
+        return chain.from_iterable(self.candidates(key, shapes))
+
+    def prefer(self, key: Any, shapes: tuple[Any, ...], version: Specialisation) -> None:
+        """Ask a version that fitted first from now on: calls like it tend to follow."""
+        tables: tuple[tuple[dict[Any, list[Specialisation]], Any], ...] = (
+            (self._exact, (key, shapes)), (self._symbolic, key),
+        )
+        for table, place in tables:
+            known = table.get(place, _NONE)
+            if version in known:  # a new list: another call may be going through this one
+                table[place] = [version, *(other for other in known if other is not version)]
+
     def add(
         self, key: Any, shapes: tuple[Any, ...], leaves: list[Any], version: Specialisation,
         symbolic: bool,

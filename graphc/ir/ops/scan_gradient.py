@@ -30,7 +30,23 @@ def saved_for_backward(body: Graph, n_carried: int) -> list[Node]:
     """What a body should hand out for its gradient: what steps begin with, and contractions."""
     same = unchanged(body, n_carried)
     began = [x for x, keep in zip(body.inputs, same, strict=False) if not keep]
-    return [*began, *(node for node in body.nodes if node.op.family == "contract")]
+    readers: dict[Node, list[Node]] = {}
+    for node in body.nodes:
+        for value in node.inputs:
+            readers.setdefault(value, []).append(node)
+    contractions = [node for node in body.nodes if node.op.family == "contract"]
+    return [*began, *(_summed(node, readers, body.outputs) for node in contractions)]
+
+
+def _summed(node: Node, readers: dict[Node, list[Node]], outputs: Sequence[Node]) -> Node:
+    """What a contraction alone goes into by additions, whose gradients do not read it: one value
+    then stands for all the terms."""
+    while node not in outputs:
+        (reader, *others) = readers.get(node, [node])
+        if others or reader.op.name != "add" or reader.type != node.type:
+            break
+        node = reader
+    return node
 
 
 def scan_vjp(

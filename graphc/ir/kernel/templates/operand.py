@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from ..lanes import Array, eval_index
 if TYPE_CHECKING:
     from ..text import Reader
     from ..verify import Verifier
+
+_KEPT = 4096  # indices that were looked at: planning, lowering and emitting each ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Operand:
         return found
 
 
+@lru_cache(maxsize=_KEPT)
 def strides_of(index: Size, names: tuple[str, ...]) -> tuple[Size, ...] | None:
     """(offset where all `names` are 0, the stride of each), or None if it is not affine in them."""
     origin = substitute(index, dict.fromkeys(names, 0))
@@ -85,6 +89,7 @@ class Panels(NamedTuple):
     panel: int
 
 
+@lru_cache(maxsize=_KEPT)
 def panels_of(index: Size) -> Panels | None:
     """The panels of an index over k and n; None where it has another form."""
     if not isinstance(index, Dim):

@@ -54,6 +54,7 @@ class Planner:
         self.results: dict[Node, list[Storage]] = {}
         self.inputs: list[Storage] = []
         self.in_place: dict[int, int] = {}
+        self.leaving = {_made(node) for node in graph.outputs}
         for node in graph.nodes:
             self._add(node)
         self._before_checks = self._ancestors_of_checks()
@@ -158,7 +159,7 @@ class Planner:
 
     def _bind_output(self, source: Storage, i: int) -> bool:
         """Let a value live in an output's buffer; False where it already has another place."""
-        if source.space != "arena" or source.writer is None:
+        if source.space != "arena" or source.writer is None or source.whole is not None:
             return False
         source.space, source.index = "output", i
         return True
@@ -273,6 +274,13 @@ class Planner:
             return (_launch(step, step.lowered),)
         assert step.node is not None
         return (_routine(step, step.node, self.claimed(step.node)),)
+
+
+def _made(node: Node) -> tuple[Node, int]:
+    """The node that computes a value, and which of its results it is."""
+    while node.op.name == "reshape":
+        (node,) = node.inputs
+    return (node.inputs[0], node.attrs["index"]) if node.op.name == "get" else (node, 0)
 
 
 def _named(types: tuple[TensorType, ...]) -> tuple[str, ...]:

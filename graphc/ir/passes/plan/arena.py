@@ -33,7 +33,8 @@ def _lives(order: list[Step]) -> dict[Storage, Life]:
     for i, step in enumerate(order):
         for storage in (*step.writes, *step.scratch, *step.reads):
             if storage.space == "arena" and storage.elements != 0:
-                lives[storage] = (lives.get(storage, (i, i))[0], i)
+                block = storage.block
+                lives[block] = (lives.get(block, (i, i))[0], i)
     return lives
 
 

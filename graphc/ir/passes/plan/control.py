@@ -2,18 +2,17 @@
 
 A body is planned as a program of its own, whose steps are then written into the outer program: its
 inputs and outputs become the outer program's buffers, its arena one block of the outer arena that
-lives as long as the loop does (the arms of a branch share one). A value that is carried from
-iteration to iteration has two buffers that take turns: iteration i reads number i % 2 and writes
-the other. What a body hands on unchanged is read where it lies.
+lives as long as the loop does (the arms of a branch share one). What a body hands on unchanged is
+read where it lies; where other carried values live: `carried.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ... import dtypes, op
-from ...dim import Dim, DimEnv, Size, maximum, mod, product, unwrap
+from ...dim import Dim, DimEnv, Size, maximum, product, unwrap
 from ...graph import Graph, Node
 from ...kernel import (
     Branch,
@@ -27,7 +26,8 @@ from ...kernel import (
 )
 from ...types import TensorType, TupleType
 from ..lower.copy import copy_kernel
-from .step import HARMLESS, Storage, has_check
+from .carried import Trail, Turns
+from .step import HARMLESS, Storage, has_check, moved
 
 if TYPE_CHECKING:
     from . import Planner
@@ -46,7 +46,7 @@ class Control:
         self.node = node
         self.reads = list(reads)
         self.machine = planner.machine
-        self.results = [_storage(type_) for type_ in _types(node)]
+        self.results = [Storage.of(type_) for type_ in _types(node)]
         self.scratch: list[Storage] = []
         self.bodies: list[_Body] = []
         self.env = planner.graph.env
@@ -54,7 +54,7 @@ class Control:
     @property
     def writes(self) -> list[Storage]:
         """The results that the node makes."""
-        return [x for x in self.results if x not in self.reads]
+        return [x for x in dict.fromkeys(self.results) if x not in self.reads]
 
     @property
     def can_fail(self) -> bool:
@@ -116,85 +116,94 @@ class _Body:
         return rebound(self.program.steps, bind)
 
 
-def moved(ref: BufferRef, by: Size) -> BufferRef:
-    """The buffer from `by` bytes on."""
-    return BufferRef(ref.space, ref.index, unwrap(ref.offset + by))
-
-
 # --- loops -----------------------------------------------------------------------------------
 
 
 class _Loop(Control):
-    """What scan and while_loop share: the values that are carried."""
+    """What scan and while_loop share: the values that are carried, in `places`. `stacked`: the
+    other results that the body writes, by number."""
 
     def __init__(
-        self, node: Node, reads: Sequence[Storage], planner: Planner, body: Graph, carried: int
+        self, node: Node, reads: Sequence[Storage], planner: Planner, body: Graph,
+        places: Mapping[int, Turns | Trail], stacked: Sequence[int] = (),
     ) -> None:
         super().__init__(node, reads, planner)
-        self.carried = carried
-        self.varying = [i for i in range(carried) if body.outputs[i] is not body.inputs[i]]
-        for i in range(carried):
-            if i not in self.varying:
+        self.places, self.stacked = places, stacked
+        self.carried = int(node.attrs.get("n_carried", len(body.inputs)))
+        for i in range(self.carried):
+            if i not in places:
                 self.results[i] = self.reads[i]
-        kept = [*self.varying, *range(carried, len(body.outputs))]
-        outputs = tuple(body.outputs[i] for i in kept)
+        outputs = tuple(body.outputs[i] for i in (*places, *stacked))
         self.body = self._body(Graph(body.name, body.inputs, outputs, body.env), planner)
-        self.pairs = {
-            i: (_storage(body.inputs[i].tensor_type), _storage(body.inputs[i].tensor_type))
-            for i in self.varying
-        }
-        self.scratch = [self.body.arena, *(x for pair in self.pairs.values() for x in pair)]
+        self.scratch = [self.body.arena, *(x for place in places.values() for x in place.scratch)]
 
     def _name(self) -> None:
         """Fix the variable's name: no loop inside has it, nor a named dim."""
         self.var = _variable(1 + max(_depth(b.program.steps) for b in self.bodies), self.env)
-        self.parity = mod(Dim.var(self.var), 2)
 
     def _current(self) -> list[BufferRef]:
         """Where the carried values are at the beginning of an iteration, and behind the loop."""
         found = [storage.ref() for storage in self.reads[: self.carried]]
-        for i, (even, odd) in self.pairs.items():
-            found[i] = moved(even.ref(), self.parity * (odd.offset - even.offset))
+        for i, place in self.places.items():
+            found[i] = place.current(self.var)
         return found
 
     def _next(self) -> list[BufferRef]:
         """Where an iteration leaves the values that vary."""
-        return [
-            moved(odd.ref(), self.parity * (even.offset - odd.offset))
-            for even, odd in self.pairs.values()
-        ]
+        return [place.next(self.var) for place in self.places.values()]
 
     def _begin(self) -> list[ProgramStep]:
         return [
-            copy for i, (even, _) in self.pairs.items()
-            for copy in self._copy(even, self.reads[i].ref(), even.ref())
+            copy for i, place in self.places.items()
+            for copy in self._copy(self.reads[i], self.reads[i].ref(), place.first)
         ]
 
     def _end(self) -> list[ProgramStep]:
-        current = self._current()
+        """Copies of the results that do not lie where the loop leaves them, if they are read."""
         return [
-            copy for i in self.varying
-            for copy in self._copy(self.results[i], current[i], self.results[i].ref())
+            copy for i, place in self.places.items()
+            if isinstance(place, Turns) and self.results[i].is_read
+            for copy in self._copy(
+                self.results[i], place.current(self.var), self.results[i].ref()
+            )
         ]
+
+
+def _varying(body: Graph, carried: int) -> list[int]:
+    """The carried values that a body does not hand on as they are."""
+    return [i for i in range(carried) if body.outputs[i] is not body.inputs[i]]
 
 
 class _Scan(_Loop):
     """A loop over the rows of sequences, which writes rows of its stacked results."""
 
     def __init__(self, node: Node, reads: Sequence[Storage], planner: Planner) -> None:
-        count: int = node.attrs["n_carried"]
-        self.graph = node.graphs[0]
-        super().__init__(node, reads, planner, self.graph, count)
-        self._name()
-        self.length = node.inputs[count].tensor_type.shape[0]
+        n: int = node.attrs["n_carried"]
+        self.graph = body = node.graphs[0]
+        self.length = node.inputs[n].tensor_type.shape[0]
         self.reverse: bool = node.attrs["reverse"]
+        parts: dict[int, Storage] = {}  # results that lie in a trail
+        places: dict[int, Turns | Trail] = {}
+        inner = [j for j in range(n, len(body.outputs)) if (node, j) not in planner.leaving]
+        for i in _varying(body, n):
+            began = [j for j in inner if body.outputs[j] is body.inputs[i]]
+            ended = [j for j in inner if body.outputs[j] is body.outputs[i] and j not in parts]
+            if not began and not ended:
+                places[i] = Turns.of(body.inputs[i])
+                continue
+            places[i] = trail = Trail(body.inputs[i], self.length, self.reverse)
+            parts |= dict.fromkeys(began, trail.began) | dict.fromkeys(ended, trail.ended)
+            parts[i] = trail.last
+        stacked = [j for j in range(n, len(body.outputs)) if j not in parts]
+        super().__init__(node, reads, planner, body, places, stacked)
+        for j, storage in parts.items():
+            self.results[j] = storage
+        self._name()
 
     def steps(self) -> tuple[ProgramStep, ...]:
         n = self.carried
         rows = [self._row(*x) for x in zip(self.reads[n:], self.graph.inputs[n:], strict=True)]
-        stacked = [
-            self._row(*x) for x in zip(self.results[n:], self.graph.outputs[n:], strict=True)
-        ]
+        stacked = [self._row(self.results[j], self.graph.outputs[j]) for j in self.stacked]
         steps = self.body.steps(
             [*self._current(), *rows], [*self._next(), *stacked], self.body.arena
         )
@@ -213,7 +222,8 @@ class _While(_Loop):
 
     def __init__(self, node: Node, reads: Sequence[Storage], planner: Planner) -> None:
         condition, body = node.graphs
-        super().__init__(node, reads, planner, body, len(body.inputs))
+        places = {i: Turns.of(body.inputs[i]) for i in _varying(body, len(body.inputs))}
+        super().__init__(node, reads, planner, body, places)
         self.condition = self._body(condition, planner)
         self._name()
         self.flag = Storage(dtypes.bool_, 1)
@@ -252,10 +262,6 @@ _PLANNED = {"scan": _Scan, "while_loop": _While, "cond": _Cond}
 
 def _types(node: Node) -> tuple[TensorType, ...]:
     return node.type.elements if isinstance(node.type, TupleType) else (node.tensor_type,)
-
-
-def _storage(type_: TensorType) -> Storage:
-    return Storage(type_.dtype, unwrap(type_.elements))
 
 
 def _depth(steps: Sequence[ProgramStep]) -> int:

@@ -9,6 +9,7 @@ from ...dim import Size, unwrap
 from ...dtypes import DType
 from ...graph import Node
 from ...kernel import BufferRef, Check, Kernel, walk
+from ...types import TensorType
 from ..lower import Lowered
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ HARMLESS = frozenset({"random", "sort"})  # families of routines that cannot fai
 
 @dataclass(eq=False)
 class Storage:
-    """One buffer: an input, a constant, or the result of a step."""
+    """One buffer: an input, a constant, or the result of a step; or a part of a `whole` one, from
+    byte `start` on."""
 
     dtype: DType
     elements: Size
@@ -28,14 +30,38 @@ class Storage:
     writer: Step | None = None
     readers: list[Step] = field(default_factory=list)
     offset: Size = 0
+    whole: Storage | None = None
+    start: Size = 0
+
+    @classmethod
+    def of(cls, type_: TensorType) -> Storage:
+        """A buffer for a value."""
+        return cls(type_.dtype, unwrap(type_.elements))
 
     @property
     def size(self) -> Size:
         """Bytes."""
         return unwrap(self.elements * self.dtype.itemsize)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether a step, or the caller, reads it."""
+        return bool(self.readers) or self.space != "arena"
+
+    @property
+    def block(self) -> Storage:
+        """What has a place of its own."""
+        return self if self.whole is None else self.whole
+
     def ref(self) -> BufferRef:
+        if self.whole is not None:
+            return moved(self.whole.ref(), self.start)
         return BufferRef(self.space, self.index, self.offset)
+
+
+def moved(ref: BufferRef, by: Size) -> BufferRef:
+    """The buffer from `by` bytes on."""
+    return BufferRef(ref.space, ref.index, unwrap(ref.offset + by))
 
 
 @dataclass(eq=False)

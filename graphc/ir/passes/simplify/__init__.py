@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ... import rewrite
 from ...graph import Graph
-from . import algebra, canonicalize, movement
+from . import algebra, canonicalize, loops, movement
 
-RULES = canonicalize.RULES + algebra.RULES + movement.RULES
+RULES = canonicalize.RULES + algebra.RULES + movement.RULES + loops.RULES
 
 
 def simplify(graph: Graph) -> Graph:
