@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import autodiff
+from ..dtypes import f32
 from ..graph import Builder, Graph, Node
+from ..types import TensorType
 from ._rules import filled, ops
 from .control_gradients import copied, packed
 
@@ -143,18 +145,21 @@ class _Step:
             i for i in range(self.n) if i not in self.constants and self.at[i] in read
         ]
         rows = [i for i in range(self.n, len(inputs)) if self.at[i] in read]
+        counts: list[Node] = []  # where no sequence is read, one of zeros counts the steps
+        counted: list[Any] = []
         if not (varying or rows or self.cotangents):
-            rows = [self.n]  # a sequence says how many steps there are
+            counts = [self.builder.input(TensorType(f32, ()), "step")]
+            counted = [filled(inputs[self.n], inputs[self.n].type.shape[:1], 0.0, f32)]
         saved = [j for j, node in self.saved.items() if node in read]
         kept = [self.at[i] for i in constants]
         carried = [*self.carried.values(), *self.running.values(), *kept]
         heads = [
             *carried, *(self.at[i] for i in (*varying, *rows)), *self.cotangents.values(),
-            *(self.saved[j] for j in saved),
+            *(self.saved[j] for j in saved), *counts,
         ]
         sequences = [
             *self._beginnings(inputs, outs, varying, reverse), *(inputs[i] for i in rows),
-            *(grads[j] for j in self.given), *(outs[j] for j in saved),
+            *(grads[j] for j in self.given), *(outs[j] for j in saved), *counted,
         ]
         step = _on_inputs(
             Graph(
