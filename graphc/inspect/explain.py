@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import graphc
-from graphc.frontend.captured import NumberInput, TensorInput
+from graphc.frontend.captured import MadeInput, NumberInput, TensorInput
 from graphc.frontend.errors import TraceError
 from graphc.inspect.assumptions import folded
 from graphc.inspect.explain_segments import (
@@ -299,6 +299,8 @@ def _assumed(version: Specialisation) -> Iterator[str]:
             yield f"argument {source.index} is {source.type}{grad}"
         elif isinstance(source, NumberInput):
             yield f"{_source_text(source)} is a {type(source.value).__name__}: any value"
+        elif isinstance(source, MadeInput) and source.part == 0:
+            yield f"{source.ahead!r} is computed ahead of each call"
     for index, value in version.own_numbers.items():
         yield f"argument {index} is {value!r}"
     captured = [s for s in version.inputs if isinstance(s, TensorInput) and s.kind == "tensor"]

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from ...frontend import placement, state_version
-from ...frontend.captured import Lodger, NumberInput, Output, TensorInput, TracedGraph
+from ...frontend.captured import (
+    Lodger,
+    MadeInput,
+    NumberInput,
+    Output,
+    TensorInput,
+    TracedGraph,
+)
 from ...frontend.grad_mode import no_grad
 from ...frontend.history import gradient_kind
 from ...frontend.number_expr import is_late
@@ -39,6 +46,7 @@ from .sources import (
     Stale,
     array_of,
     drawn,
+    make_ahead,
     number_array,
     number_sources,
     python_value,
@@ -116,6 +124,9 @@ class Specialisation:
         self.place = place  # where the code runs; None: on the CPU
         self.where = {i.number: place_of_input(i) for i in self.inputs}
         self.computed = [i for i in self.inputs if isinstance(i, NumberInput)]
+        self.made = [i for i in self.inputs if isinstance(i, MadeInput)]
+        read = {i for source in self.made for i in source.ahead.reads}
+        self.numbers_ahead = [i for i in self.computed if i.number in read]
         self.said = [o.number for o in all_outputs(traced) if o.number is not None]
         self.late = LateNumbers(self.said, traced.deferred)
         self.sources = number_sources(traced, self.said, self.draws)
@@ -211,7 +222,7 @@ class Specialisation:
         dims: dict[str, int] = {}
         said: dict[int, Any] = {}
         for source, (shape, dtype, rows, strides) in zip(self.inputs, self.expected, strict=True):
-            if isinstance(source, NumberInput):
+            if not isinstance(source, TensorInput):
                 arrays.append(_UNKNOWN)
                 continue
             tensor = tensor_of(source, arguments, self.moved)
@@ -230,11 +241,19 @@ class Specialisation:
             if array.flags.c_contiguous != rows or not (rows or is_laid_out(array, strides, dims)):
                 raise Stale(f"the memory layout of {_name(source)} changed")
             arrays.append(array)
+        sources: dict[Any, Any] | None = None
+        if self.made:
+            if self.numbers_ahead:
+                sources = self.number_values(arguments, dims)
+                for computed in self.numbers_ahead:
+                    arrays[computed.number] = number_array(computed, sources, dims)
+            make_ahead(self.made, arrays, dims)
         for guard in self.guards:
             if not guard.check(dims):
                 raise Stale(f"sizes no longer satisfy {guard.text()}")
         if self.traced.numbers or self.computed or self.said or self.draws:
-            sources = self.number_values(arguments, dims)  # before the call changes them
+            if sources is None:
+                sources = self.number_values(arguments, dims)  # before the call changes them
             for number in self.traced.numbers:
                 if not number.holds(sources, dims):
                     raise Stale(f"a number that was decided upon changed, at {number.loc}")
