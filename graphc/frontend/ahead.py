@@ -22,6 +22,7 @@ from graphc.ir.types import TensorType
 
 from .captured import MadeInput
 from .context import local
+from .errors import TraceError, located
 from .known import values
 from .numbers import SymInt
 from .segment_close import input_arrays
@@ -143,7 +144,12 @@ def _recorded(
         tuple([_plain(size) for size in sizes]),
     )
     ahead.named = {name: _plain(size) for name, size in known.items()}
-    made = ahead.now(input_arrays(trace), trace.env.hints)
+    try:
+        made = ahead.now(input_arrays(trace), trace.env.hints)
+    except Exception as error:  # code that catches it has decided upon values
+        trace.refused = TraceError(located(f"{error}, which the values of tensors decide"))
+        trace.refused.__cause__ = error
+        raise
     if not heads and all(isinstance(size, int) for size in ahead.sizes):
         return tuple([trace.constant(array) for array in made])
     found: list[Tensor] = []

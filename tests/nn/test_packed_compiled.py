@@ -96,6 +96,8 @@ def test_layers_with_lengths_that_change(name: str, batch_first: bool) -> None:
         have = differentiated(graphc, ours, step, lengths, batch_first, given=given)
         close(have, want, 1e-9, f"{name}, lengths {lengths}")
     assert step.compile_count == 1
+    with pytest.raises(RuntimeError, match="has to be greater than 0"):
+        differentiated(graphc, ours, step, [3, 0, 1, 2], batch_first, given=given)
 
 
 @pytest.mark.parametrize("as_list", [False, True])
@@ -265,6 +267,25 @@ def test_bad_lengths(name: str) -> None:
         close(list(compiled(x, good))[:2], list(function(torch)(
             torch.from_numpy(x.numpy()), torch.from_numpy(good.numpy())
         ))[:2], 0)
+
+
+def test_code_that_catches_what_is_wrong_with_lengths() -> None:
+    """It has decided upon values: no version may take the same way for others."""
+
+    def function(package: Any) -> Any:
+        def run(x: Any, lengths: Any) -> Any:
+            try:
+                return package.nn.utils.rnn.pack_padded_sequence(x, lengths).data
+            except RuntimeError:
+                return x * 2
+
+        return run
+
+    compiled = graphc.compile(function(graphc))
+    x = np.random.default_rng(0).standard_normal((5, 3, 2))
+    for lengths in ([2, 3, 1], [3, 2, 1], [1, 1, 2], [4, 2, 2], [2, 3, 1]):
+        want = function(torch)(torch.from_numpy(x), torch.tensor(lengths))
+        close(compiled(graphc.from_numpy(x), graphc.tensor(lengths)), want, 0)
 
 
 @pytest.mark.parametrize("lengths", [[7, 3, 2], [6, 6, 1], [5, 5, 5]])
