@@ -21,7 +21,7 @@ from graphc.ir.memory import on_host
 from graphc.ir.types import TensorType
 
 from .captured import MadeInput
-from .context import local
+from .context import Suspended, local
 from .errors import TraceError, located
 from .known import values
 from .numbers import SymInt
@@ -98,10 +98,15 @@ def made_ahead(
     what = f"{make.__name__.strip('_').replace('_', ' ')}, which a tensor's values decide,"
     arrays = [_value(t, what) for t in operands]
     made = make(*arrays, *map(int, sizes))
-    if local.trace is None:
-        return tuple([from_array(array) for array in made])
-    with local.trace.suspended():
-        return tuple([from_array(array) for array in made])
+    with Suspended():
+        return tuple([_loose(array) for array in made])
+
+
+def _loose(array: np.ndarray) -> Tensor:
+    """A tensor that joins those of any device."""
+    made = from_array(array)
+    made._storage.loose = True
+    return made
 
 
 def size_made(tensor: Tensor, name: str) -> Any:
@@ -142,10 +147,10 @@ def _recorded(
     nodes = toposort(ends, ())
     numbers = {source.node: i for i, source in enumerate(trace.inputs)}
     heads = [node for node in nodes if node.op.name == "input"]
-    if not all(_is_cheap(trace, node) for node in nodes) or len(nodes) > _MOST_NODES or (
-        not numbers.keys() >= set(heads)
+    if trace.place or len(nodes) > _MOST_NODES or not numbers.keys() >= set(heads) or (
+        not all(_is_cheap(trace, node) for node in nodes)
     ):
-        return None
+        return None  # on another device; dear; computed of what is no input
     ahead = Ahead(
         make, Graph("ahead", tuple(heads), tuple(ends), trace.env),
         tuple([numbers[node] for node in heads]),

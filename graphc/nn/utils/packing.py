@@ -42,17 +42,18 @@ def packed_in_any_order(lengths: Any, steps: int) -> tuple[np.ndarray, ...]:
 
 
 def places_of_rows(sizes: Any, steps: int) -> tuple[np.ndarray, ...]:
-    """Which row of the packed batch each sequence has at each step; -1 behind its end."""
+    """Which row of the packed batch each sequence has at each step, -1 behind its end; and the
+    sequences' lengths."""
     _check(sizes)
     places = np.full((steps, int(sizes[0])), -1, np.int64)
     inside = np.arange(places.shape[1]) < sizes[:, None]
     places[: len(sizes)][inside] = np.arange(sizes.sum())
-    return (places,)
+    return places, inside.sum(0, dtype=np.int64)
 
 
 def rows_and_places(sizes: Any, rows: int) -> tuple[np.ndarray, ...]:
-    """The same, and where each row is in the padded batch [steps * sequences]."""
-    (places,) = places_of_rows(sizes, len(sizes))
+    """The same places, and where each row is in the padded batch [steps * sequences]."""
+    places, _ = places_of_rows(sizes, len(sizes))
     check_rows(sizes, rows)
     return places, np.flatnonzero(places >= 0)
 

@@ -115,7 +115,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The permutation that takes back the given one."""
     if permutation is None:
         return None
-    places = T.arange(0, permutation.numel())
+    places = T.arange(0, permutation.numel(), device=permutation.device)
     return T.empty_like(permutation).scatter(0, permutation, places)
 
 
@@ -144,7 +144,7 @@ def pack_padded_sequence(
         make, [lengths], [steps], shapes, sequences=count
     )
     data = input[sequence, step] if batch_first else input[step, sequence]
-    return PackedSequence(data, sizes, order[0] if order else None, None)
+    return PackedSequence(data, sizes, order[0].to(input.device) if order else None, None)
 
 
 def count_of(sequence: PackedSequence) -> Any:
@@ -173,12 +173,13 @@ def pad_packed_sequence(
                 f"{longest}"
             )
         longest = total_length
-    shape = [longest, count_of(sequence)]
-    (places,) = made_ahead(places_of_rows, [sizes], [longest], [shape])
-    padded, inside = unpacked(data, places, padding_value)
-    lengths = inside.sum(0)
+    count = count_of(sequence)
+    places, lengths = made_ahead(
+        places_of_rows, [sizes], [longest], [[longest, count], [count]]
+    )
+    padded, _ = unpacked(data, places, padding_value)
     if back is not None:
-        padded, lengths = padded.index_select(1, back), lengths[back]
+        padded, lengths = padded.index_select(1, back), lengths[back.cpu()]
     return (padded.transpose(0, 1) if batch_first else padded), lengths
 
 
