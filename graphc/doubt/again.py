@@ -18,7 +18,14 @@ from ..engine.capture.recording import Recording, Terms, Turned
 from ..engine.version.call import Call
 from ..engine.version.guards import Guard
 from ..engine.version.version import Specialisation, forget
-from ..frontend.captured import NumberInput, Output, TensorInput, TracedGraph
+from ..frontend.captured import (
+    Input,
+    MadeInput,
+    NumberInput,
+    Output,
+    TensorInput,
+    TracedGraph,
+)
 from ..frontend.errors import located
 from ..frontend.number_expr import NumberExpr
 from ..frontend.storage import address, strides_of
@@ -223,9 +230,11 @@ def _tensor(record: Any, named: _Names) -> str:
     return named.of(record.tensor) if record.argument < 0 else f"argument {record.argument}"
 
 
-def _input(source: TensorInput | NumberInput, named: _Names) -> str:
+def _input(source: Input, named: _Names) -> str:
     if isinstance(source, NumberInput):
         return _number(source.expression)
+    if isinstance(source, MadeInput):
+        return f"part {source.part} of {source.ahead!r}"
     if source.index >= 0:
         who = f"argument {source.index}"
     elif source.tensor is None:

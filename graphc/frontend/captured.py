@@ -12,6 +12,7 @@ Inputs (in order; fetch their arrays at each call)
     TensorInput "storage"   the whole flat memory under overlapping tensors:
                             `tensor._storage.root.flat()`; `tensor` is argument `index` if >= 0
     NumberInput             a Python number: float64 or int64 0-d; `expression.evaluate(...)`
+    MadeInput               an array that `ahead.now(...)` makes of inputs before it
 
 Results (`result` is a structure from tree.py whose leaves are Output records)
     Output "value"     graph output `index`; if `order` is not None the array must be transposed
@@ -53,7 +54,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
 
 from graphc.ir.graph import Graph, Node
 from graphc.ir.types import Shape, TensorType
@@ -62,6 +65,7 @@ from .tree import flatten
 from .views import Chain
 
 if TYPE_CHECKING:
+    from .ahead import Ahead
     from .number_expr import NumberExpr, NumberGuard
     from .recorded_tape import RecordedTape
     from .tensor import Tensor
@@ -116,6 +120,24 @@ class NumberInput:
     @property
     def type(self) -> TensorType:
         return self.node.tensor_type
+
+
+@dataclass(eq=False, slots=True)
+class MadeInput:
+    """A graph input that Python makes of other inputs ahead of the native code (ahead.py)."""
+
+    node: Node
+    ahead: Ahead
+    part: int  # which of the arrays that are made together
+    value: np.ndarray  # at the trace
+    number: int
+
+    @property
+    def type(self) -> TensorType:
+        return self.node.tensor_type
+
+
+Input: TypeAlias = TensorInput | NumberInput | MadeInput
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -231,7 +253,7 @@ class TracedGraph:
     """A finished trace, which nobody changes; see the module's docstring."""
 
     graph: Graph
-    inputs: tuple[TensorInput | NumberInput, ...]
+    inputs: tuple[Input, ...]
     result: Any
     stored: dict[Any, Any]  # an Output, or containers of them, by place
     mutations: tuple[Mutation, ...] = ()

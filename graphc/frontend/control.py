@@ -19,6 +19,7 @@ from .context import local
 from .dispatch import apply, constant, inplace
 from .errors import ControlError, TraceError, located
 from .history import requires_grad
+from .saved_hooks import hooks
 from .subtrace import SubTrace
 from .tensor import Tensor, current
 from .tree import Structure, flatten, unflatten
@@ -36,7 +37,8 @@ class Body:
                 types = [t._type for t in operands]
             given = [trace.own_input(t, f"operand{i}") for i, t in enumerate(types)]
             self.own = [t._traced.value for t in given]
-            result = function(given)
+            with hooks.unseen():  # the operator's tape saves what they are to see
+                result = function(given)
             leaves, self.structure = flatten(result)
             self.outputs: list[Node] = []
             for leaf in leaves:

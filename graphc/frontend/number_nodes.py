@@ -17,7 +17,7 @@ from graphc.ir.op import Attrs
 from graphc.ir.op import get as get_op
 from graphc.ir.types import TensorType
 
-from .captured import NumberInput, TensorInput
+from .captured import Input, NumberInput
 from .number_expr import NumberExpr
 from .numbers import LiftedNumber, SymInt, TracedNumber
 
@@ -33,7 +33,7 @@ class NumberNodes:
     """The nodes made so far; a source becomes a graph input when it is first needed."""
 
     def __init__(
-        self, builder: Builder, inputs: list[TensorInput | NumberInput],
+        self, builder: Builder, inputs: list[Input],
         name: Callable[[Any], str],
     ) -> None:
         """`name` gives the name of a run-time number by its source."""

@@ -7,7 +7,8 @@ gradient for which a value is being unpacked, which a recomputation under a trac
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .context import callout, local
@@ -30,6 +31,15 @@ class _Hooks(threading.local):
         self.stack: list[tuple[Pack, Pack]] = []
         self.disabled: str | None = None
         self.busy = False  # inside a hook: what it saves itself is not packed
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """Inside, nothing is packed."""
+        stack, self.stack = self.stack, []
+        try:
+            yield
+        finally:
+            self.stack = stack
 
 
 hooks = _Hooks()

@@ -30,7 +30,7 @@ from graphc.ir.op import get as get_op
 from graphc.ir.types import TensorType
 
 from . import views
-from .captured import UNREAD, NumberInput, TensorInput, TracedGraph
+from .captured import UNREAD, Input, TensorInput, TracedGraph
 from .context import Suspended, local
 from .dispatch import explain_inputs, join_view
 from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
@@ -85,7 +85,7 @@ class Trace(OneDevice, Scoped):
         """Begin an empty recording."""
         self.env = env if env is not None else DimEnv()
         self.builder = self.new_builder()
-        self.inputs: list[TensorInput | NumberInput] = []
+        self.inputs: list[Input] = []
         self.number_guards: dict[NumberExpr, NumberGuard] = {}
         # whether `.grad` of a concrete tensor was None when looked at
         self.grad_reads: dict[int, tuple[Tensor, bool]] = {}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.frontend.captured import NumberInput, TensorInput, TracedGraph
+from graphc.frontend.captured import TensorInput, TracedGraph
 from graphc.ir.dim import evaluate
 
 Array = np.ndarray[Any, Any]
@@ -18,7 +18,7 @@ def example_inputs(traced: TracedGraph) -> list[Array]:
     arrays: list[Array] = []
     for source in traced.inputs:
         dtype = source.type.dtype.numpy
-        if isinstance(source, NumberInput):
+        if not isinstance(source, TensorInput):
             arrays.append(np.asarray(source.value, dtype))
             continue
         shape = [evaluate(size, traced.graph.env.hints) for size in source.type.shape]

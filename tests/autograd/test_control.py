@@ -219,3 +219,21 @@ def test_a_gradient_that_reads_no_sequence(mode: str) -> None:
         return (x * 2.0 ** len(rows)).sum() + rows.sum() * 0
 
     same(gradients(doubled, [X[0], X], mode), reference(want, [X[0], X]))
+
+
+def test_a_scan_under_checkpoint() -> None:
+    """What a body computes is no business of hooks on saved values: the scan's values are."""
+    from graphc.utils.checkpoint import checkpoint
+
+    def total(x: Any, start: Any) -> Any:
+        last, ys = scan(lambda h, row: ((h * row).sin(), h + row), start, x)
+        return last.sum() + ys.square().sum()
+
+    def step(x: Any, start: Any) -> Any:
+        loss = checkpoint(total, x, start, use_reentrant=False)
+        return loss, *graphc.autograd.grad(loss, [x, start])
+
+    given = [graphc.tensor(a, requires_grad=True) for a in (X, X[0])]
+    compiled = graphc.compile(step, fullgraph=True)
+    for want, have in zip(step(*given), compiled(*given), strict=True):
+        np.testing.assert_allclose(have.detach().numpy(), want.detach().numpy(), rtol=1e-12)

@@ -272,7 +272,7 @@ def distributions(torch: Any, x: Any) -> Any:
     return [found][0].scale, Thing(found).parts[0].mean
 
 
-@segments
+@whole
 def a_packed_sequence(torch: Any, x: Any) -> Any:
     rows = x.reshape(2, 2, 1)
     return torch.nn.utils.rnn.pack_padded_sequence(rows, [2, 1], batch_first=True)

@@ -201,7 +201,7 @@ class Recording:
                 result = found(*given, **(named or {}))
         except Exception as error:
             if isinstance(trace, Survey):
-                trace.conclude(trace.refused or error)
+                trace.conclude(_caught(trace, error) or error)
             raise
         finally:
             running.observer, local.enter, local.nested = outer, entered, nested
@@ -379,8 +379,9 @@ class Recording:
         set_grad_mode(*self.mode)
         if look or isinstance(error, (TraceError, KeyboardInterrupt)):
             return
-        if self.trace.refused is not None:  # the user's code caught it
-            raise self.trace.refused from None
+        refused = _caught(self.trace, error)
+        if refused is not None:
+            raise refused from None
         # what else an error holds may be values of the trace
         said = ": ".join([type(error).__name__, *(a for a in error.args if type(a) is str)])
         raise Raised(said) from None
@@ -426,6 +427,12 @@ class Recording:
 
 
 _FETCHED = (list, dict, deque)  # containers whose items can be fetched by key
+
+
+def _caught(trace: Trace, error: BaseException) -> TraceError | None:
+    """What the trace refused, unless that is the very error that ends the recording."""
+    refused = trace.refused
+    return None if refused is None or refused.__cause__ is error else refused
 
 
 def _items(content: Any) -> list[Any]:

@@ -319,9 +319,11 @@ class Segments:
                 parts = segment.trace.name, forward, whole, inputs, tangents, outputs
                 nodes = len(whole.nodes)
                 place = segment.trace.place or None
-                if (place and not place.backend) or not self.tiers.compiles(
+                # bodies run operator by operator on the CPU alone
+                compiles = self.tiers.compiles(
                     key, parts, nodes, version_cost(nodes, bool(entries))
-                ):
+                ) or (place and any(node.graphs for node in whole.nodes))
+                if not compiles or (place and not place.backend):
                     return self._stepwise(segment, entries, parts), {}
                 version = self._build(segment, key, entries, parts)
                 assert version.template is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...frontend.captured import NumberInput, TensorInput
+from ...frontend.captured import TensorInput
 from ...frontend.functionalize import is_contiguous
 from ...frontend.placement import Place, place_at
 from ...frontend.storage import strides_of
@@ -22,7 +22,7 @@ def place_of_input(source: Any) -> Place | None:
 def expectation(source: Any) -> tuple[Any, np.dtype, bool, Any]:
     """Shape, dtype, whether it is row-major without gaps, strides."""
     type_ = source.type
-    if isinstance(source, NumberInput):
+    if not isinstance(source, TensorInput):
         return type_.shape, type_.dtype.numpy, True, None
     rows = is_contiguous(type_.shape, source.strides)
     return type_.shape, type_.dtype.numpy, rows, tuple(source.strides)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...frontend import placement
-from ...frontend.captured import GradRead, InputAlias, NumberInput, TensorInput
+from ...frontend.captured import GradRead, InputAlias, MadeInput, NumberInput, TensorInput
 from ...frontend.functionalize import span
 from ...frontend.history import gradient_kind
 from ...frontend.number_expr import NumberGuard, operations_of
@@ -360,6 +360,11 @@ def any_number(source: NumberInput) -> FoundBy:
         found = expression.args[0]
         path = f"argument {found[1]}" if isinstance(found, tuple) else repr(found)
     return FoundBy(path, f"is a {type(source.value).__name__}: any value")
+
+
+def of_made_input(source: MadeInput) -> FoundBy:
+    """What Python makes ahead of the native code may have any value."""
+    return FoundBy(repr(source.ahead), "is computed ahead of each call")
 
 
 def named(source: TensorInput) -> str:

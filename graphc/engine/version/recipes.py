@@ -27,6 +27,7 @@ import numpy as np
 
 from ...frontend.numbers import Size
 from ...nn.modules.module import Module
+from ...nn.utils.rnn import PackedSequence
 from ..capture.kinds import Kind, kind_of
 
 Maker = Callable[[list[Any]], Any]
@@ -220,6 +221,8 @@ _PATH = Recipe(lambda v: [str(v)], lambda v: lambda parts: type(v)(parts[0]))
 _ERROR = Recipe(lambda v: [*v.args], _exception)
 # compared by identity, and there is but one, or nobody can tell
 _SINGLE = (enum.Enum, re.Pattern, types.GenericAlias, np.dtype)
+# tuples whose constructor adds parts that are left out, and does nothing else
+_COMPLETED = {PackedSequence}
 _META = {type, ABCMeta, type(Protocol)}
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or by an extension
 # graphc's own parts, which users hold but do not make
@@ -273,7 +276,7 @@ def _base(kind: Any) -> type | None:
             return cls if cls is not object or _of_python(kind) else None
         if not cls.__flags__ & _HEAP or "__del__" in vars(cls):
             return None
-        if "__new__" in vars(cls) and not _of_namedtuple(cls):
+        if "__new__" in vars(cls) and not (cls in _COMPLETED or _of_namedtuple(cls)):
             return None
     return None
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...frontend.captured import NumberInput, TensorInput
+from ...frontend.captured import Input, TensorInput
 from ...frontend.dispatch import constant
 from ...frontend.errors import located
 from ...frontend.nodes import AccumulateGrad, Edge
@@ -37,7 +37,7 @@ class Replay(NamedTuple):
 
 
 def replay_of(
-    joint: Graph, inputs: int, outputs: int, traced_inputs: Sequence[TensorInput | NumberInput],
+    joint: Graph, inputs: int, outputs: int, traced_inputs: Sequence[Input],
     sources: Sequence[tuple[int, Tensor]],
 ) -> Replay:
     """From the joint graph: its first `inputs` inputs and `outputs` outputs are the forward's."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...frontend.ahead import Ahead
 from ...frontend.captured import (
     FlagWrite,
     GradRead,
     GradWrite,
+    MadeInput,
     NumberInput,
     Rebind,
     TensorInput,
@@ -17,8 +20,11 @@ from ...frontend.captured import (
 )
 from ...frontend.number_expr import NumberExpr, sources_of
 from ...frontend.tensor import Tensor
+from ...ir.dim import Dim, evaluate, is_variable
 from ..capture.places import Place
 from ..capture.streams import Draw
+from .expected import bind
+from .refused import ERRORS
 
 
 class Stale(Exception):
@@ -75,6 +81,33 @@ def number_array(
         return np.asarray(source.expression.evaluate(numbers, dims), source.type.dtype.numpy)
     except _ERRORS as error:
         raise Stale(f"a number cannot be computed: {error}") from None
+
+
+def make_ahead(
+    made: list[MadeInput], arrays: list[np.ndarray], dims: dict[str, int]
+) -> None:
+    """Put what Python makes of other inputs among the arrays, and note its sizes. Raises Stale
+    where that is an error or does not fit."""
+    found: dict[Ahead, tuple[np.ndarray, ...]] = {}
+    for source in made:
+        try:
+            if source.ahead not in found:
+                found[source.ahead] = source.ahead.now(arrays, dims)
+        except ERRORS as error:
+            raise Stale(f"{source.ahead!r} failed: {error}") from None
+        array, type_ = found[source.ahead][source.part], source.type
+        if array.dtype != type_.dtype.numpy or not _fits(array.shape, type_.shape, dims):
+            raise Stale(f"{source.ahead!r} gave {array.dtype}{list(array.shape)}, was {type_}")
+        arrays[source.number] = np.ascontiguousarray(array)
+
+
+def _fits(have: tuple[int, ...], want: Sequence[Any], dims: dict[str, int]) -> bool:
+    """bind(), where a size may be an expression of dims that are known."""
+    sizes = [
+        evaluate(size, dims) if isinstance(size, Dim) and not is_variable(size) else size
+        for size in want
+    ]
+    return bind(have, tuple(sizes), dims)
 
 
 def python_value(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...frontend import state_version
-from ...frontend.captured import NumberInput, TensorInput, TracedGraph
+from ...frontend.captured import MadeInput, NumberInput, TensorInput, TracedGraph
 from ...frontend.grad_mode import no_grad
 from ...frontend.number_expr import is_late
 from ...frontend.storage import Storage
@@ -43,6 +43,7 @@ from .guards_of_calls import (
     Sizes,
     any_number,
     named,
+    of_made_input,
 )
 from .late_numbers import LateNumbers
 from .rebuild import Rebuild
@@ -52,6 +53,7 @@ from .sources import (
     Stale,
     array_of,
     drawn,
+    make_ahead,
     number_array,
     number_sources,
     python_value,
@@ -86,6 +88,9 @@ class Specialisation:
         self.stored: list[Place] = []
         self.inputs = [i for i in traced.inputs if not _is_tangent(i)]
         self.computed = [i for i in self.inputs if isinstance(i, NumberInput)]
+        self.made = [i for i in self.inputs if isinstance(i, MadeInput)]
+        read = {i for source in self.made for i in source.ahead.reads}
+        self.numbers_ahead = [i for i in self.computed if i.number in read]
         self.said = [o.number for o in traced.outputs() if o.number is not None]
         self.late = LateNumbers(self.said, traced.deferred)
         self.sources = number_sources(traced, self.said, self.draws)
@@ -131,7 +136,8 @@ class Specialisation:
     ) -> None:
         """Add the guards on what a call is given and fetches; then the recording is over.
         `materialise`: tensors whose missing `.grad` counts as zeros (see compile.py)."""
-        self.guards.found_by(map(any_number, self.computed))
+        made = [of_made_input(source) for source in self.made if source.part == 0]
+        self.guards.found_by([*map(any_number, self.computed), *made])
         for guard in self._guards_of_calls(observer, materialise, leaves):
             self.guards.add(guard)
         self._made_zeros = [
@@ -213,15 +219,19 @@ class Specialisation:
         for index, tensor, source in self._fetched:
             if source is None:
                 arrays.append((tensor if index < 0 else arguments[index])._array)
-            elif isinstance(source, NumberInput):
+            elif not isinstance(source, TensorInput):
                 arrays.append(_UNKNOWN)
             else:
                 arrays.append(array_of(source, tensor_of(source, arguments, self.moved)))
         ask(self.guards.of_memory, call)
+        if self.made:
+            self._make_ahead(call)
         ask(self.guards.of_fetched, call)
         if self._counts:
-            # before the call changes them
-            sources = call.sources = self.number_values(arguments, call.dims)
+            sources = call.sources
+            if not self.numbers_ahead:
+                # before the call changes them
+                sources = call.sources = self.number_values(arguments, call.dims)
             ask(self.guards.of_numbers, call)
             for computed in self.computed:
                 arrays[computed.number] = number_array(computed, sources, call.dims)
@@ -232,6 +242,13 @@ class Specialisation:
         broken = self.guards.last_broken()
         if broken is not None:
             raise Stale(broken.reason(call))
+
+    def _make_ahead(self, call: Call) -> None:
+        if self.numbers_ahead:
+            call.sources = self.number_values(call.arguments, call.dims)
+            for computed in self.numbers_ahead:
+                call.arrays[computed.number] = number_array(computed, call.sources, call.dims)
+        make_ahead(self.made, call.arrays, call.dims)
 
     def number_values(self, arguments: list[Any], dims: dict[str, int]) -> dict[Any, Any]:
         """The lifted numbers now, by source."""

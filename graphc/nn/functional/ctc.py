@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...frontend import functions as T
+from ...frontend.ahead import made_ahead
 from ...frontend.autocast import full_precision
 from ...frontend.control import scan
 from ...frontend.tensor import Tensor
@@ -33,15 +36,50 @@ def ctc_loss(
     for name, each in (("input", given), ("target", lengths)):
         if int(each.shape[0]) != batch:
             raise RuntimeError(f"{name}_lengths must be of size batch_size")
-    losses = _losses(x, _rows(targets.long(), lengths, batch), given, lengths, blank)
+    given, lengths = made_ahead(
+        _checked_lengths, [given, lengths], [x.shape[0], targets.shape[-1], targets.dim() == 2],
+        [[batch], [batch]],
+    )
+    nothing = _normalizer(x, given)
+    losses = _losses(x, _rows(targets.long(), lengths, batch), given, lengths, blank) + nothing
+    # without any input only an empty target is possible
+    no_input = T.where(lengths > 0, T.full_like(losses, -_NEVER), T.zeros_like(losses))
+    losses = T.where(given > 0, losses, no_input)
     impossible = losses.detach() > -_NEVER / 2
-    empty = 0.0 if zero_infinity else float("inf")
-    losses = T.where(impossible, T.full_like(losses, empty), losses)
+    if zero_infinity:
+        losses = T.where(impossible, T.zeros_like(losses), losses)
+    else:
+        losses = T.where(impossible, _infinite(nothing, impossible), losses)
     if reduction == "sum":
         return losses.sum()
     if reduction == "mean":
         return (losses / lengths.clamp_min(1).to(losses.dtype)).mean()
     return losses if batched else losses.squeeze(0)
+
+
+def _checked_lengths(
+    given: np.ndarray, lengths: np.ndarray, steps: int, most: int, in_rows: int
+) -> tuple[np.ndarray, ...]:
+    """The lengths of inputs and targets. Raises RuntimeError where there is not so much."""
+    for name, each, bound in (("input", given, steps), ("target", lengths, None)):
+        wrong = [*each[each < 0], *(each[each > bound] if bound is not None else ())]
+        if wrong:
+            limit = "at least 0" if wrong[0] < 0 else f"at most {bound}"
+            raise RuntimeError(
+                f"Expected {name}_lengths to have value {limit}, but got value {wrong[0]}"
+            )
+    longest, total = int(lengths.max(initial=0)), int(lengths.sum())
+    if in_rows and longest > most:
+        raise RuntimeError(
+            f"Expected tensor to have size at least {longest} at dimension 1, but got size {most} "
+            "for argument #2 'targets'"
+        )
+    if not in_rows and total != most:
+        raise RuntimeError(
+            f"Expected tensor to have size {total} at dimension 0, but got size {most} for "
+            "argument #2 'targets'"
+        )
+    return given, lengths
 
 
 def _numbers(lengths: Any) -> Tensor:
@@ -99,7 +137,13 @@ def _losses(
     end = reached.gather(1, last).squeeze(1)
     other = reached.gather(1, (last - 1).clamp_min(0)).squeeze(1)
     other = T.where(lengths > 0, other, T.full_like(other, _NEVER))
-    return -_logsumexp([end, other]) + _normalizer(x, given)
+    return -_logsumexp([end, other])
+
+
+def _infinite(nothing: Tensor, impossible: Tensor) -> Tensor:
+    """inf, whose gradient is torch's: nan for every input that counts, by way of `nothing`."""
+    apart = T.where(impossible, nothing, T.ones_like(nothing))
+    return (apart * apart).sqrt() + float("inf")
 
 
 def _normalizer(x: Tensor, given: Tensor) -> Tensor:

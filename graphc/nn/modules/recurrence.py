@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...frontend import functions as T
 from ...frontend.context import local
 from ...frontend.control import scan
 from ...frontend.tensor import Tensor
 from .. import functional as F
+from ..utils.rnn import unpacked
 
 # One time step. `projected`: the input through weight_ih, with its biases [N, gates * hidden];
 # the state is (hidden,) or (hidden, cell).
@@ -45,14 +46,26 @@ STEPS: dict[str, Step] = {
 }
 
 
+class Padding(NamedTuple):
+    """Where the rows of a packed batch are among its padded steps, for a loop over these."""
+
+    places: Tensor  # which row each sequence has at each step [steps, sequences], or -1
+    rows: Tensor  # of each row the place
+
+
+# of packed steps: their padding, or how many sequences each moves
+Packing = Padding | list[int]
+
+
 def run_steps(
     step: Callable[[Tensor, State], State], projected: Tensor, state: State, backwards: bool,
-    counts: list[int] | None,
+    packing: Packing | None,
 ) -> tuple[Tensor, State]:
-    """All outputs, and the last state, of step(projected[time], state). `counts`: how many
-    sequences each of the packed steps moves."""
-    if counts is not None:
-        return _packed_steps(step, projected, state, counts, backwards)
+    """All outputs, and the last state, of step(projected[time], state)."""
+    if isinstance(packing, Padding):
+        return _looped_packed(step, projected, state, packing, backwards)
+    if packing is not None:
+        return _packed_steps(step, projected, state, packing, backwards)
     if local.trace is not None:
         return _looped(step, projected, state, backwards)
     outputs = []
@@ -74,6 +87,26 @@ def _looped(
 
     end, outputs = scan(shown, state, projected, reverse=backwards)
     return outputs, end
+
+
+def _looped_packed(
+    step: Callable[[Tensor, State], State], projected: Tensor, state: State, packing: Padding,
+    backwards: bool,
+) -> tuple[Tensor, State]:
+    """Packed steps under a trace: one loop, in which sequences that are not running keep their
+    state. Padding is zeros: what it is made of must not reach a gradient."""
+    padded, inside = unpacked(projected, packing.places)
+
+    def shown(state: State, at: tuple[Tensor, Tensor]) -> tuple[State, Tensor]:
+        projected, runs = at
+        state = tuple(
+            T.where(runs.unsqueeze(1), new, old)
+            for new, old in zip(step(projected, state), state, strict=True)
+        )
+        return state, state[0]
+
+    end, outputs = scan(shown, state, (padded, inside), reverse=backwards)
+    return outputs.flatten(0, 1).index_select(0, packing.rows), end
 
 
 def _packed_steps(

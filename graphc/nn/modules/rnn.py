@@ -8,12 +8,15 @@ import warnings
 from typing import Any
 
 from ...frontend import functions as T
+from ...frontend.ahead import made_ahead
+from ...frontend.context import local
 from ...frontend.tensor import Parameter, Tensor
 from .. import functional as F
 from .. import init
-from ..utils.rnn import PackedSequence
+from ..utils.packing import check_rows, rows_and_places
+from ..utils.rnn import PackedSequence, count_of
 from .module import Module
-from .recurrence import STEPS, State, run_steps
+from .recurrence import STEPS, Packing, Padding, State, run_steps
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
@@ -145,26 +148,35 @@ class RNNBase(Module):
     ) -> tuple[PackedSequence, State]:
         data, sizes, order, back = packed
         self._check_input(data, packed=True)
-        counts = [int(size) for size in sizes.tolist()]
+        packing: Packing
+        if local.trace is None:
+            check_rows(sizes.numpy(), data.shape[0])
+            packing = sizes.tolist()
+            count = packing[0]
+        else:
+            count, rows = count_of(packed), data.shape[0]
+            packing = Padding(*made_ahead(
+                rows_and_places, [sizes], [rows], [[sizes.shape[0], count], [rows]]
+            ))
         if given is not None and order is not None:
             given = tuple(state.index_select(1, order) for state in given)
-        initial = self._initial(counts[0], data.dtype, given)
-        output, states = self._layers(data, initial, counts)
+        initial = self._initial(count, data.dtype, given)
+        output, states = self._layers(data, initial, packing)
         if back is not None:
             states = tuple(state.index_select(1, back) for state in states)
         return PackedSequence(output, sizes, order, back), states
 
     def _layers(
-        self, input: Tensor, initial: State, counts: list[int] | None
+        self, input: Tensor, initial: State, packing: Packing | None
     ) -> tuple[Tensor, State]:
-        """All layers over [L, N, inputs], or over packed steps of `counts` sequences."""
+        """All layers over [L, N, inputs], or over packed steps."""
         last: list[State] = []
         for layer in range(self.num_layers):
             outputs = []
             for direction in range(self._directions):
                 number = layer * self._directions + direction
                 start = tuple(state[number] for state in initial)
-                output, end = self._direction(input, start, number, bool(direction), counts)
+                output, end = self._direction(input, start, number, bool(direction), packing)
                 outputs.append(output)
                 last.append(end)
             input = outputs[0] if len(outputs) == 1 else T.cat(outputs, -1)
@@ -174,7 +186,7 @@ class RNNBase(Module):
 
     def _direction(
         self, input: Tensor, state: State, number: int, backwards: bool,
-        counts: list[int] | None,
+        packing: Packing | None,
     ) -> tuple[Tensor, State]:
         """One layer in one direction."""
         weights = {
@@ -189,7 +201,7 @@ class RNNBase(Module):
         def step(projected: Tensor, state: State) -> State:
             return STEPS[self.mode](projected, state, recurrent, hidden_bias, shown)
 
-        return run_steps(step, projected, state, backwards, counts)
+        return run_steps(step, projected, state, backwards, packing)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"

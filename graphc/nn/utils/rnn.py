@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ...frontend import functions as T
+from ...frontend.ahead import made_ahead, size_made
 from ...frontend.tensor import Tensor
 from ..functional.padding import pad
+from .packing import (
+    count_of_sequences,
+    packed_in_any_order,
+    packed_in_order,
+    places_of_rows,
+)
 
 __all__ = [
     "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence",
@@ -109,41 +115,47 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The permutation that takes back the given one."""
     if permutation is None:
         return None
-    places = T.arange(0, permutation.numel())
-    return T.empty_like(permutation).scatter_(0, permutation, places)
+    places = T.arange(0, permutation.numel(), device=permutation.device)
+    return T.empty_like(permutation).scatter(0, permutation, places)
 
 
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Pack [L, N, *] (or [N, L, *]) whose sequences have the given lengths."""
-    counts = [int(n) for n in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
-    order = None
-    if not enforce_sorted:
-        given = T.tensor(counts)
-        sorted_lengths, order = T.sort(given, descending=True)
-        counts = [int(n) for n in sorted_lengths.tolist()]
-        input = input.index_select(0 if batch_first else 1, order)
-    x = input.transpose(0, 1) if batch_first else input
-    if x.dim() < 2 or int(x.shape[1]) != len(counts):
+    lengths = T.as_tensor(lengths, dtype=T.int64, device="cpu")
+    if lengths.dim() != 1:
         raise RuntimeError(
-            f"Expected `len(lengths)` to be equal to batch_size, but got {len(counts)} "
-            f"(batch_size={x.shape[1] if x.dim() > 1 else 0})"
+            f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D cpu "
+            "Long tensor"
         )
-    if not counts or min(counts) <= 0:
+    batch, steps = input.shape[not batch_first], input.shape[bool(batch_first)]
+    if input.numel() == 0:
+        raise RuntimeError("Cannot pack empty tensors.")
+    count = lengths.shape[0]
+    if count > batch or (enforce_sorted and count != batch):
         raise RuntimeError(
-            "Length of all samples has to be greater than 0, but found an element in 'lengths' "
-            "that is <= 0"
+            f"Expected `len(lengths)` to be equal to batch_size, but got {count} "
+            f"(batch_size={batch})"
         )
-    if any(a < b for a, b in itertools.pairwise(counts)):
-        raise RuntimeError(
-            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. "
-            "You can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "
-            "sidestep this requirement if you do not need ONNX exportability."
-        )
-    sizes = [sum(1 for n in counts if n > time) for time in range(counts[0])]
-    data = T.cat([x[time, :size] for time, size in enumerate(sizes)])
-    return PackedSequence(data, T.tensor(sizes), order, None)
+    make = packed_in_order if enforce_sorted else packed_in_any_order
+    shapes = [["steps"], ["rows"], ["rows"], [count]][: 3 if enforce_sorted else 4]
+    sizes, step, sequence, *order = made_ahead(
+        make, [lengths], [steps], shapes, sequences=count
+    )
+    data = input[sequence, step] if batch_first else input[step, sequence]
+    return PackedSequence(data, sizes, order[0].to(input.device) if order else None, None)
+
+
+def count_of(sequence: PackedSequence) -> Any:
+    """How many sequences are in a PackedSequence."""
+    sizes = sequence.batch_sizes
+    if sequence.sorted_indices is not None:
+        return sequence.sorted_indices.shape[0]
+    count = size_made(sizes, "sequences")
+    if count is None:
+        count = made_ahead(count_of_sequences, [sizes], [], [["sequences", 0]])[0].shape[0]
+    return count
 
 
 def pad_packed_sequence(
@@ -151,8 +163,8 @@ def pad_packed_sequence(
     total_length: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The padded batch and the lengths of a PackedSequence, in the order before packing."""
-    sizes = [int(n) for n in sequence.batch_sizes.tolist()]
-    longest = len(sizes)
+    data, sizes, _, back = sequence
+    longest = sizes.shape[0]
     if total_length is not None:
         if total_length < longest:
             raise ValueError(
@@ -161,21 +173,23 @@ def pad_packed_sequence(
                 f"{longest}"
             )
         longest = total_length
-    rows, start = [], 0
-    for size in sizes:
-        step = sequence.data[start : start + size]
-        missing = (0, 0) * (step.dim() - 1) + (0, sizes[0] - size)
-        rows.append(pad(step, missing, value=padding_value) if size < sizes[0] else step)
-        start += size
-    padded = T.stack(rows)
-    if longest > len(sizes):
-        more = (0, 0) * (padded.dim() - 1) + (0, longest - len(sizes))
-        padded = pad(padded, more, value=padding_value)
-    lengths = T.tensor([sum(1 for size in sizes if size > i) for i in range(sizes[0])])
-    if sequence.unsorted_indices is not None:
-        padded = padded.index_select(1, sequence.unsorted_indices)
-        lengths = lengths[sequence.unsorted_indices]
+    count = count_of(sequence)
+    places, lengths = made_ahead(
+        places_of_rows, [sizes], [longest], [[longest, count], [count]]
+    )
+    padded, _ = unpacked(data, places, padding_value)
+    if back is not None:
+        padded, lengths = padded.index_select(1, back), lengths[back.cpu()]
     return (padded.transpose(0, 1) if batch_first else padded), lengths
+
+
+def unpacked(data: Tensor, places: Tensor, padding: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The rows of packed data at their places [steps, sequences], which are -1 where there is
+    padding, and where there is none."""
+    inside = places >= 0
+    rows = data[places.clamp_min(0)]
+    filler = T.full((), padding, dtype=data.dtype, device=data.device)
+    return T.where(inside.reshape(inside.shape + (1,) * (data.dim() - 1)), rows, filler), inside
 
 
 def pad_sequence(

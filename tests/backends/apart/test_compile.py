@@ -254,3 +254,27 @@ def test_seeding_another_device_in_a_compiled_function() -> None:
     for _ in range(3):
         torch.manual_seed(8)
         assert torch.equal(compiled(torch.ones(2)), draw(torch.ones(2)))
+
+
+def test_packed_sequences() -> None:
+    """Lengths and batch_sizes stay on the CPU, the order lies where the data does."""
+    tools = nn.utils.rnn
+    torch.manual_seed(0)
+    there = copy.deepcopy(lstm := nn.LSTM(3, 4, 2, bidirectional=True)).to(HERE)
+
+    def step(layer: Any, x: Any, lengths: Any) -> Any:
+        packed = tools.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        output, last = layer(packed)
+        padded, found = tools.pad_packed_sequence(output)
+        layer.zero_grad()
+        (padded.square().sum() + last[1].sum()).backward()
+        assert packed.batch_sizes.device.type == found.device.type == "cpu"
+        assert packed.sorted_indices is not None
+        return padded, last[0], packed.sorted_indices, *(p.grad for p in layer.parameters())
+
+    compiled = torch.compile(step)
+    for lengths in ([3, 6, 1, 4], [6, 2, 2, 5], [2, 6, 6, 3]):
+        x, given = torch.randn(6, 4, 3), torch.tensor(lengths)
+        want = step(lstm, x, given)
+        equal(step(there, x.to(HERE), given), want)
+        equal(compiled(there, x.to(HERE), given), want)
