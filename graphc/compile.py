@@ -29,21 +29,17 @@ from typing import Any, NamedTuple
 from . import backends
 from . import config as configuration
 from .doubt.again import check_again
-from .engine import pipeline
-from .engine.built import CompileCounter, Engine
+from .engine.built import CompileCounter
 from .engine.capture.exits import Constants
 from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Raised, Recording, Terms, Turned
 from .engine.capture.survey import OpenError, OpenPlace, Survey
-from .engine.devices import backend_at
 from .engine.marks import Compilers
 from .engine.segments import foreseen
 from .engine.segments.segments import Segments
 from .engine.twin import twin_of
-from .engine.version.backward import BackwardPlan
-from .engine.version.finished import finished
-from .engine.version.joint import JointSpecialisation, build_joint
+from .engine.version.build import build
 from .engine.version.refused import ERRORS, Raises, is_refusal, run_python
 from .engine.version.shared_builds import SharedBuilds
 from .engine.version.sources import Stale
@@ -57,9 +53,7 @@ from .frontend.tensor import Tensor, from_array
 from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, flatten_call, unflatten
 from .inspect import recompiled
-from .inspect.example import example_inputs
 from .inspect.observer import AGAIN
-from .ir.graph import Graph
 from .ir.memory import zeros_like
 from .nn.modules.module import Module
 
@@ -181,11 +175,12 @@ class CompiledFunction:
             self._resting, self.segments = (first := self._turn()), None
             return _Ran(first.first_call(self.function, *given, turn=self._turn, awaited=lines))
         try:
-            return self._compile(given, leaves, structure, reasons)
-        except Turned as turned:
-            self._turn().note(turned.trace)
-            self._rest(turned.passing)
-            return _Ran(turned.result)
+            made = self._compile(given, leaves, structure, reasons)
+            if not isinstance(made, Turned):
+                return made
+            self._turn().note(made.trace)
+            self._rest(made.passing)
+            return _Ran(made.result)
         except Raised as error:
             raised = error
         except KeyboardInterrupt:  # what was recorded so far has run
@@ -237,7 +232,7 @@ class CompiledFunction:
     def _compile(
         self, given: Any, leaves: list[Any], structure: Structure, reasons: list[str],
         look: bool = False,
-    ) -> Specialisation:
+    ) -> Specialisation | Turned:
         self._constants = Constants()
         return self._versions.attempt(leaves, structure, lambda key, shapes: self._compile_for(
             given, leaves, structure, key, shapes, reasons, look
@@ -246,8 +241,8 @@ class CompiledFunction:
     def _compile_for(
         self, given: Any, leaves: list[Any], structure: Structure, key: Any,
         shapes: tuple[Any, ...], reasons: list[str], look: bool = False,
-    ) -> Specialisation:
-        """Trace and build. `look`: never run anything. Raises Turned where it ran in segments."""
+    ) -> Specialisation | Turned:
+        """Trace and build. `look`: never run anything."""
         self.last_miss = reasons
         if self.compile_count and configuration.current().debug:
             names = argument_names(self.function, given[0], given[1], structure)
@@ -264,18 +259,23 @@ class CompiledFunction:
         )
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, terms, look)
-        if terms.symbolic and recording.traced.overlaps:
+        if isinstance(recording, Recording) and terms.symbolic and recording.traced.overlaps:
             # parts of one memory, written to: their places in it are constants
             terms = terms._replace(named={}, renewed=[])
             recording = self._record(given, leaves, structure, terms, look)
-        if recording.missing and not recording.observer.looked_at_grad:
+        if isinstance(recording, Recording) and recording.missing and (
+            not recording.observer.looked_at_grad
+        ):
             recording = self._record_steady(recording, given, leaves, structure, terms, look)
+        if isinstance(recording, Turned):
+            return recording
         try:
-            version = self._build(recording, started)
+            version = build(recording, self.name, self.backend, self._shared)
         except BaseException:
             recording.restore()
             raise
-        version.terms, version.roots.asked = terms, not look
+        version.compile_seconds = time.perf_counter() - started
+        version.terms, version.guards.asked = terms, not look
         version.undo = nothing if look else recording.restore
         self._versions.add(key, shapes, leaves, version, terms.symbolic)
         if self.fullgraph:
@@ -287,7 +287,8 @@ class CompiledFunction:
     def _record(
         self, call: Any, leaves: list[Any], structure: Structure, terms: Terms,
         look: bool = False,
-    ) -> Recording:
+    ) -> Recording | Turned:
+        """One run of the Python under a trace."""
         trace: SegmentTrace = (
             Survey(self.name, self.fullgraph, Trace.otherwise if self.fullgraph else "")
             if self.fullgraph or look else self._trial(terms.symbolic)
@@ -310,13 +311,14 @@ class CompiledFunction:
                     given.append(leaf)
                 args, kwargs = unflatten(given, structure)
                 recording.give(call, (args, kwargs))
-                recording.run(self.function, args, kwargs)
-        except Turned:
-            raise
+                turned = recording.run(self.function, args, kwargs)
         except BaseException as error:
             if trace.whole:
                 recording.take_back(error, look)
             raise
+        if turned is not None:
+            trace.rollback()
+            return turned
         recording.put_back()
         trace.close()
         return recording
@@ -331,7 +333,7 @@ class CompiledFunction:
     def _record_steady(
         self, first: Recording, call: Any, leaves: list[Any], structure: Structure,
         terms: Terms, look: bool,
-    ) -> Recording:
+    ) -> Recording | Turned:
         """Trace again with zeros as the gradients that the first call will leave."""
         for tensor in first.missing:
             tensor._grad = from_array(zeros_like(tensor._array))
@@ -340,65 +342,10 @@ class CompiledFunction:
         finally:
             for tensor in first.missing:
                 tensor._grad = None
-        again.materialise = first.missing
-        again.before = [*first.before, *again.before]
+        if isinstance(again, Recording):
+            again.materialise = first.missing
+            again.before = [*first.before, *again.before]
         return again
-
-    def _build(self, recording: Recording, started: float) -> Specialisation:
-        traced = recording.traced
-        graph, mutated, count = finished(traced)
-        settings = configuration.current()
-        dims = tuple(graph.env.hints)
-        place = recording.trace.place or None
-        backend = backend_at(place, self.backend)
-        options: dict[str, Any] = {
-            "config": settings, "mutated": mutated, "name": self.name, "backend": backend,
-        }
-        if settings.check >= 2:
-            options["example"] = example_inputs(traced)
-        allocate = backends.get(backend).memory.allocate
-        kind: type[Specialisation] = Specialisation
-        plan: BackwardPlan | None = None
-        if count is not None:
-            assert traced.backward is not None
-            inputs = len(graph.inputs) - len(traced.backward.tangents)
-            forward, split, parts = self._built(
-                graph, lambda: build_joint(graph, inputs, count, options),
-                options, inputs, count,
-            )
-            types = [n.tensor_type for n in split.forward.outputs]
-            engine = Engine(forward, types, dims)
-            plan = BackwardPlan(
-                traced, split, parts, allocate, (graph, inputs, count),
-                lambda graph: pipeline.as_drawn(graph, settings),
-            )
-            plan.place = place
-            kind = JointSpecialisation
-        else:
-            built = self._built(graph, lambda: pipeline.build(graph, **options), options)
-            engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
-        version = kind(
-            traced, recording.observer, recording.replay, engine, allocate,
-            recording.materialise, recording.leaves, place,
-        )
-        version.graph = graph
-        version.compile_seconds = time.perf_counter() - started
-        if isinstance(version, JointSpecialisation) and plan is not None:
-            version.plan = plan
-        kept = list(recording.stored), recording.order, recording.apart_from
-        version.makes(recording.rebuild, *kept)
-        version.follow(recording.stored_inputs(), recording.dropped_guards())
-        recording.observer.seal()
-        recording.observer.settle()
-        return version
-
-    def _built(
-        self, graph: Graph, make: Callable[[], Any], options: dict[str, Any], *parts: int
-    ) -> Any:
-        if self._shared is None:
-            return make()
-        key = *parts, tuple(options["mutated"].items()), options["config"], options["backend"]
-        return self._shared.get(graph, key, make)
 
     # --- looking ------------------------------------------------------------------------------
 
@@ -410,7 +357,7 @@ class CompiledFunction:
             with self._lock:
                 check_again(version, leaves, given, lambda terms: self._record(
                     given, leaves, structure, terms, look=True
-                ), finished)
+                ))
 
     @property
     def newest(self) -> Specialisation | None:
@@ -430,7 +377,9 @@ class CompiledFunction:
                 if found.fits(leaves, (args, kwargs)):
                     return found
         with self._lock:
-            return self._compile((args, kwargs), leaves, structure, [], look=True)
+            made = self._compile((args, kwargs), leaves, structure, [], look=True)
+        assert isinstance(made, Specialisation)  # nothing runs, not in segments either
+        return made
 
     def open_places(self, *args: Any, **kwargs: Any) -> list[OpenPlace]:
         """What keeps a call with these arguments from being one graph (survey.py): open Python
@@ -440,7 +389,9 @@ class CompiledFunction:
             self._versions.lifting = set()
             as_they_are = Terms({}, [], (), frozenset(), Constants())
             try:
-                self._record((args, kwargs), leaves, structure, as_they_are, look=True).restore()
+                found = self._record((args, kwargs), leaves, structure, as_they_are, look=True)
+                assert isinstance(found, Recording)
+                found.restore()
             except OpenError as error:
                 return error.places
             except Exception:  # the user's own, on the way through

@@ -1,4 +1,4 @@
-"""torch.* names and Tensor methods of linalg, fft and special, whose packages load when used."""
+"""Names of torch, and Tensor methods, of linalg, fft and special, whose packages load when used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch.ops: operators by "namespace::name"; and torch.classes, which is empty.
+"""Operators by "namespace::name", as torch.ops has them; and torch.classes, which is empty.
 
 `torch.ops.aten.add` is torch.add, with `.default`, `.Tensor`, ... for itself.
 """

@@ -49,7 +49,7 @@ class saved_tensors_hooks:
             raise RuntimeError(hooks.disabled)
         trace = local.trace
         # a segment's backward is recorded at its end; the user's hook is due in each pass
-        if trace is not None and not is_own(self.unpack_hook) and trace.leaves(_HOOKS):
+        if trace is not None and not is_own(self.unpack_hook) and trace.runs_eagerly(_HOOKS):
             self._eager = ExitStack()
             self._eager.enter_context(trace.eager(_HOOKS))
         hooks.stack.append((self.pack_hook, self.unpack_hook))

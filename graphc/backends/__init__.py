@@ -1,6 +1,5 @@
-"""What runs a graph: the Backend protocol, and the registry that finds one by its name.
-
-Also torch.backends, by the name's accident: cudnn, mps, ... are the flags that scripts set.
+"""torch.backends, whose cudnn, mps, ... are flags that scripts set; and, by the name's accident,
+what runs a graph: the Backend protocol, and the registry that finds one by its name.
 """
 
 from __future__ import annotations

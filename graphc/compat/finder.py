@@ -6,6 +6,7 @@ name under `torch` and `torchvision`, and what graphc lacks is an error with tor
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.machinery
 import importlib.util
@@ -30,20 +31,26 @@ PLACES = {
     "torch.random": "graphc.frontend.random_state",
     "torch.return_types": "graphc.frontend.functions.return_types",
 }
-# parts of graphc that have no counterpart, and so no torch name
-OWN = frozenset(
-    f"torch.{name}" for name in """
-        compat compile config demo engine frontend host_memory inspect ir late_names
-        ops_registry predict progress serialization_legacy serialization_safe unpickle unsupported
-        vision
-    """.split()
-)
+
+
+@functools.cache
+def is_own(name: str) -> bool:
+    """Whether what stands at this torch name is a part of graphc that torch lacks: the docstring
+    of one that torch has begins with its name there."""
+    root, _, part = name.partition(".")
+    if root != "torch" or not part or "." in part or name in PLACES:
+        return False
+    spec = importlib.util.find_spec(f"graphc.{part}")
+    if spec is None or spec.origin is None:
+        return False
+    with open(spec.origin, encoding="utf-8") as source:
+        return not source.readline().startswith('"""torch.')
 
 
 def counterpart(name: str) -> str | None:
     """The name of the graphc module that answers to a torch name; None if there is none."""
     root, _, rest = name.partition(".")
-    if name in OWN or root not in ROOTS:
+    if root not in ROOTS or is_own(name):
         return None
     if name in PLACES:
         return PLACES[name]
@@ -94,7 +101,7 @@ def _mirror(module: ModuleType, torch_name: str) -> None:
         for leaf, value in list(vars(module).items()):
             # true children alone: modules also name each other, in circles
             full = f"{name}.{leaf}"
-            if isinstance(value, ModuleType) and full not in OWN and (
+            if isinstance(value, ModuleType) and not is_own(full) and (
                 value.__name__ == f"{module.__name__}.{leaf}" and sys.modules.get(value.__name__)
                 is value
             ):

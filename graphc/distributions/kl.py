@@ -63,10 +63,6 @@ def kl_divergence(p: Any, q: Any) -> Tensor:
     )
 
 
-def _x_log_x(x: Tensor) -> Tensor:
-    return T.xlogy(x, x)
-
-
 @register_kl(Normal, Normal)
 def _normal_normal(p: Any, q: Any) -> Any:
     ratio = (p.scale / q.scale).pow(2)

@@ -15,6 +15,7 @@ from ..engine.capture.argument_writes import Given
 from ..engine.capture.kinds import is_plain
 from ..engine.capture.places import MISSING, same
 from ..engine.capture.recording import Recording, Terms, Turned
+from ..engine.version.call import Call
 from ..engine.version.guards import Guard
 from ..engine.version.version import Specialisation, forget
 from ..frontend.captured import NumberInput, Output, TensorInput, TracedGraph
@@ -44,24 +45,23 @@ class Line(NamedTuple):
 
 
 def check_again(
-    version: Specialisation, leaves: list[Any], given: Any, record: Callable[[Terms], Recording],
-    finished: Callable[[TracedGraph], tuple[Graph, Any, Any]],
+    version: Specialisation, leaves: list[Any], given: Any,
+    record: Callable[[Terms], Recording | Turned],
 ) -> None:
     """Record a call that `version` would run, and raise StaleVersionError where they differ."""
     terms: Terms = version.terms
-    missing = version.check(leaves, given)  # the recording was made with these gradients, too
+    missing = version.check(Call(leaves, given))  # the recording was made with these gradients, too
     try:
         recording = record(terms._replace(renewed=[
             (_now(version, tensor), dims) for tensor, dims in terms.renewed
         ]))
-    except Turned:
-        raise AssertionError("a recording that may not run anything has run") from None
     except Exception as error:
         raise _error(version, f"  its Python is no such graph any more: {error}", None) from error
     finally:
         forget(missing)
+    assert isinstance(recording, Recording), "a recording that may not run anything has run"
     recording.restore()
-    graph, _, _ = finished(recording.traced)
+    graph = recording.traced.graph
     then, named = _Names.of_both(version)
     sizes = set(graph.env.guards)  # the passes have added theirs to the version's
     before = [*_graph_lines(version.graph, sizes), *_effects(version, version.graph, then)]
@@ -89,16 +89,16 @@ def _error(
 
 def _guards(version: Specialisation, recording: Recording | None) -> str:
     """Which guard should have failed."""
-    guards = version.roots
+    guards = version.guards
     skipped = guards.all_broken()
     if skipped:
         return "the guard that was not asked, as no write was counted: " + _texts(skipped)
     if recording is None:
         return "no guard failed"
     fresh, dropped = recording.observer.guards, recording.dropped_guards()
-    had = {(type(g), g.path) for g in (*guards.loose, *guards.counted, *guards.last)}
+    had = {(type(g), g.path) for g in guards.records}
     new = [
-        g for g in (*fresh.loose, *fresh.counted, *fresh.last)
+        g for g in fresh.records
         if (type(g), g.path) not in had and getattr(g, "place", None) not in dropped
     ]
     if new:

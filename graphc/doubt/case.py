@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -56,10 +56,6 @@ class Case:
                  self.styles[node], dims)
             for i, node in enumerate(self.graph.inputs)
         ]
-
-    def with_graph(self, graph: Graph, mutated: Mapping[int, int], **changes: Any) -> Case:
-        """The same case with another graph."""
-        return replace(self, graph=graph, mutated=dict(mutated), **changes)
 
 
 def draw(

@@ -17,55 +17,18 @@ from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 from graphc.ir.graph import Graph, Node
 from graphc.ir.interpret import resolve_attrs
-from graphc.ir.op import REGISTRY
+from graphc.ir.rounding import EXACT, Rounding, rounding_of
 from graphc.ir.types import TensorType, TupleType
 
 Array = np.ndarray[Any, Any]
 EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 
-# Results that are exact whatever computes them: chosen among the operands, or rounded correctly.
-_EXACT = {name for name, op in REGISTRY.items() if op.lane is not None and op.lane.exact} | set(
-    "reshape permute expand slice as_strided flip pad concat slice_update as_strided_update "
-    "gather index amax amin max_pool sort topk cummax cummin full iota const get input "
-    "rng_uniform rng_normal rng_bernoulli rng_randint rng_permutation rng_exponential".split()
-)
-# Sums of many terms, whose order is free: the noise belongs to the terms.
-SUMMING = frozenset(
-    "sum prod cumsum cumprod dot_general conv conv_input_grad conv_weight_grad window_sum "
-    "scatter index_put max_pool_grad softmax log_softmax logsumexp layer_norm batch_norm "
-    "cross_entropy nll_loss attention attention_grad "
-    "lgamma digamma".split()  # near their zeros
-)
-_LINEAR = frozenset(
-    "sum cumsum dot_general conv conv_input_grad conv_weight_grad window_sum".split()
-)
-_DELICATE = frozenset(
-    "log_softmax logsumexp layer_norm batch_norm cross_entropy attention attention_grad".split()
-)
 
-
-def rounds(node: Node) -> bool:
-    """Whether a node's float results may differ in their last bits from one engine to another."""
-    if node.op.name in _EXACT or node.graphs:
-        return False
-    sources = [x.dtype for x in node.inputs]
-    return may_round(node.op.name, node.attrs, sources, [t.dtype for t in result_types(node)])
-
-
-def may_round(
-    name: str, attrs: Mapping[str, Any], sources: Sequence[DType], results: Sequence[DType]
-) -> bool:
-    """The same of an operator, by the dtypes of what it reads and makes."""
-    if name in _EXACT:
-        return False
-    if name == "cast":
-        source, target = sources[0], results[0]
-        return target.is_float and (target.bits < source.bits or not source.is_float)
-    if name == "scatter" and attrs["reduce"] not in ("add", "mul"):
-        return False
-    if name == "index_put" and not attrs["accumulate"]:
-        return False
-    return any(dtype.is_float for dtype in results)
+def rounding(node: Node) -> Rounding:
+    """How a node's results may differ from one engine to another."""
+    sources = [result_types(x)[0].dtype for x in node.inputs]
+    results = [t.dtype for t in result_types(node)]
+    return rounding_of(node.op.rounding, node.attrs, sources, results)
 
 
 def result_types(node: Node) -> tuple[TensorType, ...]:
@@ -78,7 +41,7 @@ def tainted(graph: Graph) -> set[Node]:
     found: set[Node] = set()
     for node in graph.nodes:
         inner = any(tainted(g) for g in node.graphs)
-        if inner or rounds(node) or any(x in found for x in node.inputs):
+        if inner or rounding(node).units or any(x in found for x in node.inputs):
             found.add(node)
     return found
 
@@ -155,8 +118,8 @@ class Evaluator:
             return self._widened(attrs["value"].array, node.dtype)
         if self.wide and node.op.family != "random" and "dtype" in attrs:
             attrs["dtype"] = dtypes.f64 if attrs["dtype"].is_float else attrs["dtype"]
-        noisy = self.noise is not None and rounds(node)
-        if noisy and name in SUMMING:
+        fact = EXACT if self.noise is None else rounding(node)
+        if fact.operands:
             operands = zip(inputs, node.inputs, strict=True)
             inputs = [self._moved(x, i.dtype, 1.0) for x, i in operands]
         try:
@@ -169,23 +132,21 @@ class Evaluator:
             result = tuple(
                 self._widened(r, t.dtype) for r, t in zip(result, result_types(node), strict=True)
             )
-        if not noisy:
+        if not fact.units:
             return result
-        if name in _LINEAR and not self.wide:
+        if fact.overflows and not self.wide:
             result = _overflowing(name, inputs, attrs, result)
-        if name == "gelu" and attrs["approximate"] == "tanh":
-            # 1 + tanh cancels for negative x, as in its definition: the error is one of x's
+        if fact.cancels:
             result = result + (self._moved(inputs[0], node.dtype, 1.0) - inputs[0])
-        scale = 4.0 if name in _DELICATE else 1.0
         if isinstance(result, tuple):
             pairs = zip(result, result_types(node), strict=True)
-            return tuple(self._moved(r, t.dtype, scale) for r, t in pairs)
-        return self._moved(result, node.dtype, scale)
+            return tuple(self._moved(r, t.dtype, fact.units) for r, t in pairs)
+        return self._moved(result, node.dtype, fact.units)
 
     def _made_up(self, node: Node, inputs: list[Any], attrs: dict[str, Any], value: int) -> Any:
         """What an operator that raises gives, with `value` where it has no result."""
         name = node.op.name
-        if name in ("floor_divide", "trunc_divide", "remainder", "fmod"):
+        if node.op.divides:
             zero = inputs[1] == 0
             result = TABLE[name](inputs[0], np.where(zero, inputs[1].dtype.type(1), inputs[1]))
             return np.where(zero, result.dtype.type(value), result)

@@ -12,7 +12,8 @@ from ..frontend.dispatch import set_runner
 from ..frontend.values import Eager, Runner
 from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
-from .evaluate import SUMMING, Noise, may_round
+from ..ir.rounding import rounding_of
+from .evaluate import Noise
 
 
 @contextmanager
@@ -33,12 +34,13 @@ def _noisy(run: Runner, noise: Noise) -> Runner:
     def noisy(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Any:
         result = run(op, arrays, attrs)
         results = result if isinstance(result, tuple) else (result,)
-        sources = [from_numpy(a.dtype) for a in arrays]
-        if "graphs" in attrs or not may_round(
-            op.name, attrs, sources, [from_numpy(np.asarray(r).dtype) for r in results]
-        ):
+        fact = rounding_of(
+            op.rounding, attrs, [from_numpy(a.dtype) for a in arrays],
+            [from_numpy(np.asarray(r).dtype) for r in results],
+        )
+        if not fact.units:
             return result
-        if op.name in SUMMING:  # the order of the terms is free
+        if fact.operands:
             result = run(op, [moved(a) for a in arrays], attrs)
         return tuple(map(moved, result)) if isinstance(result, tuple) else moved(result)
 

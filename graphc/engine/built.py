@@ -1,12 +1,21 @@
-"""What was compiled, as the runtime sees it, and how much was compiled."""
+"""What was compiled, as the runtime sees it: how a call of native code goes, of versions, segments
+and their backwards alike; and how much was compiled."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..frontend.placement import Place
+from ..frontend.storage import Storage, readers
+from ..ir.dim import evaluate
+from ..ir.memory import contiguous, write
 from ..ir.types import TensorType
+
+Allocate: TypeAlias = Callable[[tuple[int, ...], Any], np.ndarray]
+Written: TypeAlias = Iterable[tuple[Storage, int]]  # a storage, and how many writes it sees
 
 
 class CompileCounter:
@@ -16,15 +25,84 @@ class CompileCounter:
 
 
 class Engine:
-    """A Built as the runtime sees it."""
+    """A Built, or what runs a graph in its place, with the memory of a call."""
 
-    def __init__(self, built: Any, output_types: list[TensorType], dims: tuple[str, ...]) -> None:
-        self.built = built
-        self.output_types = output_types
-        self.dims = dims
-
-    def run(
-        self, inputs: list[np.ndarray], outputs: list[np.ndarray], dims: tuple[int, ...]
+    def __init__(
+        self, built: Any, output_types: Sequence[TensorType], dims: tuple[str, ...],
+        allocate: Allocate, place: Place | None = None,
+        mutated: Mapping[int, int] | None = None,
     ) -> None:
-        """The native call."""
-        self.built.run(inputs, outputs, dims)
+        """`place`: where the code runs; None: on the CPU. `mutated`: which output goes into which
+        input's memory."""
+        self.built = built
+        self.output_types = list(output_types)
+        self.dims = dims
+        self.allocate = allocate
+        self.place = place
+        self.mutated = dict(mutated or {})
+        # per output: the input whose memory it goes into (-1: its own)
+        self._outputs = [
+            (self.mutated.get(i, -1), type_, type_.dtype.numpy)
+            for i, type_ in enumerate(output_types)
+        ]
+
+    @classmethod
+    def of(cls, built: Any) -> Engine:
+        """A whole graph by itself, in its backend's memory."""
+        types = [node.tensor_type for node in built.graph.outputs]
+        return cls(built, types, tuple(built.program.dims), built.backend.memory.allocate)
+
+    def call(
+        self, arrays: Sequence[np.ndarray], dims: Mapping[str, int],
+        parts: Iterable[int] = (), memory: Callable[[int], np.ndarray] | None = None,
+    ) -> tuple[list[Any], list[np.ndarray]]:
+        """The native call: the inputs as the code has got them, and an array per output. `parts`:
+        inputs that lie in another's memory, and are read as they were before any write. `memory`:
+        of an input which is written to, where that is another than what is read."""
+        inputs: list[Any] = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
+        if self.place is not None:
+            inputs = [self.place.bring(buffer) for buffer in inputs]
+        for i in parts:
+            inputs[i] = arrays[i].copy()
+        results: list[np.ndarray] = []
+        scattered: list[tuple[np.ndarray, np.ndarray]] = []
+        for target, type_, dtype in self._outputs:
+            if target < 0:
+                results.append(self.allocate(concrete_shape(type_, dims), dtype))
+                continue
+            results.append(inputs[target])
+            real = arrays[target] if memory is None else memory(target)
+            if inputs[target] is not real:
+                scattered.append((real, inputs[target]))
+        self.built.run(inputs, results, tuple([dims[name] for name in self.dims]))
+        for real, value in scattered:
+            write(real, value)
+        return inputs, results
+
+
+def concrete_shape(type_: TensorType, dims: Mapping[str, int]) -> tuple[int, ...]:
+    """A type's shape for these dims."""
+    if not dims:
+        shape: Any = type_.shape  # ints
+        return shape
+    return tuple([s if isinstance(s, int) else evaluate(s, dims) for s in type_.shape])
+
+
+def before_write(written: Written) -> None:
+    """Let compiled backwards that wait keep what they will read of memory that a call writes."""
+    if readers:
+        for storage, versions in written:
+            storage.before_write(versions > 0)
+
+
+def count_writes(written: Written) -> None:
+    """The writes of a call are made."""
+    for storage, versions in written:
+        storage.version += versions
+
+
+def kept_for_backward(
+    read: Iterable[int], arrays: Sequence[np.ndarray], mutated: Mapping[int, int]
+) -> dict[int, np.ndarray]:
+    """Copies of the inputs that a backward reads and the call overwrites."""
+    return {i: arrays[i].copy() for i in set(mutated.values()).intersection(read)}

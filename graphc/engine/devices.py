@@ -16,10 +16,11 @@ from ..frontend.errors import TraceError, located
 from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.graph import Builder, attrs_key
-from ..ir.memory import Buffer, contiguous
+from ..ir.memory import Buffer
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from . import pipeline
+from .built import Engine
 from .capture.kinds import is_part_of_machinery
 from .capture.observer import running
 
@@ -54,30 +55,25 @@ class Operators:
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
-        self._programs: dict[Any, pipeline.Built] = {}
+        self._programs: dict[Any, Engine] = {}
         self._lock = threading.Lock()
 
     def run(self, op: Op, buffers: list[Buffer], attrs: Attrs) -> Any:
         """An operator on buffers of the backend's memory: its result, or a tuple of them."""
         types = tuple([TensorType(from_numpy(b.dtype), b.shape) for b in buffers])
         key = (op, types, attrs_key(attrs))
-        built = self._programs.get(key)
-        if built is None:
+        engine = self._programs.get(key)
+        if engine is None:
             observer = running.observer
             with nullcontext() if observer is None else observer.unobserved():
-                built = self._build(op, types, attrs)
+                engine = Engine.of(self._build(op, types, attrs))
             if "graphs" not in attrs:
                 with self._lock:
                     if len(self._programs) >= _PROGRAMS:
                         self._programs.clear()
-                    self._programs[key] = built
-        memory = built.backend.memory
-        results = [
-            memory.allocate(node.shape, node.dtype.numpy)  # type: ignore[arg-type]
-            for node in built.graph.outputs
-        ]
-        built.run([contiguous(buffer) for buffer in buffers], results)
-        return results[0] if built.name == op.name else tuple(results)
+                    self._programs[key] = engine
+        _, results = engine.call(buffers, {})
+        return results[0] if engine.built.name == op.name else tuple(results)
 
     def _build(self, op: Op, types: tuple[TensorType, ...], attrs: Attrs) -> pipeline.Built:
         builder = Builder(DimEnv())

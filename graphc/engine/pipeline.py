@@ -69,7 +69,6 @@ PACK = Step("pack", pack, "before fusion, to which layouts are operators like ot
 FUSE = Step("fuse", fuse, "what a kernel computes is decided on the final operators")
 LOWER = Step("lower", lower, "before planning: kernels say what scratch they need, what can fail")
 PLAN = Step("plan", plan, "last: lifetimes are known once the kernels are")
-PIPELINE: tuple[Step, ...] = (*OPTIMISE, PACK, FUSE, LOWER, PLAN)
 
 
 @dataclass(eq=False)

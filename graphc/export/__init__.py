@@ -1,4 +1,4 @@
-"""Models as files that run without their code: export(model, args).save("m.gcx"), load("m.gcx")."""
+"""torch.export: models as files that run without their code: export(model, args).save("m.gcx")."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from graphc import config
 from graphc.engine import pipeline
+from graphc.engine.built import Engine
 from graphc.export import archive, containers
 from graphc.export.errors import ExportError
 from graphc.export.signature import Signature, Weights
@@ -44,6 +45,7 @@ class ExportedProgram:
         )
         self.constants = {k: v for k, v in tensors.items() if k not in self.state_dict}
         self._built: Any = None
+        self._engine: Engine | None = None  # the same, with the memory of a call
         self._lock = threading.Lock()
         self._leaf_of_input = signature.argument_inputs()
 
@@ -88,14 +90,9 @@ class ExportedProgram:
                     f"the exported model holds only where {guard.text()}; here {sizes}. Cure: "
                     "export it again with an example of these sizes"
                 )
-        built = self._built or self.lower()
-        inputs = [np.ascontiguousarray(a._array) for a in self._inputs(weights, leaves)]
-        allocate = built.backend.memory.allocate
-        outputs = [
-            allocate([dim.evaluate(s, dims) for s in node.shape], node.dtype.numpy)
-            for node in self.graph.outputs
-        ]
-        built.run(inputs, outputs, [dims[name] for name in built.program.dims])
+        engine = self._engine = self._engine or Engine.of(self.lower())
+        inputs = [tensor._array for tensor in self._inputs(weights, leaves)]
+        _, outputs = engine.call(inputs, dims)
         results = [from_array(array) for array in outputs]
         return self._results(results, leaves, weights, dims)
 

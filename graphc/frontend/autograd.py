@@ -26,7 +26,7 @@ from .history import edge, requires_grad
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
 from .placement import place_at
 from .saved_hooks import unpacking
-from .tape_order import order_of, reaching
+from .tape_order import Arrivals, give_way, order_of, reaching
 from .tensor import Tensor, current, from_array, register_methods
 from .transfer import moved
 from .values import Eager
@@ -270,9 +270,16 @@ class Pass:
         roots = [node for node, _, _ in self.seeds]
         order = order_of(roots)
         always = self.create_graph or self.trace is not None
-        if any(node.folded for node in order) and unfold(order, inputs, always):
+        if not any(node.folded for node in order):
+            return order
+        if unfold(order, inputs, always):
             order = order_of(roots)
-        return order
+        arrivals = Arrivals(order, self.begun)
+        wanted = {node.place(output)[0] for node, output in inputs}
+        if give_way(order, arrivals, wanted):
+            order = order_of(roots)
+            arrivals = Arrivals(order, self.begun)
+        return order_of(roots, arrivals.live) if arrivals.live else order
 
     def _visit(self, node: Node, slots: list[Any]) -> list[tuple[Node, int, Any]]:
         trace = self.trace
@@ -416,7 +423,7 @@ class Pass:
         else:
             inplace(old, apply(ops.add, old, self.world.to_tensor(value)))
         for hook in list((variable._post_hooks or {}).values()):
-            gives_nothing(callout(hook)(variable if trace is None else trace.face(variable)))
+            gives_nothing(callout(hook)(variable if trace is None else trace.concrete_of(variable)))
         for after in list((node.post_hooks or {}).values()):
             callout(after)((), (arrived,))
 

@@ -1,7 +1,8 @@
 """What a finished trace says: a Graph, and what its inputs and outputs are in the user's world.
 
-`TracedGraph.graph` has one input per entry of `inputs` (same order) and one output per entry of
-`graph.outputs`; everything below refers to outputs by number.
+`TracedGraph.graph` has one input per entry of `inputs` (same order); everything below refers to
+its outputs by number. It is the graph to compile: each memory that is handed out or written to has
+an output of its own, and gradients come last.
 
 Inputs (in order; fetch their arrays at each call)
     TensorInput "argument"  the argument tensor number `index`: `arguments[index]._array`
@@ -38,8 +39,8 @@ Guards (beside the types of the inputs)
     numbers     a lifted number was decided upon: `guard.holds(sources, dims)`; with the line
     graph.env   guards on symbolic dims (`env.guards`); the dims are bound by the inputs' shapes
     Inputs that the trace saw apart must not overlap at a later call if one is written to;
-    `overlaps` names the pairs of input numbers that were forwarded. `lodgers`: tensors that are
-    read through the memory of another's input must still lie at the same place in it.
+    `overlaps` names the pairs of input numbers that were forwarded. `input_aliases`: tensors that
+    are read through the memory of another's input must still lie at the same place in it.
 
 backward (asked for by `finish(result, backward=True)`; for compile(model) with loss.backward()
 outside): the graph then has one more input per differentiable output, its gradient, and one more
@@ -51,12 +52,13 @@ Every node of it has `backward` > 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphc.ir.graph import Graph, Node
 from graphc.ir.types import Shape, TensorType
 
+from .tree import flatten
 from .views import Chain
 
 if TYPE_CHECKING:
@@ -116,7 +118,7 @@ class NumberInput:
         return self.node.tensor_type
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Output:
     """One leaf of the result, or the new value of something the trace changed."""
 
@@ -142,7 +144,7 @@ class Output:
     item: bool = False  # its only element as a Python number
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Mutation:
     """Memory of an input that was written to."""
 
@@ -153,7 +155,7 @@ class Mutation:
     zero: bool = False  # known to hold zeros now
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class GradWrite:
     """`.grad` of a concrete tensor was set; `value` None clears it."""
 
@@ -163,7 +165,7 @@ class GradWrite:
     argument: int = -1  # which argument the tensor was
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Rebind:
     """`.data` of a concrete tensor was set."""
 
@@ -172,7 +174,7 @@ class Rebind:
     argument: int = -1
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class FlagWrite:
     """`.requires_grad` of a concrete tensor was set."""
 
@@ -181,7 +183,7 @@ class FlagWrite:
     argument: int = -1
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class GradRead:
     """`.grad` of a concrete tensor was looked at and was (not) None."""
 
@@ -190,8 +192,8 @@ class GradRead:
     argument: int = -1
 
 
-@dataclass(eq=False, slots=True)
-class Lodger:
+@dataclass(frozen=True, eq=False, slots=True)
+class InputAlias:
     """A tensor whose elements are read from the memory of input number `input`.
 
     `source` says how to find it at a call; `offset` is its distance there, in bytes.
@@ -203,7 +205,7 @@ class Lodger:
     shape: tuple[int, ...]
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Backward:
     """What `finish(backward=True)` added.
 
@@ -224,21 +226,50 @@ class Backward:
     labels: tuple[str, ...] = ()
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class TracedGraph:
-    """A finished trace; see the module's docstring."""
+    """A finished trace, which nobody changes; see the module's docstring."""
 
     graph: Graph
-    inputs: list[TensorInput | NumberInput]
+    inputs: tuple[TensorInput | NumberInput, ...]
     result: Any
     stored: dict[Any, Any]  # an Output, or containers of them, by place
-    mutations: list[Mutation] = field(default_factory=list)
-    rebinds: list[Rebind] = field(default_factory=list)
-    grads: list[GradWrite] = field(default_factory=list)
-    flags: list[FlagWrite] = field(default_factory=list)
-    grad_reads: list[GradRead] = field(default_factory=list)
-    numbers: list[NumberGuard] = field(default_factory=list)
-    overlaps: list[tuple[int, int]] = field(default_factory=list)
-    lodgers: list[Lodger] = field(default_factory=list)
+    mutations: tuple[Mutation, ...] = ()
+    rebinds: tuple[Rebind, ...] = ()
+    grads: tuple[GradWrite, ...] = ()
+    flags: tuple[FlagWrite, ...] = ()
+    grad_reads: tuple[GradRead, ...] = ()
+    numbers: tuple[NumberGuard, ...] = ()
+    overlaps: tuple[tuple[int, int], ...] = ()
+    input_aliases: tuple[InputAlias, ...] = ()
     backward: Backward | None = None
-    deferred: list[Callable[[], None]] = field(default_factory=list)
+    deferred: tuple[Callable[[], None], ...] = ()
+
+    @property
+    def mutated(self) -> dict[int, int]:
+        """Which graph output goes into which input's memory."""
+        return {mutation.output: mutation.input for mutation in self.mutations}
+
+    @property
+    def forward(self) -> tuple[int, int]:
+        """How many inputs and outputs of the graph are the forward's; gradients follow."""
+        if self.backward is None:
+            return len(self.graph.inputs), len(self.graph.outputs)
+        found = sum(gradient is not None for gradient in self.backward.gradients)
+        return (
+            len(self.graph.inputs) - len(self.backward.tangents),
+            len(self.graph.outputs) - found,
+        )
+
+    def outputs(self) -> list[Output]:
+        """Every Output record."""
+        found: list[Output] = []
+        found += flatten(self.result, _is_output)[0]
+        found += flatten(list(self.stored.values()), _is_output)[0]
+        found += [write.value for write in self.grads if write.value is not None]
+        found += [rebind.value for rebind in self.rebinds]
+        return found
+
+
+def _is_output(value: Any) -> bool:
+    return isinstance(value, Output)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-class Uncut:
+class OneGraph:
     """A trace of the whole function: a value that Python needs is an error."""
 
     whole = True  # False once it runs in segments
@@ -62,7 +62,7 @@ class Uncut:
     def adopt(self, tensor: Tensor) -> None:
         """Note a traced tensor that may be handed out."""
 
-    def leaves(self, what: str) -> bool:
+    def runs_eagerly(self, what: str) -> bool:
         """Whether `what` (a hook, a custom Function) is to be run eagerly, in `eager()`."""
         return False
 

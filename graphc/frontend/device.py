@@ -85,4 +85,3 @@ class device:  # torch spells this class in lower case
 
 
 CPU = device("cpu")
-META = device("meta")

@@ -43,7 +43,7 @@ from .anomaly import Anomaly
 from .context import local
 from .errors import INFERENCE_SAVED, INFERENCE_WRITE, located, raise_op_error, user_location
 from .history import edge, requires_grad
-from .nodes import CopyBackwards, CopySlices, OpNode, class_of
+from .nodes import OpNode, class_of
 from .placement import TWO_DEVICES, beside, gathered, place_at
 from .programs import Plan
 from .saved_hooks import hooks, pack_node
@@ -51,6 +51,7 @@ from .storage import Storage, readers
 from .tensor import Tensor, current, from_array
 from .transfer import moved
 from .values import Eager, Runner
+from .write_nodes import CopyBackwards, CopySlices
 
 
 def set_runner(run: Runner) -> None:

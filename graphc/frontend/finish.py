@@ -18,7 +18,7 @@ from .captured import (
     FlagWrite,
     GradRead,
     GradWrite,
-    Lodger,
+    InputAlias,
     Mutation,
     Output,
     Rebind,
@@ -55,7 +55,7 @@ class _Finish:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.order: list[Node] = []  # graph outputs
-        self.nodes: dict[Node, int] = {}  # the first output of a value
+        self.written: dict[int, int] = {}  # by id of a captured storage: the output that it gets
         self.bases: dict[int, int] = {}  # by id of a storage on which views lie: its output
         self.outputs: dict[int, Output] = {}  # by id of the tensor
         self.leaving: set[int] = set()  # ids of the traced tensors that leave
@@ -82,36 +82,24 @@ class _Finish:
         if backward:
             self._count_read(leaving)
         outputs = [self.output(leaf) for leaf in leaves]
-        traced = TracedGraph(
-            graph=None,  # type: ignore[arg-type]  # set below, when every output is known
-            inputs=trace.inputs,
-            result=unflatten(outputs, _plain_keys(structure)),
-            stored={key: self._outputs(value) for key, value in stored.items()},
-        )
-        traced.mutations = self._mutations()
-        traced.rebinds = [
-            Rebind(t, self.output(v), which(t)) for t, v in trace.rebound.values()
-        ]
-        for tensor, value in grads:
-            kept = None if value is None else self.output(value)
-            zero = isinstance(value, Tensor) and value._trace is trace and _zero(trace.read(value))
-            traced.grads.append(GradWrite(tensor, kept, zero, which(tensor)))
-        traced.flags = [
+        kept = {key: self._outputs(value) for key, value in stored.items()}
+        mutations = self._mutations()
+        rebinds = [Rebind(t, self.output(v), which(t)) for t, v in trace.rebound.values()]
+        grad_writes = [self._grad_write(tensor, value) for tensor, value in grads]
+        flags = [
             FlagWrite(tensor, shadow._requires_grad, which(tensor))
             for tensor, shadow in trace.shadows.values()
             if tensor._node is None and shadow._requires_grad != tensor._requires_grad
         ]
-        traced.grad_reads = [
-            GradRead(t, present, which(t)) for t, present in trace.grad_reads.values()
-        ]
-        traced.numbers = list(trace.number_guards.values())
-        traced.overlaps = trace.overlaps
-        traced.lodgers = _lodgers(trace)
-        traced.deferred = list(trace.deferred)
-        if backward:
-            traced.backward = self._backward(leaving)
-        traced.graph = trace.builder.build(self.order, trace.name)
-        return traced
+        grad_reads = [GradRead(t, present, which(t)) for t, present in trace.grad_reads.values()]
+        differentiated = self._backward(leaving) if backward else None
+        return TracedGraph(
+            trace.builder.build(self.order, trace.name), tuple(trace.inputs),
+            unflatten(outputs, _plain_keys(structure)), kept, tuple(mutations), tuple(rebinds),
+            tuple(grad_writes), tuple(flags), tuple(grad_reads),
+            tuple(trace.number_guards.values()), tuple(trace.overlaps),
+            tuple(_input_aliases(trace)), differentiated, tuple(trace.deferred),
+        )
 
     # --- outputs ---------------------------------------------------------------------------
 
@@ -160,7 +148,7 @@ class _Finish:
         if root.source is not None:
             if root.node is root.source.node:
                 return ("input", root.source.number), path
-            return ("output", self.number(root.node)), path
+            return ("output", self.written[id(root)]), path
         base = self.bases.get(id(root))
         if base is not None:
             return ("output", base), path
@@ -168,23 +156,12 @@ class _Finish:
         rest = None if index < 0 else behind_prefix(path, prefix)
         return None if rest is None else (("output", index), rest)
 
-    def number(self, node: Node) -> int:
-        """The output number of a node."""
-        found = self.nodes.get(node)
-        if found is None:
-            found = self.nodes[node] = len(self.order)
-            self.order.append(node)
-        return found
-
     def _outputs(self, value: Any) -> Any:
         leaves, structure = flatten(value)
         return unflatten([self.output(leaf) for leaf in leaves], _plain_keys(structure))
 
     def _own(self, node: Node) -> int:
-        """The number of an output that is memory of its own: what has the same value elsewhere
-        gets a copy."""
-        if node not in self.nodes:
-            return self.number(node)
+        """The number of another output: memory of its own, whatever else has the same value."""
         self.order.append(node)
         return len(self.order) - 1
 
@@ -194,11 +171,13 @@ class _Finish:
         if found is None:
             found = self._classify(value)
             if isinstance(value, Tensor):
-                self.outputs[id(value)] = found
                 if value._trace is self.trace and value._node is not None:
-                    found.made_by = value._node.label(value._output)
-                    if value._node in self.spent:
-                        found.behind = self._behind(value._node)
+                    made_by = value._node
+                    spent = self._behind(made_by) if made_by in self.spent else ()
+                    found = replace(
+                        found, made_by=made_by.label(value._output), behind=spent
+                    )
+                self.outputs[id(value)] = found
         return found
 
     def _behind(self, node: GradNode) -> list[tuple[int, Tensor]]:
@@ -209,9 +188,7 @@ class _Finish:
     def _classify(self, value: Any) -> Output:
         trace = self.trace
         if isinstance(value, PendingItem):
-            found = self._classify(value.tensor)
-            found.item = True
-            return found
+            return replace(self._classify(value.tensor), item=True)
         if is_traced_value(value):
             return Output("number", number=value.expression)
         if type(value) in (set, frozenset):  # what it holds was hashed, and so decided upon
@@ -260,8 +237,7 @@ class _Finish:
             )
         found = self._value(trace.read(value), state, requires, root.inference)
         self.whole[id(root)] = found.index, path
-        found.versions = root.version
-        return replace(found, unrecorded=True) if value._no_grad_view else found
+        return replace(found, versions=root.version, unrecorded=value._no_grad_view)
 
     def _value(self, node: Node, state: Any, requires: bool, inference: bool) -> Output:
         order = None
@@ -278,6 +254,13 @@ class _Finish:
 
     # --- effects ---------------------------------------------------------------------------
 
+    def _grad_write(self, tensor: Tensor, value: Tensor | None) -> GradWrite:
+        """`.grad` of a concrete tensor was set."""
+        trace = self.trace
+        kept = None if value is None else self.output(value)
+        zero = value is not None and value._trace is trace and _zero(trace.read(value))
+        return GradWrite(tensor, kept, zero, trace.argument_index(tensor))
+
     def _mutations(self) -> list[Mutation]:
         found: list[Mutation] = []
         # the roots that writes under the trace gave a history
@@ -288,11 +271,9 @@ class _Finish:
         for source, root in self.trace.sources:
             if root.parent is not None or root.node is source.node:
                 continue
+            number = self.written[id(root)] = self._own(root.node)
             history = id(root) in written
-            found.append(
-                Mutation(source.number, self.number(root.node), root.version, history,
-                         _zero(root.node))
-            )
+            found.append(Mutation(source.number, number, root.version, history, _zero(root.node)))
         return found
 
     def _has_history(self, shadow: Tensor) -> bool:
@@ -336,7 +317,7 @@ class _Finish:
             [output for _, output in roots.values()],
             tangents,
             [tensor for tensor, _ in trace.entries],
-            [None if g is None else self.number(trace.read(g)) for g in found],
+            [None if g is None else self._own(trace.read(g)) for g in found],
             tape, inner_roots(ends), labels_of(ends),
         )
 
@@ -348,10 +329,10 @@ class _Finish:
         return source
 
 
-def _lodgers(trace: Trace) -> list[Lodger]:
+def _input_aliases(trace: Trace) -> list[InputAlias]:
     """Tensors that are read through the memory of another's input."""
-    found: list[Lodger] = []
-    for tensor, storage in trace.memory.lodgers:
+    found: list[InputAlias] = []
+    for tensor, storage in trace.memory.input_aliases:
         host = storage.root.source
         assert host is not None
         array: np.ndarray = tensor._array
@@ -364,7 +345,7 @@ def _lodgers(trace: Trace) -> list[Lodger]:
             kind, tensor if owner is None else owner, host.node, strides_of(array), index
         )
         offset = address(array) - address(_captured(host))
-        found.append(Lodger(source, host.number, offset, array.shape))
+        found.append(InputAlias(source, host.number, offset, array.shape))
     return found
 
 

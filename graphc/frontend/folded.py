@@ -25,6 +25,16 @@ class FoldedNode(Node):
     labels: tuple[str, ...]  # of the operation that made each result
     stands_for: tuple[Edge, ...] | None = None  # what made each result, once unfolded
 
+    @property
+    def used(self) -> bool:
+        """Whether a pass has used up some of it."""
+        return False
+
+    def exhausted(self, given: Sequence[int], needs: Sequence[bool]) -> bool:
+        """Whether a pass that brings gradients of the results `given` would miss what an earlier
+        one has used up."""
+        return False
+
     def lay_out(self) -> tuple[Edge, ...] | None:
         """Make the nodes of its operations, and forget what was saved for it. None: it cannot."""
         raise NotImplementedError

@@ -203,7 +203,8 @@ class Function:
         states = [current(a) if isinstance(a, Tensor) else None for a in args]
         needs = tuple([s is not None and requires_grad(s) for s in states])
         trace = local.trace
-        if trace is not None and local.grad and any(needs) and trace.leaves("a custom Function"):
+        records = local.grad and any(needs)
+        if trace is not None and records and trace.runs_eagerly("a custom Function"):
             with trace.eager(f"{cls.__name__}.apply()"):
                 return cls.apply(*args)
         ctx = FunctionCtx(needs)
@@ -211,7 +212,6 @@ class Function:
             edge(s) if s is not None and need else None
             for s, need in zip(states, needs, strict=True)
         ])
-        records = local.grad and any(needs)
         saved_mode = local.grad
         local.grad = False
         try:

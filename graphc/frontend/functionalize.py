@@ -277,17 +277,17 @@ class Memory:
         self._longest = 0  # bytes
         self.settled: set[int] = set()  # ids of storages without overlaps to care for
         # tensors read through another's input: their offset in its memory is part of the graph
-        self.lodgers: list[tuple[Tensor, TracedStorage]] = []
+        self.input_aliases: list[tuple[Tensor, TracedStorage]] = []
 
     def place(self, tensor: Tensor) -> tuple[TracedStorage, Chain]:
         """The traced storage of a concrete tensor, and the views that lead to it."""
         array = tensor._array
         low = address(array)
-        high = low + _span(array)
+        high = low + span(array)
         overlapping = self._over(low, high)
         for region in overlapping:
             if _same_place(region.array, array):
-                self.lodgers.append((tensor, region.storage))
+                self.input_aliases.append((tensor, region.storage))
                 return region.storage, ()
         if array.size == 0 or not any(_written(r.storage) for r in overlapping):
             storage = self.trace.new_input(tensor)
@@ -298,10 +298,10 @@ class Memory:
         for region in overlapping:
             if region.low <= low and high <= region.high and region.array.flags.c_contiguous:
                 offset = (low - region.low) // array.itemsize
-                self.lodgers.append((tensor, region.storage))
+                self.input_aliases.append((tensor, region.storage))
                 return region.storage, self._path(region, array, offset)
         whole = self._flatten(tensor, overlapping)
-        self.lodgers.append((tensor, whole.storage))
+        self.input_aliases.append((tensor, whole.storage))
         return whole.storage, self._path(whole, array, (low - whole.low) // array.itemsize)
 
     def _add(self, region: Region) -> None:
@@ -341,7 +341,7 @@ class Memory:
                     offset = (region.low - base.low) // base.array.itemsize
                     path = self._path(base, region.array, offset)
                     self.trace.forward(region.storage, base.storage, path)
-                    self.lodgers.append((region.tensor, base.storage))
+                    self.input_aliases.append((region.tensor, base.storage))
                 return
         self._flatten(own.tensor, overlapping)
 
@@ -368,7 +368,7 @@ class Memory:
         for region in inside:
             offset = (region.low - start) // flat.itemsize
             self.trace.forward(region.storage, storage, self._path(whole, region.array, offset))
-            self.lodgers.append((region.tensor, storage))
+            self.input_aliases.append((region.tensor, storage))
         self._add(whole)
         return whole
 
@@ -390,7 +390,7 @@ def _root_over(tensor: Tensor, overlapping: list[Region]) -> Storage:
         low = address(flat)
         high = low + flat.nbytes
         if all(
-            low <= address(a) and address(a) + _span(a) <= high and a.dtype == flat.dtype
+            low <= address(a) and address(a) + span(a) <= high and a.dtype == flat.dtype
             for a in arrays
         ):
             return root
@@ -400,7 +400,7 @@ def _root_over(tensor: Tensor, overlapping: list[Region]) -> Storage:
     ))
 
 
-def _span(array: np.ndarray) -> int:
+def span(array: np.ndarray) -> int:
     """Bytes from the first element to the end of the last."""
     if array.flags.c_contiguous or array.size == 0:
         return array.nbytes

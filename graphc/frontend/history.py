@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from graphc.ir.types import TensorType
 
 from .errors import STALE_VIEW, located
-from .nodes import AccumulateGrad, AsStridedBackward, DroppedGrad, Edge, Node
+from .nodes import AccumulateGrad, DroppedGrad, Edge, Node
 from .views import base_of
+from .write_nodes import AsStridedBackward
 
 if TYPE_CHECKING:
     from .tensor import Tensor

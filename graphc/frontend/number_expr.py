@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from graphc.ir.dim import evaluate
@@ -88,17 +88,28 @@ def is_late(source: Any) -> bool:
 def sources_of(expressions: Iterable[NumberExpr]) -> dict[Any, Any]:
     """The run-time numbers that expressions read, with their values at the trace."""
     found: dict[Any, Any] = {}
+    for expression in _parts(expressions):
+        if expression.op == "source":
+            found.setdefault(expression.args[0], expression.value)
+    return found
+
+
+def operations_of(expression: NumberExpr) -> int:
+    """How many operations an expression is made of."""
+    return sum(1 for _ in _parts((expression,)))
+
+
+def _parts(expressions: Iterable[NumberExpr]) -> Iterator[NumberExpr]:
+    """Everything that expressions are made of, once each."""
     stack, seen = list(expressions), set()
     while stack:
         expression = stack.pop()
         if id(expression) in seen:
             continue
         seen.add(id(expression))
-        if expression.op == "source":
-            found.setdefault(expression.args[0], expression.value)
-        elif expression.op not in ("dim", "constant"):
+        yield expression
+        if expression.op not in ("source", "dim", "constant"):
             stack.extend(expression.args)
-    return found
 
 
 class NumberGuard(NamedTuple):

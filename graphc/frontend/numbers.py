@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphc.ir.dim import Dim, product, unwrap
+from graphc.ir.dim import Dim, unwrap
 from graphc.ir.dim import Size as DimSize
 from graphc.ir.dtypes import DType
 
@@ -459,8 +459,3 @@ def plain_size(value: Any) -> Any:
 def plain_sizes(values: Any) -> tuple[Any, ...]:
     """A shape for the IR from ints and SymInts."""
     return tuple([plain_size(v) for v in values])
-
-
-def shape_elements(shape: Any) -> DimSize:
-    """The number of elements of an IR shape."""
-    return product(shape)

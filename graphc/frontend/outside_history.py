@@ -53,8 +53,8 @@ def _outside(node: Node) -> Node | None:
         return _origin(node)
     if not isinstance(node, AccumulateGrad):
         return None
-    face = node.variable._face
-    if face is None:
+    concrete = node.variable._concrete
+    if concrete is None:
         return node
-    accumulator = None if face._accumulator is None else face._accumulator()
+    accumulator = None if concrete._accumulator is None else concrete._accumulator()
     return accumulator

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -236,11 +235,6 @@ def _name(dtype: DType) -> str:
              "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
              "complex32": "ComplexHalf"}
     return names[dtype.torch_name]
-
-
-def promote_all(values: Iterable[Tensor]) -> tuple[Tensor, ...]:
-    """Tensors (concat, stack) cast to their promoted dtype."""
-    return operands(*values)
 
 
 def scaled_sum(function: Any, input: Any, other: Any, alpha: Any) -> Tensor | None:

@@ -89,7 +89,7 @@ class Generator:
 
     def seed(self) -> int:
         """Start anywhere; the seed chosen. Raises TraceError under a trace of a whole function."""
-        if local.trace is not None and local.trace.leaves("seed()"):
+        if local.trace is not None and local.trace.runs_eagerly("seed()"):
             with local.trace.eager("seed()"):
                 return self.seed()
         if local.trace is not None:

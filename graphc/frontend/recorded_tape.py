@@ -29,9 +29,6 @@ from .held import Holds, Read, read_of
 from .held import Place as Where
 from .nodes import (
     AccumulateGrad,
-    AsStridedBackward,
-    CopyBackwards,
-    CopySlices,
     DroppedGrad,
     Edge,
     OpNode,
@@ -52,6 +49,7 @@ from .saved_hooks import Packed
 from .tape_order import order_of
 from .used_up import used_up
 from .views import Chain
+from .write_nodes import AsStridedBackward, CopyBackwards, CopySlices
 
 if TYPE_CHECKING:
     from .trace import Trace

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.types import TensorType
 
-from .cuts import Uncut
+from .cuts import OneGraph
 from .errors import user_location
 from .names import Names
 
@@ -44,7 +44,7 @@ class Uncounted:
     def __exit__(self, *error: object) -> None: ...
 
 
-class Scoped(Uncut):
+class Scoped(OneGraph):
     """The part of a trace that knows names. They are for people: nothing is decided by them."""
 
     builder: Builder

@@ -26,7 +26,7 @@ from .captured import UNREAD, TensorInput
 from .functionalize import TracedStorage, dense_order
 from .held import Holds, Place
 from .history import edge, is_outdated, requires_grad
-from .nodes import AsStridedBackward, BrokenNode, Edge, SpentNode
+from .nodes import BrokenNode, Edge, SpentNode
 from .nodes import Node as GradNode
 from .segment_tape import broken_nodes, script_key, tape_of
 from .segment_trace import SegmentTrace
@@ -34,6 +34,7 @@ from .storage import Storage
 from .tensor import Tensor
 from .used_up import entries_behind, spent_nodes
 from .views import Chain
+from .write_nodes import AsStridedBackward
 
 
 class Segment:
@@ -281,7 +282,7 @@ class _Fill:
         tensor._array, tensor._storage = array, storage
         base = tensor._base
         if base is not None:
-            tensor._base = self.trace.face(base)
+            tensor._base = self.trace.concrete_of(base)
             tensor._seen = storage.version - outdated
 
     def rebind(self, tensor: Tensor, shadow: Tensor) -> None:

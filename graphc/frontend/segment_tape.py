@@ -17,11 +17,12 @@ from graphc.ir.graph import Graph, Node, attr_key, toposort
 from graphc.ir.text import print_graph
 from graphc.ir.types import TensorType
 
-from .nodes import AccumulateGrad, AsStridedBackward, CopyBackwards, CopySlices, Edge, OpNode
+from .nodes import AccumulateGrad, Edge, OpNode
 from .nodes import Node as GradNode
 from .tape_order import order_of
 from .tensor import Tensor
 from .views import Chain
+from .write_nodes import AsStridedBackward, CopyBackwards, CopySlices
 
 _STEPS = (AsStridedBackward, CopySlices)
 

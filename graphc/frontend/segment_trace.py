@@ -221,7 +221,7 @@ class SegmentTrace(Trace):
         finally:
             self.stepping -= 1
 
-    def leaves(self, what: str) -> bool:
+    def runs_eagerly(self, what: str) -> bool:
         """Whether `what` is to be done eagerly; if not, the trace can no longer be cut."""
         if self._flushing:
             return False
@@ -325,11 +325,11 @@ class SegmentTrace(Trace):
 
     def writes_outside(self, target: Tensor) -> bool:
         """Whether an in-place write with a history is to captured memory that others may see."""
-        face = target._face
-        if self.whole or face is None:
+        concrete = target._concrete
+        if self.whole or concrete is None:
             base = target._base
-            face = None if base is None or self.whole else base._face
-        return face is not None
+            concrete = None if base is None or self.whole else base._concrete
+        return concrete is not None
 
     # --- backward ----------------------------------------------------------------------------
 

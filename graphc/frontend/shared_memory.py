@@ -17,7 +17,7 @@ import numpy as np
 from . import shared_segment, state_version
 from .history import requires_grad
 from .placement import place_at
-from .shared_segment import AVAILABLE, Segment, attach, reserve
+from .shared_segment import AVAILABLE, SharedMemory, attach, reserve
 from .storage import Storage, address
 from .tensor import Parameter, Tensor, held
 
@@ -27,11 +27,11 @@ _SETTLE = 0.001  # seconds in which an operation that makes a view is over
 class _Moves:
     """Ranges of addresses and where their bytes are now."""
 
-    def __init__(self, moves: list[tuple[int, int, Segment, int]]) -> None:
+    def __init__(self, moves: list[tuple[int, int, SharedMemory, int]]) -> None:
         self.moves = sorted(moves, key=lambda move: move[0])  # (from, bytes, segment, start)
         self.starts = [move[0] for move in self.moves]
 
-    def find(self, array: np.ndarray) -> tuple[Segment, int] | None:
+    def find(self, array: np.ndarray) -> tuple[SharedMemory, int] | None:
         """Where the array's first element is now; None if it is not all in one range."""
         first = address(array)
         index = bisect_right(self.starts, first) - 1
@@ -181,7 +181,7 @@ def is_shared(self: Tensor) -> bool:
 # --- between processes -------------------------------------------------------------------------
 
 
-def _rebuild_segment(handle: Any, size: int) -> Segment:
+def _rebuild_segment(handle: Any, size: int) -> SharedMemory:
     try:
         descriptor = handle.detach()
     except (OSError, EOFError) as error:
@@ -192,12 +192,12 @@ def _rebuild_segment(handle: Any, size: int) -> Segment:
     return attach(descriptor, size)
 
 
-def _reduce_segment(segment: Segment) -> Any:
+def _reduce_segment(segment: SharedMemory) -> Any:
     reduction: Any = importlib.import_module("multiprocessing.reduction")
     return _rebuild_segment, (reduction.DupFd(segment.fd), segment.size)
 
 
-def _rebuild_storage(segment: Segment, start: int, size: int, dtype: np.dtype) -> Storage:
+def _rebuild_storage(segment: SharedMemory, start: int, size: int, dtype: np.dtype) -> Storage:
     """The storage of a place: the one that this process has already, or a new one."""
     with shared_segment.lock:
         found = segment.storages.get((start, size))
@@ -243,7 +243,7 @@ def register() -> None:
         return
     # at first use: 12 ms of `import graphc` otherwise
     reduction: Any = importlib.import_module("multiprocessing.reduction")
-    reduction.ForkingPickler.register(Segment, _reduce_segment)
+    reduction.ForkingPickler.register(SharedMemory, _reduce_segment)
     reduction.ForkingPickler.register(Storage, _reduce_storage)
     for kind in (Tensor, Parameter):  # others reach _reduce_storage()
         reduction.ForkingPickler.register(kind, _reduce_tensor)

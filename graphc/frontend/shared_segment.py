@@ -99,7 +99,7 @@ def file_of(data: memoryview) -> int:
     return descriptor
 
 
-class Segment:
+class SharedMemory:
     """Shared memory and the descriptor by which another process can map it.
 
     `storages`: who stands for the memory at a place, so that what comes in twice is one memory.
@@ -133,31 +133,31 @@ def _identity(fd: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-_open: weakref.WeakValueDictionary[tuple[int, int], Segment] = weakref.WeakValueDictionary()
+_open: weakref.WeakValueDictionary[tuple[int, int], SharedMemory] = weakref.WeakValueDictionary()
 lock = threading.RLock()
-_chunk: tuple[Segment, int] | None = None  # where small storages go, and bytes in use
+_chunk: tuple[SharedMemory, int] | None = None  # where small storages go, and bytes in use
 
 
-def attach(fd: int, size: int) -> Segment:
+def attach(fd: int, size: int) -> SharedMemory:
     """The segment of a descriptor from another process, which this takes over."""
     with lock:
         known = _open.get(_identity(fd))
         if known is None:
-            return Segment(fd, size)
+            return SharedMemory(fd, size)
     os.close(fd)
     return known
 
 
-def reserve(sizes: Sequence[int]) -> list[tuple[Segment, int]]:
+def reserve(sizes: Sequence[int]) -> list[tuple[SharedMemory, int]]:
     """New memory for so many bytes each: a segment and a start. The caller holds `lock`."""
     global _chunk
     steps = [-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]
     total = max(sum(steps), ALIGNMENT)
     if total >= _SMALL:
-        segment, at = Segment(anonymous_file(total), total), 0
+        segment, at = SharedMemory(anonymous_file(total), total), 0
     else:
         if _chunk is None or _chunk[1] + total > _CHUNK:
-            _chunk = Segment(anonymous_file(_CHUNK), _CHUNK), 0
+            _chunk = SharedMemory(anonymous_file(_CHUNK), _CHUNK), 0
         segment, at = _chunk
         _chunk = segment, at + total
     places = []

@@ -13,7 +13,7 @@ from graphc.ir.types import Shape
 
 from .context import local
 from .device import Placing
-from .shared_segment import Segment
+from .shared_segment import SharedMemory
 
 
 class Storage:
@@ -38,7 +38,7 @@ class Storage:
         self._root = root
         self.inference = local.inference
         self.loose = False
-        self.segment: Segment | None = None
+        self.segment: SharedMemory | None = None
 
     @property
     def root(self) -> Storage:

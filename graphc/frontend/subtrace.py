@@ -81,7 +81,7 @@ class SubTrace(Trace):
         node = self.builder.input(type_, f"outside{len(self.captured)}")
         shadow: Tensor = object.__new__(Tensor)
         shadow._trace = self
-        shadow._face = tensor
+        shadow._concrete = tensor
         shadow._storage = TracedStorage(node)
         path: Chain = ()
         shadow._traced = TracedState(type_, node, 0, self, path, strides)
@@ -119,7 +119,7 @@ class SubTrace(Trace):
         """`.grad` of an outside tensor is the outside's."""
         if state._grad is UNREAD:
             with self.enclosing():
-                return self.face(state).grad
+                return self.concrete_of(state).grad
         return state._grad
 
     def writes(self) -> list[tuple[Tensor, Node]]:

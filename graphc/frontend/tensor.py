@@ -52,7 +52,7 @@ class Tensor:
     _storage: Any  # Storage; TracedStorage under a trace
     _trace: Trace | None = None
     _traced: TracedState  # where a traced tensor's value is found
-    _face: Tensor | None = None  # of a shadow: the concrete tensor it stands for
+    _concrete: Tensor | None = None  # of a shadow: the concrete tensor it stands for
 
     _requires_grad: bool = False
     _grad: Any = None
@@ -279,7 +279,7 @@ class Tensor:
         if node is None:
             return
         trace = local.trace
-        if trace is not None and trace.leaves("retain_grad()"):
+        if trace is not None and trace.runs_eagerly("retain_grad()"):
             with trace.eager("retain_grad()"):
                 self.retain_grad()
             return
@@ -306,7 +306,7 @@ class Tensor:
                 state._hooks = new_hooks()
             return add_hook(state._hooks, hook)
         trace = local.trace
-        if trace is not None and trace.leaves("a hook"):
+        if trace is not None and trace.runs_eagerly("a hook"):
             with trace.eager("a hook on a tensor"):
                 return self.register_hook(hook)
         return add_hook(node.hooks_of(state._output), hook)
@@ -457,7 +457,8 @@ def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
         if type(array) is DeviceArray:
             return array.memory.read(array)
         return array  # type: ignore[no-any-return]
-    return on_host(trace.demand(tensor if tensor._face is None else tensor._face, what, cure))
+    subject = tensor if tensor._concrete is None else tensor._concrete
+    return on_host(trace.demand(subject, what, cure))
 
 
 def held(tensor: Tensor, what: str, cure: str) -> Any:
@@ -466,7 +467,7 @@ def held(tensor: Tensor, what: str, cure: str) -> Any:
     trace = local.trace
     if trace is None:
         return current(tensor)._array
-    return trace.demand(tensor if tensor._face is None else tensor._face, what, cure)
+    return trace.demand(tensor if tensor._concrete is None else tensor._concrete, what, cure)
 
 
 # --- methods -----------------------------------------------------------------------------------

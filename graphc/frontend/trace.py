@@ -192,7 +192,7 @@ class Trace(OneDevice, Scoped):
         node = views.replay(full, Expr(self.builder, root.node)).node if full else root.node
         shadow: Tensor = object.__new__(Tensor)
         shadow._trace = self
-        shadow._face = tensor
+        shadow._concrete = tensor
         shadow._storage = storage
         strides: Any
         if storage.source is not None and not path:
@@ -212,9 +212,9 @@ class Trace(OneDevice, Scoped):
         if all(known is not tensor for known, _ in self.entries):
             self.entries.append((tensor, place))
 
-    def face(self, shadow: Tensor) -> Tensor:
+    def concrete_of(self, shadow: Tensor) -> Tensor:
         """The concrete tensor that a shadow stands for; the tensor itself if it is none."""
-        return shadow if shadow._face is None else shadow._face
+        return shadow if shadow._concrete is None else shadow._concrete
 
     def new_input(self, tensor: Tensor) -> TracedStorage:
         """A graph input for a concrete tensor's part of memory."""
@@ -396,7 +396,7 @@ class Trace(OneDevice, Scoped):
             results = [self._view(op, states[0], node)]
         else:
             strides = None
-            if op.elementwise or op.name in ("gelu", "silu", "softplus"):
+            if op.pointwise:
                 strides = result_strides(states, node.shape, self.env)
             if type(node.type) is TensorType:
                 results = [self.wrap(node, strides)]
@@ -443,14 +443,14 @@ class Trace(OneDevice, Scoped):
         """`.grad` as the trace sees it; a first look at a concrete tensor's is a guard. `asked`:
         by Python, to which None and zeros are two things."""
         if state._grad is UNREAD:
-            tensor = self.face(state)
+            tensor = self.concrete_of(state)
             found = tensor._grad
             self.grad_reads[id(tensor)] = (tensor, found is not None)
             if found is not None:
                 self._grad_owners[id(found)] = tensor
             state._grad = found
         if asked and state._grad is None:
-            self.found_none.add(id(self.face(state)))
+            self.found_none.add(id(self.concrete_of(state)))
         return state._grad
 
     def untracked(self, state: Tensor) -> Tensor:

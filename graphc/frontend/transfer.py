@@ -37,7 +37,7 @@ def moved(tensor: Tensor, place: Place | None) -> Tensor:
     trace = local.trace
     if trace is not None:
         with trace.eager(TWO_DEVICES):
-            return moved(tensor if tensor._face is None else tensor._face, place)
+            return moved(tensor if tensor._concrete is None else tensor._concrete, place)
     buffer = tensor._array
     if isinstance(buffer, DeviceArray):
         if source is not None and source.device.type == "meta":

@@ -13,8 +13,9 @@ from graphc.ir.autodiff import saved_values
 from graphc.ir.dim import DimEnv
 
 from .function import FunctionNode
-from .nodes import Edge, Node, OpNode, ViewNode
+from .nodes import Edge, Node, OpNode
 from .tape_order import order_of
+from .write_nodes import ViewNode
 
 
 def used_up(node: Node, env: DimEnv) -> bool:

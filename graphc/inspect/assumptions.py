@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from graphc.engine.capture.kinds import is_plain
 from graphc.engine.version.guards import Entry, Fields, Guard
+from graphc.engine.version.guards_of_calls import Differentiable, FoundBy, MemoryOf
+from graphc.inspect.report import without_folder
 from graphc.nn.modules.module import Module
 from graphc.optim.optimizer import Optimizer
 
@@ -25,6 +27,8 @@ _WORDS = {
     "_modules": "submodules", "param_groups": "parameter groups", "state": "state",
 }
 _LIBRARY = "graphc's own classes, functions and settings"
+_CALLS = "modes, and kinds of arguments,"
+_TENSORS = "tensors from outside: memory, requires_grad and hooks"
 _ENTRY = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
 
 
@@ -43,14 +47,14 @@ def folded(guards: Iterable[Guard]) -> Iterator[str]:
     words: dict[str, dict[str, None]] = {}
     for guard in guards:
         part = _part(guard, parts)
-        line = short(guard.text()) if part is None else part.owner
+        line = without_folder(short(guard.text())) if part is None else part.owner
         counts[line] += 1
         if part is not None:
             words.setdefault(line, {}).update(dict.fromkeys(_named(guard, part)))
     for line, count in counts.items():
         if line in words:
             what = ", ".join(sorted(words[line])) or "attributes"
-            yield f"{line} unchanged ({count})" if line == _LIBRARY else (
+            yield f"{line} unchanged ({count})" if line in (_LIBRARY, _CALLS, _TENSORS) else (
                 f"{line}: {what} unchanged ({count})"
             )
         else:
@@ -104,6 +108,12 @@ def _containers(value: Any, depth: int) -> Iterator[Any]:
 
 def _part(guard: Guard, parts: dict[int, _Part]) -> _Part | None:
     """Whose state a guard is about; None: it is shown by itself."""
+    if isinstance(guard, FoundBy):
+        return _Part(_CALLS, "") if guard.usual else None
+    if isinstance(guard, Differentiable) or (
+        isinstance(guard, MemoryOf) and guard.source.kind != "argument"
+    ):
+        return _Part(_TENSORS, "")
     about = guard.about()
     found = parts.get(id(about))
     if found is not None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import graphc
-from graphc.frontend.captured import NumberInput, TensorInput
 from graphc.frontend.errors import TraceError
 from graphc.inspect.assumptions import folded
 from graphc.inspect.explain_segments import (
@@ -21,7 +20,14 @@ from graphc.inspect.explain_segments import (
 )
 from graphc.inspect.observer import kernels_of
 from graphc.inspect.picture import graph_svg
-from graphc.inspect.report import Memory, Step, kernel_uses, memory_of, short_path, steps_of
+from graphc.inspect.report import (
+    Memory,
+    Step,
+    kernel_uses,
+    memory_of,
+    steps_of,
+    without_folder,
+)
 from graphc.ir.kernel.text import print_kernel
 
 if TYPE_CHECKING:
@@ -47,16 +53,19 @@ class Explanation:
     """What `explain` found. str() is the report; figures are those of the example's sizes."""
 
     def __init__(
-        self, name: str, builts: Iterable[Built], assumed: Iterable[str] = (),
-        guards: Iterable[Guard] = (), seconds: float | None = None, versions: int = 1,
+        self, name: str, builts: Iterable[Built], guards: Sequence[Guard] = (),
+        seconds: float | None = None, versions: int = 1,
     ) -> None:
         self.name = name
         self.parts = [
             Part(b, steps_of(b), memory_of(b, b.graph.env.hints)) for b in builts
         ]
-        assumed, guards = list(assumed), list(guards)
-        self.guards = [*assumed, *(guard.text() for guard in guards)]
-        self._folded = [*assumed, *folded(guards)]
+        # all that the version relies on, in the order in which it is asked, and what asking takes
+        # in steps of Python, some 30 ns each
+        self.guards = [without_folder(guard.text()) for guard in guards]
+        self.guard_costs = [guard.cost for guard in guards]
+        self._folded = list(folded(guards))
+        self._counted = sum(guard.cost for guard in guards if guard.counted)
         self.versions = versions
         self.times = _times(self.parts, seconds)
 
@@ -93,6 +102,12 @@ class Explanation:
                 texts.append(print_kernel(kernel))
         return "\n".join(texts)
 
+    @property
+    def guards_text(self) -> str:
+        """Every guard, with what asking takes."""
+        pairs = zip(self.guard_costs, self.guards, strict=True)
+        return "\n".join(f"{cost:5} {text}" for cost, text in pairs)
+
     def save_svg(self, path: str | os.PathLike[str]) -> None:
         """Draw the fused graph; a forward and a backward are two pictures, .backward before .svg
         in the second one's name."""
@@ -107,7 +122,7 @@ class Explanation:
         for part in self.parts:
             sections.append(f"<h2>{escape(part.built.fused.name)}</h2>")
             sections.append(f'<div style="overflow:auto">{_picture(part)}</div>')
-        for title, text in (("Guards", "\n".join(self.guards)), ("Traced graph", self.graph_text),
+        for title, text in (("Guards", self.guards_text), ("Traced graph", self.graph_text),
                             ("Fused graph", self.fused_text), ("Kernels", self.kernels_text)):
             sections.append(
                 f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>"
@@ -137,7 +152,12 @@ class Explanation:
         if self.guards:
             yield "compiled again when one of these no longer holds:"
             yield from (f"  {line}" for line in self._folded)
-            yield f"  (each of the {len(self.guards)} by itself: the explanation's .guards)"
+            always = sum(self.guard_costs) - self._counted
+            more = f", {self._counted} more after a write" if self._counted else ""
+            yield (
+                f"  (each of the {len(self.guards)} by itself: the explanation's .guards; asking "
+                f"takes {always} steps of Python{more})"
+            )
 
 
 def _picture(part: Part) -> str:
@@ -262,7 +282,7 @@ def explain(
         lines = open_lines(places) if places else [f"runs in segments: {error}"]
         return SegmentsExplanation(compiled.name, [], list(lines), places)
     return Explanation(
-        compiled.name, _builts(version), _assumed(version), version.roots.all(),
+        compiled.name, _builts(version), version.guards.records,
         version.compile_seconds, compiled.compile_count,
     )
 
@@ -284,39 +304,8 @@ def _binds(function: Any) -> bool:
 
 
 def _builts(version: Specialisation) -> list[Built]:
-    plan = getattr(version, "plan", None)  # a forward with a compiled backward
+    plan = version.plan
     if plan is None:
         return [version.engine.built]
     parts = list(plan.parts.made.values()) or [plan.parts.whole()]
     return [version.engine.built, *(p.engine.built for p in parts if p.engine is not None)]
-
-
-def _assumed(version: Specialisation) -> Iterator[str]:
-    """What a version assumes of its inputs, a line each."""
-    for source in version.inputs:
-        if isinstance(source, TensorInput) and source.kind == "argument":
-            grad = ", requires_grad" if source.requires_grad else ""
-            yield f"argument {source.index} is {source.type}{grad}"
-        elif isinstance(source, NumberInput):
-            yield f"{_source_text(source)} is a {type(source.value).__name__}: any value"
-    for index, value in version.own_numbers.items():
-        yield f"argument {index} is {value!r}"
-    captured = [s for s in version.inputs if isinstance(s, TensorInput) and s.kind == "tensor"]
-    if captured:
-        yield f"{len(captured)} captured tensors keep dtype, shape, layout and requires_grad"
-    for guard in version.guards:
-        yield f"sizes: {guard.text()}"
-    for number in version.traced.numbers:
-        where = f", decided at {short_path(str(number.loc))}" if number.loc is not None else ""
-        yield f"a number keeps the value {number.value!r}{where}"
-    for read in version.traced.grad_reads:
-        state = "is a tensor" if read.present else "is None"
-        yield f".grad of a {tuple(read.tensor._array.shape)} tensor {state}"
-
-
-def _source_text(source: NumberInput) -> str:
-    expression = source.expression
-    if expression.op != "source":
-        return f"{expression.op}() of numbers"
-    found = expression.args[0]
-    return f"argument {found[1]}" if isinstance(found, tuple) else repr(found)

@@ -11,15 +11,12 @@ from graphc.engine.capture.kinds import PACKAGE
 from graphc.engine.capture.places import MISSING
 from graphc.engine.capture.reached import unwrapped
 from graphc.engine.version.guards import Entry, Guard
+from graphc.engine.version.guards_of_calls import MODES
 from graphc.frontend.tensor import Tensor
 from graphc.frontend.tree import Structure
 from graphc.inspect.report import short_path
 
 _LETTERS = 60  # of a value that are shown
-_MODES = (
-    "arguments", "grad mode", "inference mode", "device", "devices in use", "autocast",
-    "default dtype", "GRAPHC_RANDOM",
-)
 
 
 def report(
@@ -52,7 +49,7 @@ def _where(function: Any) -> str:
 
 def _changed_root(version: Any) -> str:
     """The first guard of a version that does not hold, with the value then and now."""
-    broken: Guard | None = version.roots.broken()
+    broken: Guard | None = version.guards.broken()
     if broken is None:
         return ""
     if not isinstance(broken, Entry):
@@ -63,8 +60,8 @@ def _changed_root(version: Any) -> str:
 def _differences(before: Any, now: Any, names: list[str]) -> Iterator[str]:
     """What two calls were found by, where it differs."""
     (old_key, old_shapes), (key, shapes) = before, now
-    count = len(_MODES)
-    for mode, was, value in zip(_MODES, old_key[:count], key[:count], strict=True):
+    count = len(MODES)
+    for mode, was, value in zip(MODES, old_key[:count], key[:count], strict=True):
         if was != value:
             show = _call if isinstance(was, Structure) else _shown
             yield f"{mode}: {show(was)} -> {show(value)}"

@@ -266,6 +266,11 @@ def by_line(nodes: Iterable[Node]) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield short_path(place), tuple(ops)
 
 
+def without_folder(text: str) -> str:
+    """A text without the working directory in its paths."""
+    return text.replace(os.getcwd() + os.sep, "")
+
+
 def short_path(text: str) -> str:
     """A path below the working directory without it."""
     here = os.getcwd() + os.sep

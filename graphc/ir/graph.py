@@ -12,7 +12,8 @@ import numpy as np
 from . import dtypes
 from .dim import Dim, DimEnv, Size
 from .dtypes import DType
-from .op import Attrs, Op, OpError, register
+from .op import LIGHT, Attrs, Op, OpError, register
+from .rounding import EXACT
 from .types import Shape, TensorType, TupleType, Type
 
 
@@ -173,9 +174,18 @@ def _get_type(inputs: tuple[Any, ...], attrs: Attrs, env: DimEnv) -> Type:
     return inputs[0].elements[attrs["index"]]
 
 
-input_ = register(Op("input", "structure", _input_type, arity=0, attrs=("index", "name", "type")))
-const = register(Op("const", "structure", _const_type, arity=0, attrs=("value",)))
-get_ = register(Op("get", "structure", _get_type, arity=1, attrs=("index",)))
+input_ = register(Op(
+    "input", "structure", _input_type, arity=0, attrs=("index", "name", "type"),
+    cost=None, rounding=EXACT, takes_complex=True,
+))
+const = register(Op(
+    "const", "structure", _const_type, arity=0, attrs=("value",),
+    cost=LIGHT, rounding=EXACT, takes_complex=True,
+))
+get_ = register(Op(
+    "get", "structure", _get_type, arity=1, attrs=("index",),
+    cost=LIGHT, rounding=EXACT, takes_complex=True,
+))
 
 
 def attr_key(value: Any) -> Any:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from .dim import DimEnv
+from .rounding import Rounding, RoundingRule
 from .types import TensorType, Type
 
 Attrs: TypeAlias = dict[str, Any]  # str, number, DType, Size, tuples of them, ndarray, Graph
@@ -67,16 +68,9 @@ VjpRule: TypeAlias = Callable[..., Sequence[Any]]
 Decomposition: TypeAlias = Callable[..., Any]
 
 
-class Lane(NamedTuple):
-    """What one element of an elementwise operator takes."""
-
-    cost: int  # in additions
-    exact: bool = False  # of numbers of a 16-bit type, the result is one: it needs no rounding
-
-    @property
-    def heavy(self) -> bool:
-        """Whether it takes tens of instructions, such as an exp."""
-        return self.cost >= 12
+# What one element costs, in additions: of a division, of a polynomial (exp), of two or a long one
+# (pow), of a series.
+LIGHT, QUOTIENT, FUNCTION, LONG, SERIES = 1, 4, 12, 20, 60
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -87,6 +81,8 @@ class Op:
     inputs of one dtype), "cast", "reduce", "arg_reduce", "movement", "index", "contract",
     "window", "sort", "cumulative", "create", "random", "composite", "control", "structure",
     "routine" (a kernel of its own, written per backend: linalg, fft, special functions).
+
+    cost, rounding and takes_complex have no defaults: a record says them, or there is none.
     """
 
     name: str
@@ -101,13 +97,28 @@ class Op:
     view: bool = False  # eager result shares its first input's storage
     nondifferentiable: str = ""  # why there is no vjp (e.g. "integer result")
     adjoint: bool = False  # on complex numbers the vjp conjugates by itself: not holomorphic
+    divides: bool = False  # by its second input: an integer 0 there raises
     domain: tuple[float, float] = (-10.0, 10.0)  # where samples of a float input are drawn
-    lane: Lane | None = None  # of every elementwise operator, and of no other
     doc: str = ""
+    # of one element, in additions; None: a kernel's worth of work, which is never done twice
+    cost: int | None = field(kw_only=True)
+    rounding: Rounding | RoundingRule = field(kw_only=True, repr=False)
+    takes_complex: bool = field(kw_only=True)  # among its operands or results
 
     @property
     def elementwise(self) -> bool:
         return self.family in ELEMENTWISE
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether a result's element depends on one element of each input: an elementwise
+        operator, or a composite of such."""
+        return self.elementwise or (self.family == "composite" and self.cost is not None)
+
+    @property
+    def heavy(self) -> bool:
+        """Whether one element takes tens of instructions, such as an exp."""
+        return self.cost is not None and self.cost >= FUNCTION
 
     @property
     def impure(self) -> bool:
@@ -143,11 +154,9 @@ REGISTRY: dict[str, Op] = {}
 
 
 def register(op: Op) -> Op:
-    """Add a record. Raises ValueError where the name is taken, or a fact is missing."""
+    """Add a record. Raises ValueError where the name is taken."""
     if op.name in REGISTRY:
         raise ValueError(f"operator {op.name!r} is registered twice")
-    if op.elementwise != (op.lane is not None):
-        raise ValueError(f"operator {op.name!r}: elementwise ones have a lane, and no others")
     REGISTRY[op.name] = op
     return op
 

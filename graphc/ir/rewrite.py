@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .dim import Dim
-from .graph import Builder, Expr, Graph, Node, const, on_complex
+from .graph import Builder, Expr, Graph, Node, const, input_, on_complex
 from .op import get as get_op
 from .types import Shape
 
@@ -309,6 +309,21 @@ def _with_graphs(graph: Graph, done: dict[Graph, Graph]) -> Graph:
         graphs = tuple(done[g] for g in node.graphs)
         new[node] = with_inputs(node, [new[x] for x in node.inputs], graphs)
     return rebuilt(graph, new)
+
+
+def remade(graph: Graph, make: Callable[[Builder, Node, dict[Node, Node]], Node]) -> Graph:
+    """The graph with its inputs and every other node made again: `make(builder, node, new)`, where
+    `new` has those before it."""
+    builder = Builder(graph.env)
+    new: dict[Node, Node] = {}
+    for node in graph.nodes:
+        if node.op is input_:
+            new[node] = builder.input(node.tensor_type, node.attrs["name"])
+        else:
+            with builder.at(node.loc, node.backward):
+                new[node] = make(builder, node, new)
+    inputs, outputs = (tuple(new[n] for n in nodes) for nodes in (graph.inputs, graph.outputs))
+    return Graph(graph.name, inputs, outputs, graph.env)
 
 
 def rebuilt(graph: Graph, new: dict[Node, Node]) -> Graph:

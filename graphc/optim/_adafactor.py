@@ -6,17 +6,11 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import (
-    Optimizer,
-    one_element,
-    run_closure,
-    scalar_like,
-    step_number,
-    with_grad,
-)
+from .optimizer import one_element, scalar_like, step_number
+from .per_parameter import PerParameter
 
 
-class Adafactor(Optimizer):
+class Adafactor(PerParameter):
     """Adafactor (Shazeer and Stern 2018): second moments of matrices by rows and columns."""
 
     def __init__(
@@ -42,17 +36,9 @@ class Adafactor(Optimizer):
             "weight_decay": weight_decay, "foreach": foreach, "maximize": maximize,
         })
 
-    def step(self, closure: Any = None) -> Any:
-        """One update of every parameter that has a gradient."""
-        loss = run_closure(closure)
-        for group in self.param_groups:
-            for param, grad in with_grad(group):
-                if param.is_complex():
-                    raise RuntimeError("Adafactor does not support complex parameters")
-                self._update(group, param, grad)
-        return loss
-
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        if param.is_complex():
+            raise RuntimeError("Adafactor does not support complex parameters")
         state = self.new_state(param, **_makers(param))
         if group["maximize"]:
             grad = -grad

@@ -7,10 +7,11 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import Optimizer, one_element, run_closure, with_grad
+from .optimizer import one_element
+from .per_parameter import PerParameter
 
 
-class Muon(Optimizer):
+class Muon(PerParameter):
     """Momentum made orthogonal by Newton-Schulz iterations (Jordan 2024), for 2-D parameters."""
 
     def __init__(
@@ -40,14 +41,6 @@ class Muon(Optimizer):
                         "Muon only supports 2D parameters whereas we found a parameter with "
                         f"size: {param.size()}"
                     )
-
-    def step(self, closure: Any = None) -> Any:
-        """One update of every parameter that has a gradient."""
-        loss = run_closure(closure)
-        for group in self.param_groups:
-            for param, grad in with_grad(group):
-                self._update(group, param, grad)
-        return loss
 
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self.new_state(param, momentum_buffer=lambda: T.zeros_like(param))

@@ -6,11 +6,12 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import Optimizer, check, run_closure, with_grad
+from .optimizer import check
+from .per_parameter import PerParameter
 from .real_parts import real_parts
 
 
-class Adadelta(Optimizer):
+class Adadelta(PerParameter):
     """Adadelta (Zeiler 2012): steps scaled by the ratio of two running mean squares."""
 
     def __init__(
@@ -26,14 +27,6 @@ class Adadelta(Optimizer):
             "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
             "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
         })
-
-    def step(self, closure: Any = None) -> Any:
-        """One update of every parameter that has a gradient."""
-        loss = run_closure(closure)
-        for group in self.param_groups:
-            for param, grad in with_grad(group):
-                self._update(group, param, grad)
-        return loss
 
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self.new_state(

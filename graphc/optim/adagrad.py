@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..frontend import functions as T
-from .optimizer import Optimizer, check, run_closure, step_number, with_grad
+from ..frontend.tensor import Tensor
+from .optimizer import check, step_number
+from .per_parameter import PerParameter
 from .real_parts import real_parts
 
 
-class Adagrad(Optimizer):
+class Adagrad(PerParameter):
     """Adagrad (Duchi et al. 2011)."""
 
     def __init__(
@@ -38,19 +40,14 @@ class Adagrad(Optimizer):
                     "sum": T.full_like(param, start),
                 }
 
-    def step(self, closure: Any = None) -> Any:
-        """One update of every parameter that has a gradient."""
-        loss = run_closure(closure)
-        for group in self.param_groups:
-            for param, grad in with_grad(group):
-                state = self.state[param]
-                state["step"].add_(1)
-                if group["maximize"]:
-                    grad = -grad
-                if group["weight_decay"] != 0:
-                    grad = grad.add(param, alpha=group["weight_decay"])
-                rate = group["lr"] / (1 + (step_number(state["step"]) - 1) * group["lr_decay"])
-                param, grad, total = real_parts(param, grad, state["sum"])
-                total.addcmul_(grad, grad, value=1)
-                param.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)
-        return loss
+    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self.state[param]
+        state["step"].add_(1)
+        if group["maximize"]:
+            grad = -grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        rate = group["lr"] / (1 + (step_number(state["step"]) - 1) * group["lr_decay"])
+        param, grad, total = real_parts(param, grad, state["sum"])
+        total.addcmul_(grad, grad, value=1)
+        param.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)

@@ -6,7 +6,8 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import Optimizer, check, run_closure, step_number, with_grad
+from .optimizer import check, step_number
+from .per_parameter import PerParameter
 from .real_parts import real_parts
 
 
@@ -26,7 +27,7 @@ def _check_tensors(lr: Any, betas: Any, foreach: bool) -> None:
             )
 
 
-class Adam(Optimizer):
+class Adam(PerParameter):
     """Adam (Kingma and Ba 2014), in torch's single-tensor order of operations."""
 
     decoupled = False
@@ -46,14 +47,6 @@ class Adam(Optimizer):
             "capturable": capturable, "differentiable": differentiable, "fused": fused,
             "decoupled_weight_decay": decoupled_weight_decay or self.decoupled,
         })
-
-    def step(self, closure: Any = None) -> Any:
-        """One update of every parameter that has a gradient."""
-        loss = run_closure(closure)
-        for group in self.param_groups:
-            for param, grad in with_grad(group):
-                self._update(group, param, grad)
-        return loss
 
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         makers: dict[str, Any] = {

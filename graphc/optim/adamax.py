@@ -6,11 +6,12 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import Optimizer, check, run_closure, scalar_like, step_number, with_grad
+from .optimizer import check, scalar_like, step_number
+from .per_parameter import PerParameter
 from .real_parts import real_parts
 
 
-class Adamax(Optimizer):
+class Adamax(PerParameter):
     """Adam with the infinity norm (Kingma and Ba 2014, section 7)."""
 
     def __init__(
@@ -24,14 +25,6 @@ class Adamax(Optimizer):
             "foreach": foreach, "maximize": maximize, "differentiable": differentiable,
             "capturable": capturable,
         })
-
-    def step(self, closure: Any = None) -> Any:
-        """One update of every parameter that has a gradient."""
-        loss = run_closure(closure)
-        for group in self.param_groups:
-            for param, grad in with_grad(group):
-                self._update(group, param, grad)
-        return loss
 
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self.new_state(

@@ -6,11 +6,12 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import Optimizer, check, run_closure, scalar_like, step_number, with_grad
+from .optimizer import check, scalar_like, step_number
+from .per_parameter import PerParameter
 from .real_parts import real_parts
 
 
-class NAdam(Optimizer):
+class NAdam(PerParameter):
     """Adam with Nesterov momentum (Dozat 2016)."""
 
     def __init__(
@@ -28,14 +29,6 @@ class NAdam(Optimizer):
             "maximize": maximize, "foreach": foreach, "capturable": capturable,
             "differentiable": differentiable,
         })
-
-    def step(self, closure: Any = None) -> Any:
-        """One update of every parameter that has a gradient."""
-        loss = run_closure(closure)
-        for group in self.param_groups:
-            for param, grad in with_grad(group):
-                self._update(group, param, grad)
-        return loss
 
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self.new_state(

@@ -421,8 +421,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 continue
             if not (isinstance(changed, tuple) and len(changed) == 2):
                 raise RuntimeError(
-                    f"{step.__qualname__} must return None or a tuple of (new_args, new_kwargs), "
-                    f"but got {changed}."
+                    f"{type(self).__qualname__}.step must return None or a tuple of "
+                    f"(new_args, new_kwargs), but got {changed}."
                 )
             args, kwargs = changed
         trace = local.trace

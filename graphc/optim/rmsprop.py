@@ -6,11 +6,12 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import Optimizer, check, run_closure, with_grad
+from .optimizer import check
+from .per_parameter import PerParameter
 from .real_parts import real_parts
 
 
-class RMSprop(Optimizer):
+class RMSprop(PerParameter):
     """RMSprop (Hinton's lecture 6e), torch's order of operations."""
 
     def __init__(
@@ -28,14 +29,6 @@ class RMSprop(Optimizer):
             "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable,
         })
-
-    def step(self, closure: Any = None) -> Any:
-        """One update of every parameter that has a gradient."""
-        loss = run_closure(closure)
-        for group in self.param_groups:
-            for param, grad in with_grad(group):
-                self._update(group, param, grad)
-        return loss
 
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         momentum = group["momentum"] > 0

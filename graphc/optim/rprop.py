@@ -6,11 +6,12 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import Optimizer, check, run_closure, with_grad
+from .optimizer import check
+from .per_parameter import PerParameter
 from .real_parts import real_parts
 
 
-class Rprop(Optimizer):
+class Rprop(PerParameter):
     """Resilient backpropagation (Riedmiller and Braun 1993): step sizes by the signs alone."""
 
     def __init__(
@@ -25,14 +26,6 @@ class Rprop(Optimizer):
             "lr": lr, "etas": etas, "step_sizes": step_sizes, "foreach": foreach,
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         })
-
-    def step(self, closure: Any = None) -> Any:
-        """One update of every parameter that has a gradient."""
-        loss = run_closure(closure)
-        for group in self.param_groups:
-            for param, grad in with_grad(group):
-                self._update(group, param, grad)
-        return loss
 
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self.new_state(

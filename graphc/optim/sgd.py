@@ -8,10 +8,11 @@ from ..frontend import functions as T
 from ..frontend.context import local
 from ..frontend.tensor import Tensor
 from ..frontend.watched import WatchedDefault
-from .optimizer import Optimizer, one_element, required, run_closure, with_grad
+from .optimizer import one_element, required
+from .per_parameter import PerParameter
 
 
-class SGD(Optimizer):
+class SGD(PerParameter):
     """SGD with momentum, dampening, Nesterov's form and weight decay (torch.optim.SGD)."""
 
     def __init__(
@@ -39,14 +40,6 @@ class SGD(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.__dict__.setdefault("_begun", WatchedDefault())
-
-    def step(self, closure: Any = None) -> Any:
-        """One update of every parameter that has a gradient."""
-        loss = run_closure(closure)
-        for group in self.param_groups:
-            for param, grad in with_grad(group):
-                self._update(group, param, grad)
-        return loss
 
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         if group["maximize"]:

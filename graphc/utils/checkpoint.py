@@ -274,7 +274,7 @@ def checkpoint(
         raise ValueError("Passing `context_fn` or `debug` is only supported when "
                          "use_reentrant=False.")
     trace = local.trace
-    if trace is not None and local.grad and trace.leaves(_SECOND_RUN):
+    if trace is not None and local.grad and trace.runs_eagerly(_SECOND_RUN):
         # a segment's backward is recorded at its end; the second run is due in each pass
         with trace.eager(_SECOND_RUN):
             return checkpoint(

@@ -1,11 +1,14 @@
 """`import torch` finds graphc, in processes of their own: this one has the real torch."""
 
+import pkgutil
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+from graphc.compat.finder import is_own
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,9 +51,20 @@ def test_both_names_are_one_module() -> None:
     """)
 
 
+def test_parts_that_torch_lacks_say_so() -> None:
+    """The docstring of a part of graphc begins with torch's name, or torch has no such part."""
+    torch = pytest.importorskip("torch")
+    parts = {module.name for module in pkgutil.iter_modules([str(ROOT / "graphc")])}
+    theirs = {module.name for module in pkgutil.iter_modules(torch.__path__)}
+    assert {part for part in parts if is_own(f"torch.{part}")} == parts - theirs
+    assert {"engine", "ir", "frontend", "doubt"} <= parts - theirs
+
+
 # (what a program does, the error's type, a part of its text)
 MISSING = [
     ("import torch.foo", "ModuleNotFoundError", "graphc does not have torch.foo"),
+    ("import torch.engine", "ModuleNotFoundError", "graphc does not have torch.engine"),
+    ("import torch.doubt.compare", "ModuleNotFoundError", "does not have torch.doubt"),
     ("import torch.nn.foo.bar", "ModuleNotFoundError", "graphc does not have torch.nn.foo"),
     ("from torch import foo", "ImportError", "graphc does not have torch.foo"),
     ("from torch.nn import Foo", "ImportError", "from 'torch.nn'"),

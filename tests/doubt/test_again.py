@@ -10,6 +10,7 @@ import pytest
 import graphc as torch
 from graphc import config, nn
 from graphc.doubt.again import StaleVersionError
+from graphc.engine.version.guards import Asked
 from graphc.nn import functional as F
 
 LAST = None
@@ -140,7 +141,9 @@ def test_the_python_that_raises_now_is_named() -> None:
 
     compiled = torch.compile(step)
     compiled(torch.ones(2))
-    compiled.version(torch.ones(2)).roots.loose.clear()
+    guards = compiled.version(torch.ones(2)).guards
+    guards.records = [guard for guard in guards.records if guard.asked is not Asked.STATE]
+    guards.seal()
     del table["a"]
     with pytest.raises(StaleVersionError, match="no such graph any more: 'a'"):
         compiled(torch.ones(2))

@@ -16,7 +16,8 @@ from graphc.backends.llvm.scalar import FLOAT
 from graphc.doubt.again import StaleVersionError
 from graphc.engine import pipeline
 from graphc.engine.capture.recording import Recording
-from graphc.engine.version.guards import Entry, Guards
+from graphc.engine.version.guard_list import Guards
+from graphc.engine.version.guards import Entry
 from graphc.engine.version.version import Specialisation
 from graphc.inspect.value_check import ValueChangedError
 from graphc.ir import ops
@@ -182,7 +183,9 @@ def test_a_guard_that_a_version_has_lost() -> None:
     compiled = torch.compile(step)
     compiled(torch.ones(3))
     version = compiled.version(torch.ones(3))
-    version.roots.loose = [g for g in version.roots.loose if "scale" not in g.path]
+    guards = version.guards
+    guards.records = [guard for guard in guards.records if "scale" not in guard.path]
+    guards.seal()
     state["scale"] = 5.0
     with config.override(check=3), pytest.raises(StaleVersionError) as caught:
         compiled(torch.ones(3))
@@ -203,9 +206,9 @@ def test_a_guard_that_was_not_asked() -> None:
     compiled = torch.compile(step)
     compiled(torch.ones(2))
     version = compiled.version(torch.ones(2))
-    guards = [g for g in version.roots.loose if isinstance(g, Entry) and "scale" in g.path]
-    version.roots.loose = [g for g in version.roots.loose if g not in guards]
-    version.roots.counted += guards
+    for guard in version.guards.records:
+        guard.counted |= isinstance(guard, Entry) and "scale" in guard.path
+    version.guards.seal()
     dict.__setitem__(model.__dict__, "scale", 4.0)
     with config.override(check=3), pytest.raises(StaleVersionError, match="was not asked"):
         compiled(torch.ones(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_slices_of_one_array_are_inputs_of_their_own() -> None:
     a, b = rows(data, 0, 2), rows(data, 2, 4)
     traced = _trace(lambda a, b: add(a, b), a, b)
     assert [tuple(s.type.shape) for s in traced.inputs] == [(2, 2), (2, 2)]
-    assert traced.overlaps == []
+    assert traced.overlaps == ()
 
 
 @pytest.mark.parametrize("write_first", [False, True])
@@ -385,6 +386,35 @@ def test_backward_for_a_loss_outside() -> None:
     gw, gv = (arrays[i].tolist() for i in info.gradients)
     assert gw == [100.0, 294.0] and gv == [10.0, 21.0]
     assert all(n.backward for n in traced.graph.nodes if n.op.name == "sum")
+
+
+def test_a_finished_trace_is_final() -> None:
+    """It is the graph to compile: each memory has an output of its own, gradients come last."""
+    w, kept, more = tensor([2.0, 3.0], True), tensor([0.0, 0.0]), tensor([0.0, 0.0])
+
+    def step(x: Tensor) -> Any:
+        h = mul(x, w)
+        for memory in (kept, more):
+            mul_(memory, 0.0)
+            add_(memory, h.detach())
+        w.grad = kept.detach()
+        return h, h.detach()
+
+    traced = _trace(step, tensor([5.0, 7.0]), backward=True)
+    assert traced.backward is not None
+    used = [o.index for o in traced.outputs() if o.kind in ("value", "view")]
+    mutated = [mutation.output for mutation in traced.mutations]
+    gradients = [g for g in traced.backward.gradients if g is not None]
+    assert len(mutated) == len(set(mutated)) == 2 and not set(mutated) & {*used, *gradients}
+    assert traced.forward == (len(traced.inputs) - 1, len(traced.graph.outputs) - len(gradients))
+    assert sorted({*used, *mutated}) == list(range(traced.forward[1]))
+    assert gradients == list(range(traced.forward[1], len(traced.graph.outputs)))
+    assert traced.mutated == {m.output: m.input for m in traced.mutations}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        traced.graph = None  # type: ignore[misc, assignment]
+    for record in (*traced.mutations, *traced.outputs(), *traced.grads, traced.backward):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(record, dataclasses.fields(record)[0].name, 0)
 
 
 def test_a_loss_whose_backward_ran_inside_is_spent() -> None:

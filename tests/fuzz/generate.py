@@ -23,7 +23,7 @@ _HELPERS = ("full", "iota", "const", "where", "lt", "index", "rng_uniform")  # a
 # operators that may raise at run time
 _FALLIBLE = (
     "index", "index_put", "gather", "scatter", "cross_entropy", "nll_loss", "max_pool_grad",
-    "floor_divide", "trunc_divide", "remainder", "fmod",
+    *(op.name for op in REGISTRY.values() if op.divides),
 )
 
 _FAMILIES: dict[str, list[str]] = {}

@@ -19,7 +19,6 @@ from graphc.ir.types import Shape, TensorType
 
 _WEIGHTS = {"f32": 40, "f64": 10, "bf16": 6, "f16": 6, "i64": 12, "i32": 8, "bool": 6, "u8": 4,
             "i8": 4, "i16": 4}
-_DEFAULT = {"kinds": ("uniform", "halves"), "bad": ("special", "extreme")}
 MOST_ELEMENTS = 6_000
 MOST_BIG_ELEMENTS = 90_000  # several chunks of any kernel
 

@@ -69,7 +69,6 @@ _DOMAIN = {  # where the operator is defined; others take anything
     "tan": (-1.4, 1.4), "lgamma": (0.2, 50.0), "digamma": (0.2, 50.0), "reciprocal": (0.1, 1e4),
     "square": (-50.0, 50.0),
 }
-_INTEGER_DIVISION = ("floor_divide", "trunc_divide", "remainder", "fmod")
 
 
 def _unary(m: Maker, name: str) -> Any:
@@ -86,10 +85,10 @@ def _binary(m: Maker, name: str) -> Any:
     y = m.partner(x)
     if name == "pow":
         x, y = _powers(m, x, y)
-    elif name in _INTEGER_DIVISION and x.dtype.kind == "int" and m.chance(0.1):
+    elif op.divides and x.dtype.kind == "int" and m.chance(0.1):
         x = m.fresh(x.dtype, x.shape, Style("extreme"), keep=False)
         return op(x, m.fresh(x.dtype, y.shape, Style("uniform", -1, -1), keep=False))
-    elif name in _INTEGER_DIVISION or name == "div":
+    elif op.divides or name == "div":
         return op(x, _divisor(m, x, y))
     elif name == "copysign":
         return op(x, ops.where(ops.ne(y, y), 1.0, y))  # a computed NaN may have either sign

@@ -139,7 +139,7 @@ def _is_tensor(node: Any) -> bool:
 
 def _at_edge(node: Any, arrays: list[np.ndarray]) -> set[str]:
     name, found = node.op.name, set()
-    if name in ("floor_divide", "trunc_divide", "remainder", "fmod"):
+    if node.op.divides:
         a, b = np.broadcast_arrays(*arrays)
         if a.dtype.kind == "i" and ((a == np.iinfo(a.dtype).min) & (b == -1)).any():
             found.add("INT_MIN // -1")

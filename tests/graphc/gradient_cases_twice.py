@@ -146,3 +146,95 @@ def results_of_a_function_in_segments(torch: Any, compile: Any) -> Any:
         a.backward()
         found += [failure(c.backward, "second time"), failure(d.backward), x.grad]
     return found
+
+
+@case
+def what_ran_inside_the_call_and_saved_nothing(torch: Any, compile: Any) -> Any:
+    @compile
+    def run(x: Any, w: Any) -> Any:
+        s = x + w
+        t = s * w
+        t.sum().backward()
+        return s.sum(), t.sum(), (t + w).sum()
+
+    found = []
+    for k in range(3):
+        x, w = leaf(torch, 1.0, k + 2.0), leaf(torch, 3.0, -1.0)
+        found += [passes(x, *run(x, w)), x.grad, w.grad]
+    return found
+
+
+@case
+def leaves_wait_for_what_is_used_up(torch: Any, compile: Any) -> Any:
+    """A leaf behind what a pass inside the call used up gets nothing where the pass ends there."""
+    w, v, kept = leaf(torch, 1.0, 2.0), leaf(torch, 3.0, -1.0), []
+
+    @compile
+    def run(x: Any) -> Any:
+        kept.append(x * w)
+        (v * (kept[-1] + kept[0])).sum().backward()
+
+    found = []
+    for k in range(3):
+        found += [failure(lambda k=k: run(leaf(torch, k + 1.0, 0.5)), "second time"), w.grad + 0]
+    found += [v.grad, len(kept)]
+    return found
+
+
+@case
+def leaves_wait_for_a_result_that_is_used_up(torch: Any, compile: Any) -> Any:
+    @compile
+    def run(x: Any, w: Any) -> Any:
+        s = x * w
+        s.sum().backward()
+        return s
+
+    found = []
+    for k in range(3):
+        x, w, v = leaf(torch, 1.0, k + 2.0), leaf(torch, 3.0, -1.0), leaf(torch, 2.0, 0.5)
+        s = run(x, w)
+        found.append(failure((s * v + w * 2 + v * 3).sum().backward, "second time"))
+        found += [x.grad, w.grad, v.grad]
+        found.append(torch.autograd.grad((s * v).sum(), v)[0])
+    return found
+
+
+@case
+def leaves_do_not_wait_for_another_result(torch: Any, compile: Any) -> Any:
+    """A leaf that what is used up does not lead to gets its gradient, though a result of the same
+    call led to it."""
+    w, v, kept = leaf(torch, 1.0, 2.0), leaf(torch, 3.0, -1.0), [None]
+
+    @compile
+    def run(x: Any) -> Any:
+        a = x * w
+        kept[0] = a if kept[0] is None else a + kept[0]
+        (v * (a + kept[0])).sum().backward()
+
+    found = []
+    for k in range(4):
+        w.requires_grad_(k < 2)
+        found.append(failure(lambda k=k: run(torch.tensor([k + 1.0, 0.5])), "second time"))
+        found += [w.grad + 0, v.grad + 0]
+    return found
+
+
+@case
+def what_lies_before_what_is_used_up_runs(torch: Any, compile: Any) -> Any:
+    """A pass that ends at what an earlier one used up has given their gradients to the leaves that
+    it came to before."""
+    @compile
+    def run(x: Any, w: Any, v: Any) -> Any:
+        a = x * w
+        b = a + v
+        return a.sum(), b.sum(), (b.exp() * 2).sum()
+
+    found = []
+    for k in range(3):
+        for orders in ("ab", "ba", "ac", "cb", "cc"):
+            x, w, v = leaf(torch, 1.0, k + 2.0), leaf(torch, 3.0, -1.0), leaf(torch, 2.0, 0.5)
+            results = dict(zip("abc", run(x, w, v), strict=True))
+            for each in orders:
+                found.append(failure(results[each].backward, "second time"))
+                found += [t.grad if t.grad is None else t.grad + 0 for t in (x, w, v)]
+    return found

@@ -34,7 +34,7 @@ case("tensor", lambda t: (t.tensor(3), t.tensor(1.5), t.tensor(True), t.tensor([
                           t.tensor([True, 2, 3.0])), grad=False)
 case("tensor of tensors", lambda t, x: (t.tensor([x[0].item(), 2.0]), t.as_tensor(x),
                                         t.tensor([x[0], x[1]])), real(3), grad=False,
-     eager_only="item()")
+     segments="item()")
 case("constructors", lambda t: (t.Tensor([1, 2]), t.FloatTensor([1, 2]), t.LongTensor([1, 2]),
                                 t.Tensor(2, 3).shape, t.BoolTensor([1, 0]), t.IntTensor([[1], [2]]),
                                 t.DoubleTensor([1]), t.ByteTensor([1]), t.Tensor().shape),

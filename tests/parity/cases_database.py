@@ -18,7 +18,7 @@ case("ranges into out", lambda t: (
     t.arange(3, out=t.zeros(3))), grad=False)
 case("as_strided of a part", lambda t, x: (
     x[5:].detach().as_strided((2, 2), (1, 2), 0), x[2:8].detach().as_strided((2,), (1,), 7),
-    x[5:].detach().as_strided((2, 2), (1, 2))), real(10), grad=False, eager_only="asks for memory")
+    x[5:].detach().as_strided((2, 2), (1, 2))), real(10), grad=False, segments="asks for memory")
 case("cat keeps rows", lambda t, x: t.cat([x.t(), x.t()]).view(-1), real(3, 4))
 case("addbmm of ints", lambda t, x, a, b: t.addbmm(x, a, b), real(2, 2), real(3, 2, 4),
      real(3, 4, 2), dtypes=("int32", "int64", "float32"), grad=False)
@@ -26,11 +26,11 @@ case("addr without the input", lambda t, x, a, b: t.addr(x, a, b, beta=0),
      fixed([[float("nan")] * 2] * 2), real(2), real(2), grad=False)
 case("gather nothing", lambda t, x: t.gather(x, 0, t.empty(2, 0, dtype=t.uint8)).shape, real(5),
      grad=False)
-case("nextafter gradient", lambda t, x, y: t.nextafter(x, y), real(4), real(4), eager_only=_HOST)
+case("nextafter gradient", lambda t, x, y: t.nextafter(x, y), real(4), real(4), segments=_HOST)
 case("aminmax into out", lambda t, x: t.aminmax(x, dim=0, out=(t.empty(4), t.empty(4))),
      real(3, 4), grad=False)
 case("histc order", lambda t, x: t.histc(x, 7, -1.0, 2.0), real(40), grad=False,
-     eager_only=_HOST)
+     segments=_HOST)
 case("rounded quotients", lambda t, x, y: t.div(x, y, rounding_mode="trunc"), real(50),
      positive(50, high=0.5), dtypes=("float32", "float16", "bfloat16"), grad=False)
 case("matrix_exp of halves", lambda t, x: t.matrix_exp(x * 0.3), real(3, 3), dtypes=("float32",))
@@ -64,7 +64,7 @@ case("out of the rest", lambda t, x, y: [
 case("in place of the rest", lambda t, x, n: [
     x.clone().ldexp_(n), x.clone().nextafter_(x * 2), n.clone().gcd_(n * 2), n.clone().lcm_(n + 1),
     x[None].repeat(3, 1).addr_(x, x), t.zeros(2, 2).addbmm_(t.ones(3, 2, 4), t.ones(3, 4, 2))],
-    real(3), integers(3, low=1, high=9), grad=False, eager_only=_HOST)
+    real(3), integers(3, low=1, high=9), grad=False, segments=_HOST)
 case("unsafe methods", lambda t, x: (x.unsafe_chunk(2), x.unsafe_split(2), x.narrow_copy(0, 1, 2)),
      real(4, 2))
 case("products of mixed dtypes", lambda t, x, y: (
@@ -84,7 +84,7 @@ case("histogram density", lambda t, x: (
     t.histogram(x, t.tensor([-1.0, 0.0, 1.0]), density=True),
     t.histogram(x, 4, range=(-1, 1), weight=x * x, density=True),
     t.histogramdd(x.reshape(-1, 2), [3, 2], range=[-1, 1, -2, 2], density=True)), real(20),
-    grad=False, eager_only=_HOST)
+    grad=False, segments=_HOST)
 case("einsum of ints", lambda t, x: (
     t.einsum("ij->i", x), t.einsum("ij,ij->", x, x), t.einsum("ij,kl->i", x, x)), real(2, 3),
     dtypes=("int32", "int64"), grad=False)

@@ -19,13 +19,13 @@ case("getitem broadcast", lambda t, x, i: (x[i[:, None], i[None, :]], x[i[:, Non
 case("getitem list", lambda t, x: (x[[0, 2]], x[[1]], x[:, [0, -1]], x[[0, 1], [2, 3]], x[[]]), _X)
 case("getitem numpy", lambda t, x: (x[np.array([0, 2])], x[np.int64(1)],
                                     x[np.array([True, False, True, True])]), _X,
-     eager_only=_DATA)
+     segments=_DATA)
 case("getitem mask", lambda t, x, m: (x[m], x[m, 0], x[:, 0][m[:, 0]],
-                                     x[0][m[0]]), _X, bools(4, 5), eager_only=_DATA)
-case("getitem full mask", lambda t, x: (x[x > 0], x[(x > 0) & (x < 1)]), _X, eager_only=_DATA)
+                                     x[0][m[0]]), _X, bools(4, 5), segments=_DATA)
+case("getitem full mask", lambda t, x: (x[x > 0], x[(x > 0) & (x < 1)]), _X, segments=_DATA)
 case("getitem mask and tensor", lambda t, x, i: x[t.tensor([True, False, True, True]), i], _X,
-     _I, eager_only=_DATA)
-case("getitem bool", lambda t, x: (x[True], x[False], x[t.tensor(True)]), _X, eager_only=_DATA)
+     _I, segments=_DATA)
+case("getitem bool", lambda t, x: (x[True], x[False], x[t.tensor(True)]), _X, segments=_DATA)
 case("getitem 0-d tensor", lambda t, x: (x[t.tensor(1)], x[:, t.tensor(2)], x[t.tensor(1), 2]), _X)
 case("getitem 0-d", lambda t, x: (x[()], x[...], x[None], x[None, ...]), real())
 case("getitem tuple of all", lambda t, x: (x[:, :, :], x[()], x[...]), _X, strides=True)
@@ -73,9 +73,9 @@ _assign("mask", lambda t, m: m, 0.0, bools(4, 5, 6))
 _assign("mask leading", lambda t, m: m, 1.0, bools(4))
 _assign("mask tensor 0-d", lambda t, m: m, lambda t, m, v: v, bools(4, 5, 6), real())
 _assign("mask values", lambda t, m: m, lambda t, m, v: v, fixed([True, False, True, False], "bool"),
-        real(2, 5, 6), eager_only=_DATA)
+        real(2, 5, 6), segments=_DATA)
 _assign("mask row", lambda t, m: m, lambda t, m, v: v, fixed([True, False, True, False], "bool"),
-        real(6), eager_only=_DATA)
+        real(6), segments=_DATA)
 _assign("negative", -1, 9)
 case("setitem chained view", _set(lambda t, y: y[1:].__setitem__((0, slice(None), 2), 7)), _X)
 case("setitem augmented", _set(lambda t, y: y.__setitem__(0, y[0] * 2 + y[1])), _X)
@@ -114,13 +114,13 @@ case("masked_fill", lambda t, x, m: (x.masked_fill(m, 0), x.masked_fill(m[0], -1
 case("masked_fill int", lambda t, x, m: x.masked_fill(m, 3), integers(3, 4), bools(3, 4),
      grad=False)
 case("masked_select", lambda t, x, m: (x.masked_select(m), t.masked_select(x, m[0])), real(3, 4),
-     bools(3, 4), eager_only=_DATA)
+     bools(3, 4), segments=_DATA)
 case("masked_scatter", lambda t, x, m, s: x.masked_scatter(m, s), real(3, 4), bools(3, 4), real(12))
 case("take", lambda t, x, i: (t.take(x, i), x.take(i)), real(3, 4), integers(5, high=12))
 case("take_along_dim", lambda t, x, i: (t.take_along_dim(x, i, 1), t.take_along_dim(x, i[0])),
      real(3, 4), integers(1, 4, high=4))
 case("nonzero", lambda t, x: (x.nonzero(), t.nonzero(x, as_tuple=True), t.argwhere(x)),
-     fixed([[0, 1, 2], [3, 0, 0]]), dtypes=ALL, grad=False, eager_only=_DATA)
-case("where condition", lambda t, m: t.where(m), bools(3, 4), grad=False, eager_only=_DATA)
+     fixed([[0, 1, 2], [3, 0, 0]]), dtypes=ALL, grad=False, segments=_DATA)
+case("where condition", lambda t, m: t.where(m), bools(3, 4), grad=False, segments=_DATA)
 case("iteration", lambda t, x: [row * 2 for row in x], real(3, 4))
 case("unpacking", lambda t, x: (lambda a, b, c: a + b * c)(*x), real(3, 4))

@@ -7,11 +7,11 @@ from tests.parity.records import ALL, NUMBERS, case, integers, real
 _PYTHON = "gives Python values"
 
 case("item", lambda t, x: (x[0].item(), x.sum().item(), float(x[1]), int(x[1]), bool(x[0] > 0)),
-     real(3), dtypes=ALL, grad=False, eager_only=_PYTHON)
+     real(3), dtypes=ALL, grad=False, segments=_PYTHON)
 case("tolist", lambda t, x: (x.tolist(), x[0].tolist(), x[0, 0].tolist()), real(2, 3),
-     dtypes=("float32", "int64", "bool", "bfloat16"), grad=False, eager_only=_PYTHON)
+     dtypes=("float32", "int64", "bool", "bfloat16"), grad=False, segments=_PYTHON)
 case("numpy", lambda t, x: (str(x.numpy().dtype), x.numpy().sum().item(), np.asarray(x).shape),
-     integers(2, 3), grad=False, eager_only=_PYTHON)
+     integers(2, 3), grad=False, segments=_PYTHON)
 case("type names", lambda t, x: (x.type(), x.type(t.float64), x.type("torch.IntTensor"),
                                  x.type(t.LongTensor), x.type_as(t.zeros(1, dtype=t.int8))),
      real(2), dtypes=NUMBERS, grad=False)
@@ -24,18 +24,18 @@ case("queries", lambda t, x: (x.is_floating_point(), t.is_floating_point(x), t.i
                               x.is_complex(), x.itemsize, x.nbytes, x.is_sparse, x.layout,
                               x.get_device(), x.requires_grad, x.is_leaf), real(2, 3), dtypes=ALL,
      grad=False)
-case("contains", lambda t, x: (2 in x, 99 in x), integers(9), grad=False, eager_only=_PYTHON)
+case("contains", lambda t, x: (2 in x, 99 in x), integers(9), grad=False, segments=_PYTHON)
 case("format", lambda t, x: (f"{x[0]:.3f}", f"{x.sum():8.2e}"), real(3), grad=False,
-     eager_only=_PYTHON)
+     segments=_PYTHON)
 case("index by tensor", lambda t, x: (list(range(5))[x[0]], [1, 2, 3][t.tensor(1)]), integers(3),
-     grad=False, eager_only=_PYTHON)
+     grad=False, segments=_PYTHON)
 case("isinstance", lambda t, x: (
     isinstance(x, t.FloatTensor), isinstance(x, t.LongTensor), isinstance(x, t.Tensor),
     isinstance(1, t.FloatTensor), repr(t.FloatTensor), t.FloatTensor.dtype), real(2),
     dtypes=NUMBERS, grad=False)
 case("numpy calls", lambda t, x: (np.sin(x), np.add(x, x), np.maximum(x, 0.5),
                                   np.sum(x.numpy())), real(3), grad=False,
-     eager_only=_PYTHON)
+     segments=_PYTHON)
 case("gradient through clone", lambda t, x: (x.clone() * 2).sum(), real(3))
 case("out", lambda t, x, y: t.add(x, y, out=t.empty(3)), real(3), real(3), grad=False)
 case("out reductions", lambda t, x: (t.sum(x, 0, out=t.empty(4)),

@@ -13,7 +13,7 @@ case("signbit", lambda t, x: (t.signbit(x), x.isposinf(), x.isneginf(), t.isreal
 case("sgn", lambda t, x: (t.sgn(x), x.positive(), t.real(x)), real(4))
 case("angle", lambda t, x: (t.angle(x), x.angle()), real(5), grad=False)
 case("ldexp", lambda t, x, n: t.ldexp(x, n), real(4), integers(4), grad=False)
-case("frexp", lambda t, x: t.frexp(x), real(6), grad=False, eager_only=_HOST)
+case("frexp", lambda t, x: t.frexp(x), real(6), grad=False, segments=_HOST)
 case("keywords", lambda t, x: (
     t.reshape(input=x, shape=(4, 3)), x.reshape(shape=(2, 6)), x.view(size=(12,)),
     t.permute(x, dims=(1, 0)), x.flip(dims=(0,)), x.repeat(repeats=(2, 1)),
@@ -25,9 +25,9 @@ case("keywords", lambda t, x: (
     t.gather(input=x, dim=1, index=t.zeros(3, 1, dtype=t.int64)), x.chunk(chunks=2, dim=1)),
     real(3, 4))
 case("gcd lcm", lambda t, a, b: (t.gcd(a, b), a.lcm(b)), integers(9, low=-9, high=9),
-     integers(9, high=9), grad=False, eager_only=_HOST)
+     integers(9, high=9), grad=False, segments=_HOST)
 case("nextafter", lambda t, x, y: t.nextafter(x, y), real(5), real(5), grad=False,
-     eager_only=_HOST)
+     segments=_HOST)
 case("logaddexp2", lambda t, x, y: t.logaddexp2(x, y), real(5), real(5))
 case("renorm", lambda t, x: t.renorm(x, 2, 0, 1.0), real(3, 4), grad=False)
 case("cov", lambda t, x: (t.cov(x), x.corrcoef(), t.cov(x[0]), t.cov(x, correction=0)), real(3, 5))
@@ -51,8 +51,7 @@ case("more creation", lambda t: (t.scalar_tensor(2), t.scalar_tensor(1.5, dtype=
                                  t.frombuffer(bytearray(b"\1\0\0\0\2\0\0\0"), dtype=t.int32)),
      grad=False)
 case("empty_strided", lambda t: (t.empty_strided((2, 3), (1, 2)).stride(),
-                                 t.empty_strided((2, 3), (1, 2)).shape), grad=False,
-     eager_only="uninitialised memory")
+                                 t.empty_strided((2, 3), (1, 2)).shape), grad=False)
 case("new", lambda t, x: (x.new([1, 2]), x.new(2, 3).shape, x.new_empty(3).shape), real(2),
      grad=False)
 case("fill", lambda t, x: (t.fill(x, 3), t.zero_(x.clone()), t.relu_(x.clone() * 1)), real(4),
@@ -78,18 +77,17 @@ def _foreach_(t, x, y):  # type: ignore[no-untyped-def]
 
 case("foreach in place", _foreach_, positive(3), positive(3))
 case("apply_", lambda t, x: x.clone().apply_(lambda v: v * 2), real(4), grad=False,
-     eager_only="runs Python on each element")
+     segments="runs Python on each element")
 case("resize_", lambda t, x: (x.clone().resize_(2, 2), x.clone().resize_(4)), real(6), grad=False,
-     eager_only="changes the tensor itself")
-case("set_", lambda t, x: t.zeros(1).set_(x * 2), real(3), grad=False, eager_only="changes storage")
+     segments="changes the tensor itself")
+case("set_", lambda t, x: t.zeros(1).set_(x * 2), real(3), grad=False, segments="changes storage")
 case("t_", lambda t, x: (x.clone().t_(), x.clone().unsqueeze_(0), x[None].clone().squeeze_(),
-                         x.clone().transpose_(0, 1)), real(2, 3), grad=False,
-     eager_only="changes the tensor itself")
+                         x.clone().transpose_(0, 1)), real(2, 3), grad=False)
 case("storage", lambda t, x: (x.untyped_storage().nbytes(), len(x[1:].untyped_storage()),
                               x.data_ptr() == x.view(-1).untyped_storage().data_ptr()),
-     real(2, 3), grad=False, eager_only="asks for memory")
+     real(2, 3), grad=False, segments="asks for memory")
 case("dlpack", lambda t, x: (t.from_dlpack(x), np.from_dlpack(x).sum().item()), integers(2, 3),
-     grad=False, eager_only="asks for memory")
+     grad=False, segments="asks for memory")
 case("reversed", lambda t, x: list(reversed(x)), real(3))
 case("xlogy_", lambda t, x, y: (x * 1).xlogy_(y), positive(3), positive(3))
 case("isfinite of empty", lambda t: (t.zeros(0).isfinite().all(), t.zeros(0).sum()), grad=False)

@@ -14,8 +14,6 @@ from tests.parity.records import (
     real,
 )
 
-_ANY_FLOAT = (*FLOATS, *HALVES)
-
 for _name in "exp exp2 expm1 sin cos tan atan sinh cosh tanh asinh erf erfc sigmoid sinc".split():
     case(_name, lambda t, x, n=_name: getattr(t, n)(x), real(3, 4), dtypes=(*ALL, *HALVES))
     case(f"{_name} special", lambda t, x, n=_name: getattr(t, n)(x), SPECIAL, grad=False)

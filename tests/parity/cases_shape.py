@@ -12,7 +12,7 @@ def _view(name, run, *inputs):  # type: ignore[no-untyped-def]
 _view("view", lambda t, x: (x.view(6, 4), x.view(-1), x.view((2, 12)), x.view(2, -1, 2)))
 _view("view_as", lambda t, x: (x.view_as(x.reshape(4, 6)), x.reshape_as(x.view(24))))
 case("view dtype", lambda t, x: (x.view(t.int32), x.detach().view(t.uint8)), real(2, 3),
-     grad=False, eager_only="reads bytes")
+     grad=False, segments="reads bytes")
 _view("reshape", lambda t, x: (x.reshape(6, 4), t.reshape(x, (-1,)), x.reshape([3, 8])))
 case("reshape permuted", lambda t, x: (x.permute(2, 0, 1).reshape(4, 6), x.mT.reshape(-1)), _X)
 _view("flatten", lambda t, x: (x.flatten(), x.flatten(1), t.flatten(x, 0, 1), x.flatten(-2)))
@@ -43,7 +43,7 @@ case("repeat_interleave", lambda t, x: (x.repeat_interleave(2), x.repeat_interle
      dtypes=NUMBERS)
 case("repeat_interleave tensor", lambda t, x, n: (x.repeat_interleave(n, dim=0),
                                                  t.repeat_interleave(n)), real(3, 2), integers(3),
-     eager_only="size depends on values")
+     segments="size depends on values")
 _view("diagonal", lambda t, x: (x.diagonal(), x.diagonal(1), x.diagonal(-1, 1, 2),
                                 t.diagonal(x, 0, 0, 2), x.mT.diagonal(0, 1, 2)))
 _view("diagonal of view", lambda t, x: (x[1:, 1:].diagonal(), x.t()[1:].diagonal(1)), real(4, 4))
@@ -89,7 +89,7 @@ case("is_contiguous", lambda t, x: [
     y.is_contiguous() for y in (x, x.mT, x[:, :1], x[:1], x.expand(2, 2, 3, 4))], _X, grad=False)
 case("stride", lambda t, x: (x.stride(), x.mT.stride(), x[1].stride(0)), _X, grad=False)
 case("storage_offset", lambda t, x: (x.storage_offset(), x[:, 1:].storage_offset()), _X,
-     grad=False, eager_only="where an input lies differs from call to call")
+     grad=False, segments="where an input lies differs from call to call")
 case("scatters", lambda t, x, y: (t.select_scatter(x, y, 0, 1), t.diagonal_scatter(x, y[:3]),
                                   t.slice_scatter(x, x[:1] * 2, 0, 1, 2)), real(3, 4), real(4))
 case("fill_diagonal_", lambda t, x: (x * 1).fill_diagonal_(3), real(4, 4))

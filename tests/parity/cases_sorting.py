@@ -27,7 +27,7 @@ case("median nan", lambda t, x: (x.median(), x.nanmedian(), x.median(1).values,
                                  x.nanmedian(1).values),
      fixed([[1.0, math.nan, 3.0], [2.0, 5.0, 4.0]]), grad=False)
 case("mode", lambda t, x: (t.mode(x).values, x.mode(0).values), _TIES, grad=False,
-     eager_only="counts on the host")
+     segments="counts on the host")
 for _how in ("linear", "lower", "higher", "midpoint", "nearest"):
     case(f"quantile {_how}", lambda t, x, h=_how: (
         t.quantile(x, 0.3, interpolation=h), x.quantile(0.6, dim=1, interpolation=h),
@@ -36,10 +36,10 @@ case("quantile tensor", lambda t, x, q: (t.quantile(x, q, dim=0), x.quantile(q))
      fixed([0.1, 0.5, 0.9]), grad=False)
 case("unique", lambda t, x: (t.unique(x), x.unique(return_inverse=True, return_counts=True),
                              t.unique(x, dim=0), t.unique(x, return_counts=True)),
-     integers(4, 3, high=4), grad=False, eager_only=_DATA)
+     integers(4, 3, high=4), grad=False, segments=_DATA)
 case("unique_consecutive", lambda t, x: (
     t.unique_consecutive(x), x.unique_consecutive(return_inverse=True, return_counts=True)),
-    fixed([1, 1, 2, 2, 3, 1, 1], "int64"), grad=False, eager_only=_DATA)
+    fixed([1, 1, 2, 2, 3, 1, 1], "int64"), grad=False, segments=_DATA)
 case("searchsorted", lambda t, x, v: (
     t.searchsorted(x.sort().values, v), t.searchsorted(x.sort().values, v, right=True),
     t.bucketize(v, x.sort().values), t.searchsorted(x.sort().values, 0.5)), real(9), real(3, 4),
@@ -47,17 +47,17 @@ case("searchsorted", lambda t, x, v: (
 case("searchsorted rows", lambda t, x, v: t.searchsorted(x.sort(-1).values, v), real(3, 5),
      real(3, 4), grad=False)
 case("bincount", lambda t, x, w: (t.bincount(x), x.bincount(minlength=8), x.bincount(w)),
-     integers(9, high=5), real(9), grad=False, eager_only=_DATA)
+     integers(9, high=5), real(9), grad=False, segments=_DATA)
 case("histc", lambda t, x: (t.histc(x, 5), t.histc(x, 4, min=-1, max=1)), real(30), grad=False,
-     eager_only=_DATA)
+     segments=_DATA)
 case("isin", lambda t, x: (t.isin(x, t.tensor([1, 3])), t.isin(x, 2),
                            t.isin(x, x[:2], invert=True)), integers(9, high=5), grad=False)
 case("isclose", lambda t, x, y: (t.isclose(x, x + 1e-7), t.isclose(x, y), x.isclose(y, atol=1.0)),
      real(5), real(5), grad=False)
 case("allclose", lambda t, x, y: (t.allclose(x, x), t.allclose(x, y), x.allclose(y, rtol=10.0)),
-     real(5), real(5), grad=False, eager_only="gives a bool")
+     real(5), real(5), grad=False, segments="gives a bool")
 case("equal", lambda t, x: (t.equal(x, x.clone()), x.equal(x + 1), t.equal(x, x[:2])), real(5),
-     grad=False, eager_only="gives a bool")
+     grad=False, segments="gives a bool")
 case("isclose int", lambda t, x: t.isclose(x, x + 1), integers(5), grad=False)
 case("isclose nan", lambda t, x: (t.isclose(x, x), t.isclose(x, x, equal_nan=True)),
      fixed([1.0, math.nan, math.inf, -math.inf]), grad=False)

@@ -30,14 +30,14 @@ TOLERANCE = {
 
 @dataclass(frozen=True)
 class Case:
-    """One call. `eager_only`: why the compiled run skips it; `grad`: whether to differentiate."""
+    """One call. `segments`: why it is not one graph; `grad`: whether to differentiate."""
 
     name: str
     run: Callable[..., Any]
     inputs: tuple[Maker, ...]
     dtypes: tuple[str, ...] = FLOAT
     grad: bool = True
-    eager_only: str = ""
+    segments: str = ""
     strides: bool = False  # compare the results' strides and whether they share memory too
 
     def arrays(self, dtype: str) -> list[np.ndarray]:
@@ -52,11 +52,11 @@ CASES: list[Case] = []
 
 def case(
     name: str, run: Callable[..., Any], *inputs: Maker, dtypes: tuple[str, ...] = FLOAT,
-    grad: bool = True, eager_only: str = "", strides: bool = False,
+    grad: bool = True, segments: str = "", strides: bool = False,
 ) -> None:
     """Add a record; names are unique."""
     assert all(c.name != name for c in CASES), name
-    CASES.append(Case(name, run, inputs, dtypes, grad, eager_only, strides))
+    CASES.append(Case(name, run, inputs, dtypes, grad, segments, strides))
 
 
 # --- inputs ------------------------------------------------------------------------------------

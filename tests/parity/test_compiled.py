@@ -17,7 +17,6 @@ torch = pytest.importorskip("torch")
 PAIRS = [
     pytest.param(case, dtype, id=f"{case.name}-{dtype}")
     for case in CASES
-    if not case.eager_only
     for dtype in case.dtypes[:1]
 ]
 BACKEND = os.environ.get("PARITY_BACKEND", "llvm")

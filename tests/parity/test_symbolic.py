@@ -11,6 +11,7 @@ import pytest
 import graphc
 from graphc.backends.numpy import TABLE
 from graphc.frontend.captured import TensorInput
+from graphc.frontend.errors import TraceError
 from graphc.frontend.trace import Trace
 from graphc.ir import interpret
 from tests.parity.cases import CASES
@@ -18,7 +19,8 @@ from tests.parity.records import Case, array_of, gradients, leaves, to_tensors
 
 torch = pytest.importorskip("torch")
 
-RECORDS = [case for case in CASES if not case.eager_only and case.inputs]
+RECORDS = [case for case in CASES if not case.segments and case.inputs]
+IN_SEGMENTS = [case for case in CASES if case.segments]
 
 
 def _outputs(case: Case, arrays: list[np.ndarray]) -> list[Any]:
@@ -65,3 +67,9 @@ def test_symbolic(case: Case) -> None:
         )
 
 
+@pytest.mark.parametrize("case", IN_SEGMENTS, ids=[case.name for case in IN_SEGMENTS])
+def test_what_is_listed_as_segments_is_not_one_graph(case: Case) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(TraceError):
+            _outputs(case, case.arrays(case.dtypes[0]))

@@ -11,6 +11,7 @@ An effect: one sort of place that each call writes, and which is then not writte
 from __future__ import annotations
 
 import ast
+import dataclasses
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -22,11 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphc.engine import capture
+from graphc.engine.built import Engine
 from graphc.engine.capture import c_functions, c_tables, kinds, net
 from graphc.engine.capture.observer import Observer
 from graphc.engine.capture.places import MISSING, Place
 from graphc.engine.capture.writes import Contents, Repeat, Tail, Variable
-from graphc.engine.version import guards
+from graphc.engine.version import guards, guards_of_calls
 from graphc.engine.version.version import Specialisation
 
 TABLES: dict[str, Any] = {
@@ -124,41 +126,41 @@ def put(table: Any, other: Any) -> None:
 
 # --- guards ------------------------------------------------------------------------------------
 
-GUARDS = tuple(
-    name for name, kind in vars(guards).items()
+KINDS = {
+    name: kind for module in (guards, guards_of_calls) for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, guards.Guard) and kind is not guards.Guard
-)
-# what a version checks beside its list of guards: attributes that hold the records
-CHECKS = ("flags", "pairs", "identities", "guards")
-CHECKS_OF_TRACES = ("grad_reads", "lodgers", "numbers")
-CHECKS_DONE = ("_check_overlap",)
+}
+# not asked of any call; and what native code reads past the end of memory without
+_UNASKED = ("FoundBy", "MemoryOf")
+GUARDS = tuple(name for name in KINDS if name not in _UNASKED)
 
 
 def guard_kinds() -> list[Mutant]:
-    """Every kind of guard, and every other check of a version."""
-    names = (*GUARDS, *CHECKS, *CHECKS_OF_TRACES, *CHECKS_DONE)
-    return [Mutant("guard", name) for name in names]
+    """Every kind of guard."""
+    return [Mutant("guard", name) for name in GUARDS]
 
 
 def _always(name: str) -> None:
-    if name in GUARDS:
-        for check in ("holds", "holds_for"):
-            setattr(getattr(guards, name), check, lambda self, *given: True)
-    elif name in CHECKS_DONE:
-        setattr(Specialisation, name, lambda self, *given: None)
-    else:
-        _emptied(name, name in CHECKS_OF_TRACES)
+    for check in ("holds", "holds_for"):
+        setattr(KINDS[name], check, lambda self, *given: True)
 
 
-def _emptied(attribute: str, of_trace: bool, early: bool = False) -> None:
-    """`early`: before the version is made of the trace."""
+def _emptied(attribute: str, early: bool) -> None:
+    """What a trace says of this is left out; `early`: before a version is made of the trace."""
     start = Specialisation.__init__
 
-    def mutated(self: Any, traced: Any, *given: Any, **named: Any) -> None:
+    def mutated(
+        self: Any, traced: Any, observer: Any, replay: Any, engine: Engine, plan: Any
+    ) -> None:
+        without = dataclasses.replace(traced, **{attribute: ()})
         if early:
-            setattr(traced, attribute, [])
-        start(self, traced, *given, **named)
-        setattr(traced if of_trace else self, attribute, [])
+            traced = without
+            engine = Engine(
+                engine.built, engine.output_types, engine.dims, engine.allocate, engine.place,
+                traced.mutated,
+            )
+        start(self, traced, observer, replay, engine, plan)
+        self.traced = without
 
     Specialisation.__init__ = mutated  # type: ignore[method-assign]
 
@@ -205,7 +207,7 @@ def fields() -> list[Mutant]:
 
 def _forget(name: str) -> None:
     field, now = FIELDS[name]
-    kind = getattr(guards, name.split()[0])
+    kind = KINDS[name.split()[0]]
     holds = kind.holds
 
     def mutated(self: Any) -> bool:
@@ -264,7 +266,7 @@ def effects() -> list[Mutant]:
 def _unwritten(name: str) -> None:
     if name in _OF_TRACES:
         attribute, early = _OF_TRACES[name]
-        _emptied(attribute, True, early)
+        _emptied(attribute, early)
         return
     makes = Specialisation.makes
 
@@ -280,8 +282,8 @@ def noting_guards_and_effects(used: set[Mutant]) -> None:
     """Note each kind of guard that is asked, and each sort of place that calls write."""
     for name in GUARDS:
         for check in ("holds", "holds_for"):
-            if hasattr(kind := getattr(guards, name), check):
-                setattr(kind, check, _noted(getattr(kind, check), Mutant("guard", name), used))
+            kind = KINDS[name]
+            setattr(kind, check, _noted(getattr(kind, check), Mutant("guard", name), used))
     makes = Specialisation.makes
 
     def noted(self: Any, rebuild: Any, stored: Any, order: list[Place], apart: Any) -> None:

@@ -121,7 +121,7 @@ def run(program: Program, torch: Any, compile: Callable[..., Any]) -> Seen:
 
 def _guards(compiled: Any) -> int:
     version = getattr(compiled, "newest", None)
-    return 0 if version is None else len(version.roots.all())
+    return 0 if version is None else len(version.guards.records)
 
 
 def _steps(module: types.ModuleType, torch: Any, said: list[Any]) -> list[Any]:

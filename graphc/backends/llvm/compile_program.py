@@ -19,11 +19,10 @@ from graphc.ir.kernel.text import kernel_symbol, print_kernel
 
 @dataclass(slots=True)
 class KernelStats:
-    """One compiled kernel: its symbol, first name, sizes in bytes, and whether it was cached."""
+    """One compiled kernel: its symbol, first name, size in bytes, and whether it was cached."""
 
     symbol: str
     name: str
-    text_bytes: int  # of LLVM assembly; 0 if cached
     object_bytes: int
     cached: bool
 
@@ -42,11 +41,6 @@ class BuildStats:
     def seconds(self) -> dict[str, float]:
         """All of them, by stage."""
         return {name: getattr(self, name) for name in ("emit", "codegen", "driver", "link")}
-
-    @property
-    def cache_hits(self) -> int:
-        """Kernels that were not compiled."""
-        return sum(kernel.cached for kernel in self.kernels)
 
 
 @dataclass(slots=True)
@@ -131,7 +125,7 @@ class _Compiler:
         self.stats.codegen += time.perf_counter() - start - emitting
         self.stats.emit += emitting
         self.stats.kernels.append(
-            KernelStats(symbol, kernel.name, len(text), len(compiled), cached=not text)
+            KernelStats(symbol, kernel.name, len(compiled), cached=not text)
         )
         return compiled
 

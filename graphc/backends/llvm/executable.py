@@ -25,7 +25,6 @@ from graphc.ir.kernel.plan_contraction import scratch_bytes
 from graphc.ir.kernel.program import Visit
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.memory import Array, Memory
-from graphc.ir.types import TensorType
 
 ARENA_ALIGNMENT = 64
 MOST_SIZES = 1024  # values of the dims whose memory is kept in mind
@@ -197,26 +196,6 @@ class Executable:
             f"{len(program.output_types)} outputs and {len(program.dims)} dims, "
             f"got {inputs}, {outputs} and {dims}"
         )
-
-    def check_arrays(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
-    ) -> None:
-        """Raises ValueError for an array that `run` must not be given (it does not look)."""
-        env = dict(zip(self.program.dims, dims, strict=True))
-        for kind, types, arrays in (
-            ("input", self.program.input_types, inputs),
-            ("output", self.program.output_types, outputs),
-        ):
-            for index, (type_, array) in enumerate(zip(types, arrays, strict=True)):
-                assert isinstance(type_, TensorType)
-                shape = tuple(evaluate(size, env) for size in type_.shape)
-                if array.shape != shape or array.dtype != type_.dtype.numpy:
-                    raise ValueError(
-                        f"{kind} {index} of {self.program.name} is {type_}, "
-                        f"got {array.dtype}{list(array.shape)}"
-                    )
-                if not array.flags.c_contiguous:
-                    raise ValueError(f"{kind} {index} of {self.program.name} is not contiguous")
 
     def _failure(self, lease: _Lease) -> BaseException:
         """The exception for a call that stopped."""

@@ -118,8 +118,7 @@ def _survey_scalar(root: Scalar, var: str, found: Survey, seen: set[int]) -> Non
 
 
 def _heavy(name: str) -> bool:
-    lane = REGISTRY[name].lane if name in REGISTRY else None  # None: fma, which only kernels have
-    return lane is not None and lane.heavy
+    return name in REGISTRY and REGISTRY[name].heavy  # fma is not: only kernels have it
 
 
 def _survey_index(size: Size, var: str, found: Survey) -> None:

@@ -7,7 +7,8 @@ import operator
 from typing import Any
 
 from ...frontend.numbers import is_traced_number
-from ..version.guards import Entry, Guards, Result
+from ..version.guard_list import Guards
+from ..version.guards import Entry, Result
 from .kinds import is_own_name, is_plain, is_standard
 from .places import MISSING, Place
 

@@ -39,7 +39,7 @@ class _Anew(set[Any]):
 @contextmanager
 def later(observer: Observer) -> Iterator[None]:
     """Record what a backward pass runs. Raises TraceError where each might do something else."""
-    loose, counted = len(observer.guards.loose), len(observer.guards.counted)
+    guards = len(observer.guards.records)
     outer, running.observer = running.observer, observer
     entered, local.enter = local.enter, observer.entry
     before = observer.reads
@@ -58,7 +58,7 @@ def later(observer: Observer) -> Iterator[None]:
         observer.later, observer.reads = False, before
         running.observer, local.enter = outer, entered
     _memory_stays(observer, values)
-    for guard in (*observer.guards.loose[loose:], *observer.guards.counted[counted:]):
+    for guard in observer.guards.records[guards:]:
         if not _lasts(guard):
             _refuse(observer, f"reading {guard.path}")
 

@@ -26,7 +26,8 @@ from ...frontend.tensor import Tensor
 from ...frontend.texts import is_traced_value
 from ...frontend.trace import Trace
 from ...frontend.watched import Watched, WatchedOrdered
-from ..version.guards import Code, Entry, Guard, Guards, Items, Referent, Result, Type
+from ..version.guard_list import Guards
+from ..version.guards import Cached, Code, Entry, Guard, Items, Referent, Result, Type
 from . import settings
 from .class_members import ClassMembers
 from .kinds import is_plain, is_standard
@@ -300,7 +301,7 @@ class Observer(ClassMembers, WholeReads):
         with self.unobserved(), self.trace.suspended():
             value = call(*args)
         self._kept.append((call, args, value))
-        self.guards.last.append(Result(call, args, value, path))
+        self.guards.add(Cached(call, args, value, path))
         return value if is_plain(value) else self.know(value, path)
 
     def referent(self, reference: Any) -> Any:

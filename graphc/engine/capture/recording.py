@@ -46,15 +46,12 @@ from .survey import Survey
 from .writes import Contents, Tail
 
 
-class Turned(Exception):
-    """The function met a demand and went on in segments: it has run, with this result.
+class Turned(NamedTuple):
+    """What a recording came to whose function met a demand and went on in segments: it has run."""
 
-    `passing`: the next call may well be one graph.
-    """
-
-    def __init__(self, result: Any, trace: Trace, passing: bool) -> None:
-        super().__init__("ran in segments")
-        self.result, self.trace, self.passing = result, trace, passing
+    result: Any
+    trace: Trace
+    passing: bool  # the next call may well be one graph
 
 
 class Raised(Exception):
@@ -137,8 +134,8 @@ class Recording:
             self.observer.guards.add(kind)
             place.set(self.trace.lift_number(value, place))
 
-    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
-        """Run the Python and end the trace. Raises Turned if it went on in segments."""
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Turned | None:
+        """Run the Python and end the trace; what it came to if it went on in segments."""
         trace = self.trace
         try:
             held = [self.call(function, args, kwargs)]
@@ -155,7 +152,7 @@ class Recording:
                 trace.conclude(problem)
             if problem is None:
                 self._finish()
-                return
+                return None
             if not isinstance(trace, SegmentTrace) or trace.tainted:
                 try:
                     raise problem
@@ -167,7 +164,7 @@ class Recording:
         self.writes.copy_back(self._given)
         result = resolved(held[0], self._given, self.observer.is_known)
         self.observer.settle()  # nobody's objects are kept alive by an attempt that is over
-        raise Turned(result, trace, trace.passing)
+        return Turned(result, trace, trace.passing)
 
     def _interrupt(self) -> None:
         """An interrupt would not come again: what was recorded is to run, if it may end here."""
@@ -245,6 +242,9 @@ class Recording:
     def _finish(self) -> None:
         deferred = self.trace.deferred
         deferred[:] = [action for action in deferred if not hasattr(action, "repeats")]
+        left = grad_mode()
+        if left != self.mode:  # by set_grad_enabled(...) as a call: each call does so at its end
+            deferred.append(functools.partial(set_grad_mode, *left))
         with later(self.observer):
             traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=True)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}
@@ -392,10 +392,7 @@ class Recording:
         for place, old in self.lifted:
             place.set(old)
         put_back(self.observer.streams.items())
-        left = grad_mode()
-        if left != self.mode:  # by set_grad_enabled(...) as a call: each call does so at its end
-            self.traced.deferred.append(functools.partial(set_grad_mode, *left))
-            set_grad_mode(*self.mode)
+        set_grad_mode(*self.mode)
 
     def stored_inputs(self) -> dict[int, Place]:
         """Inputs that must be fetched from the place that the function itself renews."""

@@ -6,7 +6,6 @@ import types
 from typing import Any
 
 from ...frontend.tensor import Tensor
-from ..version.guards import OfArgument
 from .kinds import is_own_name, is_plain
 from .observer import Observer
 from .places import MISSING
@@ -43,14 +42,14 @@ def _of_argument(observer: Observer, tensor: Tensor, index: int, name: str) -> N
     """An attribute that the user gave to a tensor among the arguments is read."""
     value = vars(tensor).get(name, MISSING)
     if value is MISSING or is_plain(value):
-        observer.guards.of_arguments[index, name] = OfArgument(index, name, value)
+        observer.guards.of_argument(index, name, value)
     else:
         observer.open(f"reading {name} of a tensor among the arguments")
 
 
 _TENSOR_FIELDS = frozenset("""
     _array _storage _node _output _grad _requires_grad _base _chain _seen _hooks _post_hooks
-    _trace _traced _face _type
+    _trace _traced _concrete _type
 """.split())
 
 

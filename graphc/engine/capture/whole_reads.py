@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..version.guards import Array, Guards, Items
+from ..version.guard_list import Guards
+from ..version.guards import Array, Items
 from .array_memory import is_captured
 from .copies import READERS, key_text
 from .counts import Counts

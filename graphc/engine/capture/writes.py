@@ -18,7 +18,8 @@ import numpy as np
 
 from ...frontend.watched import Watched, WatchedOrdered
 from ...optim.optimizer import ParamGroup
-from ..version.guards import Entry, Guards
+from ..version.guard_list import Guards
+from ..version.guards import Entry
 from .copies import copy_of, entry_path, items_of, memory_of, put_back
 from .kinds import is_plain
 from .places import MISSING, Place

@@ -13,7 +13,6 @@ from ...frontend.errors import located
 from ...frontend.held import Holds
 from ...frontend.history import edge
 from ...frontend.nodes import Edge, zeros
-from ...frontend.placement import Place
 from ...frontend.recorded_tape import Layout, recorded_tape
 from ...frontend.segment_close import Segment
 from ...frontend.segment_tape import nodes_read
@@ -22,15 +21,15 @@ from ...frontend.tape_order import inner_roots, labels_of
 from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
-from ...ir.memory import DeviceArray, contiguous
+from ...ir.memory import DeviceArray
 from ...ir.passes.partition import Split
 from ...ir.types import TensorType
 from .. import pipeline
+from ..built import Allocate, concrete_shape
 from ..version.parts import Build, Parts, behind
 from ..version.replay import Replay, replay, replay_of
 from ..version.saved import SavingNode
 from ..version.spent import Spending
-from ..version.version import concrete_shape
 
 
 class Recorded(NamedTuple):
@@ -39,19 +38,16 @@ class Recorded(NamedTuple):
     trace: SegmentTrace
     inputs: tuple[IrNode, ...]
     roots: list[Edge]
-    entries: list[Edge]
+    entries: Sequence[Edge | None]  # None: forgotten
     holds: Holds
 
 
 class BackwardPlan:
     """The backward graph of a segment: its inputs are saved values, then cotangents."""
 
-    place: Place | None = None  # where its code runs; None: on the CPU
-
     def __init__(
         self, graph: Graph, saved: Sequence[tuple[str, int]], entries: list[int],
-        strict: set[int], allocate: Callable[[tuple[int, ...], np.dtype], np.ndarray],
-        build: Build, behind: list[int], drawn: Callable[[Graph], Graph],
+        strict: set[int], parts: Parts, drawn: Callable[[Graph], Graph],
     ) -> None:
         """`drawn`: makes of a graph what may be run by itself."""
         self.graph = graph
@@ -60,16 +56,17 @@ class BackwardPlan:
         self.inner: frozenset[int] = frozenset()
         self.labels: tuple[str, ...] = ()
         self.strict = strict  # saved values that eager mode's rules read, too
-        self.allocate = allocate
-        self.parts = Parts(graph, len(self.saved), build, behind)
+        self.parts = parts
         self.spending: Spending | None = None  # once a pass has used up a part
+        # of runs that a pass has used up; not known before the first
+        self.freed: Callable[[], Layout | None] | None = None
         self.replay: Replay  # for create_graph, where it cannot be unfolded
         self.drawn = drawn
 
 
 def plan_of(
     segment: Segment, graph: Graph, split: Split, entries: list[int],
-    build: Callable[[Graph], Any], allocate: Callable[..., Any],
+    build: Build, allocate: Allocate,
 ) -> BackwardPlan:
     """The backward of a segment; `build` makes something that runs of each part of it."""
     count = len(segment.outputs)
@@ -81,12 +78,14 @@ def plan_of(
         or (kind == "output" and i < count and segment.outputs[i] in read)
     }
     inputs = len(graph.inputs) - len(segment.roots)
+    parts = Parts(
+        split.backward, len(split.saved), build, behind(graph, inputs, count), allocate,
+        segment.trace.place or None,
+    )
     plan = BackwardPlan(
-        split.backward, split.saved, entries, strict, allocate, build,
-        behind(graph, inputs, count),
+        split.backward, split.saved, entries, strict, parts,
         lambda graph: pipeline.as_drawn(graph, configuration.current()),
     )
-    plan.place = segment.trace.place or None
     plan.inner = inner_roots(roots)
     plan.labels = labels_of(roots)
     sources = [_source(segment, segment.entries[i][0]) for i in entries]
@@ -133,21 +132,33 @@ class SegmentBackward(SavingNode):
 
     def forget(self) -> None:
         super().forget()
+        if self.plan.freed is None and not self.released:
+            laid = self._lay()
+            self.plan.freed = lambda: laid
         self.released = True
-        self.recorded = self.recorded._replace(roots=[], entries=[])
+        self.recorded = self.recorded._replace(
+            roots=[], entries=[None] * len(self.recorded.entries)
+        )
         self._laid = None
 
     def layout(self) -> tuple[Layout, Graph] | None:
         if self._laid is None:
-            recorded = self.recorded
-            tape = recorded_tape(
-                recorded.trace, recorded.roots, recorded.entries, recorded.holds
-            )
-            if tape is None:
+            layout = self._lay()
+            if layout is None:
                 return None
-            layout = Layout(tape, Graph(self.plan.graph.name, recorded.inputs, ()), {})
             self._laid = layout, self.plan.drawn(layout.graph)
         return self._laid
+
+    def _lay(self) -> Layout | None:
+        recorded = self.recorded
+        entries = [e for e in recorded.entries if e is not None]
+        tape = recorded_tape(recorded.trace, recorded.roots, entries, recorded.holds)
+        if tape is None:
+            return None
+        return Layout(tape, Graph(self.plan.graph.name, recorded.inputs, ()), {})
+
+    def freed_layout(self) -> Layout | None:
+        return None if self.plan.freed is None else self.plan.freed()
 
     def read_directly(self, place: int) -> bool:
         return place in self.plan.strict
@@ -179,17 +190,7 @@ class SegmentBackward(SavingNode):
         for i in part.saved:
             if i in self.stamps:
                 _check_unchanged(self.stamps[i], saved[i])
-        engine = part.engine
-        inputs = [contiguous(saved[i]) for i in part.saved]
-        inputs += [contiguous(grads[i]) for i in part.tangents]
-        if self.plan.place is not None:
-            inputs = [self.plan.place.bring(buffer) for buffer in inputs]
-        results = [
-            self.plan.allocate(concrete_shape(t, self.dims), t.dtype.numpy)
-            for t in engine.output_types
-        ]
-        engine.run(inputs, results, tuple([self.dims[name] for name in engine.dims]))
-        for i, value in zip(part.results, results, strict=True):
+        for i, value in zip(part.results, part.call(saved, grads, self.dims), strict=True):
             found[i] = value
         return found
 

@@ -37,15 +37,19 @@ from ...frontend.trace import Trace
 from ...inspect.observer import AGAIN
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
-from ...ir.memory import contiguous, write
 from ...ir.op import OpError
 from ...ir.passes.partition import split_uncut
 from .. import pipeline
-from ..built import CompileCounter, Engine
+from ..built import (
+    CompileCounter,
+    Engine,
+    before_write,
+    count_writes,
+    kept_for_backward,
+)
 from ..capture.reached import given, reached
 from ..devices import backend_at
 from ..version.refused import ERRORS
-from ..version.version import concrete_shape
 from . import foreseen
 from .backward import BackwardPlan, Recorded, SegmentBackward, held, plan_of
 from .nested import NestedModules
@@ -75,7 +79,6 @@ class Version:
 
     template: Template | None  # None: operator by operator, for this one call
     engine: Engine
-    mutated: dict[int, int]  # graph output -> input
     outputs: int  # of the segment; saved values follow
     plan: BackwardPlan | None
     recorded: InitVar[Sequence[IrNode]]  # with the gradients, sizes as they were
@@ -123,11 +126,6 @@ class Segments:
         self.modules = NestedModules(compile, self._native)
         self._calls_modules = True  # whether some may be versions of their own
         self._lock = threading.RLock()
-
-    @functools.cached_property
-    def allocate(self) -> Callable[..., Any]:
-        """Makes memory for the results of compiled code, whose backend is not loaded before."""
-        return backends.get(self.backend).memory.allocate
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a function's Python, in segments or as plain eager code, and the Modules that it
@@ -380,22 +378,21 @@ class Segments:
             "config": settings, "mutated": mutated, "name": self.name,
             "backend": backend_at(place, self.backend),
         }
+        allocate = backends.get(options["backend"]).memory.allocate
         count = len(segment.outputs)
         plan = None
         inputs = len(graph.inputs) - len(segment.roots)
         if entries:
             forward, _, split = pipeline.build_pair(graph, inputs, count, late=True, **options)
-            engine = Engine(forward, [n.tensor_type for n in split.forward.outputs], dims)
+            types = [n.tensor_type for n in split.forward.outputs]
             late = functools.partial(self._late, backend=options["backend"])
-            memory = backends.get(options["backend"]).memory
-            plan = plan_of(segment, graph, split, entries, late, memory.allocate)
+            plan = plan_of(segment, graph, split, entries, late, allocate)
         else:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
-            built = pipeline.build(graph, **options)
-            engine = Engine(built, [n.tensor_type for n in graph.outputs], dims)
-        return Version(
-            template, engine, mutated, count, plan, nodes, time.perf_counter() - started
-        )
+            forward = pipeline.build(graph, **options)
+            types = [n.tensor_type for n in graph.outputs]
+        engine = Engine(forward, types, dims, allocate, place, mutated)
+        return Version(template, engine, count, plan, nodes, time.perf_counter() - started)
 
     def _stepwise(self, segment: Segment, entries: list[int], parts: Parts) -> Version:
         """A recording as it is, to be run operator by operator."""
@@ -405,15 +402,12 @@ class Segments:
         graph = pipeline.as_drawn(graph, configuration.current())
         count = len(segment.outputs)
         split = split_uncut(graph, len(inputs), count)
-        plan = None
-        if entries:
-            place = segment.trace.place
-            allocate = place.memory.allocate if place else HOST.allocate
-            plan = plan_of(segment, graph, split, entries, Stepwise, allocate)
+        place = segment.trace.place or None
+        allocate = place.memory.allocate if place else HOST.allocate
+        plan = plan_of(segment, graph, split, entries, Stepwise, allocate) if entries else None
         types = [n.tensor_type for n in split.forward.outputs]
-        return Version(
-            None, Engine(Stepwise(split.forward), types, ()), mutated, count, plan, whole.nodes, 0.0
-        )
+        engine = Engine(Stepwise(split.forward), types, (), allocate, place, mutated)
+        return Version(None, engine, count, plan, whole.nodes, 0.0)
 
     def _late(self, graph: Graph, backend: str) -> Any:
         """A backward, built when it first runs."""
@@ -429,48 +423,24 @@ class Segments:
         self, segment: Segment, version: Version, dims: dict[str, int], extra: list[np.ndarray]
     ) -> None:
         version.calls += 1
-        arrays = segment.arrays()
-        place = segment.trace.place or None
-        given: list[Any] = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
-        for i in {part for part, _ in segment.trace.overlaps}:
-            given[i] = arrays[i].copy()
-        given += extra
-        if place is not None:
-            given = [place.bring(buffer) for buffer in given]
-        plan = version.plan
+        arrays = [*segment.arrays(), *extra]
+        plan, mutated = version.plan, version.engine.mutated
         edges: tuple[Edge, ...] = ()
-        before: dict[int, Any] = {}  # what the backward reads and the call overwrites
+        before: dict[int, Any] = {}
         if plan is not None:
             edges = tuple([edge(segment.entries[i][0]) for i in plan.entries])
-            written = set(version.mutated.values())
-            before = {
-                i: given[i].copy() for kind, i in plan.saved if kind == "input" and i in written
-            }
-        for _, source, versions in segment.mutations:
-            segment.owner(source.number)._storage.before_write(versions > 0)
-        if place is None:
-            allocate = HOST.allocate if version.template is None else self.allocate
-        else:
-            allocate = place.memory.allocate
-        results: list[np.ndarray] = []
-        scattered: list[tuple[np.ndarray, np.ndarray]] = []
-        for index, type_ in enumerate(version.engine.output_types):
-            target = version.mutated.get(index)
-            if target is None:
-                results.append(allocate(concrete_shape(type_, dims), type_.dtype.numpy))
-                continue
-            real = segment.memory(target)
-            if given[target] is not real:
-                scattered.append((real, given[target]))
-            results.append(given[target])
-        order = version.engine.dims
+            read = [i for kind, i in plan.saved if kind == "input"]
+            before = kept_for_backward(read, arrays, mutated)
+        written = [
+            (segment.owner(source.number)._storage, versions)
+            for _, source, versions in segment.mutations
+        ]
+        before_write(written)
+        parts = {part for part, _ in segment.trace.overlaps}
         started = time.perf_counter()
-        version.engine.run(given, results, tuple([dims[name] for name in order]))
+        given, results = version.engine.call(arrays, dims, parts, segment.memory)
         self._native.seconds += time.perf_counter() - started
-        for real, value in scattered:
-            write(real, value)
-        for _, source, versions in segment.mutations:
-            segment.owner(source.number)._storage.version += versions
+        count_writes(written)
         types = tuple([t._traced.type for t in segment.roots])
         if plan is None:
             segment.fill(results, Node((), types))
@@ -479,7 +449,7 @@ class Segments:
             before.get(i, given[i]) if kind == "input" else results[i] for kind, i in plan.saved
         ]
         node = SegmentBackward(plan, edges, types, saved, dims)
-        written = set(version.mutated.values())
+        overwritten = set(mutated.values())
         recorded = Recorded(
             segment.trace, tuple([i.node for i in segment.inputs]),
             [edge(t) for t in segment.roots], [place for _, place in segment.entries],
@@ -488,9 +458,9 @@ class Segments:
         node.remember(
             recorded,
             [before.get(i, array) for i, array in enumerate(given)],
-            {i: segment.owner(i)._storage for i in plan.replay.read if i not in written
+            {i: segment.owner(i)._storage for i in plan.replay.read if i not in overwritten
              and i < len(segment.inputs) and isinstance(segment.inputs[i], TensorInput)},
-            written - before.keys(),
+            overwritten - before.keys(),
         )
         segment.fill(results, node)
-        node.watch(held(segment, version.mutated, results))
+        node.watch(held(segment, mutated, results))

@@ -13,7 +13,7 @@ from ...frontend.placement import table_for
 from ...ir.graph import Graph, Node
 from ...ir.interpret import evaluate
 from ...ir.memory import DeviceArray, write
-from ..version.version import concrete_shape
+from ..built import concrete_shape
 
 
 class Stepwise:

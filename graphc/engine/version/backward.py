@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,19 +13,22 @@ from ...frontend.context import local
 from ...frontend.errors import located
 from ...frontend.history import edge, requires_grad
 from ...frontend.nodes import Edge, zeros
-from ...frontend.placement import Place
 from ...frontend.recorded_tape import Layout, RecordedTape
 from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
-from ...ir.memory import DeviceArray, contiguous
+from ...ir.memory import DeviceArray
 from ...ir.passes.partition import Split
 from ...ir.types import TensorType
+from ..built import concrete_shape
+from .call import Call
 from .parts import Parts
 from .replay import replay, replay_of
 from .saved import SavingNode
-from .sources import Moved, owner_of
+from .sources import Moved, owner_of, tensor_of
 from .spent import Spending
-from .version import Allocate, concrete_shape
+
+if TYPE_CHECKING:
+    from .version import Specialisation
 
 _LAYOUTS = 8  # sizes for which a tape's layout is kept
 
@@ -33,11 +36,9 @@ _LAYOUTS = 8  # sizes for which a tape's layout is kept
 class BackwardPlan:
     """What a compiled forward's tape node needs to know; made once per version."""
 
-    place: Place | None = None  # where its code runs; None: on the CPU
-
     def __init__(
-        self, traced: TracedGraph, split: Split, parts: Parts, allocate: Allocate,
-        joint: tuple[Graph, int, int], drawn: Callable[[Graph], Graph],
+        self, traced: TracedGraph, split: Split, parts: Parts, joint: tuple[Graph, int, int],
+        drawn: Callable[[Graph], Graph],
     ) -> None:
         """`drawn`: makes of a graph what may be run by itself."""
         backward = traced.backward
@@ -57,7 +58,6 @@ class BackwardPlan:
         self.all_gradients = (True,) * len(self.gradients)
         self.saved: Sequence[tuple[str, int]] = split.saved
         self.parts = parts
-        self.allocate = allocate
         self.inner = backward.inner
         self.labels = backward.labels
         self.tape = backward.tape
@@ -74,6 +74,26 @@ class BackwardPlan:
         self.replay = replay_of(drawn(graph), inputs, outputs, traced.inputs, pairs)
         self.types: tuple[TensorType, ...] = tuple(
             o.type for o in backward.outputs if o.type is not None
+        )
+
+        # the forward's inputs that some backward reads
+        self.read = {i for kind, i in self.saved if kind == "input"} | self.replay.read
+
+    def history(
+        self, version: Specialisation, call: Call, before: dict[int, np.ndarray]
+    ) -> History:
+        """Of the results of a call. `before`: copies of what it overwrites and a backward reads."""
+        inputs = call.arrays
+        if before:
+            inputs = [before.get(i, array) for i, array in enumerate(inputs)]
+        written = set(version.engine.mutated.values())
+        owners = [
+            tensor_of(source, call.arguments, version.moved)
+            if type(source) is TensorInput and i not in written else None
+            for i, source in enumerate(version.inputs)
+        ]
+        return History(
+            self, call.arguments, inputs, owners, call.results, call.dims, version.moved
         )
 
     def layout(self, tape: RecordedTape, dims: dict[str, int]) -> tuple[Layout, Graph]:
@@ -133,9 +153,9 @@ class History:
             o.index: (t._storage, t._storage.root.array if o.kind == "view" else t._array)
             for o, t in builder.handed_out() if o.index >= 0
         }
-        for i in builder.spec.mutated:
+        for i in builder.version.engine.mutated:
             tensor = builder.written(i)
-            held[i] = tensor._storage, builder.results[i]
+            held[i] = tensor._storage, builder.call.results[i]
         self.node.watch(held)
 
 
@@ -190,17 +210,7 @@ class CompiledBackward(SavingNode):
         if part.engine is None:
             return found
         _check_unchanged([self.stamps[i] for i in part.saved if i in self.stamps])
-        saved = self.saved or ()
-        inputs = [contiguous(saved[i]) for i in part.saved]
-        inputs += [contiguous(grads[i]) for i in part.tangents]
-        if plan.place is not None:
-            inputs = [plan.place.bring(buffer) for buffer in inputs]
-        results = [
-            plan.allocate(concrete_shape(t, self.dims), t.dtype.numpy)
-            for t in part.engine.output_types
-        ]
-        dims = tuple(self.dims[name] for name in part.engine.dims)
-        part.engine.run(inputs, results, dims)
+        results = part.call(self.saved or (), grads, self.dims)
         for i, value in zip(part.results, results, strict=True):
             if needs[i]:
                 found[i] = value

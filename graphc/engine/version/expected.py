@@ -13,14 +13,6 @@ from ...frontend.storage import strides_of
 from ...ir.dim import Dim, evaluate, is_variable
 
 
-def reach(array: np.ndarray) -> int:
-    """Bytes from the first element to the end of the last."""
-    if array.flags.c_contiguous or not array.size:
-        return array.nbytes
-    steps = zip(array.shape, array.strides, strict=True)
-    return int(sum((n - 1) * s for n, s in steps)) + array.itemsize
-
-
 def place_of_input(source: Any) -> Place | None:
     """Where the memory of an input lies; None: on the CPU."""
     tensor = source.tensor if isinstance(source, TensorInput) else None

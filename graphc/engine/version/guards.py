@@ -1,9 +1,7 @@
 """Guards: what a version relies on, each a record that can be checked, printed and renewed.
 
-A version skips the user's Python; its guards say why that is right. They are checked in the order
-in which the recording met them, so that a guard may rely on those before it. Entries of
-dictionaries that count their writes (frontend/watched.py), and attributes of Modules and
-optimizers that graphc's own code read, stand apart: an unchanged counter skips them all.
+A version skips the user's Python; its guards say why that is right. Here are those on the state
+of the user's objects; guards_of_calls.py has those on what a call is given, guard_list.py the list.
 """
 
 from __future__ import annotations
@@ -11,27 +9,58 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...frontend import state_version
 from ...frontend.numbers import is_traced_number
 from ...frontend.tensor import Tensor
 from ..capture.kinds import Kind, kind_of
 from ..capture.places import MISSING, Place, same
 
+if TYPE_CHECKING:
+    from .call import Call
+
+
+class Asked(IntEnum):
+    """When a guard is asked."""
+
+    KEY = 0  # never: it is what a version is found by
+    STATE = 1  # before anything else
+    CALL = 2  # of what was given
+    MEMORY = 3  # of each input's memory, which says what named sizes are
+    FETCHED = 4  # of these sizes, and of all memory
+    NUMBERS = 5  # of run-time numbers: random ones are drawn for it
+    LAST = 6  # of a call that otherwise fits: asking fills the user's caches
+
 
 class Guard:
     """Something that must be as it was. `path` is its name in the user's words."""
 
-    __slots__ = ("path",)
+    __slots__ = ("counted", "path")
     path: str
+    asked = Asked.STATE
+    counted: bool
+
+    @property
+    def cost(self) -> int:
+        """What asking takes, in steps of Python: attributes, look-ups, comparisons, calls. As
+        measured, a step is some 30 ns."""
+        raise NotImplementedError
 
     def holds(self) -> bool:
         """Whether it is as it was."""
         raise NotImplementedError
+
+    def holds_for(self, call: Call) -> bool:
+        """Whether it holds in a call."""
+        return self.holds()
+
+    def reason(self, call: Call) -> str:
+        """What to say of a call in which it does not."""
+        return f"{self.path} changed"
 
     def renew(self) -> None:
         """Take over how it is now: state that the first call made for good."""
@@ -53,6 +82,7 @@ class Entry(Guard):
     """A place holds this value: the same object, or an equal plain value."""
 
     __slots__ = ("identity", "place", "reference", "value")
+    cost = 7
 
     def __init__(self, place: Place, value: Any, identity: bool) -> None:
         self.place, self.value, self.identity, self.path = place, value, identity, place.path
@@ -123,6 +153,10 @@ class Items(Guard):
             for i, (a, b) in enumerate(zip(now, self.items, strict=True))
         )
 
+    @property
+    def cost(self) -> int:
+        return 12 + len(self.items)
+
     def fetch(self, place: Place) -> None:
         """The version fetches what is at a place of the container."""
         for i, (at, item) in enumerate(self._places()):
@@ -160,6 +194,7 @@ class Type(Guard):
     """An object is of this class, and its `__dict__` is the same one."""
 
     __slots__ = ("fields", "kind", "value")
+    cost = 7  # no more than an Entry: what others ask of an object relies on its class
 
     def __init__(self, value: Any, path: str) -> None:
         self.kind, self.path = type(value), path
@@ -193,6 +228,7 @@ class Code(Guard):
     """A Python function has this code, and these defaults."""
 
     __slots__ = ("code", "defaults", "function", "keywords")
+    cost = 8
 
     def __init__(self, function: FunctionType, path: str) -> None:
         self.function, self.path = function, path
@@ -218,6 +254,7 @@ class Result(Guard):
     """A function without effects gives this for these arguments."""
 
     __slots__ = ("arguments", "function", "value")
+    cost = 8  # of the functions that are asked most: the number of items, an order of classes
 
     def __init__(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], value: Any, path: str
@@ -241,10 +278,18 @@ class Result(Guard):
         return f"{self.path} gives {self.value!r}"
 
 
+class Cached(Result):
+    """A function with a cache gives this: asked for real, at each call."""
+
+    __slots__ = ()
+    asked = Asked.LAST
+
+
 class Referent(Guard):
     """A weak reference refers to the same object."""
 
     __slots__ = ("number", "reference")
+    cost = 4
 
     def __init__(self, reference: Callable[[], Any], path: str) -> None:
         self.reference, self.path = reference, path
@@ -261,14 +306,14 @@ class OfArgument(Guard):
     """A tensor among the arguments has an attribute of the user's with this value, or lacks it."""
 
     __slots__ = ("index", "name", "value")
+    asked, cost = Asked.CALL, 7
 
     def __init__(self, index: int, name: str, value: Any) -> None:
         self.index, self.name, self.value = index, name, value
         self.path = f"{name} of argument {index}"
 
-    def holds_for(self, arguments: list[Any]) -> bool:
-        """Whether it holds in a call with these arguments."""
-        now = vars(arguments[self.index]).get(self.name, MISSING)
+    def holds_for(self, call: Call) -> bool:
+        now = vars(call.arguments[self.index]).get(self.name, MISSING)
         return now is self.value or same(now, self.value)
 
     def text(self) -> str:
@@ -285,6 +330,10 @@ class Array(Guard):
     def __init__(self, array: np.ndarray, path: str) -> None:
         self.array, self.path = array, path
         self.values, self.shape, self.dtype = array.tobytes(), array.shape, array.dtype
+
+    @property
+    def cost(self) -> int:
+        return 8 + len(self.values) // 64
 
     def holds(self) -> bool:
         array = self.array
@@ -308,6 +357,10 @@ class Fields(Guard):
         self.absent: set[str] = set()
         self.names: list[str] = []
         self.values: list[Any] = []
+
+    @property
+    def cost(self) -> int:
+        return 10 + 2 * len(self.names) + len(self.absent)
 
     def note(self, name: str, value: Any) -> None:
         """One more that was read; MISSING where there is none."""
@@ -333,89 +386,3 @@ class Fields(Guard):
     def text(self) -> str:
         absent = ", ".join(sorted(self.absent))
         return f"{self.path}.__dict__ has the same {', '.join(self.names)}, and no {absent}"
-
-
-class Guards:
-    """The guards of one version."""
-
-    def __init__(self) -> None:
-        self.loose: list[Guard] = []
-        self.counted: list[Guard] = []
-        # asked last, of calls that otherwise fit: asking fills the user's caches
-        self.last: list[Guard] = []
-        self.asked = False  # those, by the recording, for the call that is to run next
-        self._fields: dict[int, Fields] = {}  # by the id of the dict
-        # by the argument's number and the attribute's name
-        self.of_arguments: dict[tuple[int, str], OfArgument] = {}
-        self.version = state_version.current()
-
-    def add(self, guard: Guard, counted: bool = False) -> None:
-        """One more; `counted`: it can only break when the count of writes grows."""
-        (self.counted if counted else self.loose).append(guard)
-
-    def field(self, owner: Any, fields: dict[str, Any], name: str, value: Any, path: str) -> None:
-        """A counted field of a Module or an optimizer was read."""
-        found = self._fields.get(id(fields))
-        if found is None:
-            found = self._fields[id(fields)] = Fields(owner, fields, path)
-            self.loose.append(found)
-        found.note(name, value)
-
-    def broken(self) -> Guard | None:
-        """The first guard that does not hold; None if all do."""
-        for guard in self.loose:
-            if not guard.holds():
-                return guard
-        version = state_version.current()
-        if version == self.version:
-            return None
-        for guard in self.counted:
-            if not guard.holds():
-                return guard
-        self.version = version
-        return None
-
-    def last_broken(self) -> Guard | None:
-        """The first of those asked last that does not hold."""
-        if self.asked:
-            self.asked = False
-            return None
-        return next((guard for guard in self.last if not guard.holds()), None)
-
-    def all_broken(self) -> list[Guard]:
-        """Every guard that does not hold."""
-        return [guard for guard in (*self.loose, *self.counted) if not guard.holds()]
-
-    def fixed(self) -> dict[int, set[Place]]:
-        """By the id of a tensor: the places at which it must be the same one."""
-        found: dict[int, set[Place]] = {}
-        for guard in (*self.loose, *self.counted, *self.last):
-            for place, value in guard.tensors():
-                found.setdefault(id(value), set()).add(place)
-        return found
-
-    def entries(self) -> Iterable[Entry]:
-        """The guards on single places."""
-        return (g for g in (*self.loose, *self.counted) if isinstance(g, Entry))
-
-    def drop(self, places: set[Place]) -> None:
-        """Forget what is at these places: it is a run-time input."""
-        for guard in (*self.loose, *self.counted):
-            if isinstance(guard, Items):
-                for place in places:
-                    if place.container is guard.container:
-                        guard.fetch(place)
-
-        def kept(guard: Guard) -> bool:
-            return not (isinstance(guard, Entry) and guard.place in places)
-
-        self.loose = [guard for guard in self.loose if kept(guard)]
-        self.counted = [guard for guard in self.counted if kept(guard)]
-
-    def seal(self) -> None:
-        """All guards hold now, at this count."""
-        self.version = state_version.current()
-
-    def all(self) -> list[Guard]:
-        """What explain() prints."""
-        return [*self.loose, *self.counted, *self.of_arguments.values(), *self.last]

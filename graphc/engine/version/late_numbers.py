@@ -3,7 +3,7 @@ what the clock says then."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...frontend.late import LateSource
@@ -14,7 +14,9 @@ from ..capture.clocks import Clock
 class LateNumbers:
     """The late numbers of a version, and the steps before the last of them."""
 
-    def __init__(self, said: list[NumberExpr], deferred: list[Callable[[], None]]) -> None:
+    def __init__(
+        self, said: list[NumberExpr], deferred: Sequence[Callable[[], None]]
+    ) -> None:
         """`said`: the numbers and texts that the user gets; `deferred`: what ends each call."""
         self._expressions = list(dict.fromkeys(each for each in said if each.late))
         found = sources_of(self._expressions)

@@ -9,15 +9,18 @@ with: a slope may be infinite), and what it alone would read need not be as it w
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from ...frontend.placement import Place
 from ...ir.graph import Builder, Graph
 from ...ir.graph import Node as IrNode
 from ...ir.op import get as get_op
 from ...ir.rewrite import with_inputs
-from ..built import Engine
+from ..built import Allocate, Engine
 
 Build = Callable[[Graph], Any]
 
@@ -30,6 +33,15 @@ class Part:
     saved: list[int]
     tangents: list[int]
     results: list[int]  # which edge each output belongs to
+
+    def call(
+        self, saved: Sequence[Any], grads: Sequence[Any], dims: Mapping[str, int]
+    ) -> list[np.ndarray]:
+        """The gradients, from what was saved and the cotangents."""
+        if self.engine is None:
+            return []
+        arrays = [saved[i] for i in self.saved] + [grads[i] for i in self.tangents]
+        return self.engine.call(arrays, dims)[1]
 
 
 def behind(joint: Graph, forward_inputs: int, forward_outputs: int) -> list[int]:
@@ -52,8 +64,13 @@ class Parts:
     """A backward graph, whose first `saved` inputs are saved values, and what was built of it.
     `behind`: which cotangents each output hangs on, as bits."""
 
-    def __init__(self, graph: Graph, saved: int, build: Build, behind: list[int]) -> None:
+    def __init__(
+        self, graph: Graph, saved: int, build: Build, behind: list[int],
+        allocate: Allocate, place: Place | None,
+    ) -> None:
+        """`allocate`, `place`: of the memory where it runs."""
         self.graph = graph
+        self._at = allocate, place
         self.behind = behind
         self.made: dict[Any, Part] = {}
         self._saved = saved
@@ -79,10 +96,14 @@ class Parts:
         """`built` is the whole graph."""
         graph, saved = self.graph, self._saved
         given, needs = len(graph.inputs) - saved, len(graph.outputs)
-        engine = Engine(built, [n.tensor_type for n in graph.outputs], tuple(graph.env.hints))
+        engine = self._engine(built, graph)
         self.made[(True,) * given, (True,) * needs] = Part(
             engine, list(range(saved)), list(range(given)), list(range(needs))
         )
+
+    def _engine(self, built: Any, graph: Graph) -> Engine:
+        types = [node.tensor_type for node in graph.outputs]
+        return Engine(built, types, tuple(graph.env.hints), *self._at)
 
     def part(self, given: tuple[bool, ...], needs: tuple[bool, ...]) -> Part:
         """The part for these cotangents and these edges; compiled the first time."""
@@ -141,10 +162,9 @@ class Parts:
             else:
                 made[node] = with_inputs(node, [made[n] for n in node.inputs])
         reduced = builder.build([made[graph.outputs[i]] for i in results], graph.name)
-        types = [n.tensor_type for n in reduced.outputs]
         count = self._saved
         return Part(
-            Engine(self._build(reduced), types, tuple(graph.env.hints)),
+            self._engine(self._build(reduced), reduced),
             [i for i in kept if i < count], [i - count for i in kept if i >= count], results,
         )
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ...frontend.captured import Output, TensorInput
 from ...frontend.dispatch import apply
 from ...frontend.grad_mode import no_grad
@@ -15,6 +13,7 @@ from ...frontend.tensor import Tensor, from_array
 from ...frontend.views import Chain
 from ...ir.dim import Dim, evaluate
 from ..capture.argument_writes import Given
+from .call import Call
 from .sources import owner_of, tensor_of
 
 if TYPE_CHECKING:
@@ -24,17 +23,12 @@ if TYPE_CHECKING:
 class Results:
     """Turns Output records into Tensors; one record is one Tensor."""
 
-    def __init__(
-        self, spec: Specialisation, arguments: list[Any], results: list[np.ndarray],
-        dims: dict[str, int], said: dict[int, Any], history: Any, call: Any,
-    ) -> None:
-        """`said`: numbers and texts, by the id of their expression; `call`: (args, kwargs)."""
-        self.spec, self.arguments, self.results, self.call = spec, arguments, results, call
-        self.dims, self.said, self.history = dims, said, history
+    def __init__(self, version: Specialisation, call: Call) -> None:
+        self.version, self.call = version, call
         # before what the call wrote to has another history
         self.behind = {
             id(output): tuple([self._edge(*place) for place in output.behind])
-            for output in spec.spent
+            for output in version.spent
         }
         self.bases: dict[int, Tensor] = {}
         self.made: dict[int, Any] = {}
@@ -42,10 +36,10 @@ class Results:
     def leaf(self, output: Output) -> Any:
         if output.kind == "object":
             found: Any = output.tensor
-            return found.of(self.call) if type(found) is Given else found
+            return found.of(self.call.given) if type(found) is Given else found
         if output.kind == "number":
             assert output.number is not None
-            return self.said[id(output.number)]
+            return self.call.said[id(output.number)]
         if output.item:
             return self.tensor(output).item()
         return self.tensor(output)
@@ -60,26 +54,26 @@ class Results:
 
     def handed_out(self) -> list[tuple[Output, Tensor]]:
         """Graph outputs that the user holds."""
-        records = self.spec.records
+        records = self.version.records
         return [(records[key], tensor) for key, tensor in self.made.items() if key in records]
 
     def written(self, index: int) -> Tensor:
         """The tensor into whose memory graph output `index` was written."""
-        source = self.spec.inputs[self.spec.mutated[index]]
+        source = self.version.inputs[self.version.engine.mutated[index]]
         assert isinstance(source, TensorInput)
-        return tensor_of(source, self.arguments, self.spec.moved)
+        return tensor_of(source, self.call.arguments, self.version.moved)
 
     def _edge(self, argument: int, tensor: Tensor) -> Edge | None:
-        owner = owner_of(tensor, argument, self.arguments, self.spec.moved)
+        owner = owner_of(tensor, argument, self.call.arguments, self.version.moved)
         return edge(owner) if requires_grad(owner) else None
 
     def _make(self, output: Output) -> Tensor:
         if output.kind == "input":
-            return owner_of(output.tensor, output.argument, self.arguments, self.spec.moved)
+            return owner_of(output.tensor, output.argument, self.call.arguments, self.version.moved)
         if output.kind == "alias":
-            source = self.spec.inputs[output.index]
+            source = self.version.inputs[output.index]
             assert isinstance(source, TensorInput)
-            base = tensor_of(source, self.arguments, self.spec.moved)
+            base = tensor_of(source, self.call.arguments, self.version.moved)
             if output.detached:
                 base = base.detach()
             if output.unrecorded:
@@ -89,7 +83,7 @@ class Results:
         if output.kind == "view":
             result = self._view(output)
         else:
-            array = self.results[output.index]
+            array = self.call.results[output.index]
             if output.order is not None:
                 array = array.transpose(output.order)
             result = from_array(array)
@@ -115,7 +109,7 @@ class Results:
         else:
             memory = self.bases.get(output.index)
             if memory is None:
-                memory = self.bases[output.index] = from_array(self.results[output.index])
+                memory = self.bases[output.index] = from_array(self.call.results[output.index])
                 memory._storage.inference = output.inference
                 memory._storage.version = output.versions
             with no_grad():
@@ -130,7 +124,7 @@ class Results:
     def _views(self, base: Tensor, chain: Chain) -> Tensor:
         result = base
         for op, attrs in chain:
-            concrete = {key: _concrete(value, self.dims) for key, value in attrs.items()}
+            concrete = {key: _concrete(value, self.call.dims) for key, value in attrs.items()}
             result = apply(op, result, **concrete)
         return result
 

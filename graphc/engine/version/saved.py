@@ -57,6 +57,19 @@ class SavingNode(FoldedNode):
         behind: int = self.plan.parts.behind[number]
         return not behind or bool(behind >> output & 1)
 
+    @property
+    def used(self) -> bool:
+        return self.stands_for is None and (self.spent is not None or self.saved is None)
+
+    def exhausted(self, given: Sequence[int], needs: Sequence[bool]) -> bool:
+        if self.spent is None:
+            return True
+        known = self.spending(False)
+        results = range(len(self.out_types))
+        return known is not None and bool(
+            known.runs(tuple([i in given for i in results]), needs) & self.spent
+        )
+
     def begin(self, given: tuple[bool, ...], needs: Sequence[bool], by_tape: bool) -> None:
         """A pass is about to run (`by_tape`: from the inputs). Raises RuntimeError where it needs
         what another one has used up."""
@@ -97,6 +110,11 @@ class SavingNode(FoldedNode):
         """What eager mode would have recorded, and what computes the values that it would have
         saved; None where it cannot be laid out."""
         raise NotImplementedError
+
+    def freed_layout(self) -> Layout | None:
+        """The same when nothing is saved any more."""
+        laid = self.layout()
+        return None if laid is None else laid[0]
 
     def read_directly(self, place: int) -> bool:
         """Whether eager mode's rules are known to read the value saved at a place."""
@@ -183,7 +201,7 @@ class SavingNode(FoldedNode):
 
     def lay_out(self) -> tuple[Edge, ...] | None:
         if self.saved is None:
-            raise RuntimeError(located(TWICE))
+            return self._lay_out_freed()
         laid = self.layout()
         if laid is None:
             return None
@@ -205,6 +223,15 @@ class SavingNode(FoldedNode):
         entries = self.entries()
         self.forget()
         return layout.nodes(values, stamps, entries, self.sequence, self.spent or 0)
+
+    def _lay_out_freed(self) -> tuple[Edge, ...] | None:
+        """Nodes of which none has what it saved any more."""
+        layout = self.freed_layout()
+        if layout is None:
+            raise RuntimeError(located(TWICE))
+        values = [_GONE] * len(layout.read)
+        every = (1 << len(layout.tape.steps)) - 1
+        return layout.nodes(values, {}, self.entries(), self.sequence, every)
 
     def _changed(self, layout: Layout) -> list[int]:
         """Inputs from which values are computed, and that were written to since."""

@@ -10,7 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ... import config as configuration
 from ...frontend import promote
@@ -25,8 +25,8 @@ from ...ir.memory import DeviceArray
 from ...nn.modules.module import Module
 from ..capture.kinds import Kind, kind_of
 from ..capture.places import Length, Place
-from ..capture.recording import Turned
 from .guards import Entry, Result
+from .guards_of_calls import MODES, FoundBy
 from .module_limit import ModuleLimit
 from .number_policy import NumberPolicy, decided_upon
 from .version import Specialisation
@@ -35,6 +35,7 @@ _PLAIN = (bool, str, bytes, type(None))
 _LIMIT = 8  # versions for one kind of arguments, before the function runs in segments
 _KINDS = 16  # kinds of arguments without Modules
 _WASTED = 16  # versions in a row that ran once, before the object died that they were for
+Made = TypeVar("Made")  # what a compilation comes to
 Named = dict[int, dict[int, str]]  # the names of symbolic dims, by number and dim
 
 
@@ -108,14 +109,14 @@ class Versions:
 
     def attempt(
         self, leaves: list[Any], structure: Structure,
-        compile: Callable[[Any, tuple[Any, ...]], Specialisation],
-    ) -> Specialisation:
+        compile: Callable[[Any, tuple[Any, ...]], Made],
+    ) -> Made:
         """compile(key, shapes) with run-time numbers and symbolic sizes; where that fails, with the
         numbers, the sizes, then both as themselves. What works is done from then on."""
         key, shapes = self.key(leaves, structure)
         try:
             return self._once(compile, key, shapes, leaves)
-        except (Turned, TraceError):
+        except TraceError:
             raise
         except Exception as error:
             # refused by code that takes plain ints and floats alone, or the user's own error
@@ -130,7 +131,7 @@ class Versions:
                 self._fixed.add(kind)
             try:
                 return self._once(compile, self.key(leaves, structure)[0], shapes, leaves)
-            except (Turned, TraceError):
+            except TraceError:
                 raise
             except Exception as error:
                 last = error
@@ -139,16 +140,11 @@ class Versions:
         raise last
 
     def _once(
-        self, compile: Callable[[Any, tuple[Any, ...]], Specialisation], key: Any,
+        self, compile: Callable[[Any, tuple[Any, ...]], Made], key: Any,
         shapes: tuple[Any, ...], leaves: list[Any],
-    ) -> Specialisation:
+    ) -> Made:
         self.lifting, self._symbolic_now = self.lifted(key, leaves), False
         return compile(key, shapes)
-
-    @property
-    def retries(self) -> bool:
-        """Whether a trace that fails now is tried again, with plain numbers and sizes."""
-        return bool(self.lifting) or self._symbolic_now
 
     def candidates(
         self, key: Any, shapes: tuple[Any, ...]
@@ -165,10 +161,7 @@ class Versions:
         self.found_by.append((key, shapes))
         head = len(key) - len(leaves)
         lifted = self.lifted(key, leaves)
-        version.own_numbers = {
-            i: leaf for i, leaf in enumerate(leaves)
-            if type(leaf) in (int, float) and i not in lifted
-        }
+        version.guards.found_by(_found_by(key, leaves))
         decided = decided_upon(version.traced.numbers) & lifted
         if decided:
             self._numbers.decide(key[0], decided, leaves)
@@ -341,13 +334,32 @@ class Versions:
         for table in (self._exact, self._symbolic):
             for version in chain.from_iterable(table.values()):
                 changed = {place for place, _ in version.replay}
-                for guard in version.roots.all_broken():
+                for guard in version.guards.all_broken():
                     if isinstance(guard, Entry) and guard.place in changed and (
                         type(guard.place.get()) in (int, float)
                     ):
                         yield guard.place
                     elif isinstance(guard, Result) and guard.function is len:
                         yield Length(guard.arguments[0], guard.path)
+
+
+def _found_by(key: Any, leaves: list[Any]) -> Iterator[FoundBy]:
+    """What a version is found by, as guards."""
+    head = len(key) - len(leaves)
+    yield FoundBy("the call", f"has {len(leaves)} arguments, given as they were", usual=True)
+    for name, value in zip(MODES[1:], key[1:head], strict=True):
+        yield FoundBy(name, f"is {value}", usual=True)
+    for i, (part, leaf) in enumerate(zip(key[head:], leaves, strict=True)):
+        name = f"argument {i}"
+        if isinstance(leaf, Tensor):
+            shape = f"a {type(leaf).__name__}, {leaf.dtype}, {leaf.ndim} dims, requires_grad"
+            yield FoundBy(name, f"is {shape}={leaf.requires_grad}", usual=True)
+        elif part is int or part is float:
+            yield FoundBy(name, f"is a {part.__name__}", usual=True)
+        elif type(part) is int:
+            yield FoundBy(name, f"is the same {type(leaf).__name__}")
+        else:
+            yield FoundBy(name, f"is {leaf!r}")
 
 
 def _is_text(part: Any) -> bool:

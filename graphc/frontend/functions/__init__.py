@@ -45,7 +45,7 @@ from . import (
     operators,
     parts,
     pointwise,
-    pointwise_more,
+    pointwise_composed,
     positions,
     printing,
     random,
@@ -82,7 +82,7 @@ _BOTH = {
         minimum mul multiply ne neg negative not_equal pow reciprocal relu remainder round rsqrt
         sigmoid sign sin sinh sqrt square sub subtract tan tanh true_divide trunc
     """,
-    pointwise_more: """
+    pointwise_composed: """
         deg2rad float_power frexp gcd heaviside isneginf isposinf lcm ldexp logaddexp
         logaddexp2 logit nan_to_num nextafter positive rad2deg renorm signbit sinc xlogy
     """,
@@ -176,7 +176,7 @@ _METHODS = {
     copies: "contiguous is_contiguous",
     strided: "fill_diagonal_ unfold",
     inplace_shape: "detach_ resize_ resize_as_ set_",
-    pointwise_more: "apply_",
+    pointwise_composed: "apply_",
     statistics: "sum_to_size",
     copied_views: "unsafe_chunk unsafe_split",
     storages: "is_shared share_memory_ untyped_storage",

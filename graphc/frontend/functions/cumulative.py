@@ -15,7 +15,7 @@ from . import return_types
 from .arguments import check_dtype, numpy_names, shape, with_out, wrap_dim
 from .joining import cat, stack, triangle_mask
 from .parts import slice_dim, unbind
-from .pointwise_more import complex_logaddexp
+from .pointwise_composed import complex_logaddexp
 
 
 def _running(name: str, doc: str) -> Any:

@@ -26,8 +26,8 @@ from .arguments import (
 )
 from .copies import contiguous
 from .dtype_names import CPP_NAMES, iinfo
-from .indexing import Selection, read_index, take
 from .indexing import put as put_selection
+from .indexing import read_index, take
 from .parts import slice_dim
 from .repetition import broadcast_tensors
 
@@ -184,12 +184,6 @@ def _vector(name: str, index: Any) -> Tensor:
     if places.ndim > 1:
         raise IndexError(located(f"{name}(): Index is supposed to be a vector"))
     return places.reshape(1) if places.ndim == 0 else places
-
-
-def _select_at(x: Tensor, dim: int, index: Tensor) -> Selection:
-    selection = Selection(x)
-    selection.tensors.append((dim, index))
-    return selection
 
 
 @with_out

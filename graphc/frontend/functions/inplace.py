@@ -20,7 +20,7 @@ from . import (
     joining,
     linalg_basic,
     pointwise,
-    pointwise_more,
+    pointwise_composed,
 )
 from .arguments import fitting, shape
 from .copies import clone
@@ -124,7 +124,7 @@ def methods() -> dict[str, Callable[..., Any]]:
     """name_ -> method, for every function that has one."""
     table: dict[str, Callable[..., Any]] = {}
     for name in ARITHMETIC:
-        function = getattr(pointwise, name, None) or getattr(pointwise_more, name)
+        function = getattr(pointwise, name, None) or getattr(pointwise_composed, name)
         table[f"{name}_"] = _written(function, True)
     for name in TRUTH:
         table[f"{name}_"] = _written(getattr(pointwise, name), False)
@@ -141,11 +141,12 @@ def methods() -> dict[str, Callable[..., Any]]:
         "zero_": zero_, "fill_": fill_, "copy_": copy_, "index_put_": gathering.index_put_,
         "put_": gathering.put_,
         "index_reduce_": _written(index_reduce.index_reduce, False),
-        "renorm_": _written(pointwise_more.renorm, False),
-        "ldexp_": _written(pointwise_more.ldexp, True), "gcd_": _written(pointwise_more.gcd, True),
-        "lcm_": _written(pointwise_more.lcm, True),
-        "nextafter_": _written(pointwise_more.nextafter, True),
-        "float_power_": _written(pointwise_more.float_power, False),
+        "renorm_": _written(pointwise_composed.renorm, False),
+        "ldexp_": _written(pointwise_composed.ldexp, True),
+        "gcd_": _written(pointwise_composed.gcd, True),
+        "lcm_": _written(pointwise_composed.lcm, True),
+        "nextafter_": _written(pointwise_composed.nextafter, True),
+        "float_power_": _written(pointwise_composed.float_power, False),
         "sgn_": table["sign_"], "addmm_": _product("addmm"), "addmv_": _product("addmv"),
         "baddbmm_": _product("baddbmm"), "addbmm_": _product("addbmm"), "addr_": _product("addr"),
     }

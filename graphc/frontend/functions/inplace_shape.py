@@ -34,7 +34,7 @@ def _reshaping(name: str) -> Callable[..., Tensor]:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         state = current(self)
         trace = local.trace
-        if trace is not None and (state._face is not None or name == "as_strided"):
+        if trace is not None and (state._concrete is not None or name == "as_strided"):
             trace.end_segment(
                 f"{name}_() of a tensor", f"x = x.{name}(...), which leaves the tensor as it is"
             )
@@ -102,7 +102,7 @@ def detach_(self: Tensor) -> Tensor:
     if state._base is not None and not state._reshaped:
         raise RuntimeError(located("Can't detach views in-place. Use detach() instead."))
     trace = local.trace
-    if trace is not None and state._face is not None and state._node is not None:
+    if trace is not None and state._concrete is not None and state._node is not None:
         trace.end_segment("detach_() of a tensor that was there before", "x = x.detach()")
         with trace.suspended():
             return detach_(self)

@@ -63,7 +63,7 @@ def _from_part(x: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
 def _outside_trace(trace: Any, x: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
     """as_strided() of an argument that is a part of some memory, which a graph does not see."""
     what = "as_strided() of a part of a larger memory"
-    if not trace.leaves(what):
+    if not trace.runs_eagerly(what):
         raise TraceError(located(
             f"{what} has a storage_offset from that memory's start, which a graph does not see. "
             "Cure: pass the whole tensor and slice it inside"
@@ -83,9 +83,9 @@ def as_strided(
     state = current(input)  # a size that is a tensor has ended a segment
     trace = state._trace
     if trace is not None and storage_offset is not None and state._base is None:
-        face = trace.face(state)
+        concrete = trace.concrete_of(state)
         cut = state._traced.offset != 0  # detached from what it was a view of
-        if cut or (face is not state and _is_part(face)):
+        if cut or (concrete is not state and _is_part(concrete)):
             return _outside_trace(trace, input, size, stride, storage_offset)
     found = _root(input)
     if found is None:

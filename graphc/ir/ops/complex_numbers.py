@@ -9,7 +9,8 @@ from typing import Any
 
 from ..dim import DimEnv
 from ..dtypes import complex_of
-from ..op import Attrs, Op, TypeRule, register
+from ..op import LIGHT, Attrs, Op, TypeRule, register
+from ..rounding import EXACT, ROUNDED
 from ..types import TensorType, Type
 from ._rules import cast, ops, reshape
 from ._types import COMPLEX, Types, fail
@@ -68,18 +69,21 @@ register(
     Op(
         "conj", "routine", _complex_type("conj", False),
         lambda grads, inputs, outs, needs: (ops.conj(grads[0]),), arity=1, adjoint=True,
+        cost=None, rounding=EXACT, takes_complex=True,
         doc="The complex conjugate, as a copy.",
     )
 )
 register(
     Op(
         "complex_abs", "routine", _complex_type("abs", True), _abs_vjp, arity=1, adjoint=True,
+        cost=None, rounding=ROUNDED, takes_complex=True,
         doc="|x| of complex numbers, real; gradient 0 at 0.",
     )
 )
 register(
     Op(
         "complex_sign", "routine", _complex_type("sgn", False), _sign_vjp, arity=1, adjoint=True,
+        cost=None, rounding=ROUNDED, takes_complex=True,
         doc="x / |x| of complex numbers; 0 at 0.",
     )
 )
@@ -87,13 +91,17 @@ register(
     Op(
         "view_as_real", "movement", _view_as_real,
         lambda grads, inputs, outs, needs: (ops.view_as_complex(grads[0]),), arity=1, view=True,
-        adjoint=True, doc="[..., 2]: real and imaginary parts of complex [...]; shares memory.",
+        adjoint=True,
+        cost=LIGHT, rounding=EXACT, takes_complex=True,
+        doc="[..., 2]: real and imaginary parts of complex [...]; shares memory.",
     )
 )
 register(
     Op(
         "view_as_complex", "movement", _view_as_complex,
         lambda grads, inputs, outs, needs: (ops.view_as_real(grads[0]),), arity=1, view=True,
-        adjoint=True, doc="Complex [...] of parts in [..., 2]; shares memory.",
+        adjoint=True,
+        cost=LIGHT, rounding=EXACT, takes_complex=True,
+        doc="Complex [...] of parts in [..., 2]; shares memory.",
     )
 )

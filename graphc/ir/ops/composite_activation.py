@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..dim import DimEnv
-from ..op import Attrs, Op, TypeRule, register
+from ..op import FUNCTION, LONG, Attrs, Op, TypeRule, register
+from ..rounding import CANCELLING, ROUNDED, Rounding, RoundingRule
 from ..types import Type
 from ._rules import accumulation_dtype, cast, ops, select
 from ._types import FLOATS, Types, fail, require_dtype
@@ -33,8 +34,8 @@ def _float_rule(name: str) -> TypeRule:
 
 
 def _register(
-    name: str, value: Callable[..., Any], slope: Callable[..., Any], attrs: tuple[str, ...],
-    doc: str,
+    name: str, cost: int, rounding: Rounding | RoundingRule, value: Callable[..., Any],
+    slope: Callable[..., Any], attrs: tuple[str, ...], doc: str,
 ) -> None:
     """Register an activation from its value(x) and its derivative slope(x)."""
 
@@ -49,7 +50,8 @@ def _register(
 
     register(
         Op(
-            name, "composite", _float_rule(name), vjp, decompose, arity=1, attrs=attrs, doc=doc
+            name, "composite", _float_rule(name), vjp, decompose, arity=1, attrs=attrs, doc=doc,
+            cost=cost, rounding=rounding, takes_complex=False,
         )
     )
 
@@ -93,12 +95,16 @@ def _softplus_slope(x: Any, *, beta: float, threshold: float) -> Any:
     return select(ops.gt(z, threshold), 1.0, s)
 
 
+def _gelu_rounding(attrs: Mapping[str, Any], sources: Any, results: Any) -> Rounding:
+    return CANCELLING if attrs["approximate"] == "tanh" else ROUNDED  # 1 + tanh, for negative x
+
+
 _register(
-    "gelu", _gelu, _gelu_slope, ("approximate",),
+    "gelu", LONG, _gelu_rounding, _gelu, _gelu_slope, ("approximate",),
     "x times the normal distribution function of x, exact (none) or by tanh.",
 )
-_register("silu", _silu, _silu_slope, (), "x * sigmoid(x).")
+_register("silu", FUNCTION, ROUNDED, _silu, _silu_slope, (), "x * sigmoid(x).")
 _register(
-    "softplus", _softplus, _softplus_slope, ("beta", "threshold"),
+    "softplus", LONG, ROUNDED, _softplus, _softplus_slope, ("beta", "threshold"),
     "log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold.",
 )

@@ -15,6 +15,7 @@ from typing import Any
 from .. import dtypes
 from ..dim import DimEnv
 from ..op import Attrs, Op, OpError, register
+from ..rounding import DELICATE
 from ..types import TensorType, TupleType, Type
 from ._rules import accumulation_dtype, cast, filled, ops, reshape, select, sum_dims, sum_to, zeros
 from ._types import (
@@ -274,6 +275,7 @@ register(
     Op(
         "attention", "composite", _attention_type, _attention_vjp, _attention, results=2,
         attrs=("causal", "scale"), optional=_DROPOUT, domain=(-3.0, 3.0),
+        cost=None, rounding=DELICATE, takes_complex=False,
         doc="(softmax(scale * q @ k.T + mask) @ v, the log of each row's sum of exponentials); the "
         "mask is bool (True attends) or added; `causal` lets row i attend to the first i + 1. A "
         "row that a mask lets attend to nothing gives zeros, and infinity. With `dropout` the last "
@@ -284,6 +286,7 @@ register(
     Op(
         "attention_grad", "composite", _grad_type, _attention_grad_vjp, _attention_grad, results=3,
         attrs=("causal", "scale"), optional=_DROPOUT, domain=(-3.0, 3.0),
+        cost=None, rounding=DELICATE, takes_complex=False,
         doc="(dq, dk, dv) from q, k, v, the result's gradient g, lse, slope and a mask: with p = "
         "exp(scores - lse) and s = p * (g @ v.T - slope), dv = p.T @ g, dq = scale * s @ k and "
         "dk = scale * s.T @ q. slope [..., L] is sum(g * result), less the gradient of lse. With "

@@ -12,6 +12,7 @@ from typing import Any
 from .. import dtypes
 from ..dim import DimEnv
 from ..op import Attrs, Op, TypeRule, register
+from ..rounding import DELICATE, SUMMED, Rounding
 from ..types import Shape, TensorType, Type
 from ._rules import (
     accumulation_dtype,
@@ -217,18 +218,21 @@ def _cross_entropy_vjp(
 
 
 def _register(
-    name: str, vjp: Callable[..., Any], decompose: Callable[..., Any], attrs: tuple[str, ...],
-    doc: str,
+    name: str, rounding: Rounding, vjp: Callable[..., Any], decompose: Callable[..., Any],
+    attrs: tuple[str, ...], doc: str,
 ) -> None:
-    register(Op(name, "composite", _loss_type(name), vjp, decompose, attrs=attrs, doc=doc))
+    register(Op(
+        name, "composite", _loss_type(name), vjp, decompose, attrs=attrs, doc=doc,
+        cost=None, rounding=rounding, takes_complex=False,
+    ))
 
 
 _register(
-    "nll_loss", _nll_loss_vjp, _nll_loss, ("ignore_index", "reduction"),
+    "nll_loss", SUMMED, _nll_loss_vjp, _nll_loss, ("ignore_index", "reduction"),
     "-weight[target] * x[target] of log-probabilities; class weights may be left out.",
 )
 _register(
-    "cross_entropy", _cross_entropy_vjp, _cross_entropy,
+    "cross_entropy", DELICATE, _cross_entropy_vjp, _cross_entropy,
     ("ignore_index", "label_smoothing", "reduction"),
     "nll_loss of log_softmax(x), targets smoothed; class weights may be left out.",
 )

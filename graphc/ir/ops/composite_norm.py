@@ -9,6 +9,7 @@ from typing import Any
 
 from ..dim import DimEnv, product
 from ..op import Attrs, Op, register
+from ..rounding import DELICATE
 from ..types import Shape, TensorType, TupleType, Type
 from ._rules import accumulation_dtype, along, cast, count, ops, reshape, sum_dims
 from ._types import FLOATS, Types, fail, require_dtype, same_shape, sizes_text
@@ -168,6 +169,7 @@ register(
     Op(
         "layer_norm", "composite", _layer_norm_type, _layer_norm_vjp, _layer_norm,
         attrs=("normalized_dims", "eps"),
+        cost=None, rounding=DELICATE, takes_complex=False,
         doc="(x - mean) / sqrt(var + eps) * weight + bias over the trailing `normalized_dims`; "
         "weight and bias may be left out.",
     )
@@ -176,6 +178,7 @@ register(
     Op(
         "batch_norm", "composite", _batch_norm_type, _batch_norm_vjp, _batch_norm, results=3,
         attrs=("eps",),
+        cost=None, rounding=DELICATE, takes_complex=False,
         doc="Training: (y, mean, biased variance) over all dims but 1, the moments at least "
         "float32; weight and bias may be left out together.",
     )

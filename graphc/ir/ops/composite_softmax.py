@@ -10,6 +10,7 @@ from typing import Any
 
 from ..dim import DimEnv
 from ..op import Attrs, Op, TypeRule, register
+from ..rounding import DELICATE, SUMMED
 from ..types import TensorType, Type
 from ._rules import accumulation_dtype, cast, filled, keep_dims, ops, reshape, select, sum_dims
 from ._types import FLOATS, Types, reduced_shape, require_dim, require_dtype
@@ -95,18 +96,24 @@ def _logsumexp_vjp(
 register(
     Op(
         "softmax", "composite", _same_type("softmax"), _softmax_vjp, _softmax, arity=1,
-        attrs=("dim",), doc="exp(x) / sum(exp(x)) along `dim`.",
+        attrs=("dim",),
+        cost=None, rounding=SUMMED, takes_complex=False,
+        doc="exp(x) / sum(exp(x)) along `dim`.",
     )
 )
 register(
     Op(
         "log_softmax", "composite", _same_type("log_softmax"), _log_softmax_vjp, _log_softmax,
-        arity=1, attrs=("dim",), doc="log(softmax(x)) along `dim`.",
+        arity=1, attrs=("dim",),
+        cost=None, rounding=DELICATE, takes_complex=False,
+        doc="log(softmax(x)) along `dim`.",
     )
 )
 register(
     Op(
         "logsumexp", "composite", _logsumexp_type, _logsumexp_vjp, _logsumexp, arity=1,
-        attrs=("dim", "keepdim"), doc="log(sum(exp(x))) over `dim`.",
+        attrs=("dim", "keepdim"),
+        cost=None, rounding=DELICATE, takes_complex=False,
+        doc="log(sum(exp(x))) over `dim`.",
     )
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..dim import DimEnv, Size
 from ..op import Attrs, Op, register
+from ..rounding import LINEAR
 from ..types import Shape, TensorType, Type
 from ._rules import ops, permute
 from ._types import (
@@ -120,6 +121,7 @@ register(
     Op(
         "dot_general", "contract", _dot_general_type, _dot_general_vjp, arity=2,
         attrs=("batch_a", "batch_b", "contract_a", "contract_b"), domain=(-2.0, 2.0),
+        cost=None, rounding=LINEAR, takes_complex=True,
         doc="Sum of products over the contracted dims; result is batch, free a, free b.",
     )
 )
@@ -248,6 +250,7 @@ register(
     Op(
         "conv", "contract", _conv_type, _conv_vjp, arity=2, attrs=(*_WINDOW, "groups"),
         domain=(-2.0, 2.0),
+        cost=None, rounding=LINEAR, takes_complex=False,
         doc="Cross-correlation of x [N,C,*S] with w [O,C/groups,*K], 1 to 3 spatial dims.",
     )
 )
@@ -255,6 +258,7 @@ register(
     Op(
         "conv_input_grad", "contract", _conv_input_grad_type, _conv_input_grad_vjp, arity=2,
         attrs=("input_shape", *_WINDOW, "groups"), domain=(-2.0, 2.0),
+        cost=None, rounding=LINEAR, takes_complex=False,
         doc="conv's gradient for x, from g and w; the transposed convolution.",
     )
 )
@@ -262,6 +266,7 @@ register(
     Op(
         "conv_weight_grad", "contract", _conv_weight_grad_type, _conv_weight_grad_vjp, arity=2,
         attrs=("weight_shape", *_WINDOW, "groups"), domain=(-2.0, 2.0),
+        cost=None, rounding=LINEAR, takes_complex=False,
         doc="conv's gradient for w, from x and g.",
     )
 )

@@ -12,6 +12,7 @@ from .. import dtypes
 from ..dim import DimEnv
 from ..graph import Graph
 from ..op import Attrs, Op, register
+from ..rounding import EXACT
 from ..types import TensorType, TupleType, Type
 from ._types import Types, fail, same_shape
 from .control_gradients import cond_vjp, while_vjp
@@ -114,18 +115,21 @@ def _fusion_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
 register(
     Op(
         "cond", "control", _cond_type, cond_vjp, results=0,
+        cost=None, rounding=EXACT, takes_complex=True,
         doc="The results of the first sub-graph where the 0-d bool is true, else of the second.",
     )
 )
 register(
     Op(
         "while_loop", "control", _while_type, while_vjp, results=0,
+        cost=None, rounding=EXACT, takes_complex=True,
         doc="Runs the second sub-graph on the carried values while the first says true.",
     )
 )
 register(
     Op(
         "scan", "control", _scan_type, scan_vjp, results=0, attrs=("n_carried", "reverse"),
+        cost=None, rounding=EXACT, takes_complex=True,
         doc="Runs body(*carried, *rows) -> (*carried, *outputs) for each row of dim 0, the last "
         "one first with `reverse`; gives the last carried values, and the outputs stacked in "
         "the order of the rows.",
@@ -135,6 +139,7 @@ register(
     Op(
         "fusion", "structure", _fusion_type, results=0, attrs=("kind",),
         nondifferentiable="made after differentiation, by passes/fuse/ alone",
+        cost=None, rounding=EXACT, takes_complex=True,
         doc="One kernel's worth of operators, as a sub-graph.",
     )
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .. import dtypes
 from ..dim import DimEnv, Size
-from ..op import Attrs, Op, register
+from ..op import LIGHT, Attrs, Op, register
+from ..rounding import EXACT
 from ..types import Shape, TensorType, Type
 from ._types import NUMBERS, Types, fail, require_dim, require_dtype, sizes_text
 
@@ -39,6 +40,7 @@ register(
     Op(
         "full", "create", _full, arity=0, attrs=("shape", "value", "dtype"),
         nondifferentiable=_NO_INPUTS,
+        cost=LIGHT, rounding=EXACT, takes_complex=True,
         doc="`shape` filled with `value`: a number, or a symbolic Size (its run-time value).",
     )
 )
@@ -46,6 +48,7 @@ register(
     Op(
         "iota", "create", _iota, arity=0, attrs=("shape", "dim", "dtype"),
         nondifferentiable=_NO_INPUTS,
+        cost=LIGHT, rounding=EXACT, takes_complex=False,
         doc="`shape` where each element is its own index along `dim`.",
     )
 )

@@ -7,6 +7,7 @@ from typing import Any
 from .. import dtypes
 from ..dim import DimEnv, Size, minimum
 from ..op import Attrs, Op, TypeRule, register
+from ..rounding import EXACT, LINEAR, SUMMED
 from ..types import TupleType, Type
 from ._rules import filled, ops, zeros
 from ._types import NUMBERS, RING, Types, require_dim, require_dtype
@@ -82,13 +83,16 @@ def _running_extremum_vjp(grads: Any, inputs: Any, outs: Any, needs: Any, *, dim
 register(
     Op(
         "cumsum", "cumulative", _cumulative_type("cumsum", False), _cumsum_vjp, arity=1,
-        attrs=("dim",), doc="The running sum along `dim`, in the input's dtype.",
+        attrs=("dim",),
+        cost=None, rounding=LINEAR, takes_complex=True,
+        doc="The running sum along `dim`, in the input's dtype.",
     )
 )
 register(
     Op(
         "cumprod", "cumulative", _cumulative_type("cumprod", False), _cumprod_vjp, arity=1,
         attrs=("dim",), domain=(-2.0, 2.0),
+        cost=None, rounding=SUMMED, takes_complex=True,
         doc="The running product along `dim`, in the input's dtype.",
     )
 )
@@ -97,6 +101,7 @@ for _name, _which in (("cummax", "largest"), ("cummin", "smallest")):
         Op(
             _name, "cumulative", _cumulative_type(_name, True), _running_extremum_vjp, arity=1,
             results=2, attrs=("dim",),
+            cost=None, rounding=EXACT, takes_complex=False,
             doc=f"The {_which} so far along `dim` and its i64 index; the latest of equals.",
         )
     )

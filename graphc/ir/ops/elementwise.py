@@ -7,18 +7,32 @@ gradient down to its input's shape, so no rule here mentions broadcasting.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import dtypes
 from ..dim import DimEnv
 from ..graph import OPERATORS
-from ..op import Attrs, Lane, Op, VjpRule, get, register
+from ..op import (
+    FUNCTION,
+    LIGHT,
+    LONG,
+    QUOTIENT,
+    SERIES,
+    Attrs,
+    Op,
+    VjpRule,
+    get,
+    register,
+)
+from ..rounding import EXACT, ROUNDED, SUMMED, Rounding
 from ..types import TensorType, Type
 from ._rules import binary_rule, cast, ops, select, unary_rule, zeros
 from ._types import (
     ANY,
     BITS,
     BOOL,
+    COMPLEX,
     EVERY,
     FIELD,
     FLOATS,
@@ -32,10 +46,6 @@ from ._types import (
     require_one_dtype,
 )
 
-# Costs in additions: of a division, of a polynomial (exp), of two or a long one (pow), of a series.
-EXACT, LIGHT = Lane(1, exact=True), Lane(1)
-QUOTIENT, FUNCTION, LONG, SERIES = Lane(4), Lane(12), Lane(20), Lane(60)
-
 _INTEGER = "integer result"
 _BOOL = "bool result"
 _POSITIVE = (0.1, 10.0)
@@ -43,10 +53,11 @@ _POSITIVE = (0.1, 10.0)
 
 def _unary(
     name: str,
-    lane: Lane,
+    cost: int,
+    rounding: Rounding,
+    allowed: frozenset[dtypes.DType],
     vjp: VjpRule | None = None,
     *,
-    allowed: frozenset[dtypes.DType] = FIELD,
     result: dtypes.DType | None = None,
     domain: tuple[float, float] = (-10.0, 10.0),
     nondifferentiable: str = "",
@@ -55,18 +66,21 @@ def _unary(
     register(
         Op(
             name, "unary", elementwise_rule(name, allowed, result), vjp, arity=1,
-            lane=lane, domain=domain, nondifferentiable=nondifferentiable, doc=doc or f"{name}(x).",
+            domain=domain, nondifferentiable=nondifferentiable, doc=doc or f"{name}(x).",
+            cost=cost, rounding=rounding, takes_complex=not COMPLEX.isdisjoint(allowed),
         )
     )
 
 
 def _binary(
     name: str,
-    lane: Lane,
+    cost: int,
+    rounding: Rounding,
+    allowed: frozenset[dtypes.DType],
     vjp: VjpRule | None = None,
     *,
     family: str = "binary",
-    allowed: frozenset[dtypes.DType] = NUMBERS,
+    divides: bool = False,
     result: dtypes.DType | None = None,
     domain: tuple[float, float] = (-10.0, 10.0),
     nondifferentiable: str = "",
@@ -75,7 +89,8 @@ def _binary(
     register(
         Op(
             name, family, elementwise_rule(name, allowed, result), vjp, arity=2,
-            lane=lane, domain=domain, nondifferentiable=nondifferentiable, doc=doc,
+            divides=divides, domain=domain, nondifferentiable=nondifferentiable, doc=doc,
+            cost=cost, rounding=rounding, takes_complex=not COMPLEX.isdisjoint(allowed),
         )
     )
 
@@ -89,15 +104,15 @@ _flat = unary_rule(_zero)  # piecewise constant: torch's gradient is 0, not an e
 
 # --- unary, any number -----------------------------------------------------------------------
 
-_unary("neg", EXACT, unary_rule(lambda g, x, y: -g), allowed=RING, doc="-x; integers wrap.")
+_unary("neg", LIGHT, EXACT, RING, unary_rule(lambda g, x, y: -g), doc="-x; integers wrap.")
 _unary(
-    "abs", EXACT, unary_rule(lambda g, x, y: g * ops.sign(x)), allowed=NUMBERS,
+    "abs", LIGHT, EXACT, NUMBERS, unary_rule(lambda g, x, y: g * ops.sign(x)),
     doc="|x|; gradient 0 at 0; the most negative integer stays.",
 )
-_unary("sign", EXACT, _flat, allowed=NUMBERS, doc="-1, 0 or 1; 0 for NaN, as torch.")
-_unary("square", LIGHT, unary_rule(lambda g, x, y: g * (x * 2.0)), allowed=RING, doc="x * x.")
+_unary("sign", LIGHT, EXACT, NUMBERS, _flat, doc="-1, 0 or 1; 0 for NaN, as torch.")
+_unary("square", LIGHT, ROUNDED, RING, unary_rule(lambda g, x, y: g * (x * 2.0)), doc="x * x.")
 _unary(
-    "relu", EXACT, unary_rule(lambda g, x, y: select(ops.le(y, 0.0), 0.0, g)), allowed=NUMBERS,
+    "relu", LIGHT, EXACT, NUMBERS, unary_rule(lambda g, x, y: select(ops.le(y, 0.0), 0.0, g)),
     doc="max(x, 0); gradient 0 at 0; NaN passes.",
 )
 
@@ -131,80 +146,105 @@ def _acosh_gradient(g: Any, x: Any, y: Any) -> Any:
     return g * ops.rsqrt(x * x - 1.0)
 
 
-_unary("exp", FUNCTION, unary_rule(lambda g, x, y: g * y), domain=(-5.0, 5.0), doc="e ** x.")
 _unary(
-    "exp2", FUNCTION, unary_rule(lambda g, x, y: g * y * _LOG2), domain=(-5.0, 5.0), doc="2 ** x."
+    "exp", FUNCTION, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * y), domain=(-5.0, 5.0),
+    doc="e ** x.",
 )
 _unary(
-    "expm1", LONG, unary_rule(lambda g, x, y: g * (y + 1.0)), domain=(-5.0, 5.0),
+    "exp2", FUNCTION, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * y * _LOG2), domain=(-5.0, 5.0),
+    doc="2 ** x.",
+)
+_unary(
+    "expm1", LONG, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * (y + 1.0)), domain=(-5.0, 5.0),
     doc="e ** x - 1, accurate near 0.",
 )
 _unary(
-    "log", FUNCTION, unary_rule(lambda g, x, y: g / x), domain=_POSITIVE, doc="Natural logarithm."
+    "log", FUNCTION, ROUNDED, FIELD, unary_rule(lambda g, x, y: g / x), domain=_POSITIVE,
+    doc="Natural logarithm.",
 )
-_unary("log2", FUNCTION, unary_rule(lambda g, x, y: g / (x * _LOG2)), domain=_POSITIVE)
-_unary("log10", FUNCTION, unary_rule(lambda g, x, y: g / (x * _LOG10)), domain=_POSITIVE)
 _unary(
-    "log1p", LONG, unary_rule(lambda g, x, y: g / (x + 1.0)), domain=(-0.9, 10.0),
+    "log2", FUNCTION, ROUNDED, FIELD, unary_rule(lambda g, x, y: g / (x * _LOG2)), domain=_POSITIVE,
+)
+_unary(
+    "log10", FUNCTION, ROUNDED, FIELD, unary_rule(lambda g, x, y: g / (x * _LOG10)),
+    domain=_POSITIVE,
+)
+_unary(
+    "log1p", LONG, ROUNDED, FIELD, unary_rule(lambda g, x, y: g / (x + 1.0)), domain=(-0.9, 10.0),
     doc="log(1 + x), accurate near 0.",
 )
 _unary(
-    "sqrt", QUOTIENT, unary_rule(lambda g, x, y: g / (y * 2.0)), domain=_POSITIVE,
+    "sqrt", QUOTIENT, ROUNDED, FIELD, unary_rule(lambda g, x, y: g / (y * 2.0)), domain=_POSITIVE,
     doc="Square root; gradient inf at 0, as torch.",
 )
 _unary(
-    "rsqrt", QUOTIENT, unary_rule(lambda g, x, y: g * -0.5 * (y * y * y)), domain=_POSITIVE,
-    doc="1 / sqrt(x).",
+    "rsqrt", QUOTIENT, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * -0.5 * (y * y * y)),
+    domain=_POSITIVE, doc="1 / sqrt(x).",
 )
 _unary(
-    "reciprocal", QUOTIENT, unary_rule(lambda g, x, y: -g * (y * y)), domain=_POSITIVE, doc="1 / x."
+    "reciprocal", QUOTIENT, ROUNDED, FIELD, unary_rule(lambda g, x, y: -g * (y * y)),
+    domain=_POSITIVE, doc="1 / x.",
 )
-_unary("sin", FUNCTION, unary_rule(lambda g, x, y: g * ops.cos(x)))
-_unary("cos", FUNCTION, unary_rule(lambda g, x, y: g * -ops.sin(x)))
-_unary("tan", LONG, unary_rule(lambda g, x, y: g * (y * y + 1.0)), domain=(-1.4, 1.4))
-_unary("asin", LONG, unary_rule(lambda g, x, y: g * ops.rsqrt(1.0 - x * x)), domain=(-0.95, 0.95))
-_unary("acos", LONG, unary_rule(lambda g, x, y: g * -ops.rsqrt(1.0 - x * x)), domain=(-0.95, 0.95))
-_unary("atan", LONG, unary_rule(lambda g, x, y: g / (x * x + 1.0)))
-_unary("sinh", LONG, unary_rule(lambda g, x, y: g * ops.cosh(x)), domain=(-5.0, 5.0))
-_unary("cosh", LONG, unary_rule(lambda g, x, y: g * ops.sinh(x)), domain=(-5.0, 5.0))
-_unary("tanh", FUNCTION, unary_rule(lambda g, x, y: g * (1.0 - y * y)))
-_unary("asinh", LONG, unary_rule(lambda g, x, y: g * ops.rsqrt(x * x + 1.0)))
-_unary("acosh", LONG, unary_rule(_acosh_gradient), domain=(1.1, 10.0))
-_unary("atanh", LONG, unary_rule(lambda g, x, y: g / (1.0 - x * x)), domain=(-0.95, 0.95))
+_unary("sin", FUNCTION, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * ops.cos(x)))
+_unary("cos", FUNCTION, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * -ops.sin(x)))
 _unary(
-    "erf", FUNCTION, unary_rule(lambda g, x, y: g * (ops.exp(-(x * x)) * _TWO_OVER_SQRT_PI)),
-    allowed=FLOATS, domain=(-4.0, 4.0),
+    "tan", LONG, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * (y * y + 1.0)), domain=(-1.4, 1.4),
 )
 _unary(
-    "erfc", LONG, unary_rule(lambda g, x, y: g * (ops.exp(-(x * x)) * -_TWO_OVER_SQRT_PI)),
-    allowed=FLOATS, domain=(-4.0, 4.0), doc="1 - erf(x), accurate for large x.",
+    "asin", LONG, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * ops.rsqrt(1.0 - x * x)),
+    domain=(-0.95, 0.95),
 )
 _unary(
-    "erfinv", SERIES, unary_rule(lambda g, x, y: g * (ops.exp(y * y) / _TWO_OVER_SQRT_PI)),
-    allowed=FLOATS, domain=(-0.95, 0.95), doc="The inverse of erf; inf at 1, NaN beyond.",
+    "acos", LONG, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * -ops.rsqrt(1.0 - x * x)),
+    domain=(-0.95, 0.95),
+)
+_unary("atan", LONG, ROUNDED, FIELD, unary_rule(lambda g, x, y: g / (x * x + 1.0)))
+_unary(
+    "sinh", LONG, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * ops.cosh(x)), domain=(-5.0, 5.0),
 )
 _unary(
-    "lgamma", SERIES, unary_rule(lambda g, x, y: g * ops.digamma(x)),
-    allowed=FLOATS, domain=_POSITIVE,
-    doc="log |gamma(x)|.",
+    "cosh", LONG, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * ops.sinh(x)), domain=(-5.0, 5.0),
+)
+_unary("tanh", FUNCTION, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * (1.0 - y * y)))
+_unary("asinh", LONG, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * ops.rsqrt(x * x + 1.0)))
+_unary("acosh", LONG, ROUNDED, FIELD, unary_rule(_acosh_gradient), domain=(1.1, 10.0))
+_unary(
+    "atanh", LONG, ROUNDED, FIELD, unary_rule(lambda g, x, y: g / (1.0 - x * x)),
+    domain=(-0.95, 0.95),
 )
 _unary(
-    "digamma", SERIES, unary_rule(lambda g, x, y: g * _trigamma(x)),
-    allowed=FLOATS, domain=_POSITIVE,
-    doc="The derivative of lgamma.",
+    "erf", FUNCTION, ROUNDED, FLOATS,
+    unary_rule(lambda g, x, y: g * (ops.exp(-(x * x)) * _TWO_OVER_SQRT_PI)), domain=(-4.0, 4.0),
 )
 _unary(
-    "sigmoid", FUNCTION, unary_rule(lambda g, x, y: g * ((1.0 - y) * y)), doc="1 / (1 + exp(-x))."
+    "erfc", LONG, ROUNDED, FLOATS,
+    unary_rule(lambda g, x, y: g * (ops.exp(-(x * x)) * -_TWO_OVER_SQRT_PI)), domain=(-4.0, 4.0),
+    doc="1 - erf(x), accurate for large x.",
+)
+_unary(
+    "erfinv", SERIES, ROUNDED, FLOATS,
+    unary_rule(lambda g, x, y: g * (ops.exp(y * y) / _TWO_OVER_SQRT_PI)), domain=(-0.95, 0.95),
+    doc="The inverse of erf; inf at 1, NaN beyond.",
+)
+_unary(
+    "lgamma", SERIES, SUMMED, FLOATS, unary_rule(lambda g, x, y: g * ops.digamma(x)),
+    domain=_POSITIVE, doc="log |gamma(x)|.",
+)
+_unary(
+    "digamma", SERIES, SUMMED, FLOATS, unary_rule(lambda g, x, y: g * _trigamma(x)),
+    domain=_POSITIVE, doc="The derivative of lgamma.",
+)
+_unary(
+    "sigmoid", FUNCTION, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * ((1.0 - y) * y)),
+    doc="1 / (1 + exp(-x)).",
 )
 
 # --- unary, rounding and tests ---------------------------------------------------------------
 
-_unary("floor", EXACT, _flat, allowed=NUMBERS, doc="Rounds down; integers stay.")
-_unary("ceil", EXACT, _flat, allowed=NUMBERS, doc="Rounds up; integers stay.")
-_unary(
-    "round", EXACT, _flat, allowed=NUMBERS, doc="Rounds to nearest, half to even; integers stay."
-)
-_unary("trunc", EXACT, _flat, allowed=NUMBERS, doc="Rounds toward 0; integers stay.")
+_unary("floor", LIGHT, EXACT, NUMBERS, _flat, doc="Rounds down; integers stay.")
+_unary("ceil", LIGHT, EXACT, NUMBERS, _flat, doc="Rounds up; integers stay.")
+_unary("round", LIGHT, EXACT, NUMBERS, _flat, doc="Rounds to nearest, half to even; integers stay.")
+_unary("trunc", LIGHT, EXACT, NUMBERS, _flat, doc="Rounds toward 0; integers stay.")
 _TESTS = {
     "isnan": "True where x is NaN.",
     "isinf": "True where x is inf or -inf.",
@@ -212,45 +252,48 @@ _TESTS = {
     "logical_not": "True where x is 0 or False.",
 }
 for _name, _doc in _TESTS.items():
-    _unary(_name, LIGHT, allowed=EVERY, result=dtypes.bool_, nondifferentiable=_BOOL, doc=_doc)
-_unary("bitwise_not", LIGHT, allowed=BITS, nondifferentiable=_INTEGER, doc="~x; not x for bool.")
+    _unary(_name, LIGHT, EXACT, EVERY, result=dtypes.bool_, nondifferentiable=_BOOL, doc=_doc)
+_unary("bitwise_not", LIGHT, EXACT, BITS, nondifferentiable=_INTEGER, doc="~x; not x for bool.")
 
 # --- binary ----------------------------------------------------------------------------------
 
 _binary(
-    "add", LIGHT, binary_rule(lambda g, a, b, y: g, lambda g, a, b, y: g), allowed=RING,
+    "add", LIGHT, ROUNDED, RING, binary_rule(lambda g, a, b, y: g, lambda g, a, b, y: g),
     doc="a + b.",
 )
 _binary(
-    "sub", LIGHT, binary_rule(lambda g, a, b, y: g, lambda g, a, b, y: -g), allowed=RING,
+    "sub", LIGHT, ROUNDED, RING, binary_rule(lambda g, a, b, y: g, lambda g, a, b, y: -g),
     doc="a - b.",
 )
 _binary(
-    "mul", LIGHT, binary_rule(lambda g, a, b, y: g * b, lambda g, a, b, y: g * a), allowed=RING,
+    "mul", LIGHT, ROUNDED, RING, binary_rule(lambda g, a, b, y: g * b, lambda g, a, b, y: g * a),
     doc="a * b.",
 )
 _binary(
-    "div", QUOTIENT, binary_rule(lambda g, a, b, y: g / b, lambda g, a, b, y: -g * (a / b / b)),
-    allowed=FIELD, domain=(0.5, 10.0), doc="a / b, true division; integers are cast first.",
+    "div", QUOTIENT, ROUNDED, FIELD,
+    binary_rule(lambda g, a, b, y: g / b, lambda g, a, b, y: -g * (a / b / b)), domain=(0.5, 10.0),
+    doc="a / b, true division; integers are cast first.",
 )
 _flat_both = binary_rule(lambda g, a, b, y: zeros(a), lambda g, a, b, y: zeros(b))
 _binary(
-    "floor_divide", FUNCTION, _flat_both, domain=(0.5, 10.0),
+    "floor_divide", FUNCTION, ROUNDED, NUMBERS, _flat_both, divides=True, domain=(0.5, 10.0),
     doc="floor(a / b); an integer b of 0 raises; gradients 0.",
 )
 _binary(
-    "trunc_divide", FUNCTION, _flat_both, domain=(0.5, 10.0),
+    "trunc_divide", FUNCTION, ROUNDED, NUMBERS, _flat_both, divides=True, domain=(0.5, 10.0),
     doc="trunc(a / b); an integer b of 0 raises; gradients 0.",
 )
 _binary(
-    "remainder", FUNCTION,
+    "remainder", FUNCTION, ROUNDED, NUMBERS,
     binary_rule(lambda g, a, b, y: g, lambda g, a, b, y: -g * ops.floor_divide(a, b)),
-    domain=(0.5, 10.0), doc="a - b * floor(a / b): the sign of b; an integer b of 0 raises.",
+    divides=True, domain=(0.5, 10.0),
+    doc="a - b * floor(a / b): the sign of b; an integer b of 0 raises.",
 )
 _binary(
-    "fmod", FUNCTION,
+    "fmod", FUNCTION, ROUNDED, NUMBERS,
     binary_rule(lambda g, a, b, y: g, lambda g, a, b, y: -g * ops.trunc(a / b)),
-    domain=(0.5, 10.0), doc="a - b * trunc(a / b): the sign of a; an integer b of 0 raises.",
+    divides=True, domain=(0.5, 10.0),
+    doc="a - b * trunc(a / b): the sign of a; an integer b of 0 raises.",
 )
 
 
@@ -265,8 +308,8 @@ def _pow_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
 
 
 _binary(
-    "pow", LONG, binary_rule(_pow_base, _pow_exponent), domain=(0.1, 4.0),
-    allowed=RING, doc="a ** b; integers: a negative b gives 0, or 1 and -1 for those bases.",
+    "pow", LONG, ROUNDED, RING, binary_rule(_pow_base, _pow_exponent), domain=(0.1, 4.0),
+    doc="a ** b; integers: a negative b gives 0, or 1 and -1 for those bases.",
 )
 
 
@@ -285,8 +328,12 @@ def _extremum_rule(loses: str) -> VjpRule:
 
 
 _NAN = "NaN passes; a tie splits the gradient."
-_binary("maximum", EXACT, _extremum_rule("lt"), doc=f"The larger of a and b; {_NAN}")
-_binary("minimum", EXACT, _extremum_rule("gt"), doc=f"The smaller of a and b; {_NAN}")
+_binary(
+    "maximum", LIGHT, EXACT, NUMBERS, _extremum_rule("lt"), doc=f"The larger of a and b; {_NAN}",
+)
+_binary(
+    "minimum", LIGHT, EXACT, NUMBERS, _extremum_rule("gt"), doc=f"The smaller of a and b; {_NAN}",
+)
 
 
 def _ignoring_nan_rule(keeps: str) -> VjpRule:
@@ -299,8 +346,14 @@ def _ignoring_nan_rule(keeps: str) -> VjpRule:
     )
 
 
-_binary("fmax", EXACT, _ignoring_nan_rule("ge"), doc="The larger; the other one where one is NaN.")
-_binary("fmin", EXACT, _ignoring_nan_rule("le"), doc="The smaller; the other one where one is NaN.")
+_binary(
+    "fmax", LIGHT, EXACT, NUMBERS, _ignoring_nan_rule("ge"),
+    doc="The larger; the other one where one is NaN.",
+)
+_binary(
+    "fmin", LIGHT, EXACT, NUMBERS, _ignoring_nan_rule("le"),
+    doc="The smaller; the other one where one is NaN.",
+)
 
 
 def _atan2_scale(a: Any, b: Any) -> Any:
@@ -309,40 +362,38 @@ def _atan2_scale(a: Any, b: Any) -> Any:
 
 
 _binary(
-    "atan2", LONG,
+    "atan2", LONG, ROUNDED, FLOATS,
     binary_rule(
         lambda g, a, b, y: g * (b * _atan2_scale(a, b)),
         lambda g, a, b, y: g * (-a * _atan2_scale(a, b)),
     ),
-    allowed=FLOATS, doc="The angle of the point (b, a), in radians; gradient 0 at the origin.",
+    doc="The angle of the point (b, a), in radians; gradient 0 at the origin.",
 )
 _binary(
-    "copysign", EXACT,
+    "copysign", LIGHT, EXACT, FLOATS,
     binary_rule(
         lambda g, a, b, y: g * select(ops.eq(a, 0.0), 0.0, y / a), lambda g, a, b, y: zeros(b)
     ),
-    allowed=FLOATS, doc="|a| with the sign of b (of -0.0 too).",
+    doc="|a| with the sign of b (of -0.0 too).",
 )
 _binary(
-    "hypot", LONG,
+    "hypot", LONG, ROUNDED, FLOATS,
     binary_rule(lambda g, a, b, y: g * (a / y), lambda g, a, b, y: g * (b / y)),
-    allowed=FLOATS, doc="sqrt(a*a + b*b) without overflow.",
+    doc="sqrt(a*a + b*b) without overflow.",
 )
 
 for _name, _sign in (("and", "&"), ("or", "|"), ("xor", "^")):
+    _binary(f"bitwise_{_name}", LIGHT, EXACT, BITS, nondifferentiable=_INTEGER, doc=f"a {_sign} b.")
     _binary(
-        f"bitwise_{_name}", LIGHT, allowed=BITS, nondifferentiable=_INTEGER, doc=f"a {_sign} b.",
-    )
-    _binary(
-        f"logical_{_name}", LIGHT, allowed=BOOL, nondifferentiable=_BOOL,
+        f"logical_{_name}", LIGHT, EXACT, BOOL, nondifferentiable=_BOOL,
         doc=f"a {_name} b, of bools.",
     )
 _binary(
-    "shift_left", LIGHT, allowed=INTEGERS, nondifferentiable=_INTEGER, domain=(0.0, 7.0),
+    "shift_left", LIGHT, EXACT, INTEGERS, nondifferentiable=_INTEGER, domain=(0.0, 7.0),
     doc="a << b; 0 where b is negative or at least the width.",
 )
 _binary(
-    "shift_right", LIGHT, allowed=INTEGERS, nondifferentiable=_INTEGER, domain=(0.0, 7.0),
+    "shift_right", LIGHT, EXACT, INTEGERS, nondifferentiable=_INTEGER, domain=(0.0, 7.0),
     doc="a >> b, arithmetic; the sign's fill where b is negative or at least the width.",
 )
 
@@ -352,7 +403,7 @@ for _name, _sign in (
     ("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")
 ):
     _binary(
-        _name, LIGHT, family="compare", allowed=EVERY if _name in ("eq", "ne") else ANY,
+        _name, LIGHT, EXACT, EVERY if _name in ("eq", "ne") else ANY, family="compare",
         result=dtypes.bool_, nondifferentiable=_BOOL,
         doc=f"a {_sign} b; NaN is unequal to everything.",
     )
@@ -392,13 +443,15 @@ def _clamp_vjp(grads: Any, inputs: Any, outs: Any, needs: Any) -> Any:
 
 register(
     Op(
-        "where", "ternary", _where_type, _where_vjp, arity=3, lane=EXACT,
+        "where", "ternary", _where_type, _where_vjp, arity=3, cost=LIGHT,
+        rounding=EXACT, takes_complex=True,
         doc="a where the bool condition holds, else b.",
     )
 )
 register(
     Op(
-        "clamp", "ternary", elementwise_rule("clamp", NUMBERS), _clamp_vjp, arity=3, lane=EXACT,
+        "clamp", "ternary", elementwise_rule("clamp", NUMBERS), _clamp_vjp, arity=3, cost=LIGHT,
+        rounding=EXACT, takes_complex=False,
         doc="min(max(x, lo), hi); NaN in x passes; gradient 1 where lo <= x <= hi.",
     )
 )
@@ -419,9 +472,17 @@ def _cast_vjp(
     return (cast(grads[0], source),)
 
 
+def _cast_rounding(
+    attrs: Mapping[str, Any], sources: Sequence[dtypes.DType], results: Sequence[dtypes.DType]
+) -> Rounding:
+    source, target = sources[0], results[0]
+    return ROUNDED if target.bits < source.bits or not source.is_float else EXACT
+
+
 register(
     Op(
-        "cast", "cast", _cast_type, _cast_vjp, arity=1, attrs=("dtype",), lane=LIGHT,
+        "cast", "cast", _cast_type, _cast_vjp, arity=1, attrs=("dtype",), cost=LIGHT,
+        rounding=_cast_rounding, takes_complex=True,
         doc="x as `dtype`: float to int truncates and wraps; to bool: x != 0 (NaN is True).",
     )
 )

@@ -10,6 +10,7 @@ from typing import Any
 from ..dim import DimEnv
 from ..dtypes import complex_of
 from ..op import Attrs, Op, register
+from ..rounding import SUMMED
 from ..types import TensorType, Type
 from ._rules import along, cast, ops
 from ._types import COMPLEX, Types, fail, require_dims
@@ -82,19 +83,23 @@ register(
     Op(
         "fft_complex", "routine", _complex_type, _complex_vjp, arity=1,
         attrs=("dims", "inverse", "scale"), adjoint=True,
+        cost=None, rounding=SUMMED, takes_complex=True,
         doc="The discrete Fourier transform over `dims`, or its inverse, times `scale`.",
     )
 )
 register(
     Op(
         "fft_real", "routine", _real_type, _real_vjp, arity=1, attrs=("dims", "scale"),
-        adjoint=True, doc="The transform of real numbers, half of the last of `dims`.",
+        adjoint=True,
+        cost=None, rounding=SUMMED, takes_complex=True,
+        doc="The transform of real numbers, half of the last of `dims`.",
     )
 )
 register(
     Op(
         "fft_inverse_real", "routine", _inverse_real_type, _inverse_real_vjp, arity=1,
         attrs=("dims", "size", "scale"), adjoint=True,
+        cost=None, rounding=SUMMED, takes_complex=True,
         doc="Real numbers, `size` of them in the last of `dims`, of half a spectrum.",
     )
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..dim import DimEnv
 from ..op import Attrs, Op, OpError, register
+from ..rounding import EXACT, SUMMED, Rounding
 from ..types import Shape, TensorType, Type
 from ._rules import cast, ops, select, sum_to, zeros
 from ._types import (
@@ -196,15 +198,27 @@ def _index_put_vjp(
 # what the positions are to the user ("Target"): an error then names that, not an index and a dim
 _SUBJECT = frozenset({"subject"})
 
+
+
+def _scatter_rounding(attrs: Mapping[str, Any], sources: Any, results: Any) -> Rounding:
+    return SUMMED if attrs["reduce"] in ("add", "mul") else EXACT
+
+
+def _index_put_rounding(attrs: Mapping[str, Any], sources: Any, results: Any) -> Rounding:
+    return SUMMED if attrs["accumulate"] else EXACT
+
+
 register(
     Op(
         "gather", "index", _gather_type, _gather_vjp, arity=2, attrs=("dim",), optional=_SUBJECT,
+        cost=None, rounding=EXACT, takes_complex=True,
         doc="x[..., index[i], ...] along `dim`; an index outside 0 .. size-1 is a RuntimeError.",
     )
 )
 register(
     Op(
         "scatter", "index", _scatter_type, _scatter_vjp, arity=3, attrs=("dim", "reduce"),
+        cost=None, rounding=_scatter_rounding, takes_complex=True,
         doc='x with src written at index along `dim`; reduce "" (last wins) "add" "mul" '
         '"amax" "amin" combines with what is there.',
     )
@@ -212,6 +226,7 @@ register(
 register(
     Op(
         "index", "index", _index_type, _index_vjp, attrs=("dim",), optional=_SUBJECT,
+        cost=None, rounding=EXACT, takes_complex=True,
         doc="x indexed at dims dim.. by broadcast i64 tensors, result dims in their place; "
         "negative wraps, out of range is an IndexError.",
     )
@@ -219,6 +234,7 @@ register(
 register(
     Op(
         "index_put", "index", _index_put_type, _index_put_vjp, attrs=("dim", "accumulate"),
+        cost=None, rounding=_index_put_rounding, takes_complex=True,
         doc="x with src written (or added, where `accumulate`) at the positions of `index`.",
     )
 )

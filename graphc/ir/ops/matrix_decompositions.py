@@ -11,6 +11,7 @@ from typing import Any
 from ..dim import DimEnv, minimum
 from ..dtypes import complex_of
 from ..op import Attrs, Op, register
+from ..rounding import SUMMED
 from ..types import TensorType, TupleType, Type
 from ._matrices import (
     diagonal,
@@ -242,7 +243,8 @@ def _exp_vjp(grads: Any, inputs: Any, outs: Any, needs: Any) -> Any:
 
 
 register(Op("linalg_qr", "routine", _qr_type, _qr_vjp, arity=1, results=2, attrs=("complete",),
-            adjoint=True, doc="Orthogonal Q and upper triangular R."))
+            adjoint=True, doc="Orthogonal Q and upper triangular R.",
+            cost=None, rounding=SUMMED, takes_complex=True))
 def _geqrf_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     (x,) = types
     require_matrix("geqrf", x)
@@ -251,16 +253,22 @@ def _geqrf_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
 
 register(Op("linalg_geqrf", "routine", _geqrf_type, arity=1, results=2,
             nondifferentiable="torch has no gradient for it either; use linalg.qr",
-            doc="R, the vectors of Householder reflections below it, and their factors."))
+            doc="R, the vectors of Householder reflections below it, and their factors.",
+            cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("linalg_svd", "routine", _svd_type, _svd_vjp, arity=1, results=3, attrs=("full",),
-            adjoint=True, doc="U, S and V^H; singular values in descending order."))
+            adjoint=True, doc="U, S and V^H; singular values in descending order.",
+            cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("linalg_eigh", "routine", _eigh_type, _eigh_vjp, arity=1, results=2,
             attrs=("upper",), adjoint=True,
-            doc="Ascending eigenvalues and the vectors of matrices that are their own adjoint."))
+            doc="Ascending eigenvalues and the vectors of matrices that are their own adjoint.",
+            cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("linalg_eig", "routine", _eig_type, _eig_vjp, arity=1, results=2, adjoint=True,
-            doc="Complex eigenvalues and eigenvectors of norm 1."))
+            doc="Complex eigenvalues and eigenvectors of norm 1.",
+            cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("linalg_pinv", "routine", _pinv_type, _pinv_vjp, arity=1,
             attrs=("atol", "rtol", "hermitian"), adjoint=True,
-            doc="The pseudo-inverse, of singular values above max(atol, rtol * largest)."))
+            doc="The pseudo-inverse, of singular values above max(atol, rtol * largest).",
+            cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("matrix_exp", "routine", _exp_type, _exp_vjp, arity=1, adjoint=True,
-            doc="The exponential of square matrices."))
+            doc="The exponential of square matrices.",
+            cost=None, rounding=SUMMED, takes_complex=True))

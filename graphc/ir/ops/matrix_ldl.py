@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import dtypes
 from ..dim import DimEnv
 from ..op import Attrs, Op, register
+from ..rounding import SUMMED
 from ..types import TensorType, TupleType, Type
 from ._matrices import require_square
 from ._types import Types, fail, require_one_dtype
@@ -34,6 +35,8 @@ def _solve_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
 register(Op("linalg_ldl_factor", "routine", _factor_type, arity=1, results=3,
             attrs=("hermitian",), nondifferentiable=_REASON,
             doc="L and D in one matrix, LAPACK's i32 pivots, and the order of the first zero of "
-                "D, or 0; by the pivots of Bunch and Kaufman (Math. Comp. 31, 1977)."))
+                "D, or 0; by the pivots of Bunch and Kaufman (Math. Comp. 31, 1977).",
+            cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("linalg_ldl_solve", "routine", _solve_type, arity=3, attrs=("hermitian",),
-            nondifferentiable=_REASON, doc="X of A X = B, given what linalg_ldl_factor gives."))
+            nondifferentiable=_REASON, doc="X of A X = B, given what linalg_ldl_factor gives.",
+            cost=None, rounding=SUMMED, takes_complex=True))

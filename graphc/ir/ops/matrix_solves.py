@@ -7,6 +7,7 @@ from typing import Any
 from .. import dtypes
 from ..dim import DimEnv, minimum
 from ..op import Attrs, Op, register
+from ..rounding import EXACT, SUMMED
 from ..types import TensorType, TupleType, Type
 from ._matrices import (
     diagonal,
@@ -213,22 +214,31 @@ def _lu_solve_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
 # --- records ---------------------------------------------------------------------------------
 
 register(Op("linalg_solve", "routine", _solve_type, _solve_vjp, arity=2,
-            doc="X of A X = B. Raises LinAlgError for a singular A."))
+            doc="X of A X = B. Raises LinAlgError for a singular A.",
+            cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("linalg_inv", "routine", _inv_type, _inv_vjp, arity=1, results=2,
-            attrs=("check",), doc="The inverse, and an i32 that is not 0 where there is none."))
-register(Op("linalg_det", "routine", _det_type, _det_vjp, arity=1, doc="The determinant."))
+            attrs=("check",), doc="The inverse, and an i32 that is not 0 where there is none.",
+            cost=None, rounding=SUMMED, takes_complex=True))
+register(Op("linalg_det", "routine", _det_type, _det_vjp, arity=1, doc="The determinant.",
+            cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("linalg_cofactor", "routine", _cofactor_type, _cofactor_vjp, arity=1,
-            doc="The cofactors: the determinant's gradient, of singular matrices too."))
+            doc="The cofactors: the determinant's gradient, of singular matrices too.",
+            cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("linalg_slogdet", "routine", _slogdet_type, _slogdet_vjp, arity=1, results=2,
-            adjoint=True, doc="Sign and logarithm of the absolute value of the determinant."))
+            adjoint=True, doc="Sign and logarithm of the absolute value of the determinant.",
+            cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("linalg_cholesky", "routine", _cholesky_type, _cholesky_vjp, arity=1, results=2,
             attrs=("check",), adjoint=True,
-            doc="Lower L of A = L L^H, and the i32 order of the first minor that is not positive."))
+            doc="Lower L of A = L L^H, and the i32 order of the first minor that is not positive.",
+            cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("linalg_lu", "routine", _lu_type, _lu_vjp, arity=1, results=3, attrs=("pivot",),
-            adjoint=True, doc="L and U in one matrix, 1-based i32 pivots, and an i32 info."))
+            adjoint=True, doc="L and U in one matrix, 1-based i32 pivots, and an i32 info.",
+            cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("lu_permutation", "routine", _permutation_type, arity=1, attrs=("size",),
             nondifferentiable="integer result",
-            doc="The i64 permutation that rows are swapped into by 1-based pivots."))
+            doc="The i64 permutation that rows are swapped into by 1-based pivots.",
+            cost=None, rounding=EXACT, takes_complex=False))
 register(Op("solve_triangular", "routine", _lu_solve_type, _triangular_vjp, arity=2,
             attrs=("upper", "unit"),
-            doc="X of A X = B, reading one triangle of A; `unit`: its diagonal is taken as 1."))
+            doc="X of A X = B, reading one triangle of A; `unit`: its diagonal is taken as 1.",
+            cost=None, rounding=SUMMED, takes_complex=True))

@@ -7,7 +7,8 @@ from typing import Any
 
 from .. import dtypes
 from ..dim import Dim, DimEnv, Size, ceil_div, product
-from ..op import Attrs, Op, TypeRule, VjpRule, register
+from ..op import LIGHT, Attrs, Op, TypeRule, VjpRule, register
+from ..rounding import EXACT
 from ..types import Shape, TensorType, Type
 from ._rules import filled, ops, permute, reshape, sum_to, zeros
 from ._types import (
@@ -305,7 +306,10 @@ def _movement(
     view: bool = False,
 ) -> None:
     rule: VjpRule = vjp
-    register(Op(name, "movement", infer, rule, arity=arity, attrs=attrs, view=view, doc=doc))
+    register(Op(
+        name, "movement", infer, rule, arity=arity, attrs=attrs, view=view, doc=doc,
+        cost=LIGHT, rounding=EXACT, takes_complex=True,
+    ))
 
 
 _SLICE = ("starts", "stops", "steps")

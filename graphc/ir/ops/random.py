@@ -9,6 +9,7 @@ from __future__ import annotations
 from .. import dtypes
 from ..dim import DimEnv
 from ..op import Attrs, Op, register
+from ..rounding import EXACT
 from ..types import TensorType, TupleType, Type
 from ._types import ANY, FLOATS, NUMBERS, Types, fail, require_dtype
 from .create import require_shape
@@ -42,7 +43,7 @@ def _random_type(name: str, allowed: frozenset[dtypes.DType]) -> None:
         Op(
             full_name, "random", infer, arity=1, results=2, attrs=attrs,
             nondifferentiable="a random draw depends on no input but the generator's state",
-            doc=doc,
+            cost=None, rounding=EXACT, takes_complex=False, doc=doc,
         )
     )
 
@@ -67,6 +68,8 @@ _random_type("randint", NUMBERS)
 register(
     Op(
         "rng_permutation", "random", _permutation_type, arity=1, results=2, attrs=("n",),
-        nondifferentiable="integer result", doc="A random order of 0 .. n-1, i64.",
+        nondifferentiable="integer result",
+        cost=None, rounding=EXACT, takes_complex=False,
+        doc="A random order of 0 .. n-1, i64.",
     )
 )

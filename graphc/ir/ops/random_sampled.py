@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import dtypes
 from ..dim import DimEnv
 from ..op import Attrs, Op, register
+from ..rounding import EXACT
 from ..types import TensorType, TupleType, Type
 from ._types import BOOL, FLOATS, Types, fail, require_dtype
 from .create import require_shape
@@ -22,7 +23,7 @@ def _drawn(name: str, dtype: dtypes.DType, doc: str) -> None:
     register(
         Op(
             name, "random", infer, arity=1, results=2, attrs=("shape",),
-            nondifferentiable=_REASON, doc=doc,
+            nondifferentiable=_REASON, cost=None, rounding=EXACT, takes_complex=False, doc=doc,
         )
     )
 
@@ -39,7 +40,7 @@ def _sampled(name: str, parameters: int, doc: str) -> None:
     register(
         Op(
             name, "random", infer, arity=1 + parameters, results=2, nondifferentiable=_REASON,
-            doc=doc,
+            cost=None, rounding=EXACT, takes_complex=False, doc=doc,
         )
     )
 
@@ -60,6 +61,7 @@ def _where_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
 register(
     Op(
         "rng_uniform_where", "random", _where_type, arity=2, results=2, nondifferentiable=_REASON,
+        cost=None, rounding=EXACT, takes_complex=False,
         doc="Numbers of [0, 1) drawn for the elements that are True alone, 0 elsewhere.",
     )
 )

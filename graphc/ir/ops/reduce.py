@@ -10,10 +10,12 @@ from typing import Any
 from .. import dtypes
 from ..dim import DimEnv, product
 from ..op import Attrs, Op, TypeRule, VjpRule, register
+from ..rounding import EXACT, LINEAR, SUMMED, Rounding
 from ..types import Shape, TensorType, Type
 from ._rules import cast, expand, keep_dims, ops, permute, reshape, sum_dims
 from ._types import (
     BOOL,
+    COMPLEX,
     NUMBERS,
     RING,
     Types,
@@ -99,10 +101,11 @@ def _extremum_vjp(
 
 def _register(
     name: str,
+    rounding: Rounding,
+    allowed: frozenset[dtypes.DType],
     vjp: VjpRule | None,
     doc: str,
     *,
-    allowed: frozenset[dtypes.DType] = NUMBERS,
     empty: bool = True,
     nondifferentiable: str = "",
     domain: tuple[float, float] = (-10.0, 10.0),
@@ -111,25 +114,25 @@ def _register(
         Op(
             name, "reduce", _reduce_type(name, allowed, empty), vjp, arity=1,
             attrs=("dims", "keepdim"), nondifferentiable=nondifferentiable, domain=domain,
-            doc=doc,
+            cost=None, rounding=rounding, takes_complex=not COMPLEX.isdisjoint(allowed), doc=doc,
         )
     )
 
 
-_register("sum", _sum_vjp, "The sum over `dims`; 0 over no elements.", allowed=RING)
-_register("prod", _prod_vjp, "The product over `dims`; 1 over no elements.", allowed=RING,
+_register("sum", LINEAR, RING, _sum_vjp, "The sum over `dims`; 0 over no elements.")
+_register("prod", SUMMED, RING, _prod_vjp, "The product over `dims`; 1 over no elements.",
           domain=(-2.0, 2.0))
 _register(
-    "amax", _extremum_vjp, "The largest over `dims`; NaN wins; ties share the gradient evenly.",
-    empty=False,
+    "amax", EXACT, NUMBERS, _extremum_vjp,
+    "The largest over `dims`; NaN wins; ties share the gradient evenly.", empty=False,
 )
 _register(
-    "amin", _extremum_vjp, "The smallest over `dims`; NaN wins; ties share the gradient evenly.",
-    empty=False,
+    "amin", EXACT, NUMBERS, _extremum_vjp,
+    "The smallest over `dims`; NaN wins; ties share the gradient evenly.", empty=False,
 )
-_register("any", None, "True if any is, over `dims`.", allowed=BOOL,
+_register("any", EXACT, BOOL, None, "True if any is, over `dims`.",
           nondifferentiable="bool result")
-_register("all", None, "True if all are, over `dims`.", allowed=BOOL,
+_register("all", EXACT, BOOL, None, "True if all are, over `dims`.",
           nondifferentiable="bool result")
 
 for _name, _which in (("argmax", "largest"), ("argmin", "smallest")):
@@ -137,6 +140,7 @@ for _name, _which in (("argmax", "largest"), ("argmin", "smallest")):
         Op(
             _name, "arg_reduce", _arg_type(_name), arity=1, attrs=("dim", "keepdim"),
             nondifferentiable="integer result",
+            cost=None, rounding=EXACT, takes_complex=False,
             doc=f"The i64 index of the {_which} along `dim`; the first of equals; NaN wins.",
         )
     )

@@ -7,6 +7,7 @@ from typing import Any
 from .. import dtypes
 from ..dim import DimEnv
 from ..op import Attrs, Op, register
+from ..rounding import EXACT
 from ..types import TensorType, TupleType, Type
 from ._rules import ops, zeros
 from ._types import Types, fail, require_dim
@@ -43,6 +44,7 @@ register(
     Op(
         "sort", "sort", _sort_type, _selection_vjp, arity=1, results=2,
         attrs=("dim", "descending", "stable"),
+        cost=None, rounding=EXACT, takes_complex=False,
         doc="Sorted values and their indices; NaN counts as the largest.",
     )
 )
@@ -50,6 +52,7 @@ register(
     Op(
         "topk", "sort", _topk_type, _selection_vjp, arity=1, results=2,
         attrs=("k", "dim", "largest"),
+        cost=None, rounding=EXACT, takes_complex=False,
         doc="The k largest (or smallest) in order, and their indices; NaN counts as the largest.",
     )
 )

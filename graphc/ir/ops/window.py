@@ -7,6 +7,7 @@ from typing import Any
 from .. import dtypes
 from ..dim import DimEnv, Size, product
 from ..op import Attrs, Op, register
+from ..rounding import EXACT, LINEAR, SUMMED
 from ..types import Shape, TensorType, TupleType, Type
 from ._rules import expand, ops, reshape
 from ._types import (
@@ -141,6 +142,7 @@ def _spread_blocks(g: Any, shape: Shape, window: tuple[int, ...]) -> Any:
 register(
     Op(
         "max_pool", "window", _max_pool_type, _max_pool_vjp, arity=1, results=2, attrs=_WINDOW,
+        cost=None, rounding=EXACT, takes_complex=False,
         doc="The maximum of each window and its i64 flat index in the plane; the first of "
         "equals, NaN wins, padding never.",
     )
@@ -149,12 +151,14 @@ register(
     Op(
         "max_pool_grad", "window", _max_pool_grad_type, _max_pool_grad_vjp, arity=2,
         attrs=("plane_shape",),
+        cost=None, rounding=SUMMED, takes_complex=False,
         doc="Zeros with g added at the flat indices of its plane, of sizes `plane_shape`.",
     )
 )
 register(
     Op(
         "window_sum", "window", _window_sum_type, _window_sum_vjp, arity=1, attrs=_WINDOW,
+        cost=None, rounding=LINEAR, takes_complex=False,
         doc="The sum of each window; padding counts as 0.",
     )
 )

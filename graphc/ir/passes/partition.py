@@ -14,13 +14,8 @@ from typing import Any
 
 from ..dim import evaluate
 from ..graph import Builder, Graph, Node, const, input_
-from ..op import ELEMENTWISE
 from ..rewrite import with_inputs
 from ..types import TensorType
-
-# cheap to compute again, inside the kernels that read them; everything else runs once
-_CHEAP_FAMILIES = ELEMENTWISE | {"movement", "create"}
-_CHEAP = frozenset({"const", "get", "gelu", "silu", "softplus"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +30,6 @@ class Split:
     forward: Graph
     backward: Graph
     saved: tuple[tuple[str, int], ...]
-
-    @property
-    def saved_types(self) -> tuple[TensorType, ...]:
-        """The types of the saved values, in the order of the backward's inputs."""
-        return tuple(n.tensor_type for n in self.backward.inputs[: len(self.saved)])
 
 
 def split(graph: Graph, forward_inputs: int, forward_outputs: int) -> Split:
@@ -92,12 +82,10 @@ def _anchors(graph: Graph, results: Iterable[Node]) -> set[Node]:
     for node in reversed(graph.nodes):
         if node in needed:
             needed.update(node.inputs)
-    return {node for node in graph.nodes if node.op is input_ or (node in needed and _dear(node))}
-
-
-def _dear(node: Node) -> bool:
-    op = node.op
-    return op.impure or not (op.family in _CHEAP_FAMILIES or op.name in _CHEAP)
+    return {
+        node for node in graph.nodes
+        if node.op is input_ or (node in needed and node.op.cost is None)
+    }
 
 
 def _minimum_cut(

@@ -108,11 +108,13 @@ from .linear import (
     Linear,
     Unflatten,
 )
+from .linear_cross_entropy import LinearCrossEntropyLoss, LinearCrossEntropyOptions
 from .loss import (
     BCELoss,
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
@@ -120,20 +122,15 @@ from .loss import (
     L1Loss,
     MarginRankingLoss,
     MSELoss,
+    MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
+    NLLLoss2d,
     PoissonNLLLoss,
     SmoothL1Loss,
     SoftMarginLoss,
     TripletMarginLoss,
-)
-from .loss_more import (
-    CTCLoss,
-    LinearCrossEntropyLoss,
-    LinearCrossEntropyOptions,
-    MultiLabelMarginLoss,
-    NLLLoss2d,
     TripletMarginWithDistanceLoss,
 )
 from .module import (

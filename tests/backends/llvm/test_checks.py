@@ -17,7 +17,7 @@ from graphc.ir import dtypes, interpret, ops
 from graphc.ir.graph import Builder, Expr, Graph
 from graphc.ir.kernel import Launch
 from graphc.ir.passes.lower.body import Body
-from graphc.ir.passes.lower.scatter import lower_scatter
+from graphc.ir.passes.lower.kinds import SCATTER_UNCHECKED
 from graphc.ir.types import TensorType
 
 from .native import GUARD, Native
@@ -359,7 +359,7 @@ def test_scatters_without_checks_leave_out_what_is_out_of_range(name: str) -> No
     """Were their positions ever wrong, they would still write inside their buffers only."""
     case = UNCHECKED[name]
     graph = graph_of(case)
-    kernel = lower_scatter(Body(graph, CPU), checked=False)
+    kernel = SCATTER_UNCHECKED.kernel(Body(graph, CPU))
     native = Native(kernel)
     arrays = inputs_of(case)
     flat = arrays[-1].reshape(-1)

@@ -75,7 +75,6 @@ def test_a_program_end_to_end() -> None:
     executable = chain_executable()
     for size in (1000, 7, 5000, 2):
         inputs, outputs = vectors(size), [np.zeros(size, "f4") for _ in range(2)]
-        executable.check_arrays(inputs, outputs, [size])
         executable.run(inputs, outputs, [size])
         for got, want in zip(outputs, expected(*inputs), strict=True):
             assert (got == want).all()
@@ -84,10 +83,10 @@ def test_a_program_end_to_end() -> None:
 def test_kernels_are_compiled_once_and_cached() -> None:
     cache = ObjectCache()
     first = chain_executable(cache=cache).stats
-    assert [k.cached for k in first.kernels] == [False] and first.cache_hits == 0
+    assert [k.cached for k in first.kernels] == [False]
     assert first.kernels[0].object_bytes > 500 and first.emit > 0
     again = chain_executable(cache=cache).stats
-    assert again.cache_hits == 1 and again.emit == 0
+    assert [k.cached for k in again.kernels] == [True] and again.emit == 0
 
 
 def test_threads_may_call_one_executable() -> None:
@@ -196,15 +195,11 @@ def test_trace_shows_every_step() -> None:
     assert seen == [(0, first), (1, first), (2, first)]
 
 
-def test_wrong_arrays_are_refused() -> None:
+def test_a_wrong_number_of_arrays_is_refused() -> None:
     executable = chain_executable()
     inputs, outputs = vectors(50), [np.zeros(50, "f4") for _ in range(2)]
     with pytest.raises(ValueError, match="takes 2 inputs, 2 outputs and 1 dims, got 1, 2 and 1"):
         executable.run(inputs[:1], outputs, [50])
-    with pytest.raises(ValueError, match=r"input 1 of chain is f32\[batch\], got float64"):
-        executable.check_arrays([inputs[0], inputs[1].astype("f8")], outputs, [50])
-    with pytest.raises(ValueError, match="output 0 of chain is not contiguous"):
-        executable.check_arrays(inputs, [np.zeros(100, "f4")[::2], outputs[1]], [50])
 
 
 def test_an_empty_program() -> None:

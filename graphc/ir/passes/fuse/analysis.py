@@ -11,31 +11,23 @@ from ... import dtypes
 from ...dim import Size, product, unwrap
 from ...graph import Graph, Node, on_complex
 from ...machine import Machine
+from ...op import ELEMENTWISE
 from ...types import Shape, TensorType
-from ..lower.attention import ATTENTIONS, VARIABLES, sides
+from ..lower.attention import VARIABLES, sides
 from ..lower.body import Body
-from ..lower.contraction import CONTRACTIONS, contraction, operand_index
+from ..lower.contraction import contraction, operand_index
 from ..lower.index_maps import Coordinates
+from ..lower.kinds import ATTENTION, CONTRACTION, HEADS, ROUTINE, SCATTER, Kind
 from ..lower.moves import MOVES
-from ..lower.nest import cost
 from ..lower.rows_plan import reduced_dims
-from ..lower.values import DIVISIONS
+from ..lower.values import INLINE
 
-LEAF, CREATE, POINT, MOVE = "leaf", "create", "point", "move"
-REDUCE, CONTRACT, ATTENTION = "reduce", "contract", "attention"
-WINDOW, SCATTER, CUMULATIVE, ROUTINE = "window", "scatter", "cumulative", "routine"
+# what a node is to fusion: a part of some kernel, or the head of one kind
+Category: TypeAlias = str | Kind
+LEAF, CREATE, POINT, MOVE, REDUCE = "leaf", "create", "point", "move", "reduce"
 
-_BY_NAME = {
-    "input": LEAF, "full": CREATE, "iota": CREATE,
-    **dict.fromkeys((*MOVES, "pad", "concat", "slice_update"), MOVE),
-    **dict.fromkeys(("gather", "index"), POINT),
-    **dict.fromkeys(CONTRACTIONS, CONTRACT), **dict.fromkeys(ATTENTIONS, ATTENTION),
-    **dict.fromkeys(("max_pool", "window_sum"), WINDOW),
-    **dict.fromkeys(("scatter", "index_put", "max_pool_grad"), SCATTER),
-    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), CUMULATIVE),
-}
 _BY_FAMILY = {
-    **dict.fromkeys(("unary", "binary", "compare", "ternary", "cast"), POINT),
+    **dict.fromkeys(ELEMENTWISE, POINT), "index": POINT, "movement": MOVE, "create": CREATE,
     "reduce": REDUCE, "arg_reduce": REDUCE,
 }
 
@@ -51,7 +43,7 @@ class Analysis:
 
     graph: Graph
     machine: Machine
-    category: dict[Node, str] = field(default_factory=dict)
+    category: dict[Node, Category] = field(default_factory=dict)
     elements: dict[Node, Size] = field(default_factory=dict)
     users: dict[Node, list[Node]] = field(default_factory=dict)
     must: set[Node] = field(default_factory=set)  # in memory whatever the groups are
@@ -88,7 +80,7 @@ def analyse(
     body = Body(graph, machine)
     body.buffers = {}
     for node in graph.nodes:
-        if a.category[node] in (CONTRACT, ATTENTION) and node.op.name != "get":
+        if a.category[node] in (CONTRACTION, ATTENTION) and node.op.name != "get":
             _find_operands(a, body, node)
         elif a.category[node] == ROUTINE and node.op.name != "get":
             a.must.update(node.inputs)
@@ -99,10 +91,12 @@ def analyse(
     return a
 
 
-def categorise(node: Node, routine: Callable[[Node], bool]) -> str:
-    """What kind of kernel an operator belongs in; ROUTINE: none, it is a step of its own."""
-    name = node.op.name
-    if name not in ("input", "const") and (on_complex(node) or (name != "get" and routine(node))):
+def categorise(node: Node, routine: Callable[[Node], bool]) -> Category:
+    """What a node is; ROUTINE: nothing in a kernel, but a step of its own."""
+    name, family = node.op.name, node.op.family
+    if name == "input":
+        return LEAF
+    if name != "const" and (on_complex(node) or (name != "get" and routine(node))):
         return ROUTINE
     if on_complex(node):
         return LEAF
@@ -110,12 +104,14 @@ def categorise(node: Node, routine: Callable[[Node], bool]) -> str:
         return CREATE if node.attrs["value"].array.size == 1 else LEAF
     if name == "get":
         return categorise(node.inputs[0], routine)
-    found = _BY_NAME.get(name) or _BY_FAMILY.get(node.op.family) or ROUTINE
-    if found == CONTRACT and (not node.dtype.is_float or not _known_channels(node)):
+    found: Category = HEADS.get(name) or _BY_FAMILY.get(family) or ROUTINE
+    if found in (POINT, MOVE) and not (node.op.elementwise or name in INLINE):
         return ROUTINE
-    if node.op.family in _NEED_DIMS and not node.inputs[0].shape:
+    if found is CONTRACTION and (not node.dtype.is_float or not _known_channels(node)):
         return ROUTINE
-    if found == SCATTER and node.op.name != "max_pool_grad" and node.dtype is dtypes.bool_:
+    if family in _NEED_DIMS and not node.inputs[0].shape:
+        return ROUTINE
+    if found is SCATTER and node.op.name != "max_pool_grad" and node.dtype is dtypes.bool_:
         return found if not node.attrs.get("reduce") else ROUTINE
     return found
 
@@ -161,7 +157,7 @@ def _reads_all(a: Analysis, user: Node, node: Node) -> bool:
 
 def can_fail(node: Node) -> bool:
     """Whether an elementwise operator has a check: an integer division by what may be 0."""
-    if node.op.name not in DIVISIONS or not node.dtype.is_integer:
+    if not node.op.divides or not node.dtype.is_integer:
         return False
     divisor = node.inputs[1]
     while divisor.op.name in ("reshape", "expand"):
@@ -223,7 +219,7 @@ def _stored_permuted(a: Analysis, node: Node) -> bool:
 
 def _operands(body: Body, node: Node) -> tuple[str, list[tuple[Node, Coordinates | None]]]:
     """The variables that a template's operands are affine in, and their nodes and places."""
-    if node.op.name in ATTENTIONS:
+    if node.op.name in ATTENTION.heads:
         return VARIABLES, [(operand, at) for _, operand, at in sides(node, body.shape)]
     t = contraction(body, node)
     return "mnk", [(t.left, t.left_at), (t.right, t.right_at)]
@@ -239,9 +235,9 @@ def find_cones(a: Analysis, stored: Container[Node]) -> None:
             a.cone_cost[node] = 0
             a.cone_sources[node] = frozenset((node,))
             continue
-        total = cost(node) if a.category[node] == POINT else 0
-        if node.op.name in ("gather", "index"):
-            total = a.machine.cheap + 1  # its checks should not be repeated
+        total = 0
+        if a.category[node] == POINT:  # what checks positions should not be repeated
+            total = a.machine.cheap + 1 if node.op.cost is None else node.op.cost
         sources: frozenset[Node] = frozenset()
         for x in node.inputs:
             # what is broadcast is read and computed far less often

@@ -6,8 +6,6 @@ from ... import op
 from ...graph import Builder, Graph, Node
 from .groups import Group, Grouping
 
-_COLLECTIVE = {"window": "window", "scatter": "scatter", "cumulative": "cumulative"}
-
 
 def build_fused(grouping: Grouping) -> Graph:
     """The graph of fusion nodes, aliasing reshapes and routines."""
@@ -20,7 +18,7 @@ def build_fused(grouping: Grouping) -> Graph:
         if node.op.name == "const":
             new[node] = builder.emit(node.op, value=node.attrs["value"])
     for group in _in_order(grouping):
-        if group.kind in ("routine", "alias"):
+        if not group.kind.computes:
             _plain(builder, group, new)
         else:
             _fusion(builder, grouping, group, new)
@@ -75,11 +73,11 @@ def _fusion(builder: Builder, grouping: Grouping, group: Group, new: dict[Node, 
             copies[node] = body.emit(node.op, *(copies[x] for x in node.inputs), **node.attrs)
     outputs = [n for n in members if n in group.outputs]
     graph = Graph(
-        group.kind, tuple(body.inputs), tuple(copies[n] for n in outputs), builder.env
+        group.kind.name, tuple(body.inputs), tuple(copies[n] for n in outputs), builder.env
     )
     with builder.at(outputs[-1].loc, outputs[-1].backward):
         fused = builder.emit(
-            op.get("fusion"), *(new[x] for x in sources), graphs=(graph,), kind=group.kind
+            op.get("fusion"), *(new[x] for x in sources), graphs=(graph,), kind=group.kind.name
         )
         for node, result in zip(outputs, builder.results(fused), strict=True):
             new[node] = result

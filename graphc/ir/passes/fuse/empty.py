@@ -10,6 +10,7 @@ import numpy as np
 from ... import op
 from ...dim import product
 from ...graph import Builder, Graph, Node
+from ...rewrite import remade
 from ...types import TensorType
 
 _STARTS = {"sum": 0, "prod": 1, "any": False, "all": True}
@@ -19,18 +20,7 @@ def replace_empty(graph: Graph) -> Graph:
     """Replace every value that has no elements, or is made of none, by a fill."""
     if not any(_is_empty(n) for n in graph.nodes):
         return graph
-    builder = Builder(graph.env)
-    new: dict[Node, Node] = {}
-    for node in graph.nodes:
-        if node.op.name == "input":
-            new[node] = builder.input(node.tensor_type, node.attrs["name"])
-            continue
-        with builder.at(node.loc, node.backward):
-            new[node] = _replaced(builder, node, new)
-    return Graph(
-        graph.name, tuple(new[n] for n in graph.inputs), tuple(new[n] for n in graph.outputs),
-        graph.env,
-    )
+    return remade(graph, _replaced)
 
 
 def _is_empty(node: Node) -> bool:

@@ -7,11 +7,11 @@ on this contraction (two kernels would wait for each other)."""
 from __future__ import annotations
 
 from ...graph import Node
-from .analysis import CONTRACT, POINT, ROUTINE, SCATTER, Analysis, can_fail, needs_checks
+from ..lower.kinds import CONTRACTION, ROUTINE, SCATTER
+from .analysis import POINT, Analysis, can_fail, needs_checks
 
 _MOST_NODES = 24
 _MOST_UPDATE = 6
-_FORBIDDEN = frozenset({"gather", "index"})
 
 
 class Epilogues:
@@ -30,7 +30,7 @@ class Epilogues:
             a.category[n] == ROUTINE or (a.category[n] == SCATTER and needs_checks(a, n))
             for n in a.graph.nodes
         )
-        if any(c == CONTRACT for c in a.category.values()):
+        if any(c is CONTRACTION for c in a.category.values()):
             self._walk()
             self._prune()
 
@@ -40,7 +40,7 @@ class Epilogues:
             for x in node.inputs:
                 bits |= self._depends(x)
             self._before[node] = bits
-            if self.a.category[node] == CONTRACT:
+            if self.a.category[node] is CONTRACTION:
                 self._bit[node] = 1 << len(self._bit)
                 self.owner[node] = node
                 self.members[node] = [node]
@@ -100,7 +100,7 @@ class Epilogues:
             return single
         if node.op.name == "permute":
             return single and _keeps_rows(node, contraction)
-        if a.category[node] != POINT or node.op.name in _FORBIDDEN or can_fail(node):
+        if a.category[node] != POINT or node.op.cost is None or can_fail(node):
             return False  # a template has no way out in the middle
         if node in a.updates and not self._plain_update(contraction):
             return False

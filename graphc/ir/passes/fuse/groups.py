@@ -18,19 +18,15 @@ from typing import TypeAlias
 
 from ...dim import Size, product, unwrap
 from ...graph import Node
+from ...op import LIGHT, QUOTIENT
 from ...types import Shape
-from ..lower.nest import cost
+from ..lower.kinds import ALIAS, CONTRACTION, LOOP, ROWS, SCATTER, SCATTER_UNCHECKED, Kind
 from .analysis import (
-    ATTENTION,
     CREATE,
-    CUMULATIVE,
     LEAF,
     MOVE,
     POINT,
     REDUCE,
-    ROUTINE,
-    SCATTER,
-    WINDOW,
     Analysis,
     Pattern,
     can_fail,
@@ -55,7 +51,7 @@ class Group:
     """One kernel in the making."""
 
     number: int
-    kind: str
+    kind: Kind
     orders: dict[Node, set[Order]] = field(default_factory=dict)  # its nodes
     outputs: dict[Node, None] = field(default_factory=dict)  # those that it stores
     pattern: Pattern | None = None
@@ -136,14 +132,13 @@ class Grouping:
             self._place_result(node)
             return
         readers = self._readers(node)
-        if category == ROUTINE:
-            self._new(node, "routine", readers)
-        elif node in self.epilogues.owner:
+        if node in self.epilogues.owner:
             self._place_epilogue(node, readers)
-        elif category in (WINDOW, SCATTER, CUMULATIVE, ATTENTION):
+        elif isinstance(category, Kind):
             group = self.stored_by.get(node)
             if group is None:
-                self._new(node, self._collective_kind(node, category), readers)
+                unchecked = category is SCATTER and not needs_checks(a, node)
+                self._new(node, SCATTER_UNCHECKED if unchecked else category, readers)
             else:
                 self._add(node, group)
         elif node in a.must:
@@ -159,11 +154,6 @@ class Grouping:
                 found[group] = None
         return list(found)
 
-    def _collective_kind(self, node: Node, category: str) -> str:
-        if category == SCATTER and not needs_checks(self.a, node):
-            return "scatter_unchecked"
-        return category
-
     def _place_result(self, node: Node) -> None:
         """One of several results: stored by the group of the node that makes them, or through
         the permutation that alone reads it."""
@@ -171,7 +161,8 @@ class Grouping:
         group = self.stored_by.get(head)
         if group is None:
             kind = self.a.category[head]
-            group = self._group("routine" if kind == ROUTINE else kind)
+            assert isinstance(kind, Kind), f"{head} has one result"
+            group = self._group(kind)
             self.stored_by[head] = group
             self._add(head, group)
         self._add(node, group)
@@ -182,7 +173,7 @@ class Grouping:
         contraction = self.epilogues.owner[node]
         group = self._of_contraction.get(contraction)
         if group is None:
-            group = self._group("contraction")
+            group = self._group(CONTRACTION)
             self._of_contraction[contraction] = group
         self._add(node, group)
         outside = [g for g in readers if g is not group]
@@ -191,7 +182,7 @@ class Grouping:
 
     def _place_inner(self, node: Node, readers: list[Group]) -> None:
         """A node that need not be in memory."""
-        ready = [g for g in readers if node in g.orders and g.kind in ("contraction", ATTENTION)]
+        ready = [g for g in readers if node in g.orders and g.kind.template]
         for group in ready:
             group.orders[node].update(self._orders(group, node))
         others = [g for g in readers if g not in ready]
@@ -222,10 +213,10 @@ class Grouping:
     def _keep(self, node: Node, readers: list[Group]) -> None:
         """Store a node: by a reader that can compute it on its way, or by a group of its own."""
         if node.op.name == "reshape":
-            self._new(node, "alias", readers)
+            self._new(node, ALIAS, readers)
             return
         for group in self._by_size(readers):
-            if group.kind not in ("loop", "rows"):
+            if not group.kind.ordered:
                 continue
             orders = self._orders(group, node)
             if not (orders & self._storable(group, node)) or self._rather_alone(node, group):
@@ -236,7 +227,7 @@ class Grouping:
                 self._join(node, group, orders)
                 self._store(node, group, [g for g in readers if g is not group])
                 return
-        self._new(node, "rows" if self.a.category[node] == REDUCE else "loop", readers)
+        self._new(node, ROWS if self.a.category[node] == REDUCE else LOOP, readers)
 
     def _rather_alone(self, node: Node, group: Group) -> bool:
         """Whether a node is better stored by a kernel of its own reductions: softmax's rows
@@ -257,7 +248,7 @@ class Grouping:
         return False
 
     def _by_size(self, groups: Iterable[Group]) -> list[Group]:
-        return sorted(groups, key=lambda g: (g.kind != "rows", -len(g.orders)))
+        return sorted(groups, key=lambda g: (g.kind is not ROWS, -len(g.orders)))
 
     def _storable(self, group: Group, node: Node) -> set[Order]:
         """Orders in which a group can store a node beside its other results."""
@@ -275,14 +266,14 @@ class Grouping:
             return False
         category = self.a.category[node]
         if category == CREATE:
-            return group.kind not in ("routine", "alias")
-        if group.kind == "contraction":
+            return group.kind.computes
+        if group.kind is CONTRACTION:
             return self._may_join_epilogue(node)
         if category == REDUCE:
-            return group.kind in ("loop", "rows") and self._may_reduce(node, group, orders)
-        if group.kind in (WINDOW, CUMULATIVE, SCATTER, "scatter_unchecked"):
+            return group.kind.ordered and self._may_reduce(node, group, orders)
+        if group.kind.fed:
             return self._may_feed(node, group)
-        if group.kind not in ("loop", "rows") or category not in (POINT, MOVE):
+        if not group.kind.ordered or category not in (POINT, MOVE):
             return False
         if node.op.name == "concat" and len(node.inputs) > 3:
             return False
@@ -319,16 +310,17 @@ class Grouping:
     def _may_feed(self, node: Node, group: Group) -> bool:
         """What may be computed on the way into windows, running sums and scatters."""
         head = next(iter(group.orders))
-        name = node.op.name
         if self.a.category[node] == MOVE:
-            return name in ("reshape", "permute", "slice", "expand")
+            return node.op.name in ("reshape", "permute", "slice", "expand")
         if head.op.name == "max_pool_grad":
             return False
-        return name not in ("gather", "index") and cost(node) == 1
+        return node.op.cost == LIGHT
 
     def _repeats_costly_work(self, node: Node, group: Group, orders: set[Order]) -> bool:
         """Whether an expensive value would be computed many times over by its readers."""
-        if cost(node) < self.a.machine.dear and node.op.name not in ("div", "sqrt", "rsqrt"):
+        cost = node.op.cost
+        # a quotient is one instruction, but of a unit that the next one waits for
+        if cost is None or (cost < self.a.machine.dear and cost != QUOTIENT):
             return False
         if OTHER in orders:
             return len(orders) > 1 or self._evaluations(group) > 2 * _hint(self.a.elements[node])
@@ -387,7 +379,7 @@ class Grouping:
         if self.a.category[node] == REDUCE and group.pattern is None:
             group.pattern = pattern_of(node)
             group.flipped = orders == {LINEAR}
-            group.kind = "rows"
+            group.kind = ROWS
         group.orders[node] = orders
         if self.a.category[node] in (POINT, MOVE):
             group.places[node] = self._places(node, group)
@@ -405,7 +397,7 @@ class Grouping:
     def _read_order(self, group: Group, user: Node, node: Node, order: Order) -> set[Order]:
         """The order of `node` where `user`, computed in `order`, reads it."""
         op = user.op
-        if order == OTHER or group.kind not in ("loop", "rows"):
+        if order == OTHER or not group.kind.ordered:
             return {OTHER}
         if op.name == "reshape":
             return {order}
@@ -449,16 +441,16 @@ class Grouping:
 
     # --- groups ---------------------------------------------------------------------------------
 
-    def _group(self, kind: str) -> Group:
+    def _group(self, kind: Kind) -> Group:
         group = Group(len(self.groups), kind)
         self.groups.append(group)
         return group
 
-    def _new(self, node: Node, kind: str, readers: list[Group]) -> None:
+    def _new(self, node: Node, kind: Kind, readers: list[Group]) -> None:
         """A group with `node` as its root."""
         group = self._group(kind)
         self._add(node, group)
-        if kind == "rows":
+        if kind is ROWS:
             group.pattern = pattern_of(node)
             group.flipped = True
         self._store(node, group, readers)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ...graph import Builder, Graph, Node
 from ...machine import Machine
 from ...op import get
+from ...rewrite import remade
 from ..lower.body import Body
 from ..lower.contraction import contraction, operand_index
 
@@ -30,23 +31,15 @@ def affine_operands(graph: Graph, machine: Machine) -> Graph:
                 wrong[node] = sides
     if not wrong:
         return graph
-    builder = Builder(graph.env)
-    new: dict[Node, Node] = {}
-    for node in graph.nodes:
-        if node.op.name == "input":
-            new[node] = builder.input(node.tensor_type, node.attrs["name"])
-            continue
-        inputs = [new[x] for x in node.inputs]
-        attrs = dict(node.attrs)
-        with builder.at(node.loc, node.backward):
-            for i, side in enumerate("ab"):
-                if node in wrong and wrong[node][i]:
-                    inputs[i] = _permuted(builder, inputs[i], attrs, side)
-            new[node] = builder.emit(node.op, *inputs, graphs=node.graphs, **attrs)
-    return Graph(
-        graph.name, tuple(new[n] for n in graph.inputs), tuple(new[n] for n in graph.outputs),
-        graph.env,
-    )
+
+    def make(builder: Builder, node: Node, new: dict[Node, Node]) -> Node:
+        inputs, attrs = [new[x] for x in node.inputs], dict(node.attrs)
+        for i, side in enumerate("ab"):
+            if node in wrong and wrong[node][i]:
+                inputs[i] = _permuted(builder, inputs[i], attrs, side)
+        return builder.emit(node.op, *inputs, graphs=node.graphs, **attrs)
+
+    return remade(graph, make)
 
 
 def _permuted(builder: Builder, operand: Node, attrs: dict[str, object], side: str) -> Node:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ... import op
 from ...graph import Builder, Graph, Node
+from ...rewrite import remade
 
 
 def store_permuted(graph: Graph) -> Graph:
@@ -40,24 +41,14 @@ def _wanted(permuted: Node, users: dict[Node, list[Node]]) -> bool:
 
 
 def _rebuilt(graph: Graph, chosen: dict[Node, Node]) -> Graph:
-    builder = Builder(graph.env)
-    new: dict[Node, Node] = {}
-    for node in graph.nodes:
-        if node.op.name == "input":
-            new[node] = builder.input(node.tensor_type, node.attrs["name"])
-            continue
-        with builder.at(node.loc, node.backward):
-            inputs = []
-            for x in node.inputs:
-                inputs.append(
-                    new[x] if x not in chosen or chosen[x] is node
-                    else _back(builder, new, x, chosen[x])
-                )
-            new[node] = builder.emit(node.op, *inputs, graphs=node.graphs, **node.attrs)
-    return Graph(
-        graph.name, tuple(new[n] for n in graph.inputs), tuple(new[n] for n in graph.outputs),
-        graph.env,
-    )
+    def make(builder: Builder, node: Node, new: dict[Node, Node]) -> Node:
+        inputs = [
+            new[x] if x not in chosen or chosen[x] is node else _back(builder, new, x, chosen[x])
+            for x in node.inputs
+        ]
+        return builder.emit(node.op, *inputs, graphs=node.graphs, **node.attrs)
+
+    return remade(graph, make)
 
 
 def _back(builder: Builder, new: dict[Node, Node], product: Node, permuted: Node) -> Node:

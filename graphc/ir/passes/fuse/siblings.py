@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...graph import Node
+from ..lower.kinds import ROWS
 from .groups import Group, Grouping
 
 _MOST_NODES = 80
@@ -13,7 +14,7 @@ def merge_siblings(grouping: Grouping) -> None:
     other."""
     readers: dict[Node, list[Group]] = {}
     for group in grouping.groups:
-        if group.kind != "rows":
+        if group.kind is not ROWS:
             continue
         sources = {x for node in group.orders for x in node.inputs if x not in group.orders}
         for source in sources:

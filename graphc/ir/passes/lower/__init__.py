@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ...dim import Dim, Size, product, unwrap
@@ -16,26 +15,10 @@ from ...graph import Constant, Graph, Node, attr_key
 from ...kernel import Kernel, Template
 from ...machine import Machine
 from ...types import TupleType
-from .attention import lower_attention
 from .body import Body
-from .contraction import lower_contraction
-from .cumulative import lower_cumulative
-from .loops import is_flat, lower_loop
-from .rows import lower_rows
-from .scatter import lower_scatter
+from .kinds import KERNELS, LOOP, Kind
+from .loops import is_flat
 from .template_loops import as_loops
-from .windows import lower_window
-
-_LOWER: dict[str, Callable[[Body], Kernel]] = {
-    "loop": lower_loop,
-    "rows": lower_rows,
-    "contraction": lower_contraction,
-    "attention": lower_attention,
-    "window": lower_window,
-    "scatter": lower_scatter,
-    "scatter_unchecked": partial(lower_scatter, checked=False),
-    "cumulative": lower_cumulative,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +65,8 @@ def _empty(node: Node) -> bool:
 
 def lower_node(node: Node, machine: Machine) -> Lowered:
     """The kernel of one fusion node. Equal structures give the identical Kernel object."""
-    graph, kind = node.graphs[0], node.attrs["kind"]
-    if kind == "loop" and is_flat(graph):
+    graph, kind = node.graphs[0], KERNELS[node.attrs["kind"]]
+    if kind is LOOP and is_flat(graph):
         total = unwrap(product(graph.outputs[0].shape))
         # the text does not depend on the length, nor on how it is cut into dims
         key: Hashable = ("flat", total == 1, structure(graph, shapes=False))
@@ -92,18 +75,18 @@ def lower_node(node: Node, machine: Machine) -> Lowered:
     names = sorted(_named_dims(graph))
     rename: dict[str, Size] = {name: Dim.var(f"d{i}") for i, name in enumerate(names)}
     hints = tuple(graph.env.hints.get(name) for name in names)
-    key = (kind, hints, structure(graph, shapes=True))
+    key = (kind.name, hints, structure(graph, shapes=True))
     kernel = _kernel(key, Body(graph, machine, rename), kind)
     return Lowered(kernel, tuple(Dim.var(name) for name in names))
 
 
-def _kernel(structure: Hashable, body: Body, kind: str) -> Kernel:
+def _kernel(structure: Hashable, body: Body, kind: Kind) -> Kernel:
     key = (structure, body.machine)
     found = _MEMO.get(key)
     if found is None:
         if len(_MEMO) >= _MOST:
             _MEMO.clear()
-        found = _MEMO[key] = _LOWER[kind](body)
+        found = _MEMO[key] = kind.kernel(body)
     return found
 
 

@@ -17,7 +17,6 @@ from .index_maps import Coordinates
 from .loops import dims_of
 from .nest import kernel_name, params
 
-ATTENTIONS = frozenset(INPUTS)
 VARIABLES = "mnef"  # an operand's index is affine in these
 
 
@@ -65,9 +64,8 @@ def _coordinates(variables: str, shape: Shape) -> Coordinates:
     )
 
 
-def lower_attention(body: Body) -> Kernel:
+def lower_attention(body: Body, node: Node) -> Kernel:
     """The kernel of an attention node."""
-    node = next(n for n in body.graph.nodes if n.op.name in ATTENTIONS)
     inputs: list[tuple[str, Operand]] = []
     for name, operand, at in sides(node, body.shape):
         leaf = leaf_of(body, operand)
@@ -98,7 +96,7 @@ def whole_template(node: Node) -> Attention | None:
     """The template of an attention node, as if its operands were buffers of their own: what a
     backend is asked about. None for other nodes, and for 16-bit floats, which become wider first.
     """
-    if node.op.name not in ATTENTIONS or node.inputs[0].dtype.bits < 32:
+    if node.op.name not in INPUTS or node.inputs[0].dtype.bits < 32:
         return None
 
     def shape(x: Node) -> Shape:

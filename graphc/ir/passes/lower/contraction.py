@@ -34,8 +34,6 @@ from .nest import kernel_name, params
 from .scope import Writer
 from .values import At, Values
 
-CONTRACTIONS = frozenset({"dot_general", "conv", "conv_input_grad", "conv_weight_grad"})
-
 
 @dataclass
 class Contraction:
@@ -160,9 +158,8 @@ def _in_panels(body: Body, index: Size, leaf: Node) -> bool:
     return panels.columns == tiling.columns(leaf.dtype.itemsize)
 
 
-def lower_contraction(body: Body) -> Kernel:
-    """The kernel of a contraction group."""
-    node = next(n for n in body.graph.nodes if n.op.name in CONTRACTIONS)
+def lower_contraction(body: Body, node: Node) -> Kernel:
+    """The kernel of a contraction and its epilogue."""
     found = _write(body, node, swap=False)
     if any(isinstance(s, Check) for s in found.epilogue):
         raise ValueError(f"{body.graph.name}: a check in a contraction's epilogue")
@@ -250,5 +247,5 @@ def _reshaped(place: Coordinates, have: Shape, want: Shape) -> Coordinates:
     return place if have == want else index_maps.reshape(place, want)
 
 
-__all__ = ["CONTRACTIONS", "Contraction", "carrier", "contraction", "forward_places",
+__all__ = ["Contraction", "carrier", "contraction", "forward_places",
            "lower_contraction", "operand_index"]

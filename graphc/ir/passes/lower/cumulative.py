@@ -18,9 +18,8 @@ from .values import Values
 _NAMES = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 
 
-def lower_cumulative(body: Body) -> Kernel:
+def lower_cumulative(body: Body, node: Node) -> Kernel:
     """The kernel of cumsum, cumprod, cummax or cummin."""
-    node = next(n for n in body.graph.nodes if n.op.name in _NAMES)
     (x,) = node.inputs
     shape, dim = body.shape(x), node.attrs["dim"]
     lead, suffix = shape[:dim], shape[dim + 1 :]

@@ -12,6 +12,7 @@ from ... import dtypes
 from ...dim import Dim, Size, ceil_div, minimum, product, unwrap
 from ...graph import Node
 from ...kernel import IndexValue, Kernel, Let, Param, Stmt
+from ...op import LIGHT
 from ...types import Shape
 from . import index_maps
 from .body import Body
@@ -20,8 +21,8 @@ from .scope import Writer
 
 
 def cost(node: Node) -> int:
-    """Cost of one element in additions; what only moves or combines elements counts as one."""
-    return 1 if node.op.lane is None else node.op.lane.cost
+    """What one element costs inside a kernel, in additions: of a sum or a look-up, one step."""
+    return LIGHT if node.op.cost is None else node.op.cost
 
 
 def hint(body: Body, size: Size) -> int:

@@ -34,11 +34,9 @@ class _Target:
     combine: str
 
 
-def lower_scatter(body: Body, checked: bool = True) -> Kernel:
+def lower_scatter(body: Body, node: Node, checked: bool = True) -> Kernel:
     """The kernel of scatter, index_put or max_pool_grad. Without checks, positions out of range
     are left out; another kernel must check the same positions."""
-    node = next(n for n in body.graph.nodes if n.op.family in ("index", "window") and n.inputs
-                and n.op.name in ("scatter", "index_put", "max_pool_grad"))
     combine = _combine(node)
     wide = carrier(node.dtype)
     elements = unwrap(product(body.shape(node)))

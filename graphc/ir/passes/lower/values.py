@@ -17,6 +17,7 @@ from ...dim import Dim, Size, mod, unwrap
 from ...dtypes import DType
 from ...graph import Node
 from ...kernel import Literal
+from ...rounding import EXACT
 from . import index_maps
 from .body import Body, carrier, literal, literal_cast, zero
 from .index_maps import Coordinate, Coordinates, coordinate_value, exact
@@ -34,8 +35,6 @@ class At:
 
 Request: TypeAlias = tuple[Node, At]
 Code: TypeAlias = Generator[Request, Value, Value]
-
-DIVISIONS = frozenset({"floor_divide", "remainder", "trunc_divide", "fmod"})
 
 
 class Values:
@@ -93,7 +92,7 @@ class Values:
             return self._cast(node, at)
         if node.op.elementwise:
             return self._elementwise(node, at)
-        handler = _HANDLERS.get(node.op.name)
+        handler = INLINE.get(node.op.name)
         if handler is None:
             raise NotImplementedError(f"no kernel code for operator {node.op.name}")
         return handler(self, node, at)
@@ -190,11 +189,10 @@ class Values:
         args: list[Value] = []
         for source in node.inputs:
             args.append((yield self.operand(source, node, at)))
-        if node.op.name in DIVISIONS and node.dtype.is_integer:
+        if node.op.divides and node.dtype.is_integer:
             self._check_divisor(args[1], at)
         result = self.writer.apply(node.op.name, carrier(node.dtype), *args)
-        assert node.op.lane is not None  # of an elementwise operator
-        return result if node.op.lane.exact else self.rounded(result, node.dtype)
+        return result if node.op.rounding is EXACT else self.rounded(result, node.dtype)
 
     def _check_divisor(self, divisor: Value, at: At) -> None:
         zero_ = Literal(0, divisor.dtype)
@@ -386,7 +384,8 @@ class Values:
         return (yield x, self.at(coordinates, at.mask))
 
 
-_HANDLERS: dict[str, Callable[[Values, Node, At], Code]] = {
+# what moves, makes or looks up elements on the way; elementwise operators are computed, too
+INLINE: dict[str, Callable[[Values, Node, At], Code]] = {
     "full": Values._full,
     "const": Values._const,
     "iota": Values._iota,

@@ -1,0 +1,88 @@
+"""From a recording to a version: its graph through the pipeline, and what runs around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ... import backends
+from ... import config as configuration
+from ...frontend.placement import Place
+from ...inspect.example import example_inputs
+from ...ir.graph import Graph
+from ...ir.passes.partition import Split
+from .. import pipeline
+from ..built import Allocate, Engine
+from ..capture.recording import Recording
+from ..devices import backend_at
+from .backward import BackwardPlan
+from .parts import Parts, behind
+from .shared_builds import SharedBuilds
+from .version import Specialisation
+
+
+def build(
+    recording: Recording, name: str, backend: str, shared: SharedBuilds | None
+) -> Specialisation:
+    """The version that a recording says. `shared`: what equal Modules were compiled to."""
+    traced, place = recording.traced, recording.trace.place or None
+    graph, settings = traced.graph, configuration.current()
+    chosen = backend_at(place, backend)
+    options: dict[str, Any] = {
+        "config": settings, "mutated": traced.mutated, "name": name, "backend": chosen,
+    }
+    if settings.check >= 2:
+        options["example"] = example_inputs(traced)
+    allocate = backends.get(chosen).memory.allocate
+
+    def built(make: Callable[[], Any], *parts: Any) -> Any:
+        if shared is None:
+            return make()
+        key = *parts, tuple(traced.mutated.items()), settings, chosen
+        return shared.get(graph, key, make)
+
+    plan: BackwardPlan | None = None
+    if traced.backward is not None and traced.backward.outputs:
+        inputs, count = traced.forward
+        forward, split, parts = built(
+            lambda: _build_joint(graph, inputs, count, options, allocate, place),
+            inputs, count, place,
+        )
+        outputs = split.forward.outputs
+        plan = BackwardPlan(
+            traced, split, parts, (graph, inputs, count),
+            lambda graph: pipeline.as_drawn(graph, settings),
+        )
+    else:
+        forward, outputs = built(lambda: pipeline.build(graph, **options)), graph.outputs
+    types = [node.tensor_type for node in outputs]
+    engine = Engine(forward, types, tuple(graph.env.hints), allocate, place, traced.mutated)
+    version = Specialisation(traced, recording.observer, recording.replay, engine, plan)
+    kept = list(recording.stored), recording.order, recording.apart_from
+    version.makes(recording.rebuild, *kept)
+    version.follow(recording.stored_inputs(), recording.dropped_guards())
+    version.relies(recording.observer, recording.materialise, recording.leaves)
+    return version
+
+
+def _build_joint(
+    graph: Graph, inputs: int, outputs: int, options: dict[str, Any], allocate: Allocate,
+    place: Place | None,
+) -> tuple[pipeline.Built, Split, Parts]:
+    """The forward of a joint graph, where it is cut, and its backward.
+
+    Where several results carry a history, that backward is built when it runs: of hidden states
+    and a loss, only the loss may ever be differentiated.
+    """
+    late = {key: options[key] for key in ("config", "backend")}
+
+    def build(reduced: Graph) -> pipeline.Built:
+        return pipeline.build(reduced, name=f"{options['name']}_backward", **late)
+
+    several = len(graph.inputs) - inputs > 1
+    forward, reverse, split = pipeline.build_pair(graph, inputs, outputs, late=several, **options)
+    missing = behind(graph, inputs, outputs)
+    parts = Parts(split.backward, len(split.saved), build, missing, allocate, place)
+    if reverse is not None:
+        parts.keep_whole(reverse)
+    return forward, split, parts

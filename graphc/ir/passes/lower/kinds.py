@@ -1,0 +1,84 @@
+"""The kinds of kernels: what may stand in one of each, and what lowers it.
+
+Fusion groups nodes into kinds, a fusion node keeps its kind's name, lowering finds the kind again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ...graph import Node
+from ...kernel import Kernel
+from .attention import lower_attention
+from .body import Body
+from .contraction import lower_contraction
+from .cumulative import lower_cumulative
+from .loops import lower_loop
+from .rows import lower_rows
+from .scatter import lower_scatter
+from .windows import lower_window
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One kind. `heads`: the operators of which exactly one is computed by such a kernel, and by
+    no other kind; the rest of it is what leads to that one, or starts from it."""
+
+    name: str
+    heads: frozenset[str]
+    with_head: Callable[[Body, Node], Kernel] | None = None
+    without: Callable[[Body], Kernel] | None = None
+    ordered: bool = False  # walks a space of elements, in which every member has its order
+    fed: bool = False  # light pointwise work may be done on the way into the head
+    template: bool = False  # the head's operands are buffers, through views of them
+
+    @property
+    def computes(self) -> bool:
+        """Whether there is a kernel: not for a routine, nor for another name for a buffer."""
+        return self.with_head is not None or self.without is not None
+
+    def kernel(self, body: Body) -> Kernel:
+        """The kernel of a fusion node's body."""
+        if self.with_head is not None:
+            head = next(node for node in body.graph.nodes if node.op.name in self.heads)
+            return self.with_head(body, head)
+        assert self.without is not None, f"{self.name} is no kernel"
+        return self.without(body)
+
+
+_NONE: frozenset[str] = frozenset()
+_SCATTERS = frozenset({"scatter", "index_put", "max_pool_grad"})
+
+LOOP = Kind("loop", _NONE, without=lower_loop, ordered=True)
+ROWS = Kind("rows", _NONE, without=lower_rows, ordered=True)
+CONTRACTION = Kind(
+    "contraction", frozenset({"dot_general", "conv", "conv_input_grad", "conv_weight_grad"}),
+    lower_contraction, template=True,
+)
+ATTENTION = Kind(
+    "attention", frozenset({"attention", "attention_grad"}), lower_attention, template=True
+)
+WINDOW = Kind("window", frozenset({"max_pool", "window_sum"}), lower_window, fed=True)
+SCATTER = Kind("scatter", _SCATTERS, lower_scatter, fed=True)
+# where another kernel checks the same positions
+SCATTER_UNCHECKED = Kind(
+    "scatter_unchecked", _SCATTERS, partial(lower_scatter, checked=False), fed=True
+)
+CUMULATIVE = Kind(
+    "cumulative", frozenset({"cumsum", "cumprod", "cummax", "cummin"}), lower_cumulative, fed=True
+)
+ROUTINE = Kind("routine", _NONE)  # a step of its own
+ALIAS = Kind("alias", _NONE)  # a reshape that is another name for a buffer
+
+KERNELS = {
+    kind.name: kind for kind in (
+        LOOP, ROWS, CONTRACTION, ATTENTION, WINDOW, SCATTER, SCATTER_UNCHECKED, CUMULATIVE
+    )
+}
+# operator -> the kind that it heads
+HEADS = {
+    name: kind for kind in (CONTRACTION, ATTENTION, WINDOW, SCATTER, CUMULATIVE)
+    for name in kind.heads
+}
