@@ -11,16 +11,20 @@ from typing import Any
 import numpy as np
 
 from graphc import config
+from graphc.backends import DEFAULT
 from graphc.engine import pipeline
+from graphc.engine.devices import backend_at
 from graphc.export import archive, containers
 from graphc.export.errors import ExportError
 from graphc.export.signature import Signature, Weights
 from graphc.frontend.context import local
 from graphc.frontend.errors import TraceError, located
 from graphc.frontend.history import requires_grad
+from graphc.frontend.placement import Place, one_place
 from graphc.frontend.tensor import Parameter, Tensor, from_array
 from graphc.ir import dim
 from graphc.ir.graph import Graph
+from graphc.ir.memory import contiguous, on_host
 from graphc.nn.modules.module import Module
 
 
@@ -29,21 +33,28 @@ class ExportedProgram:
 
     `graph` takes the weights and the arguments, in the order of `signature.weights`.
     `state_dict` holds parameters and buffers by the model's names (`parameters` says which are
-    parameters), `constants` the other tensors that the model read.
+    parameters), `constants` the other tensors that the model read. All of them lie on `place`
+    (None: on the CPU, as those of a file do).
     """
 
-    def __init__(self, graph: Graph, signature: Signature, weights: Weights) -> None:
+    def __init__(
+        self, graph: Graph, signature: Signature, weights: Weights, place: Place | None = None
+    ) -> None:
         self.graph = graph
         self.signature = signature
         self.parameters = weights.parameters
         self.tied = weights.tied
-        tensors = {name: from_array(array) for name, array in weights.arrays.items()}
+        tensors = {
+            name: from_array(array if place is None else place.put(array))
+            for name, array in weights.arrays.items()
+        }
         self._weights = tensors
         self.state_dict: OrderedDict[str, Tensor] = OrderedDict(
             (name, tensors[weights.tied.get(name, name)]) for name in weights.state
         )
         self.constants = {k: v for k, v in tensors.items() if k not in self.state_dict}
-        self._built: Any = None
+        self._place = place
+        self._built: dict[str, pipeline.Built] = {}  # by backend
         self._lock = threading.Lock()
         self._leaf_of_input = signature.argument_inputs()
 
@@ -60,18 +71,24 @@ class ExportedProgram:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a .gcx file, whole or not at all."""
-        arrays = {name: np.ascontiguousarray(t._array) for name, t in self._weights.items()}
+        arrays = {
+            name: np.ascontiguousarray(on_host(t._array)) for name, t in self._weights.items()
+        }
         weights = Weights(arrays, tuple(self.state_dict), self.tied, self.parameters)
         archive.write(path, self.graph, self.signature, weights)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The pipeline's Built, compiled now if it is not yet; the arguments do not matter."""
+        return self._lowered(self._place)
+
+    def _lowered(self, place: Place | None) -> pipeline.Built:
+        name = backend_at(place, DEFAULT)
         with self._lock:
-            if self._built is None:
-                self._built = pipeline.build(
-                    self.graph, config=config.current(), name=self.graph.name
+            if name not in self._built:
+                self._built[name] = pipeline.build(
+                    self.graph, config=config.current(), name=self.graph.name, backend=name
                 )
-            return self._built
+            return self._built[name]
 
     # --- a call --------------------------------------------------------------------------------
 
@@ -88,8 +105,9 @@ class ExportedProgram:
                     f"the exported model holds only where {guard.text()}; here {sizes}. Cure: "
                     "export it again with an example of these sizes"
                 )
-        built = self._built or self.lower()
-        inputs = [np.ascontiguousarray(a._array) for a in self._inputs(weights, leaves)]
+        tensors = list(self._inputs(weights, leaves))
+        built = self._lowered(one_place(tensors))
+        inputs = [contiguous(tensor._array) for tensor in tensors]
         allocate = built.backend.memory.allocate
         outputs = [
             allocate([dim.evaluate(s, dims) for s in node.shape], node.dtype.numpy)

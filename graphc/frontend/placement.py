@@ -37,7 +37,9 @@ class Place:
     """A device: its memory, and what runs one operator on buffers there."""
 
     def __init__(self, device: device, memory: Memory, run: Runner, backend: str | None) -> None:
-        self.device, self.memory, self.run, self.backend = device, memory, run, backend
+        self.device, self.memory, self.backend = device, memory, backend
+        self.own_run = run
+        self.run = _wrapped(run)
         self.generator: Any = None  # its default generator, made at first use
         self._constants: dict[Any, Buffer] = {}
 
@@ -121,6 +123,37 @@ def device_of(buffer: Buffer) -> device:
     return _places[buffer.memory.place].device if isinstance(buffer, DeviceArray) else CPU
 
 
+# --- who watches the runners -------------------------------------------------------------------
+
+Wrap = Callable[[Runner], Runner]
+_wraps: list[Wrap] = []
+_cpu: list[Runner] = []  # the CPU's runner, while it is wrapped
+
+
+def _wrapped(run: Runner) -> Runner:
+    return functools.reduce(lambda inner, wrap: wrap(inner), _wraps, run)
+
+
+def _renew() -> None:
+    Eager.run = staticmethod(_wrapped(_cpu[0]))
+    for place in _places.values():
+        place.run = _wrapped(place.own_run)
+
+
+def wrap_runners(wrap: Wrap) -> Callable[[], None]:
+    """From here on, `wrap(runner)` runs eager operators, on every device. What is given ends it."""
+    if not _wraps:
+        _cpu[:] = [Eager.run]
+    _wraps.append(wrap)
+    _renew()
+
+    def end() -> None:
+        _wraps.remove(wrap)
+        _renew()
+
+    return end
+
+
 # --- which runner ------------------------------------------------------------------------------
 
 
@@ -182,6 +215,14 @@ def _all_loose(inputs: Sequence[Any], arrays: list[Any]) -> bool:
         elif array.ndim:  # as nearly always
             return False
     return found
+
+
+def one_place(tensors: Iterable[Any]) -> Place | None:
+    """Where tensors lie that share one device. Raises RuntimeError where they do not."""
+    found = list(dict.fromkeys(of(tensor._array) for tensor in tensors))
+    if len(found) > 1:
+        raise _mixed(*(CPU if place is None else place.device for place in found[:2]))
+    return found[0] if found else None
 
 
 _POSITIONS = frozenset({"index", "index_put"})  # positions may lie on the CPU
