@@ -24,6 +24,7 @@ from .dispatch import apply, constant, inplace
 from .errors import TraceError, located
 from .placement import TWO_DEVICES, Place, place_at, place_of, places
 from .random_state_bytes import SIZE, from_bytes, to_bytes
+from .storage import LOOSE
 from .tensor import Tensor, from_array
 from .transfer import moved
 
@@ -193,7 +194,7 @@ def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: An
     away = local.trace is None and state.device.type not in ("cpu", "meta")
     values, after = apply(op, moved(state, None) if away else state, *parameters, **attrs)
     if away:
-        values._storage.loose = True
+        values._storage.away |= LOOSE
     inplace(state, after)
     found: Tensor = values
     return found
@@ -211,27 +212,39 @@ def draw_from(kind: str, generator: Generator | None, *parameters: Tensor) -> Te
 
 def manual_seed(seed: int) -> Generator:
     """Seed the default generators of all devices; gives the CPU's."""
-    default_generator.manual_seed(seed)
     trace = local.trace
-    for place in places():
-        if place.generator is None or place.device.type == "meta":  # which draws nothing
-            continue
+    if trace is not None and trace.whole:
+        # nothing draws on another device; at each call, those are seeded that there are then
+        here = trace.place or None
+        generator_at(here).manual_seed(seed)
+        trace.deferred.append(partial(_seed_others, seed, here))
+        return default_generator
+    default_generator.manual_seed(seed)
+    for place in _drawing():
         if trace is None or trace.place is place:
             place.generator.manual_seed(seed)
-        elif trace.whole and trace.place is not False:  # in which nothing draws there
-            trace.deferred.append(partial(place.generator.manual_seed, seed))
         else:
             with trace.eager(TWO_DEVICES):
                 place.generator.manual_seed(seed)
     return default_generator
 
 
+def _seed_others(seed: int, but: Place | None) -> None:
+    for place in (None, *_drawing()):
+        if place is not but:
+            generator_at(place).manual_seed(seed)
+
+
+def _drawing() -> list[Place]:
+    """The devices besides the CPU that have drawn."""
+    return [place for place in drawing_places() if place.generator is not None]
+
+
 def seed() -> int:
     """Seed the default generators of all devices from the system's randomness."""
     chosen = default_generator.seed()
-    for place in places():
-        if place.generator is not None and place.device.type != "meta":
-            place.generator.manual_seed(chosen)
+    for place in _drawing():
+        place.generator.manual_seed(chosen)
     return chosen
 
 

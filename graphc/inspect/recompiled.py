@@ -17,7 +17,7 @@ from graphc.inspect.report import short_path
 
 _LETTERS = 60  # of a value that are shown
 _MODES = (
-    "arguments", "grad mode", "inference mode", "device", "devices in use", "autocast",
+    "arguments", "grad mode", "inference mode", "device", "autocast",
     "default dtype", "GRAPHC_RANDOM",
 )
 

@@ -14,6 +14,8 @@ import graphc as torch
 import graphc.nn.functional as F
 from graphc import config, nn
 from graphc.export import export, load
+from graphc.frontend import placement
+from graphc.frontend.values import Eager
 from graphc.inspect.explain import explain
 from graphc.inspect.value_check import ValueChangedError
 from graphc.profiler import ProfilerActivity, profile
@@ -239,3 +241,43 @@ def test_the_accelerator() -> None:
     with pytest.raises(IndexError, match="9 is out of bounds"):
         torch.accelerator.synchronize()
     torch.accelerator.synchronize(0)
+
+
+# --- what a second device costs the first ------------------------------------------------------
+
+
+def test_versions_from_before_there_was_a_second_device_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = torch.ones(3)
+
+    def function(x: Any) -> Any:
+        torch.manual_seed(3)
+        return x * (2 if kept.device.type == "cpu" else 3) + torch.rand(2)
+
+    compiled = torch.compile(function)
+    x = torch.ones(2)
+    with monkeypatch.context() as alone:
+        alone.setattr(placement, "_places", {})
+        alone.setattr(Eager, "elsewhere", None)
+        first = compiled(x)
+    torch.rand(2, device=HERE)
+    assert torch.equal(compiled(x), first) and compiled.compile_count == 1
+    # the call has seeded the device, too
+    drawn = torch.rand(2, device=HERE).tolist()
+    torch.manual_seed(3)
+    assert torch.rand(2, device=HERE).tolist() == drawn
+    kept.data = torch.ones(3, device=HERE)
+    torch.testing.assert_close(compiled(x), first + x)
+
+
+def test_numbers_and_new_tensors_are_where_the_user_put_them() -> None:
+    x, y = torch.ones(3), torch.ones(3, device=HERE)
+    for made in (
+        x * 2, torch.zeros(3), torch.arange(3), torch.tensor([1.0, 2.0, 3.0]), x.new_zeros(3),
+        torch.zeros_like(x), torch.full((3,), 2.0), torch.rand(3), torch.eye(3)[0], x.clone(),
+    ):
+        with pytest.raises(RuntimeError, match="at least two devices"):
+            made + y
+    assert (torch.tensor(2.0) * y).device == y.device == (y * 2 + 1).device
+    assert (F.one_hot(torch.tensor([0, 2], device=HERE)) + 1).device == y.device
