@@ -50,7 +50,7 @@ Every node of it has `backward` > 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -136,6 +136,8 @@ class Output:
     base: tuple[Output, Chain] | None = None
     requires_grad: bool = False
     made_by: str = ""  # what its grad_fn is called
+    # which argument (-1: none) and tensor each leaf is that waits for it: it is used up
+    behind: Sequence[tuple[int, Tensor]] = ()
     number: NumberExpr | None = None
     item: bool = False  # its only element as a Python number
 

@@ -32,11 +32,13 @@ from .nodes import Edge, OpNode
 from .nodes import Node as GradNode
 from .pending import PendingItem
 from .recorded_tape import recorded_tape
+from .segment_tape import tape_of
 from .storage import address, strides_of
 from .tape_order import inner_roots, labels_of, order_of
 from .tensor import Tensor
 from .texts import is_traced_value, plain_value
 from .tree import Structure, flatten, unflatten
+from .used_up import entries_behind, spent_nodes
 from .views import Chain, base_of
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class _Finish:
         self.sharing: dict[int, int] = {}  # id of a storage made in the trace -> tensors on it
         # by id of a storage of which one tensor leaves: its output, and the views that lead there
         self.whole: dict[int, tuple[int, Chain]] = {}
+        self.spent: set[GradNode] = set()  # what made values that can be differentiated no more
 
     def run(self, result: Any, stored: dict[Any, Any], backward: bool) -> TracedGraph:
         trace, which = self.trace, self.trace.argument_index
@@ -75,6 +78,7 @@ class _Finish:
         rebound = [value for _, value in trace.rebound.values()]
         leaving = [*leaves, *stored_leaves, *(g for _, g in grads), *rebound]
         self._count(leaving)
+        self._find_spent(leaving)
         if backward:
             self._count_read(leaving)
         outputs = [self.output(leaf) for leaf in leaves]
@@ -119,6 +123,13 @@ class _Finish:
                 self.leaving.add(id(value))
                 root = value._storage.root
                 self.sharing[id(root)] = self.sharing.get(id(root), 0) + 1
+
+    def _find_spent(self, leaving: list[Any]) -> None:
+        trace = self.trace
+        traced = [v for v in leaving if isinstance(v, Tensor) and v._trace is trace]
+        traced += [shadow for _, shadow in trace.shadows.values()]
+        made_by = [t._node for t in traced if requires_grad(t) and t._node is not None]
+        self.spent = spent_nodes(tape_of(made_by), trace.env)
 
     def _count_read(self, leaving: list[Any]) -> None:
         """Count what the tape reads of memory of which the user gets another view alone."""
@@ -186,7 +197,14 @@ class _Finish:
                 self.outputs[id(value)] = found
                 if value._trace is self.trace and value._node is not None:
                     found.made_by = value._node.label(value._output)
+                    if value._node in self.spent:
+                        found.behind = self._behind(value._node)
         return found
+
+    def _behind(self, node: GradNode) -> list[tuple[int, Tensor]]:
+        trace = self.trace
+        tensors = [trace.entries[i][0] for i in entries_behind(node, [e for _, e in trace.entries])]
+        return [(trace.argument_index(t), t) for t in tensors]
 
     def _classify(self, value: Any) -> Output:
         trace = self.trace
@@ -293,11 +311,11 @@ class _Finish:
             if isinstance(value, Tensor) and value._trace is trace and requires_grad(value):
                 output = self.output(value)
                 if output.kind in ("value", "view") and value._node is not None and (
-                    not _spent(value._node)
+                    value._node not in self.spent
                 ):
                     roots[id(value)] = (value, output)
         for tensor, shadow in trace.shadows.values():
-            if self._has_history(shadow) and shadow._node and not _spent(shadow._node):
+            if self._has_history(shadow) and shadow._node not in self.spent:
                 roots[id(shadow)] = (shadow, self.output(tensor))
         tensors = [t for t, _ in roots.values()]
         edges: list[Edge] = [e for _, e in trace.entries]
@@ -357,21 +375,6 @@ def _captured(source: TensorInput) -> np.ndarray:
         else tensor._grad._array if source.kind == "grad" else tensor._array
     )
     return array
-
-
-def _spent(root: GradNode) -> bool:
-    """Whether backward() has already run through this history and freed what it saved."""
-    seen: set[GradNode] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.released:
-            return True
-        stack.extend(e[0] for e in node.edges if e is not None)
-    return False
 
 
 _VIEWS = frozenset({"reshape", "expand", "permute", "slice", "cast"})

@@ -471,8 +471,9 @@ class SpentNode(Node):
 
     released = True
 
-    def __init__(self, type_: TensorType, made_by: str) -> None:
-        super().__init__((), (type_,))
+    def __init__(self, type_: TensorType, made_by: str, edges: tuple[Edge | None, ...]) -> None:
+        """`edges`: the leaves that it led to; a pass has them wait for it."""
+        super().__init__(edges, (type_,))
         self.made_by = made_by
 
     def name(self) -> str:

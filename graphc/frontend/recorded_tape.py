@@ -50,6 +50,7 @@ from .recorded_function import (
 )
 from .saved_hooks import Packed
 from .tape_order import order_of
+from .used_up import used_up
 from .views import Chain
 
 if TYPE_CHECKING:
@@ -123,12 +124,15 @@ def _step(
     holds: Holds,
 ) -> Operation | Write | Call:
     if isinstance(node, OpNode):
-        if node.saved_in is None or node.saved_out is None:
+        if used_up(node, trace.env):
             raise NotLaidOut
         return Operation(
             node.op, node.attrs, edges, node.in_types, node.out_types,
-            tuple([_saved(trace, s, holds) for s in node.saved_in]),
-            tuple([_saved(trace, s, holds) for s in node.saved_out]), node.loc,
+            tuple([_saved(trace, s, holds) for s in node.saved_in or (None,) * len(node.in_types)]),
+            tuple([
+                _saved(trace, s, holds) for s in node.saved_out or (None,) * len(node.out_types)
+            ]),
+            node.loc,
         )
     if isinstance(node, FunctionNode):
         return recorded_call(trace, node, edges, places, holds)

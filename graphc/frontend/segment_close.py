@@ -28,10 +28,11 @@ from .held import Holds, Place
 from .history import edge, is_outdated, requires_grad
 from .nodes import AsStridedBackward, BrokenNode, Edge, SpentNode
 from .nodes import Node as GradNode
-from .segment_tape import broken_nodes, script_key, spent_nodes, tape_of
+from .segment_tape import broken_nodes, script_key, tape_of
 from .segment_trace import SegmentTrace
 from .storage import Storage
 from .tensor import Tensor
+from .used_up import entries_behind, spent_nodes
 from .views import Chain
 
 
@@ -69,7 +70,7 @@ class Segment:
         told = trace.told and not trace.written
         self.script = script_key(trace.script, candidates) if told else None
         if self.script is None:
-            self.spent = spent_nodes(self.tape)
+            self.spent = spent_nodes(self.tape, trace.env)
             self.broken = broken_nodes(self.tape) if trace.written else {}
             self.roots = [
                 t for t in candidates if t._node not in self.spent and t._node not in self.broken
@@ -202,7 +203,9 @@ class Segment:
         base = views.base_of(tensor)
         label = old.label(traced._output)
         if old in self.spent:
-            tensor._node, tensor._output = SpentNode(tensor._type, label), 0
+            behind = entries_behind(old, [place for _, place in self.entries])
+            edges = tuple([edge(self.entries[i][0]) for i in behind])
+            tensor._node, tensor._output = SpentNode(tensor._type, label, edges), 0
         elif old in self.broken:
             edges = tuple([edge(t) for t, _ in self.entries])
             tensor._node = BrokenNode(self.broken[old], edges, (tensor._type,), label)

@@ -31,17 +31,6 @@ def tape_of(roots: Sequence[GradNode]) -> list[GradNode]:
     return list(reversed(order_of(roots))) if roots else []
 
 
-def spent_nodes(tape: Sequence[GradNode]) -> set[GradNode]:
-    """The nodes from which a backward pass would meet what an earlier one has freed."""
-    spent: set[GradNode] = set()
-    if True not in [node.released for node in tape]:
-        return spent
-    for node in tape:
-        if node.released or any(e is not None and e[0] in spent for e in node.edges):
-            spent.add(node)
-    return spent
-
-
 def broken_nodes(tape: Sequence[GradNode]) -> dict[GradNode, str]:
     """The nodes from which a backward pass would meet a value that was overwritten since, with
     what it would say."""
@@ -211,15 +200,9 @@ class Fingerprint:
         if (entry, 0) in leaves:
             self._parts.append(("leaf", leaves[entry, 0]))
         elif isinstance(entry, OpNode) and not entry.packed:
-            assert entry.saved_in is not None and entry.saved_out is not None
-            saved = tuple([
-                None if s is None else self.index[s[0]]
-                for s in (*entry.saved_in, *entry.saved_out)
-            ])
-            if any(
-                s is not None and len(s) > 1 and s[1].writes != s[2]
-                for s in (*entry.saved_in, *entry.saved_out)
-            ):
+            values = (*(entry.saved_in or ()), *(entry.saved_out or ()))  # none: it was released
+            saved = tuple([None if s is None else self.index[s[0]] for s in values])
+            if any(s is not None and len(s) > 1 and s[1].writes != s[2] for s in values):
                 self.opaque = True  # `.data` was written to
             self._parts.append((entry.op.name, saved, edges, self._types(entry)))
         elif isinstance(entry, _STEPS):

@@ -9,7 +9,8 @@ import numpy as np
 from ...frontend.captured import Output, TensorInput
 from ...frontend.dispatch import apply
 from ...frontend.grad_mode import no_grad
-from ...frontend.nodes import SpentNode
+from ...frontend.history import edge, requires_grad
+from ...frontend.nodes import Edge, SpentNode
 from ...frontend.tensor import Tensor, from_array
 from ...frontend.views import Chain
 from ...ir.dim import Dim, evaluate
@@ -30,6 +31,11 @@ class Results:
         """`said`: numbers and texts, by the id of their expression; `call`: (args, kwargs)."""
         self.spec, self.arguments, self.results, self.call = spec, arguments, results, call
         self.dims, self.said, self.history = dims, said, history
+        # before what the call wrote to has another history
+        self.behind = {
+            id(output): tuple([self._edge(*place) for place in output.behind])
+            for output in spec.spent
+        }
         self.bases: dict[int, Tensor] = {}
         self.made: dict[int, Any] = {}
 
@@ -63,6 +69,10 @@ class Results:
         assert isinstance(source, TensorInput)
         return tensor_of(source, self.arguments, self.spec.moved)
 
+    def _edge(self, argument: int, tensor: Tensor) -> Edge | None:
+        owner = owner_of(tensor, argument, self.arguments, self.spec.moved)
+        return edge(owner) if requires_grad(owner) else None
+
     def _make(self, output: Output) -> Tensor:
         if output.kind == "input":
             return owner_of(output.tensor, output.argument, self.arguments, self.spec.moved)
@@ -88,7 +98,9 @@ class Results:
         of_base = output.unrecorded and output.base is not None  # a view made in no_grad mode
         if output.requires_grad and not of_base:
             # history.attach() gives those that can still be differentiated their own node
-            result._node = SpentNode(result._type, output.made_by)
+            result._node = SpentNode(
+                result._type, output.made_by, self.behind.get(id(output), ())
+            )
             if output.unrecorded:  # its base has the history, and is not given back
                 with no_grad():
                     result = result.view(result.shape)

@@ -133,6 +133,7 @@ class Specialisation:
         # arguments that were one object with another argument or with something in the roots
         self.identities = _identities(retained, observer)
         self.records = {id(o): o for o in all_outputs(traced) if o.kind in ("value", "view")}
+        self.spent = [o for o in self.records.values() if o.behind]
         self.places: dict[int, Place] = {}
         self.moved: dict[int, Place] = {}  # the same, by the id of the tensor at the trace
         self.own_numbers: dict[int, float | int] = {}  # arguments that the key knows by value
