@@ -32,6 +32,7 @@ from ..capture.writes import Repeat
 from .expected import bind, expectation, is_laid_out, place_of_input, reach
 from .guards import Guards
 from .late_numbers import LateNumbers
+from .on_host import OnHost
 from .rebuild import Rebuild
 from .refused import ERRORS, mark
 from .results import Results
@@ -118,6 +119,7 @@ class Specialisation:
         self.computed = [i for i in self.inputs if isinstance(i, NumberInput)]
         self.said = [o.number for o in all_outputs(traced) if o.number is not None]
         self.late = LateNumbers(self.said, traced.deferred)
+        self.on_host: OnHost | None = None  # of a recording on a device, made at its first call
         self.sources = number_sources(traced, self.said, self.draws)
         self.expected = [expectation(i) for i in self.inputs]
         self.mutated = {m.output: m.input for m in traced.mutations}
@@ -339,7 +341,11 @@ class Specialisation:
     def execute(self, arrays: list[np.ndarray], dims: dict[str, int]) -> list[np.ndarray]:
         """The native call: the arrays of every graph output."""
         inputs = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
+        host: dict[int, np.ndarray] = {}
         if self.place is not None:
+            if self.on_host is None:
+                self.on_host = OnHost(self.graph, self.mutated, inputs)
+            host = self.on_host.values(inputs)
             inputs = [self.place.bring(a) for a in inputs]
         for i in self.forwarded:
             inputs[i] = arrays[i].copy()
@@ -352,7 +358,8 @@ class Specialisation:
             else:
                 results.append(inputs[target])
                 if inputs[target] is not arrays[target]:
-                    scattered.append((arrays[target], inputs[target]))
+                    value = host[index] if index in host else inputs[target]
+                    scattered.append((arrays[target], value))
         try:
             self.engine.run(inputs, results, tuple(dims[name] for name in self.dims))
         except ERRORS as error:
