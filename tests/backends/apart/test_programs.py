@@ -194,6 +194,16 @@ def lengths_on_the_host(x: Any) -> Any:
     return loss, rows.grad
 
 
+@program
+def known_positions(x: Any) -> Any:
+    return F.interpolate(x[None, None], scale_factor=2, mode="bilinear"), F.unfold(x[None, None], 2)
+
+
+@program
+def gradients_of_gradients(x: Any) -> Any:
+    return torch.func.hessian(lambda row: (row**3).sum())(x[0] * 0.1)
+
+
 def numbers(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().numpy()
@@ -234,3 +244,17 @@ def test_program(name: str) -> None:
         want = calls(function, "cpu")
         same(calls(function, "apart"), want)
         same(calls(torch.compile(function), "apart"), want)
+
+
+def test_draws_in_segments() -> None:
+    """Pairs of normals are float64, which the device does not have."""
+
+    def function(x: Any) -> Any:
+        y = x + torch.randn(5, device=x.device)
+        return y * 2 if y.sum() > 0 else y + torch.rand(5, device=x.device)
+
+    compiled, x = torch.compile(function), torch.zeros(5, device="apart")
+    torch.manual_seed(3)
+    want = [function(x).tolist() for _ in range(5)]
+    torch.manual_seed(3)
+    assert [compiled(x).tolist() for _ in range(5)] == want
