@@ -281,3 +281,14 @@ def test_numbers_and_new_tensors_are_where_the_user_put_them() -> None:
             made + y
     assert (torch.tensor(2.0) * y).device == y.device == (y * 2 + 1).device
     assert (F.one_hot(torch.tensor([0, 2], device=HERE)) + 1).device == y.device
+
+
+def test_what_only_the_cpu_or_only_values_can_do() -> None:
+    for device in (HERE, "meta"):
+        with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
+            torch.ones(2, device=device).pin_memory()
+    empty = nn.Linear(3, 2, device="meta")
+    with pytest.warns(UserWarning, match=r"for (weight|bias): .*which is a no-op.*assign=True"):
+        empty.load_state_dict(nn.Linear(3, 2).state_dict())
+    empty.load_state_dict(nn.Linear(3, 2).state_dict(), assign=True)
+    assert empty.weight.device.type == "cpu"
