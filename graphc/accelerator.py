@@ -1,4 +1,4 @@
-"""torch.accelerator: says truthfully that there is none."""
+"""torch.accelerator: the device besides the CPU that was registered first (engine/devices.py)."""
 
 from __future__ import annotations
 
@@ -6,38 +6,70 @@ from typing import Any, NoReturn
 
 from .frontend.device import device
 from .frontend.errors import located
+from .frontend.placement import Place, place_of, places
 
 
 def is_available() -> bool:
-    """False."""
-    return False
+    """Whether there is a device besides the CPU."""
+    return bool(_all())
 
 
 def device_count() -> int:
-    """0."""
-    return 0
+    """How many devices of the accelerator's type there are."""
+    return len(_all())
 
 
 def current_accelerator(check_available: bool = False) -> device | None:
-    """None."""
-    return None
+    """The accelerator's type as a device; None: there is none."""
+    return device(_all()[0].device.type) if _all() else None
+
+
+def current_device_index() -> int:
+    """Which of the accelerators is the current one: always the first. Raises RuntimeError where
+    there is none."""
+    return _one("current_device_index").device.index or 0
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until a device (None: the current one) has done all that it was asked for. Raises what
+    failed there, and RuntimeError where there is no such device."""
+    current = _one("synchronize")
+    place = current if device is None else place_of(
+        f"{current.device.type}:{device}" if isinstance(device, int) else device
+    )
+    if place is not None:
+        place.memory.synchronise()
+
+
+def _all() -> list[Place]:
+    found = [place for place in places() if place.backend is not None]
+    return [place for place in found if place.device.type == found[0].device.type]
+
+
+def _one(name: str) -> Place:
+    if not _all():
+        _none(name)()
+    return _all()[0]
 
 
 def _none(name: str) -> Any:
     def needs(*args: Any, **kwargs: Any) -> NoReturn:
+        if _all():
+            raise NotImplementedError(located(f"graphc does not have torch.accelerator.{name}()"))
         raise RuntimeError(located(
             f"torch.accelerator.{name}(): no accelerator is available. Cure: ask "
             "torch.accelerator.is_available() first, which is False here"
         ))
 
     needs.__name__ = name
-    needs.__doc__ = "Raises RuntimeError: there is no accelerator."
+    needs.__doc__ = "Raises RuntimeError where there is no accelerator, else NotImplementedError."
     return needs
 
 
+current_device_idx = current_device_index
 for _name in """
-    current_device_index current_device_idx set_device_index set_device_idx current_stream
-    set_stream synchronize device_index get_device_capability get_memory_info
+    set_device_index set_device_idx current_stream set_stream device_index get_device_capability
+    get_memory_info
 """.split():
     globals()[_name] = _none(_name)
 

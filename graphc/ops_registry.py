@@ -32,6 +32,15 @@ class OpPacket:
             raise AttributeError(overload)
         return self
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpPacket) and other.__name__ == self.__name__
+
+    def __hash__(self) -> int:
+        return hash(self.__name__)
+
+    def __str__(self) -> str:
+        return self.__name__.replace("::", ".")
+
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='{self.__name__.replace('::', '.')}')>"
 

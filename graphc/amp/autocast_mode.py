@@ -12,6 +12,7 @@ from ..cuda import is_available
 from ..frontend.autocast import cast
 from ..frontend.context import callout
 from ..frontend.decorated import within
+from ..frontend.tensor import Tensor
 from ..ir import dtypes
 from ..ir.dtypes import DType
 from .state import (
@@ -27,7 +28,7 @@ from .state import (
     set_autocast_enabled,
 )
 
-_CPU_DTYPES = (dtypes.bf16, dtypes.f16)
+_HALVES = (dtypes.bf16, dtypes.f16)
 
 
 class autocast:
@@ -38,6 +39,10 @@ class autocast:
         cache_enabled: bool | None = None,
     ) -> None:
         self.device = device_type_of(device_type)
+        if not is_autocast_available(self.device):
+            raise RuntimeError(
+                f"User specified an unsupported autocast device_type '{self.device}'"
+            )
         self.custom_backend_name: str | None = None
         self.fast_dtype = get_autocast_dtype(self.device) if dtype is None else dtype
         self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else (
@@ -50,14 +55,15 @@ class autocast:
                 stacklevel=2,
             )
             self._enabled = False
-        if self.device == "cpu" and self._enabled and self.fast_dtype not in _CPU_DTYPES:
+        if self.device != "cuda" and self._enabled and self.fast_dtype not in _HALVES:
             self._unsupported()
         self._saved: list[tuple[bool, DType, bool]] = []
 
     def _unsupported(self) -> None:
         warnings.warn(
-            "In CPU autocast, but the target dtype is not supported. Disabling autocast.\n"
-            "CPU Autocast only supports dtypes of torch.bfloat16, torch.float16 currently.",
+            f"In {self.device.upper()} autocast, but the target dtype is not supported. Disabling "
+            f"autocast.\n{self.device.upper()} Autocast only supports dtypes of torch.bfloat16, "
+            "torch.float16 currently.",
             stacklevel=3,
         )
         self._enabled = False
@@ -85,12 +91,13 @@ class autocast:
 
 
 def _cast(value: Any, device_type: str, dtype: DType) -> Any:
-    """Float tensors of the device as `dtype`, in any container."""
+    """The device's float tensors as `dtype`, in any container."""
     if isinstance(value, Mapping):
         return {
             _cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in value.items()
         }
-    return cast(value, dtype) if device_type == "cpu" else value
+    here = not isinstance(value, Tensor) or value.device.type == device_type
+    return cast(value, dtype) if here else value
 
 
 def custom_fwd(

@@ -1,4 +1,4 @@
-"""autocast's state: on or off, the dtype, per device type. Only the CPU's changes what runs."""
+"""autocast's state: on or off, the dtype, per device type."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from ..frontend.context import local
-from ..frontend.device import device
+from ..frontend.device import device, registered
 from ..ir import dtypes
 from ..ir.dtypes import DType
 
@@ -15,7 +15,6 @@ _DEVICE_TYPES = ("cpu", "cuda", "xpu", "mps", "hpu", "xla", "ipu", "maia", "priv
 
 class _State(threading.local):
     def __init__(self) -> None:
-        self.enabled: dict[str, bool] = {}
         self.dtypes: dict[str, DType] = {"cpu": dtypes.bf16}
         self.cache = True
         self.nesting = 0
@@ -32,7 +31,7 @@ def device_type_of(name: Any) -> str:
         raise ValueError(
             f"Expected `device_type` of type `str`, got: `{type(name)}`"
         )
-    if name not in _DEVICE_TYPES:
+    if name not in _DEVICE_TYPES and name not in registered:
         raise RuntimeError(
             f"Expected one of {', '.join(_DEVICE_TYPES)} device type at start of device string: "
             f"{name}"
@@ -42,24 +41,24 @@ def device_type_of(name: Any) -> str:
 
 def is_autocast_available(device_type: str) -> bool:
     """Whether torch knows autocast for this kind of device."""
-    return device_type_of(device_type) in _DEVICE_TYPES
+    return device_type_of(device_type) != "meta"
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """Whether autocast is on for a device type (cuda, as in torch, if none is named)."""
-    if device_type_of(device_type) == "cpu":
-        return local.autocast is not None
-    return state.enabled.get(device_type, False)
+    return device_type_of(device_type) in dict(local.autocast or ())
 
 
 def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
     """Switch autocast on or off: (device_type, enabled), or (enabled) for cuda."""
     if enabled is None:
         device_type, enabled = "cuda", device_type
-    if device_type_of(device_type) == "cpu":
-        local.autocast = state.dtypes["cpu"] if enabled else None
-    else:
-        state.enabled[device_type] = bool(enabled)
+    kind = device_type_of(device_type)
+    modes = dict(local.autocast or ())
+    modes.pop(kind, None)
+    if enabled:
+        modes[kind] = get_autocast_dtype(kind)
+    local.autocast = tuple(sorted(modes.items())) or None
 
 
 def get_autocast_dtype(device_type: str) -> DType:
@@ -70,13 +69,13 @@ def get_autocast_dtype(device_type: str) -> DType:
 def set_autocast_dtype(device_type: str, dtype: DType) -> None:
     """Set the dtype that autocast casts to."""
     state.dtypes[device_type_of(device_type)] = dtype
-    if device_type == "cpu" and local.autocast is not None:
-        local.autocast = dtype
+    if is_autocast_enabled(device_type):
+        set_autocast_enabled(device_type, True)
 
 
 def is_autocast_cpu_enabled() -> bool:
     """Whether autocast is on for the CPU."""
-    return local.autocast is not None
+    return is_autocast_enabled("cpu")
 
 
 def set_autocast_cpu_enabled(enabled: bool) -> None:

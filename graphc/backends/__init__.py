@@ -161,6 +161,11 @@ def loaded() -> list[Backend]:
     return list(_loaded.values())
 
 
+def name_of(backend: Backend) -> str:
+    """The name by which a backend was asked for."""
+    return next(name for name, found in _loaded.items() if found is backend)
+
+
 def names(exclude: Collection[str] = ()) -> list[str]:
     """What backends are called, torch's names for them included; none with a tag in `exclude`."""
     ours = {name for name, entry in _entries.items() if not entry.tags & set(exclude)}

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Executable
+from ..backends import Backend, Executable, name_of
 from ..inspect.native_check import check_native
 from ..inspect.value_check import ValueChangedError
 from ..ir.dim import DimEnv, evaluate
 from ..ir.graph import Graph
 from ..ir.interpret import Table
 from ..ir.kernel import Program
-from ..ir.memory import Memory
+from ..ir.memory import Buffer
 from .case import Case, Style
 from .oracle import Oracle
 
@@ -25,29 +25,31 @@ class Checked:
     """An executable that raises ValueChangedError where its outputs are not those of the graph."""
 
     def __init__(
-        self, executable: Executable, memory: Memory, program: Program, graph: Graph,
+        self, executable: Executable, backend: Backend, program: Program, graph: Graph,
         mutated: Mapping[int, int], table: Table,
     ) -> None:
         self.executable, self.program, self.graph = executable, program, graph
-        self._memory = memory
+        self._backend = backend
         self._mutated, self._table = dict(mutated), table
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.executable, name)
 
     def run(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
+        self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], dims: Sequence[int] = ()
     ) -> None:
-        """One call, on C-contiguous arrays; see backends.Executable."""
+        """One call, on contiguous buffers, to its end; see backends.Executable."""
+        read = self._backend.memory.read
         sizes = dict(zip(self.program.dims, dims, strict=True))
         before = [  # np.ascontiguousarray makes one dimension of none
-            np.array(array).reshape([evaluate(n, sizes) for n in node.shape])
-            for array, node in zip(inputs, self.graph.inputs, strict=True)
+            np.array(read(buffer)).reshape([evaluate(n, sizes) for n in node.shape])
+            for buffer, node in zip(inputs, self.graph.inputs, strict=True)
         ]
         self.executable.run(inputs, outputs, dims)
-        fault = difference(self.graph, before, outputs, sizes)
+        found = [read(buffer) for buffer in outputs]
+        fault = difference(self.graph, before, found, sizes)
         if fault:
-            raise self._error(fault, before, outputs, sizes)
+            raise self._error(fault, before, found, sizes)
 
     def _error(
         self, fault: str, inputs: list[Array], outputs: Sequence[Array], sizes: dict[str, int]
@@ -60,11 +62,13 @@ class Checked:
         error = ValueChangedError(f"compiled code of {self.program.name} is wrong: {fault}")
         try:
             check_native(
-                self.program, self.executable, self._memory, given, made, self._table, sizes
+                self.program, self.executable, self._backend.memory, given, made, self._table,
+                sizes,
             )
         except ValueChangedError as found:
             error = found
         error.case = case_of(self.graph, inputs, self._mutated, sizes)
+        error.backend = name_of(self._backend)
         return error
 
 

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .. import config as configuration
+from ..backends import DEFAULT
 from ..compiler import set_stance
 from ..engine import pipeline
 from ..inspect.observer import AGAIN
@@ -80,7 +79,12 @@ def _of_value(error: ValueChangedError) -> Origin:
     if error.case is None:
         return Origin(_first(error.locs), error.kernel, reason, str(error))
     case: Case = error.case
-    small = shrink(case, _fails, _SECONDS) if _fails(case) else case
+    backend = error.backend or DEFAULT
+
+    def fails(case: Case) -> bool:
+        return _fails(case, backend)
+
+    small = shrink(case, fails, _SECONDS) if fails(case) else case
     line = _line_of(small.graph) or _first(error.locs)
     return Origin(line, error.kernel, reason, str(small.graph))
 
@@ -89,20 +93,25 @@ def _first(lines: Iterable[str]) -> str:
     return next((line for line in lines if line), "")
 
 
-def _fails(case: Case) -> bool:
-    """Whether a case is compiled to something else than it means."""
+def _fails(case: Case, backend: str) -> bool:
+    """Whether a backend's code for a case is something else than it means."""
     dims = dict(case.graph.env.hints)
     settings = configuration.current()._replace(check=0, debug=0, dump=None)
-    built = pipeline.build(case.graph, config=settings, mutated=dict(case.mutated))
+    built = pipeline.build(
+        case.graph, config=settings, mutated=dict(case.mutated), backend=backend
+    )
+    memory = built.backend.memory
     arrays = case.arrays(dims)
-    given = [np.array(a, order="C").reshape(a.shape) for a in arrays]
+    given = [memory.allocate(a.shape, a.dtype) for a in arrays]
+    for buffer, array in zip(given, arrays, strict=True):
+        memory.write(buffer, array)
     outputs = [
         given[case.mutated[i]] if i in case.mutated
-        else np.empty([evaluate(n, dims) for n in node.shape], node.dtype.numpy)
+        else memory.allocate([evaluate(n, dims) for n in node.shape], node.dtype.numpy)
         for i, node in enumerate(case.graph.outputs)
     ]
     built.run(given, outputs, [dims[name] for name in built.program.dims])
-    return bool(difference(case.graph, arrays, outputs, dims))
+    return bool(difference(case.graph, arrays, [memory.read(b) for b in outputs], dims))
 
 
 def _line_of(graph: Graph) -> str:

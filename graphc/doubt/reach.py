@@ -25,10 +25,12 @@ import numpy as np
 from ..engine.capture.kinds import PACKAGE, Kind, content_of, is_own_name, is_standard, kind_of
 from ..engine.capture.places import Place
 from ..engine.version.recipes import attributes, set_attribute
+from ..frontend import placement
 from ..frontend.nodes import Node
 from ..frontend.random_state import Generator
 from ..frontend.storage import Storage
 from ..frontend.tensor import Tensor
+from ..ir.memory import DeviceArray, copied, write
 
 Parts = Iterable[tuple[str, Any]]  # (step of the path, what is there)
 _INSTALLED = ("/site-packages/", "/dist-packages/")
@@ -255,13 +257,13 @@ def _tensor_inner(value: Tensor) -> Parts:
 
 def _save_storage(value: Storage) -> Any:
     own = value.root is value and value.array.flags.writeable
-    return value.flat().copy() if own else None, value.version, value.exposed
+    return copied(value.flat()) if own else None, value.version, value.exposed
 
 
 def _restore_storage(value: Storage, saved: Any) -> None:
     values, value.version, value.exposed = saved
     if values is not None:
-        np.copyto(value.flat(), values)
+        write(value.flat(), values)
 
 
 # --- code ------------------------------------------------------------------------------------
@@ -368,6 +370,8 @@ _CLASSES: tuple[tuple[Any, Rule], ...] = (
     (Storage, Rule(
         inner=lambda v: [(".root", v.root)], save=_save_storage, restore=_restore_storage
     )),
+    (DeviceArray, Rule(save=copied, restore=write)),
+    (placement.Place, Rule()),  # the device itself
     (Node, INSTANCE._replace(parts=_none, inner=_attributes)),
     (Generator, INSTANCE._replace(save=lambda v: (v.state, _save_attributes(v))[1])),
     (random.Random, Rule(

@@ -14,6 +14,7 @@ from typing import Any
 from ..compiler import set_stance
 from ..engine.capture.reached import unwrapped
 from ..engine.segments.tiers import PerformanceWarning
+from ..frontend.placement import places
 from .noise import rounding_errors
 from .seen import Entry, look, text_entry
 from .snapshot import Snapshot
@@ -71,6 +72,8 @@ class Runs:
             warnings.simplefilter("ignore", PerformanceWarning)
             try:
                 result = self._context.run(function, *self.args, **self.kwargs)
+                for place in places():  # what fails there, fails in this call
+                    place.memory.synchronise()
             except Exception as error:
                 self.raised = error
         notes = tuple((w.category.__name__, str(w.message)) for w in said)

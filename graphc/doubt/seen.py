@@ -14,6 +14,7 @@ from ..engine.capture.kinds import content_of
 from ..frontend.history import requires_grad
 from ..frontend.tensor import Tensor
 from ..ir.dtypes import from_numpy
+from ..ir.memory import on_host
 from ..testing.comparison import TOLERANCES
 from .oracle import between, spread
 from .reach import UNNAMED, content_base
@@ -112,11 +113,14 @@ def _tensor(path: str, value: Tensor, facts: list[Any], memory: dict[int, str]) 
     # steps along sizes of one mean nothing
     steps = tuple(s for n, s in zip(array.shape, value.stride(), strict=True) if n > 1)
     facts += [
-        ("dtype", str(value.dtype)), ("shape", array.shape), ("strides", steps),
+        ("dtype", str(value.dtype)), ("device", str(value.device)), ("shape", array.shape),
+        ("strides", steps),
         ("requires_grad", requires_grad(value)), ("grad_fn", value.grad_fn is not None),
         ("memory", memory.setdefault(id(value._storage.root), path)),
     ]
-    return Entry(path, tuple(facts), array.copy(), _tolerance(array))
+    if value.device.type == "meta":  # no values
+        return Entry(path, tuple(facts))
+    return Entry(path, tuple(facts), on_host(array).copy(), _tolerance(array))
 
 
 def _tolerance(array: Array) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..frontend.random_state import default_generator
+from ..frontend.random_state import default_generator, drawing_places, generator_at
 from .reach import UNNAMED, Rule, rule_of
 
 Roots = tuple[tuple[str, Any], ...]  # (path, object)
@@ -33,6 +33,8 @@ def streams() -> Roots:
     """The random streams that code reaches without naming an object."""
     return (
         ("torch's default generator", default_generator),
+        *((f"torch's default generator of {place.device}", generator_at(place))
+          for place in drawing_places()),
         ("the random module", random._inst),
         ("numpy.random", np.random.mtrand._rand),
     )

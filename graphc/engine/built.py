@@ -55,25 +55,29 @@ class Engine:
     def call(
         self, arrays: Sequence[np.ndarray], dims: Mapping[str, int],
         parts: Iterable[int] = (), memory: Callable[[int], np.ndarray] | None = None,
+        host: Callable[[list[Any]], Mapping[int, np.ndarray]] | None = None,
     ) -> tuple[list[Any], list[np.ndarray]]:
         """The native call: the inputs as the code has got them, and an array per output. `parts`:
         inputs that lie in another's memory, and are read as they were before any write. `memory`:
-        of an input which is written to, where that is another than what is read."""
+        of an input which is written to, where that is another than what is read. `host`: gives what
+        the host itself knows of outputs that a device computes."""
         inputs: list[Any] = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
+        known: Mapping[int, np.ndarray] = {}
         if self.place is not None:
+            known = {} if host is None else host(inputs)
             inputs = [self.place.bring(buffer) for buffer in inputs]
         for i in parts:
             inputs[i] = arrays[i].copy()
         results: list[np.ndarray] = []
         scattered: list[tuple[np.ndarray, np.ndarray]] = []
-        for target, type_, dtype in self._outputs:
+        for i, (target, type_, dtype) in enumerate(self._outputs):
             if target < 0:
                 results.append(self.allocate(concrete_shape(type_, dims), dtype))
                 continue
             results.append(inputs[target])
             real = arrays[target] if memory is None else memory(target)
             if inputs[target] is not real:
-                scattered.append((real, inputs[target]))
+                scattered.append((real, known.get(i, inputs[target])))
         self.built.run(inputs, results, tuple([dims[name] for name in self.dims]))
         for real, value in scattered:
             write(real, value)

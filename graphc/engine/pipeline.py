@@ -269,5 +269,5 @@ def _finish(
     observer.finish(built)
     if observer.config.check >= AGAIN:
         meaning = as_drawn(graph, observer.config)
-        built.executable = Checked(executable, backend.memory, program, meaning, mutated, TABLE)
+        built.executable = Checked(executable, backend, program, meaning, mutated, TABLE)
     return built

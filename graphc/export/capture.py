@@ -26,6 +26,7 @@ from graphc.frontend.trace import Trace
 from graphc.frontend.tree import flatten
 from graphc.ir.dim import Dim
 from graphc.ir.graph import Expr, Graph, Node, const, input_
+from graphc.ir.memory import may_share, on_host
 from graphc.ir.rewrite import everywhere, with_inputs
 from graphc.nn.modules.module import Module
 
@@ -43,9 +44,9 @@ def export(
 
     `model`: a Module or function, in the train or eval state that it is in. Sizes are those of the
     example, but for what `dynamic_shapes` frees: {"x": {0: "batch"}}. Parameters and buffers are
-    copied. Numbers and strings among the arguments become part of the program. Raises ExportError
-    for what a file cannot hold, such as a model that changes its buffers, and TraceError naming
-    every place of its Python that one graph cannot stand for.
+    copied, to the device of the example. Numbers and strings among the arguments become part of the
+    program. Raises ExportError for what a file cannot hold, such as a model that changes its
+    buffers, and TraceError naming every place of its Python that one graph cannot stand for.
     """
     if not isinstance(args, tuple):
         raise TypeError(f"args must be a tuple of the model's arguments, got {type(args).__name__}."
@@ -119,7 +120,7 @@ def _check_apart(leaves: list[Any]) -> None:
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     for i, tensor in enumerate(tensors):
         for other in tensors[:i]:
-            if np.may_share_memory(tensor._array, other._array):
+            if may_share(tensor._array, other._array):
                 raise ExportError(
                     "two example arguments share memory, which later calls need not do. Cure: "
                     "clone() one of them"
@@ -219,7 +220,9 @@ class _Program:
             containers.to_json(result_structure, iter(specs), "the result"),
             tuple(weights), self.shapes.ranges,
         )
-        return ExportedProgram(graph, signature, self._weights(model))
+        return ExportedProgram(
+            graph, signature, self._weights(model), self.trace.place or None
+        )
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -239,7 +242,7 @@ class _Program:
             else:
                 array = source.tensor._array
                 name = self.names.get(id(source.tensor), f"constant.{source.number}")
-            self.state[name] = np.array(array, order="C")
+            self.state[name] = np.array(on_host(array), order="C")
             weights.append(name)
             labels.append(name)
         return weights, labels
@@ -280,7 +283,7 @@ class _Program:
             elif name in self.state:
                 arrays[name] = self.state[name]
             else:
-                arrays[name] = np.array(tensor._array, order="C")
+                arrays[name] = np.array(on_host(tensor._array), order="C")
         constants = {name: a for name, a in self.state.items() if name not in arrays}
         parameters = tuple(name for name, _ in model.named_parameters() if name in arrays)
         return Weights({**arrays, **constants}, tuple(tensors), tied, parameters)
@@ -302,7 +305,7 @@ class _Program:
             if output.argument >= 0:
                 return {"argument": output.argument}
             name = self.names.get(id(output.tensor), f"result.{len(self.state)}")
-            self.state[name] = np.array(output.tensor._array, order="C")
+            self.state[name] = np.array(on_host(output.tensor._array), order="C")
             return {"weight": name}
         return {"output": self._number_of(self._node(output))}
 

@@ -11,17 +11,21 @@ from typing import Any
 import numpy as np
 
 from graphc import config
+from graphc.backends import DEFAULT
 from graphc.engine import pipeline
 from graphc.engine.built import Engine
+from graphc.engine.devices import backend_at
 from graphc.export import archive, containers
 from graphc.export.errors import ExportError
 from graphc.export.signature import Signature, Weights
 from graphc.frontend.context import local
 from graphc.frontend.errors import TraceError, located
 from graphc.frontend.history import requires_grad
+from graphc.frontend.placement import Place, one_place
 from graphc.frontend.tensor import Parameter, Tensor, from_array
 from graphc.ir import dim
 from graphc.ir.graph import Graph
+from graphc.ir.memory import on_host
 from graphc.nn.modules.module import Module
 
 
@@ -30,22 +34,28 @@ class ExportedProgram:
 
     `graph` takes the weights and the arguments, in the order of `signature.weights`.
     `state_dict` holds parameters and buffers by the model's names (`parameters` says which are
-    parameters), `constants` the other tensors that the model read.
+    parameters), `constants` the other tensors that the model read. All of them lie on `place`
+    (None: on the CPU, as those of a file do).
     """
 
-    def __init__(self, graph: Graph, signature: Signature, weights: Weights) -> None:
+    def __init__(
+        self, graph: Graph, signature: Signature, weights: Weights, place: Place | None = None
+    ) -> None:
         self.graph = graph
         self.signature = signature
         self.parameters = weights.parameters
         self.tied = weights.tied
-        tensors = {name: from_array(array) for name, array in weights.arrays.items()}
+        tensors = {
+            name: from_array(array if place is None else place.put(array))
+            for name, array in weights.arrays.items()
+        }
         self._weights = tensors
         self.state_dict: OrderedDict[str, Tensor] = OrderedDict(
             (name, tensors[weights.tied.get(name, name)]) for name in weights.state
         )
         self.constants = {k: v for k, v in tensors.items() if k not in self.state_dict}
-        self._built: Any = None
-        self._engine: Engine | None = None  # the same, with the memory of a call
+        self._place = place
+        self._engines: dict[str, Engine] = {}  # by backend
         self._lock = threading.Lock()
         self._leaf_of_input = signature.argument_inputs()
 
@@ -62,18 +72,24 @@ class ExportedProgram:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a .gcx file, whole or not at all."""
-        arrays = {name: np.ascontiguousarray(t._array) for name, t in self._weights.items()}
+        arrays = {
+            name: np.ascontiguousarray(on_host(t._array)) for name, t in self._weights.items()
+        }
         weights = Weights(arrays, tuple(self.state_dict), self.tied, self.parameters)
         archive.write(path, self.graph, self.signature, weights)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The pipeline's Built, compiled now if it is not yet; the arguments do not matter."""
+        return self._engine(self._place).built
+
+    def _engine(self, place: Place | None) -> Engine:
+        name = backend_at(place, DEFAULT)
         with self._lock:
-            if self._built is None:
-                self._built = pipeline.build(
-                    self.graph, config=config.current(), name=self.graph.name
-                )
-            return self._built
+            if name not in self._engines:
+                self._engines[name] = Engine.of(pipeline.build(
+                    self.graph, config=config.current(), name=self.graph.name, backend=name
+                ))
+            return self._engines[name]
 
     # --- a call --------------------------------------------------------------------------------
 
@@ -90,9 +106,9 @@ class ExportedProgram:
                     f"the exported model holds only where {guard.text()}; here {sizes}. Cure: "
                     "export it again with an example of these sizes"
                 )
-        engine = self._engine = self._engine or Engine.of(self.lower())
-        inputs = [tensor._array for tensor in self._inputs(weights, leaves)]
-        _, outputs = engine.call(inputs, dims)
+        tensors = list(self._inputs(weights, leaves))
+        engine = self._engine(one_place(tensors))
+        _, outputs = engine.call([tensor._array for tensor in tensors], dims)
         results = [from_array(array) for array in outputs]
         return self._results(results, leaves, weights, dims)
 

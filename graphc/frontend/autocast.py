@@ -1,4 +1,5 @@
-"""Which functions autocast runs in lower precision and which in float32, as torch does on the CPU.
+"""Which functions autocast runs in lower precision and which in float32: on every device as torch
+does on the CPU.
 
 `@lower_precision` and `@full_precision` mark the functions that users call. Inside a marked
 function autocast is off, as below torch's dispatch key. float64 tensors are left alone.
@@ -15,7 +16,10 @@ from graphc.ir.dtypes import DType
 
 from . import promote
 from .context import local
+from .placement import place_at
 from .tensor import Tensor
+from .tree import flatten
+from .values import Eager
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +33,8 @@ def lower_precision(function: F) -> F:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if local.autocast is None:
             return function(*args, **kwargs)
-        return _call(function, local.autocast, args, kwargs)
+        dtype = _chosen(local.autocast, args, kwargs)
+        return function(*args, **kwargs) if dtype is None else _call(function, dtype, args, kwargs)
 
     return wrapper  # type: ignore[return-value]
 
@@ -39,11 +44,23 @@ def full_precision(function: F) -> F:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if local.autocast is None:
+        if local.autocast is None or _chosen(local.autocast, args, kwargs) is None:
             return function(*args, **kwargs)
         return _call(function, dtypes.f32, args, kwargs)
 
     return wrapper  # type: ignore[return-value]
+
+
+def _chosen(
+    modes: tuple[tuple[str, DType], ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> DType | None:
+    """The dtype of autocast on the device of the tensors; None: it is off there."""
+    if Eager.elsewhere is None and len(modes) == 1:
+        ((kind, dtype),) = modes
+        return dtype if kind == "cpu" else None
+    tensor = next((x for x in flatten((args, kwargs))[0] if isinstance(x, Tensor)), None)
+    place = None if tensor is None else place_at(tensor)
+    return dict(modes).get("cpu" if place is None else place.device.type)
 
 
 def _call(

@@ -22,8 +22,8 @@ class _Local(threading.local):
     trace: Trace | None = None
     grad: bool = True
     inference: bool = False
-    # the dtype of autocast for the CPU; None: it is off
-    autocast: DType | None = None
+    # the dtype of autocast for each type of device on which it is on; None: it is off everywhere
+    autocast: tuple[tuple[str, DType], ...] | None = None
     # where new tensors were made outside each `with torch.device(...)`, outermost first
     devices: tuple[Place | None, ...] = ()
     # where new tensors are made; None: on the CPU

@@ -44,10 +44,10 @@ from .context import local
 from .errors import INFERENCE_SAVED, INFERENCE_WRITE, located, raise_op_error, user_location
 from .history import edge, requires_grad
 from .nodes import OpNode, class_of
-from .placement import TWO_DEVICES, beside, gathered, place_at
+from .placement import ON_CPU, TWO_DEVICES, beside, gathered, place_at, stays
 from .programs import Plan
 from .saved_hooks import hooks, pack_node
-from .storage import Storage, readers
+from .storage import LOOSE, Storage, readers
 from .tensor import Tensor, current, from_array
 from .transfer import moved
 from .values import Eager, Runner
@@ -89,7 +89,7 @@ def constant(array: Any, dtype: dtypes.DType | None = None) -> Tensor:
         return local.trace.constant(copied)
     place = local.making and local.making[0]
     result = from_array(place.put(copied) if place else copied)
-    result._storage.loose = True
+    result._storage.away |= LOOSE
     return result
 
 
@@ -151,7 +151,15 @@ def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
         if Eager.elsewhere is None:
             run, loose = Eager.run, False
         else:
-            run, arrays, loose = gathered(op, inputs, arrays)
+            away = 0
+            for t in inputs:
+                away |= t._storage.away
+            if (not away or (away == LOOSE and stays(inputs[0]))) if inputs else (
+                local.making is ON_CPU
+            ):
+                run, loose = Eager.run, False  # as nearly always
+            else:
+                run, arrays, loose = gathered(op, inputs, arrays)
         signature = _signature(op, arrays, attrs)
     except OpError as error:
         raise_op_error(error)
@@ -169,7 +177,7 @@ def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
     results = [_wrap(a) for a in out] if several else [_wrap(out)]
     if loose:
         for result in results:
-            result._storage.loose = True
+            result._storage.away |= LOOSE
     if local.grad and signature.records:
         for t in inputs:
             if t._node is not None or t._requires_grad or (

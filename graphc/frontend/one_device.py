@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from .errors import TraceError, located
-from .placement import TWO_DEVICES, Place, place_at
+from .placement import TWO_DEVICES, Place, is_loose, place_at
 from .tensor import Tensor
 from .values import Eager
 
@@ -47,4 +47,4 @@ class OneDevice:
 
 
 def _follows(tensor: Tensor) -> bool:
-    return place_at(tensor) is None and (tensor._array.ndim == 0 or tensor._storage.loose)
+    return place_at(tensor) is None and (tensor._array.ndim == 0 or is_loose(tensor))

@@ -26,6 +26,7 @@ from . import meta
 from .context import local
 from .device import CPU, Placing, device, registered
 from .errors import located
+from .storage import LOOSE
 from .values import Eager, Runner
 from .views import ARRAYS
 
@@ -37,7 +38,9 @@ class Place:
     """A device: its memory, and what runs one operator on buffers there."""
 
     def __init__(self, device: device, memory: Memory, run: Runner, backend: str | None) -> None:
-        self.device, self.memory, self.run, self.backend = device, memory, run, backend
+        self.device, self.memory, self.backend = device, memory, backend
+        self.own_run = run
+        self.run = _wrapped(run)
         self.generator: Any = None  # its default generator, made at first use
         self._constants: dict[Any, Buffer] = {}
 
@@ -121,6 +124,37 @@ def device_of(buffer: Buffer) -> device:
     return _places[buffer.memory.place].device if isinstance(buffer, DeviceArray) else CPU
 
 
+# --- who watches the runners -------------------------------------------------------------------
+
+Wrap = Callable[[Runner], Runner]
+_wraps: list[Wrap] = []
+_cpu: list[Runner] = []  # the CPU's runner, while it is wrapped
+
+
+def _wrapped(run: Runner) -> Runner:
+    return functools.reduce(lambda inner, wrap: wrap(inner), _wraps, run)
+
+
+def _renew() -> None:
+    Eager.run = staticmethod(_wrapped(_cpu[0]))
+    for place in _places.values():
+        place.run = _wrapped(place.own_run)
+
+
+def wrap_runners(wrap: Wrap) -> Callable[[], None]:
+    """From here on, `wrap(runner)` runs eager operators, on every device. What is given ends it."""
+    if not _wraps:
+        _cpu[:] = [Eager.run]
+    _wraps.append(wrap)
+    _renew()
+
+    def end() -> None:
+        _wraps.remove(wrap)
+        _renew()
+
+    return end
+
+
 # --- which runner ------------------------------------------------------------------------------
 
 
@@ -184,6 +218,14 @@ def _all_loose(inputs: Sequence[Any], arrays: list[Any]) -> bool:
     return found
 
 
+def one_place(tensors: Iterable[Any]) -> Place | None:
+    """Where tensors lie that share one device. Raises RuntimeError where they do not."""
+    found = list(dict.fromkeys(of(tensor._array) for tensor in tensors))
+    if len(found) > 1:
+        raise _mixed(*(CPU if place is None else place.device for place in found[:2]))
+    return found[0] if found else None
+
+
 _POSITIONS = frozenset({"index", "index_put"})  # positions may lie on the CPU
 
 
@@ -201,7 +243,12 @@ def _mixed(first: device, second: device) -> RuntimeError:
 
 def is_loose(tensor: Any) -> bool:
     """Whether a tensor may be taken to any device."""
-    return getattr(tensor._storage, "loose", False)
+    return bool(getattr(tensor._storage, "away", 0) & LOOSE)
+
+
+def stays(tensor: Any) -> bool:
+    """Whether a user has placed a tensor on the CPU, which a number does not say."""
+    return not tensor._storage.away and tensor._array.ndim > 0
 
 
 class DeviceTable(Mapping[str, Callable[..., Any]]):
@@ -209,6 +256,8 @@ class DeviceTable(Mapping[str, Callable[..., Any]]):
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         op = get_op(name)
+        if op.family == "random":  # as in eager mode: a device may lack what the algorithms need
+            return lambda *buffers, **attrs: Eager.run(op, list(map(on_host, buffers)), attrs)
         return lambda *buffers, **attrs: _anywhere(op, list(buffers), attrs)
 
     def __iter__(self) -> Iterator[str]:
@@ -238,6 +287,9 @@ def selected(place: Place | None) -> Iterator[None]:
         local.making = outer
 
 
+ON_CPU = (None,)  # local.making while a user's tensor is made there, who named no device
+
+
 def makes(function: F) -> F:
     """A function that makes tensors, on the device that it is given."""
 
@@ -247,6 +299,16 @@ def makes(function: F) -> F:
             Eager.elsewhere is None and (device is None or device is CPU)
         ):
             return function(*args, **kwargs)
+        if device is None and local.place is None and local.trace is None and (
+            not _asked_by_own_code(sys._getframe(1))
+        ):
+            local.making = ON_CPU
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                local.making = None
+            result._storage.away &= ~LOOSE
+            return result
         place = local.place if device is None else place_of(device)
         loose = device is None and _asked_by_own_code(sys._getframe(1))
         with selected(place), _recorded(place, loose and place is None):
@@ -262,6 +324,14 @@ def makes_like(function: F) -> F:
     def made(input: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
         if device is None and (Eager.elsewhere is None or local.making is not None):
             return function(input, *args, **kwargs)
+        if device is None and local.trace is None and type(input._array) is not DeviceArray:
+            local.making = ON_CPU
+            try:
+                result = function(input, *args, **kwargs)
+            finally:
+                local.making = None
+            result._storage.away &= ~LOOSE
+            return result
         place = place_at(input) if device is None else place_of(device)
         with selected(place), _recorded(place, False):
             return settled(function(input, *args, **kwargs), place, True, False)
@@ -282,9 +352,14 @@ _AROUND = frozenset({"graphc.frontend.tensors_only", "graphc.frontend.ownership"
 
 
 def _asked_by_own_code(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_globals.get("__name__") in _AROUND:
+    while frame is not None:
+        name = frame.f_globals.get("__name__") or ""
+        if not name.startswith("graphc."):
+            return False
+        if name not in _AROUND:
+            return True
         frame = frame.f_back
-    return frame is not None and str(frame.f_globals.get("__name__")).startswith("graphc.")
+    return False
 
 
 def beside(function: F) -> F:
@@ -294,8 +369,11 @@ def beside(function: F) -> F:
     def done(input: Any, *args: Any, **kwargs: Any) -> Any:
         if Eager.elsewhere is None:
             return function(input, *args, **kwargs)
-        with selected(place_at(input)):
+        outer, local.making = local.making, (place_at(input),)
+        try:
             return function(input, *args, **kwargs)
+        finally:
+            local.making = outer
 
     return cast(F, done)
 
@@ -315,5 +393,5 @@ def settled(tensor: Any, place: Place | None, asked: bool, loose: bool) -> Any:
             host = on_host(buffer)
             tensor._array = host.copy() if place is None else place.put(host)
             tensor._storage = type(tensor._storage)(tensor._array)
-        tensor._storage.loose = loose
+        tensor._storage.away = tensor._storage.away & ~LOOSE | (LOOSE if loose else 0)
     return tensor

@@ -27,6 +27,7 @@ from .dispatch import apply
 from .errors import located
 from .numbers import is_traced_number
 from .placement import Place
+from .storage import LOOSE
 from .tensor import Tensor, from_array
 from .transfer import moved
 
@@ -133,7 +134,7 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
         return local.trace.constant(_scalar(value, dtype))
     if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
         negative = from_array(_scalar(value, dtype))
-        negative._storage.loose = True
+        negative._storage.away |= LOOSE
         return negative
     key = (type(value), value, dtype.name)
     constant = _constants.get(key)
@@ -143,7 +144,7 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
         constant = _constants[key] = from_array(_scalar(value, dtype))
         constant._array.flags.writeable = False
         constant._storage.inference = False  # it outlives the mode
-        constant._storage.loose = True
+        constant._storage.away |= LOOSE
     return constant
 
 

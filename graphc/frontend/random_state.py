@@ -7,7 +7,7 @@ is captured and written like any other tensor, so a compiled function goes on wh
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -22,8 +22,9 @@ from .context import local
 from .device import CPU, device
 from .dispatch import apply, constant, inplace
 from .errors import TraceError, located
-from .placement import TWO_DEVICES, Place, place_of, places
+from .placement import TWO_DEVICES, Place, place_at, place_of, places
 from .random_state_bytes import SIZE, from_bytes, to_bytes
+from .storage import LOOSE
 from .tensor import Tensor, from_array
 from .transfer import moved
 
@@ -57,8 +58,14 @@ class Generator:
         if self._state is None:
             if self._seed is None:
                 self._seed = secrets.randbits(63)
-            self._state = moved(from_array(seed_words(self._seed)), self._place)
+            self._begin(self._seed)
+        assert self._state is not None
         return self._state
+
+    def _begin(self, seed: int) -> None:
+        """The state's memory, which no recording makes: it was there before."""
+        words = seed_words(seed)
+        self._state = from_array(words if self._place is None else self._place.put(words))
 
     @property
     def device(self) -> device:
@@ -73,7 +80,7 @@ class Generator:
         seed %= 2**64
         if local.trace is None:
             if self._state is None:
-                self._state = moved(from_array(seed_words(seed)), self._place)
+                self._begin(seed)
             else:
                 inplace(self._state, from_array(seed_words(seed)))
         else:
@@ -107,17 +114,20 @@ class Generator:
         return self._seed
 
     def get_state(self) -> Tensor:
-        """The state as torch's byte tensor, u8[5056], for set_state."""
+        """The state as torch's byte tensor on the CPU, u8[5056], for set_state."""
         seed = self.initial_seed()
-        return to_bytes(self.state, seed)
+        return to_bytes(moved(self.state, None), seed)
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Go on from a state that get_state (torch's, too) gave. Raises TypeError for another
         dtype, RuntimeError for another size."""
-        if not isinstance(new_state, Tensor) or new_state.dtype is not dtypes.u8:
+        if not isinstance(new_state, Tensor) or new_state.dtype is not dtypes.u8 or (
+            new_state.device.type != "cpu"
+        ):
+            what = getattr(new_state, "dtype", type(new_state).__name__)
+            where = f" on {new_state.device}" if isinstance(new_state, Tensor) else ""
             raise TypeError(located(
-                "expected a torch.ByteTensor, but got "
-                f"{getattr(new_state, 'dtype', type(new_state).__name__)}"
+                f"expected a torch.ByteTensor, but got {what}{where}. Cure: state.cpu().byte()"
             ))
         if tuple(new_state.shape) != (SIZE,):
             raise RuntimeError(located(
@@ -145,14 +155,14 @@ class Generator:
         return twin
 
     def __reduce__(self) -> Any:
-        return (_rebuild, (self._seed, self._state))
+        return (_rebuild, (self._seed, self._state, self.device))
 
     def __repr__(self) -> str:
         return f"<graphc.Generator on {self.device}>"
 
 
-def _rebuild(seed: int | None, state: Tensor | None) -> Generator:
-    generator = Generator()
+def _rebuild(seed: int | None, state: Tensor | None, device: device = CPU) -> Generator:
+    generator = Generator(device)
     generator._seed, generator._state = seed, state
     return generator
 
@@ -166,7 +176,7 @@ def generator_at(place: Place | None) -> Generator:
         return default_generator
     if place.generator is None:
         place.generator = Generator(place.device)
-        place.generator.manual_seed(default_generator.initial_seed())
+        place.generator._seed = default_generator.initial_seed()
     found: Generator = place.generator
     return found
 
@@ -178,15 +188,16 @@ def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: An
     if generator is None:
         generator = generator_at(place)
     elif generator._place is not place and (place is None or place.device.type != "meta"):
+        wanted = CPU if place is None else place.device
         raise RuntimeError(located(
-            f"Expected a '{CPU if place is None else place.device}' device type for generator but "
-            f"found '{generator.device}'"
+            f"Expected a '{wanted.type}' device type for generator but found "
+            f"'{generator.device.type}'"
         ))
     state = generator.state
     away = local.trace is None and state.device.type not in ("cpu", "meta")
     values, after = apply(op, moved(state, None) if away else state, *parameters, **attrs)
     if away:
-        values._storage.loose = True
+        values._storage.away |= LOOSE
     inplace(state, after)
     found: Tensor = values
     return found
@@ -204,24 +215,40 @@ def draw_from(kind: str, generator: Generator | None, *parameters: Tensor) -> Te
 
 def manual_seed(seed: int) -> Generator:
     """Seed the default generators of all devices; gives the CPU's."""
-    default_generator.manual_seed(seed)
     trace = local.trace
-    for place in places():
-        if place.generator is None or place.device.type == "meta":  # which draws nothing
-            continue
+    if trace is not None and trace.whole:
+        # nothing draws on another device; at each call, those are seeded that there are then
+        here = trace.place or None
+        generator_at(here).manual_seed(seed)
+        trace.deferred.append(partial(_seed_others, seed, here))
+        return default_generator
+    default_generator.manual_seed(seed)
+    for place in _drawing():
         if trace is None or trace.place is place:
             place.generator.manual_seed(seed)
-        elif trace.whole and trace.place is not False:  # in which nothing draws there
-            trace.deferred.append(partial(place.generator.manual_seed, seed))
         else:
             with trace.eager(TWO_DEVICES):
                 place.generator.manual_seed(seed)
     return default_generator
 
 
+def _seed_others(seed: int, but: Place | None) -> None:
+    for place in (None, *_drawing()):
+        if place is not but:
+            generator_at(place).manual_seed(seed)
+
+
+def _drawing() -> list[Place]:
+    """The devices besides the CPU that have drawn."""
+    return [place for place in drawing_places() if place.generator is not None]
+
+
 def seed() -> int:
-    """Seed the default generator from the system's randomness."""
-    return default_generator.seed()
+    """Seed the default generators of all devices from the system's randomness."""
+    chosen = default_generator.seed()
+    for place in _drawing():
+        place.generator.manual_seed(chosen)
+    return chosen
 
 
 def initial_seed() -> int:
@@ -239,18 +266,63 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
+class States:
+    """Where the default generators of the CPU and of some devices stand."""
+
+    def __init__(self, chosen: list[Place], near: Iterable[Tensor] = ()) -> None:
+        """`near`: tensors that say where a recording that has met none will be."""
+        everywhere = [None, *chosen]
+        trace = local.trace
+        if trace is not None and trace.whole:  # one graph is of one device: no other draws
+            here = trace.place
+            if here is False:
+                here = next(map(place_at, near), None)
+            everywhere = [place for place in everywhere if place is here]
+        self._kept = [
+            (generator, generator._seed, _of_device(generator, generator.copied_state))
+            for generator in map(generator_at, everywhere)
+        ]
+
+    def restore(self) -> None:
+        """All stand there again."""
+        for generator, seed, state in self._kept:
+            _of_device(generator, partial(inplace, generator.state, state, overwrite=True))
+            generator._seed = seed
+
+
+def _of_device(generator: Generator, function: Callable[[], Tensor]) -> Tensor:
+    """What is done with a generator's state: where this recording is of another device, eagerly."""
+    trace = local.trace
+    if trace is None or trace.joins(generator._place):
+        return function()
+    with trace.eager(TWO_DEVICES):
+        return function()
+
+
+def drawing_places() -> list[Place]:
+    """The devices besides the CPU that have random numbers."""
+    return [place for place in places() if place.device.type != "meta"]
+
+
 @contextmanager
 def fork_rng(
     devices: Any = None, enabled: bool = True, _caller: str = "fork_rng",
-    _devices_kw: str = "devices", device_type: str = "cuda",
+    _devices_kw: str = "devices", device_type: str | None = None,
 ) -> Iterator[None]:
-    """The default generator is afterwards as it was before."""
+    """The default generators of the CPU and of `devices` (by number; None: all of that type) are
+    afterwards as they were before."""
     if not enabled:
         yield
         return
-    saved, seed = default_generator.copied_state(), default_generator._seed
+    wanted = None if devices is None else [
+        d if isinstance(d, int) else device(d).index or 0 for d in devices
+    ]
+    states = States([
+        place for place in drawing_places()
+        if device_type in (None, place.device.type)
+        and (wanted is None or place.device.index in wanted)
+    ])
     try:
         yield
     finally:
-        inplace(default_generator.state, saved, overwrite=True)
-        default_generator._seed = seed
+        states.restore()

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.dim import Size as DimSize
-from graphc.ir.memory import DeviceArray, as_strided
+from graphc.ir.memory import Buffer, DeviceArray, as_strided
 from graphc.ir.types import Shape
 
 from .context import local
 from .device import Placing
 from .shared_segment import SharedMemory
+
+LOOSE, THERE = 1, 2  # bits of Storage.away
 
 
 class Storage:
@@ -23,21 +25,22 @@ class Storage:
     `root` is the Storage that stands for the memory: `.data` makes a sibling with a version of
     its own, as torch does. `exposed`: NumPy code may have an array on it.
     `inference`: made in inference mode; views of it, and what shares it, are inference tensors.
-    `loose`: on the CPU, and yet to be taken to any device (placement.py).
+    `away`: 0 on the CPU; LOOSE on the CPU, and yet to be taken to any device (placement.py); THERE
+    on another device.
     `segment`: of a root, the memory shared between processes that it is in.
     """
 
     __slots__ = (
-        "__weakref__", "_root", "array", "exposed", "inference", "loose", "segment", "version",
+        "__weakref__", "_root", "array", "away", "exposed", "inference", "segment", "version",
     )
 
-    def __init__(self, array: np.ndarray, root: Storage | None = None) -> None:
-        self.array = array
+    def __init__(self, array: Buffer, root: Storage | None = None) -> None:
+        self.array: np.ndarray = array
         self.version = 0
         self.exposed = False
         self._root = root
         self.inference = local.inference
-        self.loose = False
+        self.away = THERE if type(array) is DeviceArray else 0
         self.segment: SharedMemory | None = None
 
     @property

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from graphc.ir.graph import Graph, Node
 from graphc.ir.memory import may_share
 from graphc.ir.types import TensorType
@@ -99,7 +97,7 @@ class SubTrace(Trace):
 
     def recall(self, value: Any, owner: Trace | None, place: Edge | None) -> Tensor:
         """A value that a tape node of `owner` saved, with its place on the tape."""
-        identity = value if isinstance(value, np.ndarray) else value[0]
+        identity = value[0] if isinstance(value, tuple) else value
         key = (id(identity), None if place is None else (id(place[0]), place[1]))
         found = self._recalled.get(key)
         if found is None:

@@ -33,9 +33,8 @@ from .history import history, requires_grad
 from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
 from .nodes import AccumulateGrad, Node
 from .numbers import Size
-from .storage import Storage, address, contiguous_strides, offset_of, strides_of
+from .storage import LOOSE, Storage, address, contiguous_strides, offset_of, strides_of
 from .tree import LEAVES
-from .values import Eager
 from .views import Chain, check_bounds, strided
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ class Tensor:
     def device(self) -> device:
         if self._trace is None:
             trace = local.trace
-            if Eager.elsewhere is not None and trace is not None and trace.whole:
+            if trace is not None and trace.whole:
                 current(self)  # as an input, it is guarded
             return placement.device_of(self._array)
         place = self._trace.place
@@ -369,7 +368,7 @@ class Parameter(Tensor):
             ))
         result = alias(data, cls)
         if result._trace is None:
-            result._storage.loose = False  # a parameter is where it was put
+            result._storage.away &= ~LOOSE  # a parameter is where it was put
         return result.requires_grad_(requires_grad) if requires_grad else result
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphc.frontend.captured import TensorInput, TracedGraph
 from graphc.ir.dim import evaluate
+from graphc.ir.memory import Buffer, on_host
 
 Array = np.ndarray[Any, Any]
 
@@ -27,17 +28,15 @@ def example_inputs(traced: TracedGraph) -> list[Array]:
         elif source.kind == "grad" and getattr(source.tensor, "_grad", None) is None:
             arrays.append(np.zeros(shape, dtype))  # cleared since: counts as zeros
         else:
-            arrays.append(np.array(_array(source)))
+            arrays.append(np.array(on_host(_array(source))))
     return arrays
 
 
-def _array(source: TensorInput) -> Array:
+def _array(source: TensorInput) -> Buffer:
     tensor = source.tensor
     assert tensor is not None
     if source.kind == "grad":
-        gradient: Array = tensor._grad._array
-        return gradient
+        return tensor._grad._array
     if source.kind == "storage":
-        flat: Array = tensor._storage.root.flat()
-        return flat
+        return tensor._storage.root.flat()
     return tensor._array

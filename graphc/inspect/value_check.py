@@ -33,10 +33,12 @@ class ValueChangedError(AssertionError):
     """A stage of the compiler changed a value: a compiler bug. The message holds the graph.
 
     `case`: the graph and the inputs for which it did (doubt.case.Case), where they are known;
-    `kernel` and `locs`: the native kernel that is wrong, if it is one, and its lines.
+    `backend`: whose code it was, if it was run; `kernel` and `locs`: the native kernel that is
+    wrong, if it is one, and its lines.
     """
 
     case: Any = None
+    backend: str = ""
     kernel: str = ""
     locs: tuple[str, ...] = ()
 

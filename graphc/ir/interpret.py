@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from .device_array import DeviceArray
 from .dim import Dim, Size, substitute
 from .dim import evaluate as evaluate_size
 from .dtypes import from_numpy
@@ -58,6 +59,8 @@ def _evaluate(
         inputs = [values[s] for s in sources]
         if special is None:
             value = table[node.op.name](*inputs, **attrs)
+        elif node.graphs and any(isinstance(x, DeviceArray) for x in inputs):  # the device's code
+            value = table[node.op.name](*inputs, graphs=node.graphs, **attrs)
         else:
             value = special(node, inputs, attrs, table, dims)
         values[slot] = value

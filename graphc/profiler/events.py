@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from ..frontend import dispatch
 from ..frontend.decorated import within
-from ..frontend.values import Eager
+from ..frontend.placement import wrap_runners
 
 
 @dataclass
@@ -126,12 +125,12 @@ _recorders: list[Recorder] = []
 
 
 class Recorder:
-    """Collects events while it runs."""
+    """Collects events while it runs. An operator of a device whose queue runs behind is timed until
+    it has been queued."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.running = False
-        self._runner: Any = None
 
     def start(self) -> None:
         """From here on every eager operator and named block is an event."""
@@ -139,10 +138,7 @@ class Recorder:
             return
         self.running = True
         if not _recorders:
-            self._runner = Eager.run
-            dispatch.set_runner(_timed(self._runner))
-        elif self._runner is None:
-            self._runner = _recorders[-1]._runner
+            _Watch.end = staticmethod(wrap_runners(_timed))
         _recorders.append(self)
 
     def stop(self) -> None:
@@ -152,7 +148,11 @@ class Recorder:
         self.running = False
         _recorders.remove(self)
         if not _recorders:
-            dispatch.set_runner(self._runner)
+            _Watch.end()
+
+
+class _Watch:
+    end: Callable[[], None]  # the runners are timed until then
 
 
 def _timed(run: Callable[..., Any]) -> Callable[..., Any]:

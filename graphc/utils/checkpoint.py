@@ -22,7 +22,7 @@ from ..frontend.context import local
 from ..frontend.dispatch import apply
 from ..frontend.function import Function
 from ..frontend.grad_mode import enable_grad, no_grad
-from ..frontend.random_state import fork_rng, get_rng_state, set_rng_state
+from ..frontend.random_state import States, drawing_places, fork_rng
 from ..frontend.saved_hooks import hooks, unpacking
 from ..frontend.tensor import Tensor
 from ..frontend.tree import flatten, unflatten
@@ -101,11 +101,11 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:
-        """Run without a tape; keep the arguments and the generator's state."""
+        """Run without a tape; keep the arguments and where the generators stand."""
         check_backward_validity(args)
         ctx.run_function = run_function
         ctx.preserve_rng_state = preserve_rng_state
-        ctx.state = get_rng_state() if preserve_rng_state else None
+        ctx.state = States(drawing_places()) if preserve_rng_state else None
         ctx.places = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
         ctx.others = [None if isinstance(x, Tensor) else x for x in args]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
@@ -128,7 +128,7 @@ class CheckpointFunction(Function):
         inputs = detach_variable(tuple(values))
         with fork_rng(enabled=ctx.preserve_rng_state):
             if ctx.preserve_rng_state:
-                set_rng_state(ctx.state)
+                ctx.state.restore()
             with enable_grad():
                 outputs = ctx.run_function(*inputs)
         results = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -156,7 +156,8 @@ class _Frame:
         context: AbstractContextManager[Any], check: bool, early_stop: bool,
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
-        self.state = get_rng_state() if preserve else None
+        tensors = [x for x in flatten((args, kwargs))[0] if isinstance(x, Tensor)]
+        self.state = States(drawing_places(), tensors) if preserve else None
         self.context = context
         self.check = check
         self.early_stop = early_stop
@@ -191,7 +192,7 @@ class _Frame:
         try:
             with enable_grad(), fork_rng(enabled=self.state is not None):
                 if self.state is not None:
-                    set_rng_state(self.state)
+                    self.state.restore()
                 with (
                     saved_tensors_hooks(collect, spent), self.context,
                     contextlib.suppress(_Stop),

@@ -17,6 +17,7 @@ from graphc.config import Config
 from graphc.doubt.shrink import shrink
 from tests.fuzz import isolate
 from tests.fuzz.check import Failure, Tally, check, count, trace
+from tests.fuzz.devices import DEVICES
 from tests.fuzz.generate import generate
 from tests.fuzz.recipes import OPTED_OUT, RECIPES
 from tests.fuzz.report import report
@@ -30,13 +31,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1000, help="how many graphs")
     parser.add_argument("--seed", type=int, default=0, help="the first graph's seed")
     parser.add_argument("--threads", type=int, default=2, help="threads of compiled code")
+    parser.add_argument("--device", choices=sorted(DEVICES), default="cpu", help="where it runs")
     parser.add_argument("--failures", type=int, default=10, help="stop after so many")
     parser.add_argument("--shrink", type=float, default=30.0, help="seconds spent on each")
     parser.add_argument("--quiet", action="store_true", help="no counts per operator")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGINT, signal.default_int_handler)  # even where started with &
-    fuzzer = Fuzzer(config(options.threads), options.shrink, options.failures)
+    backend = DEVICES[options.device]()
+    fuzzer = Fuzzer(config(options.threads), options.shrink, options.failures, backend)
     first, last = options.seed, options.seed + options.count
     try:
         for start in range(first, last, _BATCH):
@@ -57,8 +60,8 @@ def config(threads: int) -> Config:
 class Fuzzer:
     """Runs seeds in children, gathers counts, shrinks what fails."""
 
-    def __init__(self, config: Config, seconds: float, most: int) -> None:
-        self.config, self.seconds, self.most = config, seconds, most
+    def __init__(self, config: Config, seconds: float, most: int, backend: str) -> None:
+        self.config, self.seconds, self.most, self.backend = config, seconds, most, backend
         self.tally = Tally()
         self.failed = 0
         self.started = time.monotonic()
@@ -69,9 +72,12 @@ class Fuzzer:
         try:
             case = generate(seed)
             count(tally, case)
-            return tally, check(case, self.config, tally)
+            return tally, self._check(case, tally=tally)
         except Exception as error:  # of the fuzzer itself, or of NumPy's operators
             return tally, Failure("fuzzer", trace(error))
+
+    def _check(self, case: Any, **how: Any) -> Failure | None:
+        return check(case, self.config, backend=self.backend, **how)
 
     def take(self, seed: int, answer: Any) -> None:
         """One seed's answer, in the parent."""
@@ -102,16 +108,16 @@ class Fuzzer:
             return "(not shrunk)"
         case = generate(seed)
         small = shrink(case, lambda c: self._kind(c, kind) == kind, self.seconds)
-        failure = None if kind in ("crash", "hang") else check(small, self.config, interpret=1.0)
+        failure = None if kind in ("crash", "hang") else self._check(small, interpret=1.0)
         return report(small, f"shrunk: {failure or kind}")
 
     def _kind(self, case: Any, kind: str) -> str:
         """What kind of failure a candidate is, "" for none; natively fatal ones in a child."""
         if kind not in ("crash", "hang"):
-            failure = check(case, self.config, interpret=0.3)
+            failure = self._check(case, interpret=0.3)
             return failure.kind if failure else ""
         answers: list[Any] = []
-        isolate.run([0], lambda _: check(case, self.config), lambda _, a: answers.append(a))
+        isolate.run([0], lambda _: self._check(case), lambda _, a: answers.append(a))
         return answers[0].kind if answers[0] is not None else ""
 
     def summary(self, quiet: bool) -> None:

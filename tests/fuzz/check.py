@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from graphc import backends
 from graphc.config import Config
 from graphc.doubt.case import Case
 from graphc.doubt.oracle import Oracle
 from graphc.engine import pipeline
 from graphc.ir.dim import evaluate
 from graphc.ir.graph import Graph
+from graphc.ir.memory import Buffer, Memory
 from graphc.ir.text_parse import parse_graph
 from tests.fuzz.gradient import check_gradient
 
@@ -45,9 +47,11 @@ class Tally:
 
 
 def check(
-    case: Case, config: Config, tally: Tally | None = None, interpret: float = 0.05
+    case: Case, config: Config, tally: Tally | None = None, interpret: float = 0.05,
+    backend: str = backends.DEFAULT,
 ) -> Failure | None:
-    """Run a case through everything. `interpret`: how often the kernel interpreter runs too."""
+    """Run a case through everything. `interpret`: how often the kernel interpreter runs too;
+    `backend`: whose code, in whose memory."""
     tally = tally if tally is not None else Tally()
     rng = random.Random(case.seed)
     if case.forward is not None:
@@ -55,7 +59,9 @@ def check(
         if message:
             return Failure("gradient", message)
     try:
-        built = pipeline.build(case.graph, config=config, mutated=dict(case.mutated))
+        built = pipeline.build(
+            case.graph, config=config, mutated=dict(case.mutated), backend=backend
+        )
     except Exception as error:
         return Failure("build", trace(error))
     failure = _runs(case, built, "native", rng, tally)
@@ -127,10 +133,12 @@ def _run(
         oracle = Oracle(case.graph, arrays, dims)
     except (RuntimeError, IndexError) as error:
         raised = error
-    buffers = Buffers(case, arrays, dims)
+    memory = built.backend.memory
+    buffers = Buffers(case, arrays, dims, memory)
     at = "".join(f" {k}={v}" for k, v in dims.items())
     try:
         built.run(buffers.inputs, buffers.outputs, [dims[n] for n in built.program.dims])
+        memory.synchronise()
     except Exception as error:
         tally.events["raised"] += 1
         if raised is None:
@@ -145,7 +153,7 @@ def _run(
         tally.events["raising operators dropped"] += oracle is not None
     if oracle is None:
         return Failure("silent", f"{where}{at}: does not raise {type(raised).__name__}: {raised}")
-    wrong = oracle.compare(buffers.outputs)
+    wrong = oracle.compare([memory.read(buffer) for buffer in buffers.outputs])
     tally.events["second opinions"] += oracle.second_opinions
     return Failure("values", f"{where}{at}: {wrong}") if wrong else None
 
@@ -157,36 +165,41 @@ def _elements(shape: Sequence[Any], dims: Mapping[str, int]) -> int:
 class Buffers:
     """Inputs and outputs between red zones; inputs not to be written are known by heart."""
 
-    def __init__(self, case: Case, arrays: Sequence[Array], dims: Mapping[str, int]) -> None:
+    def __init__(
+        self, case: Case, arrays: Sequence[Array], dims: Mapping[str, int], memory: Memory
+    ) -> None:
         self.before = arrays
         self.mutated = set(case.mutated.values())
-        self._memory: list[tuple[str, Array, int, int]] = []
-        self.inputs = [self._array(f"input {i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
+        self.memory = memory
+        self._blocks: list[tuple[str, Buffer, int, int]] = []
+        self.inputs = [self._buffer(f"input {i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
         for buffer, array in zip(self.inputs, arrays, strict=True):
-            buffer[...] = array
+            memory.write(buffer, array)
         self.outputs = []
         for i, node in enumerate(case.graph.outputs):
             if i in case.mutated:
                 self.outputs.append(self.inputs[case.mutated[i]])
             else:
                 shape = tuple(evaluate(n, dims) for n in node.shape)
-                self.outputs.append(self._array(f"output {i}", shape, node.dtype.numpy))
+                self.outputs.append(self._buffer(f"output {i}", shape, node.dtype.numpy))
 
-    def _array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    def _buffer(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        memory = np.full(size + 3 * _RED_ZONE, _FILL, np.uint8)
-        start = _RED_ZONE + (-(memory.ctypes.data + _RED_ZONE)) % 64
-        self._memory.append((name, memory, start, size))
-        return memory[start : start + size].view(dtype).reshape(shape)
+        block = self.memory.allocate((size + 3 * _RED_ZONE,), np.dtype(np.uint8))
+        self.memory.write(block, np.full((), _FILL, np.uint8))
+        start = _RED_ZONE + (-(self.memory.address(block) + _RED_ZONE)) % 64
+        self._blocks.append((name, block, start, size))
+        return self.memory.at(self.memory.address(block) + start, shape, dtype)
 
     def fault(self, failed: bool) -> str:
         """Which memory was written that must not be; "" if none."""
-        for name, memory, start, size in self._memory:
-            if (memory[:start] != _FILL).any() or (memory[start + size :] != _FILL).any():
+        for name, block, start, size in self._blocks:
+            held = self.memory.read(block)
+            if (held[:start] != _FILL).any() or (held[start + size :] != _FILL).any():
                 return f"{name} was written outside its {size} bytes"
         for i, (buffer, before) in enumerate(zip(self.inputs, self.before, strict=True)):
             untouched = failed or i not in self.mutated
-            if untouched and buffer.tobytes() != before.tobytes():
+            if untouched and self.memory.read(buffer).tobytes() != before.tobytes():
                 return f"input {i} was written"
         return ""
 

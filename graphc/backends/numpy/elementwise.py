@@ -39,7 +39,9 @@ def _compare(function: Function) -> Function:
 
 
 def _relu(x: Array) -> Any:
-    return np.maximum(x, x.dtype.type(0))
+    zero = x.dtype.type(0)
+    # -0.0 stays, as in torch: of equals NumPy's vector code gives the second, its other the first
+    return np.maximum(zero, x) if x.dtype.char in "fd" else np.maximum(x, zero)
 
 
 def _sigmoid(x: Array) -> Any:
@@ -133,7 +135,7 @@ def _where(condition: Array, a: Array, b: Array) -> Array:
 
 
 def _clamp(x: Array, low: Array, high: Array) -> Any:
-    return np.minimum(np.maximum(x, low), high)
+    return np.minimum(high, np.maximum(low, x))  # -0.0 stays: see _relu
 
 
 # --- cast ----------------------------------------------------------------------------------

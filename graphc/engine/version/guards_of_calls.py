@@ -24,8 +24,8 @@ from .sources import Moved, tensor_of, written_to
 
 # what the modes at the head of a version's key (Versions.key) are called
 MODES = (
-    "arguments", "grad mode", "inference mode", "device", "devices in use", "autocast",
-    "default dtype", "GRAPHC_RANDOM",
+    "arguments", "grad mode", "inference mode", "device", "autocast", "default dtype",
+    "GRAPHC_RANDOM",
 )
 
 

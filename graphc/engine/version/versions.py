@@ -21,7 +21,6 @@ from ...frontend.history import gradient_kind
 from ...frontend.number_expr import spelled
 from ...frontend.tensor import Tensor
 from ...frontend.tree import Structure
-from ...frontend.values import Eager
 from ...ir.memory import DeviceArray
 from ...nn.modules.module import Module
 from ..capture.kinds import Kind, kind_of
@@ -79,7 +78,7 @@ class Versions:
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
         parts: list[Any] = [
-            structure, local.grad, local.inference, local.place, Eager.elsewhere, local.autocast,
+            structure, local.grad, local.inference, local.place, local.autocast,
             promote.Defaults.dtype, configuration.current().random,
         ]
         shapes: list[Any] = []

@@ -32,7 +32,8 @@ def ctc_loss(
     batch, classes = int(x.shape[1]), int(x.shape[2])
     if not 0 <= blank < classes:
         raise RuntimeError("blank must be in label range")
-    given, lengths = _numbers(input_lengths), _numbers(target_lengths)
+    # torch's are on any device
+    given, lengths = (_numbers(each).to(x.device) for each in (input_lengths, target_lengths))
     for name, each in (("input", given), ("target", lengths)):
         if int(each.shape[0]) != batch:
             raise RuntimeError(f"{name}_lengths must be of size batch_size")

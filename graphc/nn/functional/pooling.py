@@ -9,7 +9,7 @@ import numpy as np
 
 from ...frontend import functions as T
 from ...frontend.autocast import full_precision
-from ...frontend.dispatch import apply
+from ...frontend.dispatch import apply, constant
 from ...frontend.numbers import is_traced_number
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
@@ -295,8 +295,7 @@ def _window_positions(sizes: tuple[int, ...], outputs: tuple[int, ...]) -> Tenso
         shape = [1] * (2 * count)
         shape[i], shape[count + i] = rows.shape
         total = total + rows.reshape(shape)
-    found: Tensor = T.tensor(total.reshape(*outputs, -1))
-    return found
+    return constant(total.reshape(*outputs, -1))
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...frontend import functions as T
+from ...frontend.dispatch import constant
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from .conv import tuple_of
@@ -167,12 +168,12 @@ def _nearest(
     scale = _scale(size, count, given, False, real)
     positions = (np.arange(count, dtype=real) + real(0.5 if exact else 0.0)) * scale
     index = np.minimum(positions.astype(np.int64), size - 1)
-    return input.index_select(dim, T.tensor(index))
+    return input.index_select(dim, constant(index))
 
 
 def _column(values: np.ndarray, like: Tensor, dim: int) -> Tensor:
     shape = [-1 if d == dim else 1 for d in range(like.dim())]
-    return T.tensor(values).to(like.dtype).reshape(shape)
+    return constant(values).to(like.dtype).reshape(shape)
 
 
 def _linear(
@@ -185,8 +186,8 @@ def _linear(
     lower = np.minimum(position.astype(np.int64), size - 1)
     upper = np.minimum(lower + 1, size - 1)
     blend = _column(position - lower, input, dim)
-    first = input.index_select(dim, T.tensor(lower))
-    second = input.index_select(dim, T.tensor(upper))
+    first = input.index_select(dim, constant(lower))
+    second = input.index_select(dim, constant(upper))
     return first * (1 - blend) + second * blend
 
 
@@ -212,14 +213,14 @@ def _cubic(
     result: Any = None
     for offset, weight in zip(range(-1, 3), cubic_weights(position - base), strict=True):
         index = np.clip(base.astype(np.int64) + offset, 0, size - 1)
-        term = input.index_select(dim, T.tensor(index)) * _column(weight, input, dim)
+        term = input.index_select(dim, constant(index)) * _column(weight, input, dim)
         result = term if result is None else result + term
     return result
 
 
 def _along(input: Tensor, dim: int, matrix: np.ndarray) -> Tensor:
     """A matrix applied to one dim."""
-    weights = T.tensor(matrix).to(input.dtype)
+    weights = constant(matrix).to(input.dtype)
     return (input.transpose(dim, -1) @ weights.T).transpose(dim, -1)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...frontend import functions as T
+from ...frontend.dispatch import constant
 from ...frontend.tensor import Tensor
 
 _MOST_BITS = 22
@@ -56,6 +57,6 @@ def resize_bytes(input: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor
 
 def _along(x: Tensor, matrix: np.ndarray) -> Tensor:
     weights, bits = _fixed(matrix)
-    total = x @ T.tensor(weights).T
+    total = x @ constant(weights).T
     found: Tensor = ((total + (1 << bits >> 1)) / (1 << bits)).floor().clamp(0, 255)
     return found

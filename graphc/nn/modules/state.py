@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -148,6 +149,13 @@ class StateDictMixin:
                 f"checkpoint, the shape in current model is {value.shape}."
             )
             return
+        if value.is_meta and not given.is_meta and not assign:
+            warnings.warn(
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta "
+                "parameter in the current model, which is a no-op. (Did you mean to pass "
+                "`assign=True` to assign items in the state dictionary to their corresponding key "
+                "in the module instead of copying them in place?)", stacklevel=2,
+            )
         with no_grad():
             if not assign:
                 value.copy_(given)

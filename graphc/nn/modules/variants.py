@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...frontend import functions as T
+from ...frontend.dispatch import constant
 from ...frontend.functions.einsum import einsum
 from ...frontend.tensor import Tensor
 from .. import functional as F
@@ -56,7 +56,7 @@ class CrossMapLRN2d(Module):
         channels, reach = int(input.shape[1]), int((self.size - 1) / 2 + 1)
         window = np.abs(np.subtract.outer(np.arange(channels), np.arange(channels))) < reach
         window[:, 0] = True  # torch's running sum never takes the first channel out again
-        sums = einsum("dc,nchw->ndhw", T.tensor(window).to(input.dtype), input.square())
+        sums = einsum("dc,nchw->ndhw", constant(window).to(input.dtype), input.square())
         return input * (sums * (self.alpha / self.size) + self.k).pow(-self.beta)
 
     def extra_repr(self) -> str:

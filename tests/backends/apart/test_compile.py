@@ -15,6 +15,8 @@ from graphc import nn
 from graphc.engine import pipeline
 from graphc.inspect.explain import explain
 
+from .memory import ApartMemory
+
 HERE = "apart"
 
 
@@ -278,3 +280,39 @@ def test_packed_sequences() -> None:
         want = step(lstm, x, given)
         equal(step(there, x.to(HERE), given), want)
         equal(compiled(there, x.to(HERE), given), want)
+
+
+def test_a_compiled_step_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An optimizer's counts of steps are CPU tensors: what is written to them the host knows."""
+    reads: list[Any] = []
+    read = ApartMemory.read
+    monkeypatch.setattr(ApartMemory, "read", lambda self, b: (reads.append(b), read(self, b))[1])
+
+    def trained(device: str) -> tuple[Any, list[float]]:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2).to(device)
+        optimizer = torch.optim.Adam(model.parameters(), 0.1)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = torch.compile(step, fullgraph=True)
+        x = torch.ones(4, 3).to(device)
+        for i in range(6):
+            if i == 4:  # a user's own write is seen
+                for state in optimizer.state.values():
+                    state["step"].fill_(40.0)
+            run(x)
+            if i == 2:
+                reads.clear()
+        assert not reads
+        counts = [state["step"].item() for state in optimizer.state.values()]
+        return model.weight.detach().cpu(), counts
+
+    want, got = trained("cpu"), trained(HERE)
+    assert got[1] == want[1] == [42.0, 42.0]
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-4)

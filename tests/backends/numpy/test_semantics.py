@@ -153,3 +153,12 @@ def test_every_operator_that_computes_is_in_the_table() -> None:
 def test_half_precision_sums_in_float32() -> None:
     x = np.full(5000, 1.0, np.float16)
     assert run(get("sum"), [x], {"dims": (0,), "keepdim": False}) == 5000
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, dtypes.bf16.numpy])
+@pytest.mark.parametrize("size", [1, 3, 64])
+def test_relu_and_clamp_keep_the_sign_of_zero(dtype: Any, size: int) -> None:
+    """As torch and compiled code do."""
+    x, zero = np.full(size, -0.0, dtype), np.zeros((), dtype)
+    assert np.signbit(run(get("relu"), [x], {})).all()
+    assert np.signbit(run(get("clamp"), [x, zero, zero + 1], {})).all()
