@@ -397,10 +397,18 @@ class SpentNode(Node):
 
     released = True
 
-    def __init__(self, type_: TensorType, made_by: str, edges: tuple[Edge | None, ...]) -> None:
-        """`edges`: the leaves that it led to; a pass has them wait for it."""
-        super().__init__(edges, (type_,))
+    def __init__(
+        self, type_: TensorType, made_by: str, leads_to: Callable[[], tuple[Edge | None, ...]]
+    ) -> None:
+        """`leads_to`: the leaves that it led to; a pass, which few are, has them wait for it."""
+        self.out_types = (type_,)
+        self.sequence = next_sequence()
         self.made_by = made_by
+        self._leads_to = leads_to
+
+    @functools.cached_property
+    def edges(self) -> tuple[Edge | None, ...]:  # type: ignore[override]
+        return self._leads_to()
 
     def name(self) -> str:
         return self.made_by

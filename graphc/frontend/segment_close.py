@@ -206,7 +206,7 @@ class Segment:
         if old in self.spent:
             behind = entries_behind(old, [place for _, place in self.entries])
             edges = tuple([edge(self.entries[i][0]) for i in behind])
-            tensor._node, tensor._output = SpentNode(tensor._type, label, edges), 0
+            tensor._node, tensor._output = SpentNode(tensor._type, label, lambda: edges), 0
         elif old in self.broken:
             edges = tuple([edge(t) for t, _ in self.entries])
             tensor._node = BrokenNode(self.broken[old], edges, (tensor._type,), label)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...frontend.captured import Output, TensorInput
@@ -25,11 +27,10 @@ class Results:
 
     def __init__(self, version: Specialisation, call: Call) -> None:
         self.version, self.call = version, call
-        # before what the call wrote to has another history
+        # where what the call wrote to is about to have another history
         self.behind = {
-            id(output): tuple([self._edge(*place) for place in output.behind])
-            for output in version.spent
-        }
+            id(output): _edges(self._leaves(output)) for output in version.spent
+        } if version.changes_history else {}
         self.bases: dict[int, Tensor] = {}
         self.made: dict[int, Any] = {}
 
@@ -63,9 +64,13 @@ class Results:
         assert isinstance(source, TensorInput)
         return tensor_of(source, self.call.arguments, self.version.moved)
 
-    def _edge(self, argument: int, tensor: Tensor) -> Edge | None:
-        owner = owner_of(tensor, argument, self.call.arguments, self.version.moved)
-        return edge(owner) if requires_grad(owner) else None
+    def _leaves(self, output: Output) -> Sequence[Tensor]:
+        """What waits for a result that is used up."""
+        known = self.version.leaves.get(id(output))
+        if known is not None:
+            return known
+        arguments, moved = self.call.arguments, self.version.moved
+        return [owner_of(tensor, index, arguments, moved) for index, tensor in output.behind]
 
     def _make(self, output: Output) -> Tensor:
         if output.kind == "input":
@@ -92,8 +97,10 @@ class Results:
         of_base = output.unrecorded and output.base is not None  # a view made in no_grad mode
         if output.requires_grad and not of_base:
             # history.attach() gives those that can still be differentiated their own node
+            early = self.behind.get(id(output))
             result._node = SpentNode(
-                result._type, output.made_by, self.behind.get(id(output), ())
+                result._type, output.made_by,
+                partial(_edges, self._leaves(output)) if early is None else lambda: early
             )
             if output.unrecorded:  # its base has the history, and is not given back
                 with no_grad():
@@ -127,6 +134,10 @@ class Results:
             concrete = {key: _concrete(value, self.call.dims) for key, value in attrs.items()}
             result = apply(op, result, **concrete)
         return result
+
+
+def _edges(tensors: Sequence[Tensor]) -> tuple[Edge | None, ...]:
+    return tuple([edge(t) if requires_grad(t) else None for t in tensors])
 
 
 def _concrete(value: Any, dims: dict[str, int]) -> Any:

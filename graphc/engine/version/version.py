@@ -100,6 +100,8 @@ class Specialisation:
         self.forwarded = {part for part, _ in traced.overlaps}
         self.records = {id(o): o for o in traced.outputs() if o.kind in ("value", "view")}
         self.spent = [o for o in self.records.values() if o.behind]
+        self.leaves: dict[int, list[Tensor]] = {}  # that wait for these, where calls do not differ
+        self.changes_history = any(mutation.history for mutation in traced.mutations)
         self.places: dict[int, Place] = {}
         self.moved: dict[int, Place] = {}  # the same, by the id of the tensor at the trace
         self.compile_seconds = 0.0
@@ -130,6 +132,10 @@ class Specialisation:
             for number, place in places.items()
         }
         self.guards.drop(dropped)
+        self.leaves = {
+            id(output): [tensor for _, tensor in output.behind] for output in self.spent
+            if all(i < 0 and id(tensor) not in self.moved for i, tensor in output.behind)
+        }
 
     # --- guards and inputs -----------------------------------------------------------------
 
