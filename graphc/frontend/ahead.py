@@ -27,6 +27,7 @@ from .known import values
 from .numbers import SymInt
 from .segment_close import input_arrays
 from .segment_trace import SegmentTrace
+from .storage import LOOSE
 from .tensor import Tensor, from_array
 from .trace import Trace
 from .values import Eager
@@ -105,7 +106,7 @@ def made_ahead(
 def _loose(array: np.ndarray) -> Tensor:
     """A tensor that joins those of any device."""
     made = from_array(array)
-    made._storage.loose = True
+    made._storage.away |= LOOSE
     return made
 
 
