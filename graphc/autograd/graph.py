@@ -12,6 +12,7 @@ from ..frontend.autograd import passing
 from ..frontend.context import callout, local
 from ..frontend.history import edge, requires_grad
 from ..frontend.hooks import RemovableHandle
+from ..frontend.nodes import Edge
 from ..frontend.nodes import GradientEdge as GradientEdge
 from ..frontend.nodes import Node as Node
 from ..frontend.saved_hooks import hooks, is_own
@@ -115,12 +116,16 @@ def register_multi_grad_hook(
     lock, count = threading.Lock(), len(tensors)
     arrived: WeakKeyDictionary[Any, tuple[dict[int, Tensor], int]] = WeakKeyDictionary()
 
+    def due(by: Any) -> list[Edge]:
+        # a pass under a trace runs through what stands for the tensors there
+        return places if by.trace is None else [edge(current(t)) for t in tensors]
+
     def hook_of(i: int) -> Callable[[Tensor], None]:
         def hook(gradient: Tensor) -> None:
             by = passing.by
             with lock:
                 if by not in arrived:
-                    last = 1 if mode == "any" else sum([by.runs(*place) for place in places])
+                    last = 1 if mode == "any" else sum([by.runs(*place) for place in due(by)])
                     arrived[by] = {}, last
                 found, last = arrived[by]
                 found[i] = gradient

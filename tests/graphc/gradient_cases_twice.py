@@ -238,3 +238,37 @@ def what_lies_before_what_is_used_up_runs(torch: Any, compile: Any) -> Any:
                 found.append(failure(results[each].backward, "second time"))
                 found += [t.grad if t.grad is None else t.grad + 0 for t in (x, w, v)]
     return found
+
+
+@case
+def a_hook_on_several_leaves_in_a_pass_inside_the_call(torch: Any, compile: Any) -> Any:
+    v, w, seen = leaf(torch, 1.0, 2.0), leaf(torch, 3.0, -1.0), []
+    torch.autograd.graph.register_multi_grad_hook(
+        (v, w), lambda grads: seen.append([None if g is None else g.clone() for g in grads])
+    )
+
+    @compile
+    def run(x: Any, both: bool) -> Any:
+        loss = (v * x).sum() + ((w * x).sum() if both else 0)
+        loss.backward()
+        return loss.detach()
+
+    for k in range(4):
+        run(leaf(torch, k + 1.0, 0.5), k != 1)
+    return [v.grad, w.grad, *[t for grads in seen for t in grads], len(seen)]
+
+
+@case
+def what_reads_nothing_saved_is_left(torch: Any, compile: Any) -> Any:
+    @compile
+    def run(x: Any) -> Any:
+        h = x.exp()
+        return h.sin().sum(), h.cos().sum(), h.sum(), (x * 2).sum()
+
+    found = []
+    for k in range(3):
+        x = leaf(torch, 1.0, k + 2.0)
+        a, b, c, d = run(x)
+        a.backward(retain_graph=True)
+        found += passes(x, b, a, c, d, d)
+    return found

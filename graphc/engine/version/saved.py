@@ -65,8 +65,10 @@ class SavingNode(FoldedNode):
         if self.spent is None:
             return True
         known = self.spending(False)
+        if known is None or (self.saved is None and not known.is_all(self.spent)):
+            return False  # what is left reads nothing here, and could not be laid out
         results = range(len(self.out_types))
-        return known is not None and bool(
+        return bool(
             known.runs(tuple([i in given for i in results]), needs) & self.spent
         )
 
@@ -227,7 +229,8 @@ class SavingNode(FoldedNode):
     def _lay_out_freed(self) -> tuple[Edge, ...] | None:
         """Nodes of which none has what it saved any more."""
         layout = self.freed_layout()
-        if layout is None:
+        known = None if self.spent is None else self.spending(False)
+        if layout is None or (known is not None and not known.is_all(self.spent or 0)):
             raise RuntimeError(located(TWICE))
         values = [_GONE] * len(layout.read)
         every = (1 << len(layout.tape.steps)) - 1

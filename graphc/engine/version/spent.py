@@ -38,6 +38,9 @@ class Spending:
                     leads |= self._leads_to(place)
             self._saving.append(saving)
             self._leads.append(leads)
+        self._every = 0
+        for place in tape.roots:
+            self._every |= self._behind(place)
         self._runs: dict[tuple[tuple[bool, ...], int], int] = {}
         self._kept: dict[int, frozenset[int]] = {}
 
@@ -63,6 +66,10 @@ class Spending:
                 found = sum([1 << i for i in _bits(found) if self._leads[i] & asked])
             self._runs[given, asked] = found
         return found
+
+    def is_all(self, spent: int) -> bool:
+        """Whether nothing is left that could run."""
+        return not self._every & ~spent
 
     def kept(self, spent: int) -> frozenset[int]:
         """The places of saved values that a pass may still read where `spent` has run."""
