@@ -12,7 +12,6 @@ from ..frontend.autograd import passing
 from ..frontend.context import callout, local
 from ..frontend.history import edge, requires_grad
 from ..frontend.hooks import RemovableHandle
-from ..frontend.nodes import Edge
 from ..frontend.nodes import GradientEdge as GradientEdge
 from ..frontend.nodes import Node as Node
 from ..frontend.saved_hooks import hooks, is_own
@@ -116,16 +115,17 @@ def register_multi_grad_hook(
     lock, count = threading.Lock(), len(tensors)
     arrived: WeakKeyDictionary[Any, tuple[dict[int, Tensor], int]] = WeakKeyDictionary()
 
-    def due(by: Any) -> list[Edge]:
-        # a pass under a trace runs through what stands for the tensors there
-        return places if by.trace is None else [edge(current(t)) for t in tensors]
-
     def hook_of(i: int) -> Callable[[Tensor], None]:
         def hook(gradient: Tensor) -> None:
             by = passing.by
+            if by.trace is not None:  # whether all have arrived is known of a real pass alone
+                by.trace.end_segment(
+                    "a hook on the gradients of several tensors",
+                    "register a hook on each tensor, or leave out fullgraph=True",
+                )
             with lock:
                 if by not in arrived:
-                    last = 1 if mode == "any" else sum([by.runs(*place) for place in due(by)])
+                    last = 1 if mode == "any" else sum([by.runs(*place) for place in places])
                     arrived[by] = {}, last
                 found, last = arrived[by]
                 found[i] = gradient
