@@ -15,7 +15,7 @@ from .. import pipeline
 from ..built import Allocate, Engine
 from ..capture.recording import Recording
 from ..devices import backend_at
-from .backward import BackwardPlan
+from .backward import CompiledBackwardPlan
 from .parts import Parts, behind
 from .shared_builds import SharedBuilds
 from .version import Specialisation
@@ -41,7 +41,7 @@ def build(
         key = *parts, tuple(traced.mutated.items()), settings, chosen
         return shared.get(graph, key, make)
 
-    plan: BackwardPlan | None = None
+    plan: CompiledBackwardPlan | None = None
     if traced.backward is not None and traced.backward.outputs:
         inputs, count = traced.forward
         forward, split, parts = built(
@@ -49,7 +49,7 @@ def build(
             inputs, count, place,
         )
         outputs = split.forward.outputs
-        plan = BackwardPlan(
+        plan = CompiledBackwardPlan(
             traced, split, parts, (graph, inputs, count),
             lambda graph: pipeline.as_drawn(graph, settings),
         )

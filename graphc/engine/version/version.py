@@ -25,7 +25,7 @@ from ..capture.observer import Observer
 from ..capture.places import Place
 from ..capture.streams import Draw, put_back, states
 from ..capture.writes import Repeat
-from .backward import BackwardPlan
+from .backward import CompiledBackwardPlan
 from .call import Call
 from .guard_list import Guards, ask
 from .guards import Guard
@@ -71,7 +71,7 @@ class Specialisation:
 
     def __init__(
         self, traced: TracedGraph, observer: Observer, replay: list[tuple[Place, Any]],
-        engine: Engine, plan: BackwardPlan | None,
+        engine: Engine, plan: CompiledBackwardPlan | None,
     ) -> None:
         """`plan`: of the results' history; None: they have none."""
         self.traced = traced
