@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import graphc
+from graphc.engine.built import Built
 from graphc.engine.capture.survey import NoGraph
 from graphc.inspect.assumptions import folded
 from graphc.inspect.explain_segments import (
@@ -32,7 +33,6 @@ from graphc.ir.kernel.text import print_kernel
 
 if TYPE_CHECKING:
     # compile.py imports the pipeline, which is watched by this package
-    from graphc.engine.pipeline import Built
     from graphc.engine.version.guards import Guard
     from graphc.engine.version.version import Specialisation
 
@@ -307,4 +307,6 @@ def _builts(version: Specialisation) -> list[Built]:
     if plan is None:
         return [version.engine.built]
     parts = list(plan.parts.made.values()) or [plan.parts.whole()]
-    return [version.engine.built, *(p.engine.built for p in parts if p.engine is not None)]
+    hints = version.graph.env.hints
+    engines = [p.engines.made or [p.engines.at(hints)] for p in parts if p.engines is not None]
+    return [version.engine.built, *(engine.built for made in engines for engine in made)]

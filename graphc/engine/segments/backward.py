@@ -184,7 +184,7 @@ class SegmentBackward(SavingNode):
             return self._by_tape(grads, needs, world)
         found: list[Any] = [None] * len(self.edges)
         part = self.plan.parts.part(given, tuple(needs))
-        if part.engine is None:
+        if part.engines is None:
             return found
         saved = self.saved or ()
         for i in part.saved:

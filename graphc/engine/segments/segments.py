@@ -393,6 +393,7 @@ class Segments:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
             forward = pipeline.build(graph, **options)
             types = [n.tensor_type for n in graph.outputs]
+        template.assumes(forward.assumed)
         engine = Engine(forward, types, dims, allocate, place, mutated)
         return Version(template, engine, count, plan, nodes, time.perf_counter() - started)
 

@@ -207,7 +207,7 @@ class CompiledBackward(SavingNode):
         # where some is spent, only what is asked for may be read
         asked = plan.all_gradients if self.spent is None else tuple(needs)
         part = plan.parts.part(given, asked)
-        if part.engine is None:
+        if part.engines is None:
             return found
         _check_unchanged([self.stamps[i] for i in part.saved if i in self.stamps])
         results = part.call(self.saved or (), grads, self.dims)
