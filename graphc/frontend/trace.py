@@ -491,4 +491,6 @@ class Trace(OneDevice, Scoped):
     ) -> TracedGraph:
         """End the recording. `result`: what the function returned; `stored`: further tensors by
         key; `backward`: also add the gradients for a backward() outside (captured.py)."""
-        return finish(self, result, stored or {}, backward)
+        traced = finish(self, result, stored or {}, backward)
+        self.env.final = True
+        return traced

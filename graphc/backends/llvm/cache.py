@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from graphc.backends.llvm.apart import compile_apart
-from graphc.backends.llvm.jit import Passes, compile_object, llvm_version
+from graphc.backends.llvm.binding import llvm_version
+from graphc.backends.llvm.jit import Passes, compile_object
 from graphc.backends.llvm.target import Target, host_target
 
 # A file is this, the object's length (8 bytes, little-endian), its SHA-256 (32 bytes), the object.

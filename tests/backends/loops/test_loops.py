@@ -16,6 +16,7 @@ from graphc.backends.llvm.backend import LlvmBackend
 from graphc.backends.numpy.ops import TABLE
 from graphc.config import Config
 from graphc.engine import pipeline
+from graphc.engine.built import Built
 from graphc.inspect.explain import explain
 from graphc.ir import dtypes, interpret, ops
 from graphc.ir.graph import Graph
@@ -52,7 +53,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def run(graph: Graph, inputs: list[np.ndarray], backend: str) -> pipeline.Built:
+def run(graph: Graph, inputs: list[np.ndarray], backend: str) -> Built:
     """Compare a graph's results with what its operators mean."""
     want = interpret.evaluate(graph, [x.copy() for x in inputs], TABLE)
     config = QUIET._replace(check=2)  # each step against the interpreter
@@ -88,7 +89,7 @@ def test_operator(name: str, backend: str) -> None:
                 assert all(s.kernel.template is None for s in steps if isinstance(s, Launch))
 
 
-def routines(built: pipeline.Built) -> dict[str, bool]:
+def routines(built: Built) -> dict[str, bool]:
     """The steps that are no kernels, and whether the backend runs them."""
     return {s.op: s.claimed for s in leaves(built.program.steps) if isinstance(s, Routine)}
 
