@@ -7,7 +7,7 @@ What is summed for a block of queries has a column per query until it is stored.
 from __future__ import annotations
 
 from graphc.backends.llvm.attention_block import Head, copy, emit_context
-from graphc.backends.llvm.attention_grad import emit_gradient
+from graphc.backends.llvm.attention_grad import emit_gradient, gradient_chunks
 from graphc.backends.llvm.attention_tile import Matrix, call_tiles, chosen_tile
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.microkernel import Tile
@@ -49,15 +49,16 @@ def emit_attention(
     f = module.function(f"void @{symbol}(ptr %args, ptr %status)")
     arguments = Arguments(f, kernel)
     if t.kind == "attention":
-        blocks = f.mul(arguments.size(t.batch), arguments.size(ceil_div(t.m, tile.columns)))
+        chunk = f"@{symbol}.chunk"
+        chunks = f.mul(arguments.size(t.batch), arguments.size(ceil_div(t.m, tile.columns)))
         _emit_block(module, kernel, t, tile, symbol)
     else:
-        blocks = arguments.size(t.batch)
         emit_gradient(module, kernel, t, tile, symbol)
+        chunk, chunks = gradient_chunks(f, arguments, t, tile, symbol)
     context = emit_context(f)
     module.declare(f"declare void {PARALLEL}(ptr, ptr, i64)")
-    with f.when(f.cmp("sgt", blocks, 0)):
-        f.call("void", PARALLEL, f"ptr @{symbol}.chunk", f"ptr {context}", f"i64 {blocks}")
+    with f.when(f.cmp("sgt", chunks, 0)):
+        f.call("void", PARALLEL, f"ptr {chunk}", f"ptr {context}", f"i64 {chunks}")
     f.ret()
 
 

@@ -15,8 +15,9 @@ from .templates.operand import base_and_strides
 @dataclass(frozen=True, slots=True)
 class AttentionBlocking:
     """A chunk goes with blocks of `queries`, a vector register's lanes each, along blocks of
-    `keys`. A chunk of attention is one block of queries, one of its gradient all those of a head.
-    `places` are offsets in a chunk's scratch, which has `chunk_scratch` bytes."""
+    `keys`. A chunk of attention is one block of queries, one of its gradient all those of a head,
+    or a block of queries or keys where that shares the work better (`shared_sums`). `places` are
+    offsets in a chunk's scratch, which has `chunk_scratch` bytes."""
 
     queries: int
     keys: int
@@ -68,6 +69,20 @@ def plan_attention(t: Attention, machine: Machine) -> AttentionBlocking | None:
         places.append((name, total))
         total += _padded(count * itemsize, ALIGN)
     return AttentionBlocking(queries, keys, tuple(places), total)
+
+
+def shared_sums(t: Attention) -> tuple[int, int]:
+    """Products that a gradient sums over for each query and key: by heads, and by blocks, where
+    those of keys and those of queries make scores each for themselves.
+
+    By heads a worker has at most ceil(batch / workers) heads to itself; by blocks it has its part
+    of more work. No bit depends on which it is: it may follow the number of workers.
+    """
+    wanted = {name for name, _ in t.results}
+    of_keys, of_queries = len(wanted & {"dk", "dv"}), len(wanted & {"dq"})
+    again = 2  # q times k, and g times v
+    together = again + of_keys + of_queries
+    return together, together + (again if of_keys and of_queries else 0)
 
 
 def same_for_queries(t: Attention, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,8 @@ from graphc.ir.dim import Dim, evaluate
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Attention, Kernel
 from graphc.ir.kernel.interpret import run_kernel
+from graphc.ir.kernel.plan_attention import shared_sums
+from graphc.ir.kernel.templates.attention import RESULTS
 
 from ...ir import kernel_cases as cases
 from .contractions import guarded, narrow_targets, run, unharmed
@@ -26,6 +29,7 @@ f32, f64 = dtypes.f32, dtypes.f64
 def kernel(
     name: str, batch: int, m: int, n: int, e: int, f: int, causal: bool = False,
     mask: tuple[Any, ...] = (), dtype: DType = f32, dropout: float = 0.0,
+    results: Sequence[str] = (),
 ) -> Kernel:
     shapes = [(batch, m, e), (batch, n, e), (batch, n, f)]
     if name == "attention_grad":
@@ -36,7 +40,13 @@ def kernel(
     if dropout:
         more.append((dtypes.bool_, (batch, m, n)))
         attrs["dropout"] = dropout
-    graph = cases.build(lambda *x: getattr(ops, name)(*x, **attrs), *inputs, *more)
+    names = list(RESULTS[name])
+    wanted = [names.index(result) for result in results or names]
+
+    def function(*x: Any) -> Any:
+        return tuple(getattr(ops, name)(*x, **attrs)[number] for number in wanted)
+
+    graph = cases.build(function, *inputs, *more)
     (found,) = cases.kernels(cases.compiled(graph))
     assert isinstance(found.template, Attention)
     return found
@@ -123,6 +133,29 @@ def test_threads_change_no_bit(name: str) -> None:
     for threads in (2, 4):
         again = check(found, threads=threads)
         assert all(a.tobytes() == b.tobytes() for a, b in zip(once, again, strict=True))
+
+
+@pytest.mark.parametrize("sizes", [(1, 150, 210, 32, 48), (2, 210, 150, 7, 20), (1, 5, 300, 16, 8)],
+                         ids=str)
+@pytest.mark.parametrize("results", ["dq dk dv", "dk dv", "dk", "dq", "dq dv"])
+def test_a_gradient_that_is_shared_by_blocks(
+    sizes: tuple[int, int, int, int, int], results: str
+) -> None:
+    """With fewer heads than threads; scores are made twice, and no bit differs."""
+    for causal in (False, True):
+        options: dict[str, Any] = {"causal": causal, "dropout": 0.0 if causal else 0.25}
+        found = kernel("attention_grad", *sizes, **options, results=results.split())
+        once = check(found)
+        again = check(found, threads=4)
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(once, again, strict=True))
+
+
+def test_when_blocks_share_a_gradient() -> None:
+    template = kernel("attention_grad", 1, 70, 70, 16, 16).template
+    assert isinstance(template, Attention)
+    assert shared_sums(template) == (5, 7)
+    results = tuple((name, operand) for name, operand in template.results if name != "dq")
+    assert shared_sums(replace(template, results=results)) == (4, 4)  # nothing is made twice
 
 
 def test_what_has_code() -> None:
