@@ -117,7 +117,7 @@ def _powers(h: Head, first: Value, key: Value, keys: Value, column: Value) -> No
     away = lanes.select(lanes.cmp("oeq", peak, float("-inf")), 0.0, peak)
     shrunk = lanes.exp(lanes.sub(old, away))
     before = lanes.mul(f.load(_at(h, "total", column), tile.vector, tile.bytes), shrunk)
-    thinned = h.thinned(key, column, 1.0)
+    thinned = h.thinned(first, key, column, 1.0)
     loop = f.carry_loop(0, keys, 1, [(tile.vector, before)])
     place = scores.at(f, loop.index, column).base
     power = lanes.exp(lanes.sub(f.load(place, tile.vector, tile.bytes), away))

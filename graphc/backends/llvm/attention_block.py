@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from graphc.backends.llvm.attention_draw import Draw
 from graphc.backends.llvm.attention_pairs import Pairs
 from graphc.backends.llvm.attention_tile import (
     Matrix,
@@ -50,6 +51,7 @@ class Head:
         self.pairs = {
             name: Pairs(self, name, self.inputs[name]) for name in OPTIONAL if name in self.inputs
         }
+        self.draw = Draw(self, self.inputs["draw"]) if "draw" in self.inputs else None
         plan = plan_attention(t, tile.machine)
         assert plan is not None
         self.plan = plan
@@ -175,18 +177,28 @@ class Head:
 
         return found
 
-    def thinned(self, key: Value, column: Value, factor: float) -> Callable[[str, Value], str]:
+    def thinned(
+        self, first: Value, key: Value, column: Value, factor: float
+    ) -> Callable[[str, Value], str]:
         """A function: what dropout leaves of a value of key + at, times a factor."""
-        kept, lanes = self.pairs.get("kept"), self.lanes
+        lanes = self.lanes
+        kept = self._kept(first, key, column)
         if kept is None:
             return lambda value, at: value
-        state = kept.vectors(key, column)
 
         def found(value: str, at: Value) -> str:
-            is_kept = lanes.cmp("oeq", state(at), 0.0)
-            return lanes.select(is_kept, value if factor == 1 else lanes.mul(value, factor), 0.0)
+            return lanes.select(kept(at), value if factor == 1 else lanes.mul(value, factor), 0.0)
 
         return found
+
+    def _kept(self, first: Value, key: Value, column: Value) -> Callable[[Value], str] | None:
+        """A function: in which lanes dropout keeps key + at."""
+        if self.draw is not None:
+            return self.draw.along_queries(self.f.add(first, column), key)
+        if "kept" not in self.pairs:
+            return None
+        state = self.pairs["kept"].vectors(key, column)
+        return lambda at: self.lanes.cmp("oeq", state(at), 0.0)
 
     def transpose(self, source: Matrix, to: Matrix, rows: Value, columns: Value) -> None:
         """See transpose."""

@@ -172,7 +172,7 @@ def _probabilities(h: Head, first: Value, key: Value, keys: Value, column: Value
     """Raw scores become probabilities p, and g @ v.T what scores' gradients are, scaled."""
     f, lanes, tile = h.f, h.lanes, h.tile
     score = h.scores(first, key, column)
-    thinned = h.thinned(key, column, 1.0 / (1.0 - h.t.dropout))
+    thinned = h.thinned(first, key, column, 1.0 / (1.0 - h.t.dropout))
     lse, slope = (
         f.load(f.gep(h.scratch[name], column, tile.element), tile.vector, tile.bytes)
         for name in ("lse", "slope")

@@ -19,6 +19,7 @@ from graphc.ir.kernel import Attention, Kernel
 from graphc.ir.kernel.interpret import run_kernel
 from graphc.ir.kernel.plan_attention import shared_sums
 from graphc.ir.kernel.templates.attention import RESULTS
+from graphc.ir.ops._counter import DRAW
 
 from ...ir import kernel_cases as cases
 from .contractions import guarded, narrow_targets, run, unharmed
@@ -29,7 +30,7 @@ f32, f64 = dtypes.f32, dtypes.f64
 def kernel(
     name: str, batch: int, m: int, n: int, e: int, f: int, causal: bool = False,
     mask: tuple[Any, ...] = (), dtype: DType = f32, dropout: float = 0.0,
-    results: Sequence[str] = (),
+    results: Sequence[str] = (), drawn: bool = False,
 ) -> Kernel:
     shapes = [(batch, m, e), (batch, n, e), (batch, n, f)]
     if name == "attention_grad":
@@ -38,7 +39,7 @@ def kernel(
     more = [mask] if mask else []
     attrs: dict[str, Any] = {"causal": causal, "scale": e**-0.5}
     if dropout:
-        more.append((dtypes.bool_, (batch, m, n)))
+        more.append((DRAW.dtype, DRAW.shape) if drawn else (dtypes.bool_, (batch, m, n)))
         attrs["dropout"] = dropout
     names = list(RESULTS[name])
     wanted = [names.index(result) for result in results or names]
@@ -60,6 +61,9 @@ def operands(found: Kernel) -> list[np.ndarray]:
     for param in found.params:
         size = evaluate(param.size, {})
         array = rng.standard_normal(size)
+        if param.dtype is dtypes.i64:
+            arrays.append(rng.integers(2**62, size=size) | 1)
+            continue
         if reads.get(param.name) == "lse":
             array = array + 4.0
         if param.dtype is dtypes.bool_:
@@ -118,12 +122,26 @@ def test_dropout(name: str) -> None:
     check(kernel(name, 2, 70, 100, 24, 20, mask=(f64, (70, 100)), dtype=f64, dropout=0.6))
 
 
+@pytest.mark.parametrize("name", ["attention", "attention_grad"])
+def test_dropout_that_is_drawn(name: str) -> None:
+    """No mask: the kernel draws, at ragged ends and in any block the same numbers."""
+    for sizes in ((3, 70, 100, 24, 20), (1, 5, 7, 3, 2)):
+        for dtype, dropout in ((f32, 0.25), (f64, 0.9)):
+            found = kernel(name, *sizes, causal=True, dtype=dtype, dropout=dropout, drawn=True)
+            once = check(found)
+            again = check(found, threads=8)
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(once, again, strict=True))
+    mask = (dtypes.bool_, (70, 100))
+    check(kernel(name, 2, 70, 100, 24, 20, mask=mask, dropout=0.5, drawn=True))
+
+
 @pytest.mark.parametrize("target", narrow_targets(), ids=lambda t: f"{t.vector_bytes} bytes")
 @pytest.mark.parametrize("name", ["attention", "attention_grad"])
 def test_narrow_registers(name: str, target: Target) -> None:
     for sizes in SIZES[1:5]:
         check(kernel(name, *sizes, causal=True), target)
     check(kernel(name, 2, 20, 30, 10, 12, mask=(dtypes.bool_, (20, 30)), dtype=f64), target)
+    check(kernel(name, 2, 20, 30, 10, 12, dropout=0.5, drawn=True), target)
 
 
 @pytest.mark.parametrize("name", ["attention", "attention_grad"])
