@@ -7,6 +7,7 @@ What is summed for a block of queries has a column per query until it is stored.
 from __future__ import annotations
 
 from graphc.backends.llvm.attention_block import Head, copy, emit_context
+from graphc.backends.llvm.attention_few import emit_few
 from graphc.backends.llvm.attention_grad import emit_gradient, gradient_chunks
 from graphc.backends.llvm.attention_tile import Matrix, call_tiles, chosen_tile
 from graphc.backends.llvm.gemm_arguments import Arguments
@@ -16,17 +17,15 @@ from graphc.backends.llvm.text import Module, Value
 from graphc.ir import dtypes
 from graphc.ir.dim import ceil_div
 from graphc.ir.kernel import Attention, Kernel
+from graphc.ir.kernel.plan_attention import plan_attention
 
 PARALLEL = "@graphc_par"
 _WIDEST = 256  # of a head; scratch memory grows with it
-_FEW = 16  # queries: fewer leave lanes idle, and are faster as dot products (decoding: one)
 
 
 def renders_attention(t: Attention) -> bool:
-    """Whether there is code: for floats, heads of a known, not too large width, and not for a few
-    queries."""
-    few = isinstance(t.m, int) and t.m < _FEW
-    return not few and t.dtype in (dtypes.f32, dtypes.f64) and all(
+    """Whether there is code: for floats, and heads of a known, not too large width."""
+    return t.dtype in (dtypes.f32, dtypes.f64) and all(
         isinstance(width, int) and 1 <= width <= _WIDEST for width in (t.e, t.f)
     )
 
@@ -48,7 +47,12 @@ def emit_attention(
     tile = attention_tile(t, target)
     f = module.function(f"void @{symbol}(ptr %args, ptr %status)")
     arguments = Arguments(f, kernel)
-    if t.kind == "attention":
+    plan = plan_attention(t, tile.machine)
+    assert plan is not None
+    if plan.along_keys:
+        chunk, chunks = f"@{symbol}.chunk", arguments.size(t.batch)
+        emit_few(module, kernel, t, tile, symbol)
+    elif t.kind == "attention":
         chunk = f"@{symbol}.chunk"
         chunks = f.mul(arguments.size(t.batch), arguments.size(ceil_div(t.m, tile.columns)))
         _emit_block(module, kernel, t, tile, symbol)

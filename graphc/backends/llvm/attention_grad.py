@@ -35,7 +35,7 @@ def emit_gradient(
     h = Head(f, kernel, t, tile)
     h.arguments.names["b"] = "%chunk"
     h.take()
-    _clear(h, 0, h.n)
+    clear_rows(h, 0, h.n)
     with f.loop(0, h.m, h.queries) as first:
         _along_keys(h, _Queries.gathered(h, first), h.results)
     h.give()
@@ -88,7 +88,7 @@ def _emit_one_block(
     f.ret()
 
 
-def _clear(h: Head, key: Value, keys: Value) -> None:
+def clear_rows(h: Head, key: Value, keys: Value) -> None:
     """Zeros, to which blocks of queries add."""
     f = h.f
     for name, step, width in (("dk", "e", h.e), ("dv", "f", h.f_width)):
@@ -147,7 +147,7 @@ def _along_keys(h: Head, queries: _Queries, wanted: Container[str]) -> None:
 def _along_queries(h: Head, key: Value) -> None:
     """A block of keys along all queries that may see it: its dk and dv."""
     f = h.f
-    _clear(h, key, f.smin(f.sub(h.n, key), h.plan.keys))
+    clear_rows(h, key, f.smin(f.sub(h.n, key), h.plan.keys))
     start = f.mul(f.floordiv(key, h.queries), h.queries) if h.t.causal else 0
     with f.loop(start, h.m, h.queries) as first:
         queries = _Queries.gathered(h, first)
@@ -188,15 +188,17 @@ def _probabilities(h: Head, first: Value, key: Value, keys: Value, column: Value
 
 def _add_to_keys(h: Head, queries: _Queries, key: Value, keys: Value) -> None:
     """What a block of queries adds to dk and dv of a block of keys."""
-    _add_rows(h, "dv", "f", h.f_width, "p", "g_rows", key, keys, queries.rows)
-    _add_rows(h, "dk", "e", h.e, "s", "q_rows", key, keys, queries.rows)
+    p, s = (h.by_query(name) for name in ("p", "s"))
+    add_rows(h, "dv", "f", h.f_width, p, "g_rows", key, keys, queries.rows)
+    add_rows(h, "dk", "e", h.e, s, "q_rows", key, keys, queries.rows)
 
 
-def _add_rows(
-    h: Head, name: str, step: str, width: int, left: str, right: str, key: Value, keys: Value,
+def add_rows(
+    h: Head, name: str, step: str, width: int, left: Matrix, right: str, key: Value, keys: Value,
     rows: Value,
 ) -> None:
-    """What a block of queries adds to the gradient of a block of keys, or of values."""
+    """What queries, which are the steps of `left`, add to the gradient of a block of keys, or of
+    values."""
     if name not in h.results:
         return
     f, tile = h.f, h.tile
@@ -204,5 +206,5 @@ def _add_rows(
     b = Matrix(h.scratch[right], h.padded(width) * tile.bytes, tile.bytes)
     for first, symbol in column_tiles(f.module, tile, width):
         call_tiles(
-            f, symbol, h.by_query(left), b.at(f, 0, first), into.at(f, 0, first), keys, rows
+            f, symbol, left, b.at(f, 0, first), into.at(f, 0, first), keys, rows
         )
