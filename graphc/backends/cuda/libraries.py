@@ -112,21 +112,22 @@ LIBRARIES = (NVRTC, DRIVER, CUBLASLT)
 def find(library: Library, release: int | None = None) -> Found:
     """A library, of a release of CUDA where one is named. Raises MissingLibrary."""
     title = library.title if release is None else f"{library.title} of CUDA {release}"
-    cure = library.cure(release)
     try:
         found = _loaded(library, _pathfinder().load_nvidia_dynamic_lib(library.name).abs_path)
+        if release is None or found.release == release:
+            return found
+        detail = f"there is {dotted(found.version)}"
     except (RuntimeError, OSError) as error:  # pathfinder raises RuntimeErrors, ours is one
         if isinstance(error, MissingLibrary):
             raise
-        raise MissingLibrary(title, cure, _first_line(error)) from error
-    if release is None or found.release == release:
-        return found
-    # pathfinder stops at the first that it meets; another release's may lie beside it
-    try:
-        return _loaded(library, _other(library, release))
-    except OSError:
-        there = f"there is {dotted(found.version)}"
-        raise MissingLibrary(title, cure, there) from None
+        detail = _first_line(error)
+    # pathfinder stops at the first that it meets, and knows site-packages alone
+    for number in RELEASES if release is None else (release,):
+        try:
+            return _loaded(library, _other(library, number))
+        except OSError:
+            continue
+    raise MissingLibrary(title, library.cure(release), detail)
 
 
 def available(library: Library) -> list[Found]:

@@ -89,6 +89,14 @@ def test_each_release_is_found_beside_the_other(
     assert [each.release for each in libraries.available(STUBBED)] == [13, 12]
 
 
+def test_wheels_that_pathfinder_does_not_see(
+    stubs: dict[int, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pathfinder(monkeypatch, RuntimeError("nowhere"))
+    assert libraries.find(STUBBED).path == str(stubs[13])
+    assert libraries.find(STUBBED, 12).path == str(stubs[12])
+
+
 def test_one_release_alone(stubs: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     pathfinder(monkeypatch, stubs[12])
     stubs[13].unlink()
@@ -127,6 +135,8 @@ def test_what_is_missing_has_a_cure(
 ) -> None:
     pathfinder(monkeypatch, error)
     forget(monkeypatch)
+    if library.wheel is not None:  # nor is it where wheels unpack, or loaded
+        library = library._replace(wheel=lambda release: f"nowhere/libnowhere.so.{release}")
     with pytest.raises(MissingLibrary) as missing:
         libraries.find(library)
     text, detail = str(missing.value), str(error).splitlines()[0]
