@@ -6,7 +6,8 @@ node's: one tensor, or several (a TupleType). Such records have `results` 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .. import dtypes
 from ..dim import DimEnv
@@ -106,6 +107,29 @@ def _scan_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     return _bundle([*carried, *stacked])
 
 
+# --- the work of a run, from that of the sub-graphs ------------------------------------------
+
+
+def _branch_work(bodies: Sequence[Any], types: Sequence[Type], attrs: Mapping[str, Any]) -> Any:
+    """No less than this, whichever branch is taken."""
+    return min(bodies)
+
+
+def _while_work(bodies: Sequence[Any], types: Sequence[Type], attrs: Mapping[str, Any]) -> Any:
+    """As if it went round once: how often it does is known when it has run."""
+    return sum(bodies)
+
+
+def _scan_work(bodies: Sequence[Any], types: Sequence[Type], attrs: Mapping[str, Any]) -> Any:
+    sequence = types[attrs["n_carried"]]
+    assert isinstance(sequence, TensorType)
+    return bodies[0] * sequence.shape[0]
+
+
+def _fusion_work(bodies: Sequence[Any], types: Sequence[Type], attrs: Mapping[str, Any]) -> Any:
+    return bodies[0]
+
+
 def _fusion_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     (body,) = _graphs("fusion", attrs, 1)
     _require_inputs("fusion's body", body, types, env)
@@ -114,14 +138,14 @@ def _fusion_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
 
 register(
     Op(
-        "cond", "control", _cond_type, cond_vjp, results=0,
+        "cond", "control", _cond_type, cond_vjp, results=0, body_work=_branch_work,
         cost=None, rounding=EXACT, takes_complex=True,
         doc="The results of the first sub-graph where the 0-d bool is true, else of the second.",
     )
 )
 register(
     Op(
-        "while_loop", "control", _while_type, while_vjp, results=0,
+        "while_loop", "control", _while_type, while_vjp, results=0, body_work=_while_work,
         cost=None, rounding=EXACT, takes_complex=True,
         doc="Runs the second sub-graph on the carried values while the first says true.",
     )
@@ -129,7 +153,7 @@ register(
 register(
     Op(
         "scan", "control", _scan_type, scan_vjp, results=0, attrs=("n_carried", "reverse"),
-        cost=None, rounding=EXACT, takes_complex=True,
+        body_work=_scan_work, cost=None, rounding=EXACT, takes_complex=True,
         doc="Runs body(*carried, *rows) -> (*carried, *outputs) for each row of dim 0, the last "
         "one first with `reverse`; gives the last carried values, and the outputs stacked in "
         "the order of the rows.",
@@ -137,7 +161,7 @@ register(
 )
 register(
     Op(
-        "fusion", "structure", _fusion_type, results=0, attrs=("kind",),
+        "fusion", "structure", _fusion_type, results=0, attrs=("kind",), body_work=_fusion_work,
         nondifferentiable="made after differentiation, by passes/fuse/ alone",
         cost=None, rounding=EXACT, takes_complex=True,
         doc="One kernel's worth of operators, as a sub-graph.",
