@@ -8,11 +8,11 @@ read where it lies; where other carried values live: `carried.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ... import dtypes, op
-from ...dim import Dim, DimEnv, Size, maximum, product, unwrap
+from ...dim import Dim, DimEnv, Size, least, maximum, product, unwrap
 from ...graph import Graph, Node
 from ...kernel import (
     Branch,
@@ -26,7 +26,7 @@ from ...kernel import (
 )
 from ...types import TensorType, TupleType
 from ..lower.copy import copy_kernel
-from .carried import Trail, Turns
+from .carried import Leaving, Place, Trail, Turns
 from .step import HARMLESS, Storage, has_check, moved
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class _Loop(Control):
 
     def __init__(
         self, node: Node, reads: Sequence[Storage], planner: Planner, body: Graph,
-        places: Mapping[int, Turns | Trail], stacked: Sequence[int] = (),
+        places: Mapping[int, Place], stacked: Sequence[int] = (),
     ) -> None:
         super().__init__(node, reads, planner)
         self.places, self.stacked = places, stacked
@@ -141,31 +141,32 @@ class _Loop(Control):
         """Fix the variable's name: no loop inside has it, nor a named dim."""
         self.var = _variable(1 + max(_depth(b.program.steps) for b in self.bodies), self.env)
 
-    def _current(self) -> list[BufferRef]:
-        """Where the carried values are at the beginning of an iteration, and behind the loop."""
+    def _current(self, number: Size) -> list[BufferRef]:
+        """Where the carried values are at the beginning of an iteration."""
         found = [storage.ref() for storage in self.reads[: self.carried]]
         for i, place in self.places.items():
-            found[i] = place.current(self.var)
+            found[i] = place.current(number)
         return found
 
-    def _next(self) -> list[BufferRef]:
+    def _next(self, number: Size) -> list[BufferRef]:
         """Where an iteration leaves the values that vary."""
-        return [place.next(self.var) for place in self.places.values()]
+        return [place.next(number) for place in self.places.values()]
 
     def _begin(self) -> list[ProgramStep]:
+        """Copies of the values that the first iteration does not find where they are."""
         return [
             copy for i, place in self.places.items()
-            for copy in self._copy(self.reads[i], self.reads[i].ref(), place.first)
+            if (first := place.first(self.reads[i])) != self.reads[i].ref()
+            for copy in self._copy(self.reads[i], self.reads[i].ref(), first)
         ]
 
-    def _end(self) -> list[ProgramStep]:
-        """Copies of the results that do not lie where the loop leaves them, if they are read."""
+    def _end(self, number: Size) -> list[ProgramStep]:
+        """Copies of the results that do not lie where `number` iterations leave them, if they are
+        read."""
         return [
             copy for i, place in self.places.items()
             if isinstance(place, Turns) and self.results[i].is_read
-            for copy in self._copy(
-                self.results[i], place.current(self.var), self.results[i].ref()
-            )
+            for copy in self._copy(self.results[i], place.current(number), self.results[i].ref())
         ]
 
 
@@ -182,39 +183,82 @@ class _Scan(_Loop):
         self.graph = body = node.graphs[0]
         self.length = node.inputs[n].tensor_type.shape[0]
         self.reverse: bool = node.attrs["reverse"]
-        parts: dict[int, Storage] = {}  # results that lie in a trail
-        places: dict[int, Turns | Trail] = {}
-        inner = [j for j in range(n, len(body.outputs)) if (node, j) not in planner.leaving]
-        for i in _varying(body, n):
-            began = [j for j in inner if body.outputs[j] is body.inputs[i]]
-            ended = [j for j in inner if body.outputs[j] is body.outputs[i] and j not in parts]
-            if not began and not ended:
-                places[i] = Turns.of(body.inputs[i])
-                continue
-            places[i] = trail = Trail(body.inputs[i], self.length, self.reverse)
-            parts |= dict.fromkeys(began, trail.began) | dict.fromkeys(ended, trail.ended)
-            parts[i] = trail.last
-        stacked = [j for j in range(n, len(body.outputs)) if j not in parts]
-        super().__init__(node, reads, planner, body, places, stacked)
-        for j, storage in parts.items():
+        self.parts: dict[int, Storage] = {}  # results that lie where a value is carried
+        self.rows = range(n, len(body.outputs))  # the results that are stacked
+        self.leaving = {j for j in self.rows if (node, j) in planner.leaving}
+        varying = _varying(body, n)
+        self.apart = self._stands_apart(varying)
+        places = {i: self._place(i) for i in varying}
+        own = [j for j in self.rows if j not in self.parts]
+        super().__init__(node, reads, planner, body, places, own)
+        for j, storage in self.parts.items():
             self.results[j] = storage
         self._name()
 
-    def steps(self) -> tuple[ProgramStep, ...]:
-        n = self.carried
-        rows = [self._row(*x) for x in zip(self.reads[n:], self.graph.inputs[n:], strict=True)]
-        stacked = [self._row(self.results[j], self.graph.outputs[j]) for j in self.stacked]
-        steps = self.body.steps(
-            [*self._current(), *rows], [*self._next(), *stacked], self.body.arena
-        )
-        return (*self._begin(), Repeat(self.var, steps, self.length), *self._end())
+    def _stacked(self, i: int, free: Iterable[int]) -> tuple[list[int], list[int]]:
+        """Of a carried value, which results are what steps begin with, and what they end with."""
+        body = self.graph
+        began = [j for j in free if body.outputs[j] is body.inputs[i]]
+        return began, [j for j in free if body.outputs[j] is body.outputs[i]]
 
-    def _row(self, storage: Storage, like: Node) -> BufferRef:
-        """This iteration's row of a sequence."""
-        number: Size = Dim.var(self.var)
-        if self.reverse:
-            number = self.length - 1 - number
-        return moved(storage.ref(), unwrap(number * product(like.shape) * like.dtype.itemsize))
+    def _stands_apart(self, varying: Sequence[int]) -> str:
+        """Which iteration is written out beside the loop, for the sake of results that leave the
+        graph: the "last" (of what steps begin with), the "first" or none (""). It has to be there,
+        also where an exported program runs at a size of 1, and to be short."""
+        long = any(node.op.family == "control" for node in self.graph.nodes)
+        if long or least(self.length, named=1) < 1:
+            return ""
+        found = [self._stacked(i, self.leaving) for i in varying]
+        if any(began for began, _ in found):
+            return "last"
+        return "first" if any(ended for _, ended in found) else ""
+
+    def _place(self, i: int) -> Place:
+        """Where a carried value lies: among the rows that are stacked of it, if there are."""
+        value = self.graph.inputs[i]
+        began, ended = self._stacked(i, [j for j in self.rows if j not in self.parts])
+        inner = [j for j in (*began, *ended) if j not in self.leaving]
+        if inner:
+            trail = Trail(value, self.length, self.reverse)
+            self.parts |= {j: trail.began if j in began else trail.ended for j in inner}
+            self.parts[i] = trail.last
+            return trail
+        rows = {"last": began, "first": ended, "": []}[self.apart]
+        if not rows:
+            return Turns.of(value)
+        place = Leaving(value, self.length, self.reverse, self.apart == "last")
+        self.parts |= {rows[0]: place.rows, i: place.last}
+        return place
+
+    def steps(self) -> tuple[ProgramStep, ...]:
+        first, last = int(self.apart == "first"), int(self.apart == "last")
+        found = self._begin()
+        if first:
+            found += self._iteration(0)
+        count = unwrap(self.length - first - last)
+        if count != 0:
+            number = unwrap(Dim.var(self.var) + first)
+            found.append(Repeat(self.var, self._iteration(number), count))
+        if last:
+            found += self._iteration(unwrap(self.length - 1))
+        return (*found, *self._end(self.length))
+
+    def _iteration(self, number: Size) -> tuple[ProgramStep, ...]:
+        """The body's steps, on the buffers of one iteration."""
+        n, graph = self.carried, self.graph
+        rows = [
+            self._row(storage, like, number)
+            for storage, like in zip(self.reads[n:], graph.inputs[n:], strict=True)
+        ]
+        stacked = [self._row(self.results[j], graph.outputs[j], number) for j in self.stacked]
+        return self.body.steps(
+            [*self._current(number), *rows], [*self._next(number), *stacked], self.body.arena
+        )
+
+    def _row(self, storage: Storage, like: Node, number: Size) -> BufferRef:
+        """An iteration's row of a sequence."""
+        row = self.length - 1 - number if self.reverse else number
+        return moved(storage.ref(), unwrap(row * product(like.shape) * like.dtype.itemsize))
 
 
 class _While(_Loop):
@@ -230,11 +274,12 @@ class _While(_Loop):
         self.scratch += [self.condition.arena, self.flag]
 
     def steps(self) -> tuple[ProgramStep, ...]:
-        current, flag = self._current(), self.flag.ref()
+        number = Dim.var(self.var)
+        current, flag = self._current(number), self.flag.ref()
         test = self.condition.steps(current, [flag], self.condition.arena)
-        steps = self.body.steps(current, self._next(), self.body.arena)
+        steps = self.body.steps(current, self._next(number), self.body.arena)
         repeat = Repeat(self.var, steps, None, test, flag)
-        return (*self._begin(), repeat, *self._end())
+        return (*self._begin(), repeat, *self._end(number))
 
 
 # --- branches --------------------------------------------------------------------------------
