@@ -16,8 +16,9 @@ from ..op import Attrs, Op, register
 from ..rounding import EXACT
 from ..types import TensorType, TupleType, Type
 from ._types import Types, fail, same_shape
-from .control_gradients import cond_vjp, while_vjp
+from .control_gradients import cond_vjp
 from .scan_gradient import scan_vjp
+from .while_gradient import unwind_vjp, while_vjp
 
 
 def _graphs(name: str, attrs: Attrs, number: int) -> tuple[Graph, ...]:
@@ -85,6 +86,22 @@ def _while_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     return _bundle(types)
 
 
+def _unwind_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
+    condition, body, back = _graphs("unwind", attrs, 3)
+    n: int = attrs["n_state"]
+    if not 0 < n < len(types) or attrs["most"] < 1:
+        fail(f"unwind takes {n} values to run with and some to go back with, and at least one "
+             f"step, got {len(types)} inputs and {attrs['most']} steps", TypeError)
+    state, slopes = types[:n], types[n:]
+    _require_inputs("unwind's condition", condition, state, env)
+    _require_predicate("unwind's condition's result", _outputs(condition))
+    _require_inputs("unwind's body", body, state, env)
+    _require_same("unwind's body's result", _outputs(body), state, env)
+    _require_inputs("unwind's way back", back, [*slopes, *state], env)
+    _require_same("unwind's way back's result", _outputs(back), slopes, env)
+    return _bundle(slopes)
+
+
 def _scan_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     (body,) = _graphs("scan", attrs, 1)
     n_carried: int = attrs["n_carried"]
@@ -148,6 +165,15 @@ register(
         "while_loop", "control", _while_type, while_vjp, results=0, body_work=_while_work,
         cost=None, rounding=EXACT, takes_complex=True,
         doc="Runs the second sub-graph on the carried values while the first says true.",
+    )
+)
+register(
+    Op(
+        "unwind", "control", _unwind_type, unwind_vjp, results=0, attrs=("n_state", "most"),
+        body_work=_while_work, cost=None, rounding=EXACT, takes_complex=True,
+        doc="Runs the second sub-graph on `n_state` values while the first says true, `most` times "
+        "at most, and then, from the last step to the first, the third on the other values and on "
+        "what the step began with; gives these other values.",
     )
 )
 register(

@@ -133,8 +133,7 @@ class _Loop(Control):
         for i in range(self.carried):
             if i not in places:
                 self.results[i] = self.reads[i]
-        outputs = tuple(body.outputs[i] for i in (*places, *stacked))
-        self.body = self._body(Graph(body.name, body.inputs, outputs, body.env), planner)
+        self.body = self._body(_giving(body, (*places, *stacked)), planner)
         self.scratch = [self.body.arena, *(x for place in places.values() for x in place.scratch)]
 
     def _name(self) -> None:
@@ -282,6 +281,74 @@ class _While(_Loop):
         return (*self._begin(), repeat, *self._end(number))
 
 
+class _Unwind(Control):
+    """A loop that keeps what each step begins with, in rows, and one back over them."""
+
+    def __init__(self, node: Node, reads: Sequence[Storage], planner: Planner) -> None:
+        super().__init__(node, reads, planner)
+        condition, step, back = node.graphs
+        self.n: int = node.attrs["n_state"]
+        self.most: int = node.attrs["most"]
+        self.rows = {i: Trail(step.inputs[i], self.most, False) for i in _varying(step, self.n)}
+        self.turns = {
+            i: Turns.of(back.inputs[i]) for i in _varying(back, len(self.results))
+        }
+        for i, storage in enumerate(self.reads[self.n :]):
+            if i not in self.turns:
+                self.results[i] = storage
+        self.condition = self._body(condition, planner)
+        self.step = self._body(_giving(step, self.rows), planner)
+        self.back = self._body(_giving(back, self.turns), planner)
+        steps = [step for body in self.bodies for step in body.program.steps]
+        deepest = _depth(steps)
+        self.var, self.back_var = (_variable(deepest + i, self.env) for i in (1, 2))
+        self.flag = Storage(dtypes.bool_, 1)
+        self.scratch += [self.flag, *(body.arena for body in self.bodies)]
+        self.scratch += [trail.whole for trail in self.rows.values()]
+        self.scratch += [x for turns in self.turns.values() for x in turns.scratch]
+
+    def _state(self, number: Size) -> list[BufferRef]:
+        """Where the values are that a step begins with."""
+        found = [storage.ref() for storage in self.reads[: self.n]]
+        for i, trail in self.rows.items():
+            found[i] = trail.current(number)
+        return found
+
+    def steps(self) -> tuple[ProgramStep, ...]:
+        number, gone = Dim.var(self.var), Dim.var(self.back_var)
+        slopes = self.reads[self.n :]
+        begin = [
+            copy for given, places in ((self.reads, self.rows), (slopes, self.turns))
+            for i, place in places.items()
+            for copy in self._copy(given[i], given[i].ref(), place.first(given[i]))
+        ]
+        test = self.condition.steps(self._state(number), [self.flag.ref()], self.condition.arena)
+        there = self.step.steps(
+            self._state(number), [trail.next(number) for trail in self.rows.values()],
+            self.step.arena,
+        )
+        current = [storage.ref() for storage in slopes]
+        for i, turns in self.turns.items():
+            current[i] = turns.current(gone)
+        back = self.back.steps(
+            [*current, *self._state(unwrap(number - 1 - gone))],
+            [turns.next(gone) for turns in self.turns.values()], self.back.arena,
+        )
+        end = [
+            copy for i, turns in self.turns.items() if self.results[i].is_read
+            for copy in self._copy(self.results[i], turns.current(gone), self.results[i].ref())
+        ]
+        return (
+            *begin, Repeat(self.var, there, self.most, test, self.flag.ref()),
+            Repeat(self.back_var, back, number), *end,
+        )
+
+
+def _giving(body: Graph, kept: Iterable[int]) -> Graph:
+    """The body with some of its outputs."""
+    return Graph(body.name, body.inputs, tuple(body.outputs[i] for i in kept), body.env)
+
+
 # --- branches --------------------------------------------------------------------------------
 
 
@@ -302,7 +369,7 @@ class _Cond(Control):
         return (Branch(flag, then, otherwise),)
 
 
-_PLANNED = {"scan": _Scan, "while_loop": _While, "cond": _Cond}
+_PLANNED = {"scan": _Scan, "while_loop": _While, "unwind": _Unwind, "cond": _Cond}
 
 
 def _types(node: Node) -> tuple[TensorType, ...]:
@@ -310,11 +377,12 @@ def _types(node: Node) -> tuple[TensorType, ...]:
 
 
 def _depth(steps: Sequence[ProgramStep]) -> int:
-    """How many loops stand inside each other, at most."""
+    """The highest number in the name of a loop's variable."""
     found = 0
     for step in steps:
         if isinstance(step, Repeat):
-            found = max(found, 1 + _depth((*step.test, *step.steps)))
+            number = int(step.var.lstrip("_")[1:])
+            found = max(found, number, _depth((*step.test, *step.steps)))
         elif isinstance(step, Branch):
             found = max(found, _depth((*step.then, *step.otherwise)))
     return found
