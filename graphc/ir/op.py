@@ -7,7 +7,7 @@ Arrays are positional, metadata is keyword.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -64,6 +64,8 @@ TypeRule: TypeAlias = Callable[[tuple[TensorType, ...], Attrs, DimEnv], Type]
 # entry per result; a grad is None where no gradient flows. A gradient may have the broadcast
 # shape of the result: the walk sums it down to the input's shape.
 VjpRule: TypeAlias = Callable[..., Sequence[Any]]
+# (what each sub-graph comes to, input types, attrs) -> what one run of the operator comes to
+BodyRule: TypeAlias = Callable[[Sequence[Any], Sequence[Type], Mapping[str, Any]], Any]
 # (*inputs, **attrs) -> the result(s) in more primitive operators
 Decomposition: TypeAlias = Callable[..., Any]
 
@@ -101,6 +103,8 @@ class Op:
     divides: bool = False  # by its second input: an integer 0 there raises
     domain: tuple[float, float] = (-10.0, 10.0)  # where samples of a float input are drawn
     doc: str = ""
+    # of an operator with sub-graphs: how its work follows from theirs
+    body_work: BodyRule | None = field(default=None, repr=False)
     # of one element, in additions; None: a kernel's worth of work, which is never done twice
     cost: int | None = field(kw_only=True)
     rounding: Rounding | RoundingRule = field(kw_only=True, repr=False)
