@@ -395,13 +395,13 @@ class Trace(OneDevice, Scoped):
         if op.view:
             results = [self._view(op, states[0], node)]
         else:
-            strides = None
-            if op.pointwise:
-                strides = result_strides(states, node.shape, self.env)
-            if type(node.type) is TensorType:
-                results = [self.wrap(node, strides)]
+            parts = self.builder.results(node)
+            if op.keeps_order:
+                results = [
+                    self.wrap(part, result_strides(states, part.shape, self.env)) for part in parts
+                ]
             else:
-                results = [self.wrap(r, strides) for r in self.builder.results(node)]
+                results = [self.wrap(part) for part in parts]
         if local.grad and records(op, node):
             edges = [
                 (t._node, t._output) if t._base is None and t._node is not None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from graphc.engine.built import Built
 from graphc.inspect.cost import Cost, launch_cost, routine_cost
-from graphc.ir.dim import evaluate, product
+from graphc.ir.dim import as_dim, evaluate, product
 from graphc.ir.graph import Graph, Node
 from graphc.ir.kernel import (
     Branch,
@@ -119,7 +119,8 @@ def _with_times(
     for step in steps:
         if isinstance(step, Repeat):
             inside = None
-            if times is not None and step.count is not None:
+            known = step.flag is None and as_dim(step.count or 0).variables() <= dims.keys()
+            if times is not None and step.count is not None and known:
                 inside = times * evaluate(step.count, dims)
             yield from _with_times((*step.test, *step.steps), dims, inside)
         elif isinstance(step, Branch):

@@ -442,7 +442,7 @@ class DimEnv:
         value = unwrap(value)
         if isinstance(value, int):
             return value >= 0
-        return _least(value) >= 0 or self.at_most(0, value)
+        return least(value) >= 0 or self.at_most(0, value)
 
     def divides(self, divisor: Size, value: Size) -> bool:
         """Decide whether `divisor` divides `value`."""
@@ -458,23 +458,25 @@ class DimEnv:
         return hint
 
 
-def _least(value: Size) -> int:
-    """A lower bound of a size in which every named dim is at least 2; -1 where none is seen."""
+def least(value: Size, named: int = 2) -> int:
+    """A lower bound of a size in which every named dim is at least `named`; -1 where none is
+    seen."""
     if isinstance(value, int):
         return value
     total = 0
     for monomial, coefficient in value.terms:
-        factor = math.prod(_least_atom(atom) ** power for atom, power in monomial)
-        if monomial and (coefficient < 0 or any(_least_atom(atom) < 0 for atom, _ in monomial)):
+        bounds = [_least_atom(atom, named) for atom, _ in monomial]
+        factor = math.prod(b**power for b, (_, power) in zip(bounds, monomial, strict=True))
+        if monomial and (coefficient < 0 or any(bound < 0 for bound in bounds)):
             return -1
         total += coefficient * factor
     return max(total, -1)
 
 
-def _least_atom(atom: Atom) -> int:
+def _least_atom(atom: Atom, named: int) -> int:
     if atom.kind == "var":
-        return 2
-    left, right = (_least(argument) for argument in atom.args)
+        return named
+    left, right = (least(argument, named) for argument in atom.args)
     if atom.kind in ("min", "max"):
         return min(left, right) if atom.kind == "min" else max(left, right)
     # of a positive divisor

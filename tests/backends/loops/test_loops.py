@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc import backends, nn
+from graphc import backends, config, nn
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.backend import LlvmBackend
 from graphc.backends.numpy.ops import TABLE
@@ -182,6 +182,24 @@ def test_a_training_step(backend: str) -> None:
     assert want[-1] < want[0]
     for peek in (False, True):
         np.testing.assert_allclose(losses(True, peek), want, rtol=2e-4)
+
+
+@pytest.mark.parametrize("backend", ["loops", "native loops"])
+def test_dropout_of_attention_is_drawn_by_loops(backend: str) -> None:
+    """Without code for the template, the same choice is made in loops."""
+    def step(*given: Any) -> Any:
+        out = nn.functional.scaled_dot_product_attention(*given, dropout_p=0.4)
+        return out, *torch.autograd.grad((out**2).sum(), given)
+
+    found = []
+    with config.override(random="counter"):
+        given = [torch.randn(2, 7, 4, requires_grad=True) for _ in range(3)]
+        for function in (step, torch.compile(step), torch.compile(step, backend=backend)):
+            torch.manual_seed(5)
+            found.append([x.detach().numpy() for x in function(*given)])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_the_registry_names_what_there_is() -> None:
