@@ -385,6 +385,14 @@ class DimEnv:
     def __init__(self) -> None:
         self.hints: dict[str, int] = {}
         self.guards: dict[Guard, None] = {}
+        self.final = False  # others rely on the guards: more are decided on a copy alone
+
+    def copy(self) -> DimEnv:
+        """The same dims and facts; what is decided on the one is not decided on the other."""
+        copy = DimEnv()
+        copy.hints.update(self.hints)
+        copy.guards.update(self.guards)
+        return copy
 
     def new(self, name: str, hint: int) -> Dim:
         """Declare a named dim whose size in this trace's example is `hint` (>= 2)."""
@@ -401,8 +409,13 @@ class DimEnv:
         left, right = unwrap(left), unwrap(right)
         holds = _RELATIONS[relation](self.hint(left), self.hint(right))
         if isinstance(left, Dim) or isinstance(right, Dim):
-            self.guards[Guard(relation, left, right, holds)] = None
+            self._rely(Guard(relation, left, right, holds))
         return holds
+
+    def _rely(self, guard: Guard) -> None:
+        if guard not in self.guards:
+            assert not self.final, f"{guard.text()} is decided of a graph that is final"
+            self.guards[guard] = None
 
     def equal(self, left: Size, right: Size) -> bool:
         """Decide left == right; a guard unless it is so for every value."""
@@ -441,7 +454,7 @@ class DimEnv:
         """The size as a plain int, kept true by an equality guard."""
         hint = self.hint(value)
         if isinstance(value, Dim):
-            self.guards[Guard("eq", value, hint, True)] = None
+            self._rely(Guard("eq", value, hint, True))
         return hint
 
 

@@ -97,6 +97,7 @@ class Op:
     attrs: tuple[str, ...] = ()  # names of the metadata, in print order
     optional: frozenset[str] = frozenset()  # names of metadata that a node may lack
     view: bool = False  # eager result shares its first input's storage
+    in_its_order: bool = False  # results lie in memory in the order of the first operand's dims
     nondifferentiable: str = ""  # why there is no vjp (e.g. "integer result")
     adjoint: bool = False  # on complex numbers the vjp conjugates by itself: not holomorphic
     divides: bool = False  # by its second input: an integer 0 there raises
@@ -118,6 +119,12 @@ class Op:
         """Whether a result's element depends on one element of each input: an elementwise
         operator, or a composite of such."""
         return self.elementwise or (self.family == "composite" and self.cost is not None)
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether a result's dims lie in memory in the order of the first operand of its shape;
+        where not, they are row-major (or, of a routine, as it leaves them)."""
+        return self.in_its_order or self.pointwise
 
     @property
     def heavy(self) -> bool:

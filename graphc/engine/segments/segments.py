@@ -51,7 +51,7 @@ from ..capture.reached import given, reached
 from ..devices import backend_at
 from ..version.refused import ERRORS
 from . import foreseen
-from .backward import BackwardPlan, Recorded, SegmentBackward, held, plan_of
+from .backward import Recorded, SegmentBackward, SegmentBackwardPlan, held, plan_of
 from .nested import NestedModules
 from .salvage import leave_out_failed
 from .stepwise import Stepwise
@@ -81,7 +81,7 @@ class Version:
     template: Template | None  # None: operator by operator, for this one call
     engine: Engine
     outputs: int  # of the segment; saved values follow
-    plan: BackwardPlan | None
+    plan: SegmentBackwardPlan | None
     recorded: InitVar[Sequence[IrNode]]  # with the gradients, sizes as they were
     seconds: float
     calls: int = 0
@@ -395,6 +395,7 @@ class Segments:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
             forward = pipeline.build(graph, **options)
             types = [n.tensor_type for n in graph.outputs]
+        template.assumes(forward.assumed)
         engine = Engine(forward, types, dims, allocate, place, mutated)
         return Version(template, engine, count, plan, nodes, time.perf_counter() - started)
 
