@@ -35,6 +35,7 @@ CPU = Machine(
     columns=64,
     column_rows=16,
     iteration_least=256,
+    stretch=16,
     least_parallel=4,
     alone=65536,
     split_least=32768,
