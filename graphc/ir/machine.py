@@ -23,7 +23,7 @@ class Tiling:
     packed once for all chunks. Chunks that split the rows are at least `row_tiles` tiles high.
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
-    before it.
+    before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
     """
 
     vector_bytes: int
@@ -39,6 +39,7 @@ class Tiling:
     dot_rows: int
     dot_columns: int
     pack_steps: int
+    joint_rows: int
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""

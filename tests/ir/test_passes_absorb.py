@@ -136,7 +136,7 @@ def test_two_sequences_of_one_sum_give_one_joint() -> None:
 
 KEPT: dict[str, dict[str, Any]] = {
     "a result": {"keep": True},
-    "few rows": {"rows": CPU.tiling.in_place_rows if CPU.tiling else 0},
+    "few rows": {"rows": CPU.tiling.joint_rows - 1 if CPU.tiling else 0},
     "few steps": {"steps": 7},
     "wide rows": {"k": N + 1},
     "two readers": {"step": lambda row, h, v: row * (row + product(h, v))},

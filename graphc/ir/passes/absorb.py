@@ -153,7 +153,7 @@ def _gains(graph: Graph, joint: _Joint, tiling: Tiling) -> bool:
     n, k = unwrap(sizes(result[len(rows) :])), unwrap(outer_k + inner_k)
     if not isinstance(n, int) or not isinstance(k, int) or not isinstance(outer_k, int):
         return False
-    if hint(steps) < tiling.pack_steps or hint(unwrap(sizes(rows))) <= tiling.in_place_rows:
+    if hint(steps) < tiling.pack_steps or hint(unwrap(sizes(rows))) < tiling.joint_rows:
         return False
     # what is read instead of the product's rows is no larger; the weights stay in a cache
     return outer_k <= n and k * n * joint.inner.dtype.itemsize <= tiling.in_place_bytes
