@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
-from graphc.backends import Backend, Host
+from graphc.backends import Backend, Finding, Host
 from graphc.backends.cuda import emit, scalar
+from graphc.backends.cuda.findings import findings
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.host.memory import HOST
 from graphc.ir.graph import Node
@@ -47,6 +49,10 @@ class CudaBackend:
 
     def adapt(self, host: Host) -> None:
         """Nothing has been built."""
+
+    def findings(self, host: Host) -> Sequence[Finding]:
+        """CUDA's libraries, the driver, its devices."""
+        return tuple(findings())
 
 
 BACKEND: Backend = CudaBackend()

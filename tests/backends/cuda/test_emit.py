@@ -7,9 +7,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from graphc.backends.cuda import nvrtc
 from graphc.backends.cuda.backend import BACKEND
 from graphc.backends.cuda.emit import emit, grid
+from graphc.backends.cuda.libraries import RELEASES
 from graphc.backends.numpy.elementwise import TABLE
 from graphc.ir import ops
 from graphc.ir.kernel import Kernel
@@ -19,6 +19,7 @@ from graphc.ir.kernel.verify import verify_kernel
 from graphc.ir.passes.lower.template_loops import as_loops
 
 from ...ir import kernel_cases as cases
+from . import needs
 
 RNG = np.random.default_rng(0)
 
@@ -203,21 +204,18 @@ def test_a_failed_check_is_reported(emulated: ctypes.CDLL) -> None:
     assert list(status) == [1, 0, 0, 1 << 40] and buffers[2][13] == 0
 
 
-@pytest.mark.skipif(nvrtc.library() is None, reason="needs the wheel nvidia-cuda-nvrtc-cu12")
-@pytest.mark.parametrize("architecture", ("sm_80", "sm_90"))
+@pytest.mark.parametrize("architecture", needs.ARCHITECTURES)
+@pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("name", KERNELS)
-def test_nvrtc_makes_a_cubin(name: str, architecture: str) -> None:
+def test_nvrtc_makes_a_cubin(name: str, release: int, architecture: str) -> None:
     source = emit(kernel_of(KERNELS[name]))
-    cubin = nvrtc.compile_cubin(source.text, architecture)
-    assert cubin[:4] == b"\x7fELF"
+    compiled = needs.compiler(release).compile(source.text, architecture)
+    assert compiled.cubin[:4] == b"\x7fELF"
+    assert set(compiled.uses) == {stage.name for stage in source.stages}
     for stage in source.stages:
-        assert stage.name.encode() in cubin
-
-
-@pytest.mark.skipif(nvrtc.library() is None, reason="needs the wheel nvidia-cuda-nvrtc-cu12")
-def test_nvrtc_errors_show_its_log() -> None:
-    with pytest.raises(nvrtc.NvrtcError, match="identifier"):
-        nvrtc.compile_cubin("__global__ void k() { unknown_thing; }")
+        assert stage.name.encode() in compiled.cubin
+        use = compiled.uses[stage.name]
+        assert 0 < use.registers <= 64 and use.spilled == 0
 
 
 def test_emitting_is_pure_and_names_what_is_missing() -> None:

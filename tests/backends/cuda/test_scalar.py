@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphc.backends.cuda import nvrtc
+from graphc.backends.cuda.libraries import RELEASES
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import C_TYPES, apply
 from graphc.backends.numpy.elementwise import TABLE, cast_array
@@ -19,6 +19,7 @@ from graphc.ir import dtypes
 from graphc.ir.op import Op
 
 from ..cells import ELEMENTWISE, Cell, cells
+from . import needs
 
 DTYPES = [dtype for dtype in dtypes.ALL if dtype.name in C_TYPES]
 HOST = """
@@ -131,11 +132,12 @@ def shifted(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.array(results, unsigned).astype(a.dtype)
 
 
-@pytest.mark.skipif(nvrtc.library() is None, reason="needs the wheel nvidia-cuda-nvrtc-cu12")
-def test_nvrtc_takes_every_cell() -> None:
+@pytest.mark.parametrize("release", RELEASES)
+def test_nvrtc_takes_every_cell(release: int) -> None:
+    nvrtc = needs.compiler(release)
     text = [PRELUDE]
     for op in ELEMENTWISE:
         for cell in cells(op, DTYPES):
             body = source(cell, f"cell_{cell.name}")
             text.append(body.replace('extern "C" void', 'extern "C" __global__ void'))
-    assert nvrtc.compile_cubin("\n".join(text), "sm_80")[:4] == b"\x7fELF"
+    assert nvrtc.compile("\n".join(text), "sm_80").cubin[:4] == b"\x7fELF"
