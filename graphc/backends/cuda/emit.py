@@ -45,8 +45,8 @@ _GRID_MOST = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One launch: the function's name, its number of blocks over the kernel's dims, and its bytes of
-    dynamic shared memory (more than 48 KiB have to be asked for)."""
+    """One launch: the function's name, its number of blocks over the kernel's dims, and its bytes
+    of dynamic shared memory (more than 48 KiB have to be asked for)."""
 
     name: str
     blocks: Size
@@ -119,7 +119,7 @@ class _Stage:
     # Statements
 
     def statements(self, body: Sequence[Stmt], carries: Sequence[Carry] = ()) -> None:
-        """Statements in order, then what a loop carries on; a Check encloses all that follows it."""
+        """Statements in order, then what a loop carries on; a Check encloses what follows it."""
         opened = 0
         for stmt in body:
             if isinstance(stmt, Let):
@@ -172,9 +172,12 @@ class _Stage:
         if stmt.mask is not None:
             conditions.append(self.scalar(stmt.mask))
         guard = f"if ({' && '.join(conditions)}) " if conditions else ""
+        if self.lanes:
+            self.emit(f"{guard}{place} = {value};")
+            return
+        self.emit("__syncthreads();")  # others may still read what was there
         self.emit(f"{guard}{place} = {value};")
-        if not self.lanes:
-            self.emit("__syncthreads();")
+        self.emit("__syncthreads();")
 
     # Loops
 

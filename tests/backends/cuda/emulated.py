@@ -1,5 +1,6 @@
-"""A Backend that runs the CUDA backend's code on the emulator, in the host's memory: whole graphs and
-training steps without a GPU. Kernels of all programs built since the last call are compiled together.
+"""A Backend that runs the CUDA backend's code on the emulator, in the host's memory: whole graphs
+and training steps without a GPU. Kernels of all programs built since the last call are compiled
+together.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from graphc.backends import Host
 from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.emit import BLOCK, Source, emit, grid
-from graphc.backends.cuda.emulator import Library, Schedule, Toolchain
+from graphc.backends.cuda.emulator import ALL, Library, Schedule, Toolchain
 from graphc.backends.numpy.ops import TABLE
 from graphc.ir.dim import evaluate
 from graphc.ir.kernel import (
@@ -35,6 +36,8 @@ from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
+NAME = "emulated cuda"  # conftest.py registers it
+SCHEDULES = (*ALL[::2], Schedule(watch=True))  # loops have no asynchronous copies
 
 
 class EmulatedBackend(CudaBackend):

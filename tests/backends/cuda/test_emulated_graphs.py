@@ -6,27 +6,12 @@ import random
 
 import pytest
 
-from graphc import backends
-from graphc.backends.cuda.emulator import ALL, Schedule, Toolchain
 from graphc.config import Config
 from graphc.engine import pipeline
 
 from ...fuzz import check
 from ...fuzz.generate import generate, is_unrolled
-from .emulated import EmulatedBackend
-
-NAME = "emulated cuda"
-
-
-@pytest.fixture(scope="session")
-def emulated(toolchain: Toolchain) -> EmulatedBackend:
-    """Registered under NAME, for this session."""
-    backend = EmulatedBackend(toolchain)
-    backends.register(NAME, lambda: backend)
-    return backend
-
-
-SCHEDULES = (*ALL[::2], Schedule(watch=True))  # loops have no asynchronous copies
+from .emulated import NAME, SCHEDULES, EmulatedBackend
 
 
 def check_seeds(seeds: range, emulated: EmulatedBackend) -> None:

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from graphc.backends.cuda import nvrtc
 from graphc.backends.cuda.emulator import ALL, EmulatedError, Library, Schedule, Toolchain
 from graphc.backends.cuda.prelude import PRELUDE
+
+from . import needs
 
 WATCHED = Schedule(watch=True)
 
@@ -220,8 +221,7 @@ def test_which_schedules_show_a_race_by_results(name: str, faulty: Library) -> N
     assert wrong == SHOWN_BY[name]
 
 
-@pytest.mark.skipif(nvrtc.library() is None, reason="needs the wheel nvidia-cuda-nvrtc-cu12")
 @pytest.mark.parametrize("name", [*GOOD, *FAULTS])
 def test_nvrtc_takes_what_is_emulated(name: str) -> None:
     text = GOOD.get(name) or kernel(FAULTS[name].text)
-    assert nvrtc.compile_cubin(PRELUDE + text, "sm_90")[:4] == b"\x7fELF"
+    assert needs.compiler().compile(PRELUDE + text, "sm_90").cubin[:4] == b"\x7fELF"

@@ -1,4 +1,4 @@
-"""Launching an emulated kernel: arguments as cuLaunchKernel takes them, and reports as exceptions."""
+"""Launching an emulated kernel on arrays or packed arguments; reports become exceptions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from graphc.backends.cuda.driver import pack
 from graphc.backends.cuda.emulator.schedule import Schedule, ScheduleWords
 
 Array: TypeAlias = np.ndarray[Any, Any]
-# An array is copied to memory with guards around it, and back; an int is an i64.
-Argument: TypeAlias = "Array | int | ctypes._SimpleCData[Any]"
+# An array is copied to memory with guards around it, and back; an int is an i64, a float an f32.
+Argument: TypeAlias = Array | int | float
 
 
 class EmulatedError(RuntimeError):
@@ -33,8 +34,8 @@ class EmulatedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of a watched launch's shared memory: accesses of threads, phases of warps, the wavefronts that
-    those took (as many, where there is no bank conflict), the most of one, and its line."""
+    """Of a watched launch's shared memory: accesses of threads, phases of warps, the wavefronts
+    that those took (as many, where there is no bank conflict), the most of one, and its line."""
 
     accesses: int
     phases: int
@@ -86,14 +87,13 @@ class Runtime:
             raise ValueError(f"no buffer begins at {address:#x}")
 
     def launch(
-        self, entry: int, words: Sequence[ctypes._SimpleCData[Any]], grid: Sequence[int],
-        block: Sequence[int], shared: int, static: Any, schedule: ScheduleWords,
+        self, entry: int, packed: bytes, grid: Sequence[int], block: Sequence[int], shared: int,
+        static: Any, schedule: ScheduleWords,
     ) -> tuple[_Report, _Counts]:
-        """One launch, by the address of its entry; words are the arguments."""
-        pointers = (ctypes.c_void_p * max(1, len(words)))(*(ctypes.addressof(w) for w in words))
+        """One launch, by the address of its entry."""
         report, counts = _Report(), _Counts()
         self.library.emulated_launch(
-            ctypes.c_void_p(entry), pointers, (ctypes.c_uint * 3)(*grid),
+            ctypes.c_void_p(entry), packed, (ctypes.c_uint * 3)(*grid),
             (ctypes.c_uint * 3)(*block), ctypes.c_uint(shared), static, ctypes.byref(schedule),
             ctypes.byref(report), ctypes.byref(counts),
         )
@@ -125,18 +125,20 @@ class Library:
         `grid`, `block`: one to three sizes; `shared`: bytes of dynamic shared memory."""
         arrays = [a for a in arguments if isinstance(a, np.ndarray)]
         with _placed(self.runtime, arrays) as addresses:
-            words = [_word(argument, addresses) for argument in arguments]
-            return self.run(kernel, grid, block, words, shared, schedule or Schedule())
+            values = [_value(argument, addresses) for argument in arguments]
+            kinds = "".join(_kind(argument) for argument in arguments)
+            packed = pack(kinds, values)
+            return self.run(kernel, grid, block, packed, shared, schedule or Schedule())
 
     def run(
-        self, kernel: str, grid: Sequence[int], block: Sequence[int],
-        words: Sequence[ctypes._SimpleCData[Any]], shared: int, schedule: Schedule,
+        self, kernel: str, grid: Sequence[int], block: Sequence[int], packed: bytes, shared: int,
+        schedule: Schedule,
     ) -> Counts:
         """The same on the emulator's own addresses."""
         entry = ctypes.cast(getattr(self._library, f"entry_{kernel}"), ctypes.c_void_p).value or 0
         static = self._static[self.kernels[kernel]]
         report, counts = self.runtime.launch(
-            entry, words, _three(grid), _three(block), shared, static, schedule.words()
+            entry, packed, _three(grid), _three(block), shared, static, schedule.words()
         )
         if report.failed:
             place, other = self.line(report.place), self.line(report.other_place)
@@ -189,10 +191,15 @@ def _placed(runtime: Runtime, arrays: Sequence[Array]) -> Iterator[dict[int, int
             runtime.free(address)
 
 
-def _word(argument: Argument, addresses: Mapping[int, int]) -> ctypes._SimpleCData[Any]:
+def _kind(argument: Argument) -> str:
+    """struct's letter."""
     if isinstance(argument, np.ndarray):
-        return ctypes.c_void_p(addresses[argument.ctypes.data])
-    return ctypes.c_longlong(argument) if isinstance(argument, int) else argument
+        return "P"
+    return "q" if isinstance(argument, int) else "f"
+
+
+def _value(argument: Argument, addresses: Mapping[int, int]) -> int | float:
+    return addresses[argument.ctypes.data] if isinstance(argument, np.ndarray) else argument
 
 
 def _three(sizes: Sequence[int]) -> tuple[int, ...]:

@@ -20,8 +20,8 @@ _RUNTIME = ("blocks.cpp", "warp.cpp", "copies.cpp", "memory.cpp")
 _COMMON = "-std=c++17 -fPIC -ffp-contract=off -fwrapv".split()
 # What the emulator watches is put in by the compiler; memory.cpp has the functions that are called.
 _KERNELS = (
-    "-O1 -g1 -gdwarf-4 -w -fno-strict-aliasing -fno-tree-loop-distribute-patterns -fsanitize=thread "
-    "-fsanitize=shift-exponent,integer-divide-by-zero,bounds"
+    "-O1 -g1 -gdwarf-4 -w -fno-strict-aliasing -fno-tree-loop-distribute-patterns "
+    "-fsanitize=thread -fsanitize=shift-exponent,integer-divide-by-zero,bounds"
 ).split()
 _NO_ENTRIES = {"g++": ["--param", "tsan-instrument-func-entry-exit=0"]}
 _KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
@@ -92,7 +92,8 @@ def _unit(texts: Mapping[str, str]) -> str:
         parts += [f"namespace source_{number} {{", f'#line 1 "{name}"', text, '#line 1 "entries"']
         for kernel in kernel_names(text):
             parts.append(
-                f'extern "C" void entry_{kernel}(void** words) {{ emulated_call({kernel}, words); }}'
+                f'extern "C" void entry_{kernel}(const unsigned char* packed) '
+                f"{{ emulated_call({kernel}, packed); }}"
             )
         weak = '__attribute__((weak, visibility("hidden")))'
         parts.append(

@@ -24,8 +24,8 @@ bool unfenced;
 
 static char* stacks;
 static void* scheduler;
-static void (*kernel)(void**);
-static void** arguments;
+static void (*kernel)(const unsigned char*);
+static const unsigned char* arguments;
 static std::vector<int> turn;  // the threads of a block, in the order of the schedule
 
 static void enter() {
@@ -289,14 +289,14 @@ using namespace emulated;
 
 // Returns 0, or 1 with a report. `static_shared`: begin and end of the source's static shared memory.
 extern "C" int emulated_launch(
-    void (*function)(void**), void** words, const unsigned* grid, const unsigned* block,
+    void (*function)(const unsigned char*), const unsigned char* packed, const unsigned* grid, const unsigned* block,
     unsigned dynamic_bytes, unsigned char** static_shared, const Schedule* how, Report* found, Counts* counted) {
   if (!stacks) {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     stacks = (char*)mmap(nullptr, 1024u * STACK, PROT_READ | PROT_WRITE, flags, -1, 0);
   }
   kernel = function;
-  arguments = words;
+  arguments = packed;
   schedule = *how;
   report = {};
   counts = {};

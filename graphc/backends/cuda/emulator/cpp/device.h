@@ -139,16 +139,23 @@ inline double erfinv(double y) {
 }
 inline float erfinvf(float y) { return (float)erfinv(y); }
 
-// One function per kernel, with the arguments of cuLaunchKernel: an array of their addresses.
+// A kernel by its packed arguments: each at a multiple of its size, as a C compiler lays them out.
 template <int...> struct EmulatedPlaces {};
 template <int N, int... P> struct EmulatedCount : EmulatedCount<N - 1, N - 1, P...> {};
 template <int... P> struct EmulatedCount<0, P...> { typedef EmulatedPlaces<P...> places; };
 template <class... Types, int... P>
 __attribute__((no_sanitize_thread)) inline void emulated_call(
-    void (*kernel)(Types...), void** arguments, EmulatedPlaces<P...>) {
-  kernel(*(Types*)arguments[P]...);
+    void (*kernel)(Types...), const unsigned char* packed, EmulatedPlaces<P...>) {
+  const int sizes[] = {(int)sizeof(Types)..., 0}, alignments[] = {(int)alignof(Types)..., 1};
+  int starts[sizeof...(Types) + 1] = {};
+  for (unsigned i = 0; i < sizeof...(Types); i++) {
+    starts[i] = (starts[i] + alignments[i] - 1) / alignments[i] * alignments[i];
+    starts[i + 1] = starts[i] + sizes[i];
+  }
+  kernel(*(Types*)(packed + starts[P])...);
 }
 template <class... Types>
-__attribute__((no_sanitize_thread)) inline void emulated_call(void (*kernel)(Types...), void** arguments) {
-  emulated_call(kernel, arguments, typename EmulatedCount<(int)sizeof...(Types)>::places());
+__attribute__((no_sanitize_thread)) inline void emulated_call(
+    void (*kernel)(Types...), const unsigned char* packed) {
+  emulated_call(kernel, packed, typename EmulatedCount<(int)sizeof...(Types)>::places());
 }
