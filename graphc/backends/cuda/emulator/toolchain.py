@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from graphc.backends.cuda.emulator.launch import Library, Runtime
+from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
 
 _FOLDER = Path(__file__).parent / "cpp"
@@ -84,8 +85,8 @@ def _digest(data: bytes) -> str:
 
 
 def _unit(texts: Mapping[str, str]) -> str:
-    """One C++ file: the prelude once, then each source in a namespace of its own."""
-    parts = ['#include "device.h"', '#line 1 "prelude"', PRELUDE]
+    """One C++ file: what sources begin with once, then each source in a namespace of its own."""
+    parts = ['#include "device.h"', '#line 1 "prelude"', PRELUDE + INSTRUCTIONS]
     for number, (name, text) in enumerate(texts.items()):
         section = f"shared_{number}"
         parts += ["#undef SHARED_SECTION", f'#define SHARED_SECTION "{section}"']

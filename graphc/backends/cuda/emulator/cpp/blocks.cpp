@@ -173,7 +173,11 @@ static bool release_barrier() {
     write_report((int)(&fiber - fibers.data()), fiber.place, first->place, text);
     return false;
   }
-  for (Fiber& fiber : fibers) fiber.state = State::ready;
+  unfenced = false;
+  for (Fiber& fiber : fibers) {
+    fiber.state = State::ready;
+    unfenced |= fiber.unfenced;
+  }
   epoch++;
   return true;
 }
@@ -247,6 +251,7 @@ static void start_block(int threads) {
   for (int t = 0; t < threads; t++) {
     Fiber& fiber = fibers[(size_t)t];
     fiber.state = State::ready;
+    fiber.unfenced = false;
     fiber.copies = {};
     fiber.products = {};
     fiber.stack_pointer = fresh_stack(stacks + (size_t)t * STACK, STACK, enter);
@@ -263,7 +268,7 @@ static void run_block(int threads) {
     if (report.failed) return;
     const bool done = std::all_of(fibers.begin(), fibers.end(), [](const Fiber& f) { return f.state == State::done; });
     if (done) break;
-    if (!release_barrier()) report_hang();
+    if (!release_barrier() && !report.failed && !land_late()) report_hang();
   }
   end_block_memory();
 }

@@ -59,8 +59,7 @@ void copy_wait(int groups_left) {
 
 struct Mbarrier { int arrivals, pending; long long bytes; int phase; };
 static std::unordered_map<unsigned, Mbarrier> mbarriers;
-
-void start_block_copies() { mbarriers.clear(); }
+struct Bulk { unsigned to; const void* from; unsigned bytes, mbarrier; const void* place; int thread; };
 
 static Mbarrier& mbarrier_at(unsigned address, const void* place) {
   at_shared(address, 8, 8, place);
@@ -102,20 +101,45 @@ void mbarrier_wait(unsigned address, int parity) {
   if (!phase_is_over(fiber)) wait(State::poll, "an mbarrier", CALLER);
 }
 
-void copy_bulk(unsigned to, const void* from, unsigned bytes, unsigned address) {
-  Mbarrier& barrier = mbarrier_at(address, CALLER);
-  if (bytes % 16 || (Word)from % 16) fail(CALLER, nullptr, "a bulk copy of %u bytes from %p: not in units of 16", bytes, from);
-  unsigned char* place = at_shared(to, (int)bytes, 16, CALLER);
-  touch(from, bytes, false, CALLER);
-  memcpy(place, from, bytes);
-  touch(place, bytes, true, CALLER);
-  barrier.bytes -= bytes;
+static std::vector<Bulk> bulks;  // under way
+
+static void land(const Bulk& bulk) {
+  unsigned char* place = at_shared(bulk.to, (int)bulk.bytes, 16, bulk.place);
+  memcpy(place, bulk.from, bulk.bytes);
+  touch(place, bulk.bytes, true, bulk.place);
+  Mbarrier& barrier = mbarriers[bulk.mbarrier];
+  barrier.bytes -= bulk.bytes;
   complete(barrier);
+}
+
+void copy_bulk(unsigned to, const void* from, unsigned bytes, unsigned address) {
+  mbarrier_at(address, CALLER);
+  if (bytes % 16 || (Word)from % 16) fail(CALLER, nullptr, "a bulk copy of %u bytes from %p: not in units of 16", bytes, from);
+  at_shared(to, (int)bytes, 16, CALLER);
+  touch(from, bytes, false, CALLER);
+  const Bulk bulk{to, from, bytes, address, CALLER, current};
+  if (schedule.early) land(bulk);
+  else bulks.push_back(bulk);
+}
+
+bool land_late() {
+  if (bulks.empty()) return false;
+  const Bulk bulk = bulks.front();
+  bulks.erase(bulks.begin());
+  current = bulk.thread;
+  land(bulk);
+  current = -1;
+  return true;
+}
+
+void start_block_copies() {
+  mbarriers.clear();
+  bulks.clear();
 }
 
 // wgmma: a warp's lanes need not meet; each thread multiplies for its own part of the result
 
-void proxy_fence() { unfenced = false; }
+void proxy_fence() { fibers[current].unfenced = false; }
 void wgmma_fence() {}
 
 void wgmma(float* d, Word a, Word b, int columns, Numbers numbers) {
@@ -124,8 +148,14 @@ void wgmma(float* d, Word a, Word b, int columns, Numbers numbers) {
   fibers[current].products.open.push_back({d, a, b, columns, numbers, CALLER});
 }
 
+static void multiply(const Product& product);
+
 void wgmma_commit() {
   Groups<Product>& products = fibers[current].products;
+  if (schedule.early) {
+    for (const Product& product : products.open) multiply(product);
+    products.open.clear();
+  }
   products.committed.push_back(std::move(products.open));
   products.open.clear();
 }

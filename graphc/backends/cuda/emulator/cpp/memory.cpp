@@ -186,7 +186,7 @@ static void touch_shared(const void* pointer, unsigned bytes, bool write, const 
   const unsigned char* end = in_static(pointer) ? static_end : memory + shared_bytes;
   if (at + bytes > end) fail(place, nullptr, "%u bytes of shared memory at %lld end behind its %u bytes", bytes,
                              (long long)(at - memory), shared_bytes);
-  if (write) unfenced = true;
+  if (write) fibers[current].unfenced = true;
   if (!schedule.watch) return;
   counts.accesses++;
   note_site(pointer, bytes, place);

@@ -41,6 +41,7 @@ struct Fiber {
   int detail;  // an operand that all lanes have to agree about
   Word words[8];
   bool (*poll)(Fiber&);
+  bool unfenced;  // it has written to shared memory since its last fence.proxy.async
   Groups<Copy> copies;
   Groups<Product> products;
 };
@@ -70,7 +71,7 @@ extern unsigned char *static_begin, *static_end;
 extern unsigned block_number;     // of the launch, from 1
 extern unsigned epoch;            // barriers that the block has passed
 extern unsigned warp_epochs[32];  // the same of each warp
-extern bool unfenced;             // shared memory has writes of this block that wgmma may not see
+extern bool unfenced;             // at the last barrier some thread had such writes: wgmma may miss them
 
 // Ends the launch: a report of the running thread. Does not return to the kernel.
 [[noreturn]] void fail(const void* place, const void* other_place, const char* format, ...)
@@ -86,6 +87,7 @@ void touch(const void* pointer, unsigned bytes, bool write, const void* place);
 void touch_row(unsigned address, int phase_lane, const void* place);  // one lane's row of ldmatrix
 void begin_flight(const void* pointer, unsigned bytes, const void* place);
 void start_block_copies();
+bool land_late();  // a copy that nothing but the hardware waits for; false where there is none
 }  // namespace emulated
 
 #define CALLER __builtin_return_address(0)
