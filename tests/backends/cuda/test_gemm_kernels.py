@@ -8,7 +8,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from graphc.backends.cuda.emulator import ALL, EmulatedError, Library, Schedule, Toolchain
+from graphc.backends.cuda.emulator import (
+    ALL,
+    Counts,
+    EmulatedError,
+    Library,
+    Schedule,
+    Toolchain,
+)
 from graphc.backends.cuda.prelude import PRELUDE
 
 from . import needs
@@ -86,7 +93,7 @@ def library(toolchain: Toolchain) -> Library:
 
 def product(
     library: Library, kernel: str, m: int, n: int, k: int, schedule: Schedule
-) -> tuple[bool, object]:
+) -> tuple[bool, Counts]:
     """Whether the result is right, and what was counted."""
     rng = np.random.default_rng(0)
     a = rng.standard_normal((m, k)).astype(ml_dtypes.bfloat16)
@@ -133,3 +140,13 @@ def test_nvrtc_takes_a_product(kernel: str) -> None:
     for architecture in needs.ARCHITECTURES[needs.ARCHITECTURES.index(oldest):]:
         use = needs.compiler().compile(PRELUDE + text, architecture).uses[kernel]
         assert use.registers <= 128 and use.spilled == 0, (architecture, use)
+
+
+def test_the_swizzle_avoids_bank_conflicts(library: Library, toolchain: Toolchain) -> None:
+    _, swizzled = product(library, "gemm_mma", 64, 64, 64, Schedule(watch=True))
+    assert swizzled.worst == 1 and swizzled.wavefronts == swizzled.phases
+    text = MMA.replace("(column ^ (row & 7))", "column").replace("gemm_mma(", "gemm_plain(")
+    right, plain = product(
+        toolchain.compile({"plain": text}), "gemm_plain", 64, 64, 64, Schedule(watch=True)
+    )
+    assert right and plain.worst == 8 and plain.worst_place.startswith("plain:")
