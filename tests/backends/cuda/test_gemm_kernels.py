@@ -130,7 +130,7 @@ def test_a_watched_launch_shows_a_fault_in_any_order(name: str, library: Library
 
 
 def test_wgmma_wants_a_fence(library: Library) -> None:
-    with pytest.raises(EmulatedError, match="without fence.proxy.async"):
+    with pytest.raises(EmulatedError, match=r"without fence\.proxy\.async"):
         product(library, "unfenced", 64, 64, 64, Schedule())
 
 

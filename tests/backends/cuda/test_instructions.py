@@ -1,4 +1,4 @@
-"""Instructions with two bodies: what the host's does, against NumPy; that NVRTC takes the device's."""
+"""Instructions with two bodies: the host's against NumPy; NVRTC takes the device's."""
 
 from __future__ import annotations
 

@@ -81,14 +81,17 @@ def test_every_kernel_of_the_benchmark_models_compiles(
         golden(f"cuda/models_{architecture}.txt", "".join(lines))
 
 
-def gpt() -> tuple[Any, Any, np.ndarray, np.ndarray]:
+Trained = tuple[Any, Any, np.ndarray, np.ndarray]  # model, optimizer, inputs, targets
+
+
+def gpt() -> Trained:
     model = SPACE.GPT(vocab=17, context=8, dim=16, heads=2, layers=1)
     tokens = np.random.default_rng(0).integers(0, 17, (2, 9))
     optimizer = graphc.optim.AdamW(model.parameters(), lr=1e-2)
     return model, optimizer, tokens[:, :-1].copy(), tokens[:, 1:].copy()
 
 
-def lenet() -> tuple[Any, Any, np.ndarray, np.ndarray]:
+def lenet() -> Trained:
     model = SPACE.LeNet()
     images, labels = models.batch("lenet")
     return model, graphc.optim.Adam(model.parameters(), lr=1e-3), images[:2], labels[:2]
@@ -109,14 +112,14 @@ class Residual(SPACE.nn.Module):
         return self.linear(y.mean((2, 3)))
 
 
-def residual() -> tuple[Any, Any, np.ndarray, np.ndarray]:
+def residual() -> Trained:
     model = Residual()
     rng = np.random.default_rng(0)
     optimizer = graphc.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     return model, optimizer, rng.standard_normal((3, 3, 9, 9), "f4"), rng.integers(0, 5, 3)
 
 
-def losses(make: Callable[[], tuple[Any, Any, np.ndarray, np.ndarray]], backend: str) -> list[float]:
+def losses(make: Callable[[], Trained], backend: str) -> list[float]:
     """Of three steps."""
     graphc.manual_seed(0)
     model, optimizer, x, y = make()
@@ -130,7 +133,7 @@ def losses(make: Callable[[], tuple[Any, Any, np.ndarray, np.ndarray]], backend:
 @pytest.mark.parametrize("make", (gpt, lenet, residual))
 @pytest.mark.filterwarnings("ignore:compiled .* does not pay")
 def test_training_steps_on_the_emulator(
-    make: Callable[[], tuple[Any, Any, np.ndarray, np.ndarray]], emulated: EmulatedBackend
+    make: Callable[[], Trained], emulated: EmulatedBackend
 ) -> None:
     want = losses(make, "llvm")
     for schedule in (Schedule(ahead=True, direction="descending"), Schedule(watch=True)):
