@@ -41,10 +41,8 @@ DISTRIBUTIONS = {
 # (llvmlite 0.18 s, networkx 0.11 s) or optional. (file, module)
 LATE_IMPORTS = {
     ("graphc/backends/cuda/libraries.py", "cuda"),
-    ("graphc/backends/llvm/jit.py", "llvmlite"),
+    ("graphc/backends/llvm/binding.py", "llvmlite"),
     ("graphc/ir/passes/partition.py", "networkx"),
-    # str(graph) prints the text form, which is defined on graphs
-    ("graphc/ir/graph.py", "graphc"),
     ("graphc/progress.py", "tqdm"),
     ("graphc/demo.py", "matplotlib"),
     ("graphc/vision/datasets/folder.py", "PIL"),

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from graphc.backends.host.store import Store
 from graphc.backends.llvm.apart import compile_apart
-from graphc.backends.llvm.jit import Passes, compile_object, llvm_version
+from graphc.backends.llvm.binding import llvm_version
+from graphc.backends.llvm.jit import Passes, compile_object
 from graphc.backends.llvm.target import Target, host_target
 
 MAGIC = b"graphc object 1\n"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
+
+import graphc
 
 from ...frontend import functions as T
 from ...frontend import state_version
@@ -270,10 +271,8 @@ class Module(TraversalMixin, StateDictMixin):
         def call(*inputs: Any, **named: Any) -> Any:
             return self._call_impl(*inputs, **named)
 
-        compiler = importlib.import_module("graphc.compile")  # loaded when first asked for
-        object.__setattr__(
-            self, "_compiled_call_impl", compiler.compile(call, *args, **kwargs)
-        )
+        # as the user would: the compiler is loaded when first asked for, and may be switched off
+        object.__setattr__(self, "_compiled_call_impl", graphc.compile(call, *args, **kwargs))
 
     def __getstate__(self) -> dict[str, Any]:
         # a file names plain containers only, as weights_only=True wants

@@ -46,7 +46,7 @@ class Storage:
     @property
     def is_read(self) -> bool:
         """Whether a step, or the caller, reads it."""
-        return bool(self.readers) or self.space != "arena"
+        return bool(self.readers) or self.block.space != "arena"
 
     @property
     def block(self) -> Storage:
