@@ -145,10 +145,25 @@ def test_parts_are_put_beside_each_other(added: bool) -> None:
         np.testing.assert_array_equal(np.signbit(one), np.signbit(other))
 
 
-def test_parts_that_overlap_are_not() -> None:
+@pytest.mark.parametrize("added", [False, True])
+def test_parts_that_overlap_are_not(added: bool) -> None:
     parts = [(4, 2), (0, 1), (1, 2), (5, 1)]
-    graph = made(written(parts, 9, False), (2, 9), *((2, width) for _, width in parts))
+    graph = made(written(parts, 9, added), (2, 9), *((2, width) for _, width in parts))
     assert joined_parts(graph, 4) is graph
+
+
+def test_parts_in_the_same_places_are_added_in_their_order() -> None:
+    parts = [(4, 2), (0, 1), (4, 2), (1, 2), (7, 1), (1, 2), (0, 1), (7, 1)]
+    graph = made(written(parts, 9, True), (2, 9), *((2, width) for _, width in parts))
+    assert joined_parts(graph, 5) is graph
+    result = joined_parts(graph, 4)
+    assert [node.op.name for node in result.nodes].count("concat") == 2
+    values = np.array([0.0, -0.0, np.inf, 1e8, 1.0, -1e8, 3e-9], np.float32)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        arrays = [rng.choice(values, [int(n) for n in x.shape]) for x in graph.inputs]
+        (one,), (other,) = (interpret.evaluate(g, arrays, TABLE) for g in (graph, result))
+        assert one.tobytes() == other.tobytes()
 
 
 def test_a_sum_that_is_read_on_the_way_is_no_concat() -> None:
