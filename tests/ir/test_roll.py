@@ -18,6 +18,7 @@ from graphc.ir import dtypes, interpret, ops, verify
 from graphc.ir.autodiff import joint_graph
 from graphc.ir.graph import Builder, Expr, Graph, Node
 from graphc.ir.passes.roll import roll
+from graphc.ir.passes.roll.beside import read_before
 from graphc.ir.passes.roll.parts import joined_parts
 from graphc.ir.text import print_graph
 from graphc.ir.types import TensorType
@@ -164,6 +165,26 @@ def test_parts_in_the_same_places_are_added_in_their_order() -> None:
         arrays = [rng.choice(values, [int(n) for n in x.shape]) for x in graph.inputs]
         (one,), (other,) = (interpret.evaluate(g, arrays, TABLE) for g in (graph, result))
         assert one.tobytes() == other.tobytes()
+
+
+def test_parts_are_read_from_before_what_is_written_elsewhere() -> None:
+    """As the gradient of `out[:, i] = h` leaves them; the last part was written to before."""
+    def function(x: Expr, *values: Expr) -> tuple[Expr, ...]:
+        whole, read = x, []
+        for i, value in enumerate(values):
+            whole = ops.slice_update(
+                whole, value, starts=(0, 4 - i), stops=(2, 5 - i), steps=(1, 1)
+            )
+            read.append(column(whole, 3 - i))
+        return *read, column(whole, 4)
+
+    graph = made(function, (2, 5), *[(2, 1)] * 4)
+    result = read_before(graph, 4)
+    *fresh, last = result.outputs
+    assert all(node.inputs[0] is graph.inputs[0] for node in fresh)
+    assert last.inputs[0] is not graph.inputs[0]
+    for one, other in zip(terms(graph), terms(result), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_sum_that_is_read_on_the_way_is_no_concat() -> None:
