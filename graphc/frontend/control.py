@@ -279,7 +279,7 @@ def scan(
     combine_fn: Function, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
 ) -> tuple[Any, Any]:
     """torch scan: `carry, y = combine_fn(carry, x)` for every slice x of `xs` along `dim`; the
-    last carry, and the ys stacked along dimension 0."""
+    last carry, and the ys stacked along `dim` (along dimension 0 where they have fewer)."""
     if not callable(combine_fn):
         raise ValueError(f"Combine_fn must be a callable, but got {combine_fn}")
     carry, carry_structure = flatten(init)
@@ -293,6 +293,7 @@ def scan(
     for x in sequences:
         if not -x.ndim <= dim < x.ndim:
             raise ValueError(f"All xs leaves must have dim {dim}, got a tensor of {x.ndim} dims")
+    dim %= sequences[0].ndim
     length = sequences[0].shape[dim]
     if any(x.shape[dim] != length for x in sequences):
         raise ValueError(
@@ -320,6 +321,7 @@ def scan(
         last, stacked, structure = _eager_scan(step, carry, rows, reverse)
     else:
         last, stacked, structure = _traced_scan(step, carry, rows, reverse)
+    stacked = [y.movedim(0, dim) if 0 < dim < y.ndim else y for y in stacked]
     return unflatten(last, carry_structure), unflatten(stacked, structure)
 
 
