@@ -27,7 +27,7 @@ class CudaBackend:
         return False
 
     def computes(self, node: Node) -> bool:
-        """What the table of scalars has a line for; no 16-bit floats yet."""
+        """What the table of scalars has a line for."""
         types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
         return scalar.has(
             node.op, [x.dtype for x in node.inputs], [type_.dtype for type_ in types]
