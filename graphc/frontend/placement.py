@@ -317,7 +317,8 @@ LOOSELY = (None, LOOSE)  # while graphc's own code makes one on the way
 @contextmanager
 def selected(place: Place | None, loose: bool = False) -> Iterator[None]:
     """Operators without inputs run there."""
-    outer, local.making = local.making, LOOSELY if loose and place is None else (place,)
+    outer = local.making
+    local.making = (place,) if place is not None else LOOSELY if loose else ON_CPU
     try:
         yield
     finally:
@@ -416,11 +417,8 @@ def beside(function: F) -> F:
     def done(input: Any, *args: Any, **kwargs: Any) -> Any:
         if Eager.elsewhere is None:
             return function(input, *args, **kwargs)
-        outer, local.making = local.making, (place_at(input),)
-        try:
+        with selected(place_at(input)):
             result = function(input, *args, **kwargs)
-        finally:
-            local.making = outer
         if local.trace is None and not is_loose(input):
             for made in result if isinstance(result, tuple) else (result,):
                 if isinstance(made, type(input)):

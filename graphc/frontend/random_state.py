@@ -195,9 +195,12 @@ def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: An
         ))
     state = generator.state
     away = local.trace is None and state.device.type not in ("cpu", "meta")
-    values, after = apply(op, moved(state, None) if away else state, *parameters, **attrs)
+    given = (state, *parameters)
+    values, after = apply(op, *[moved(x, None) for x in given] if away else given, **attrs)
     if away:
         values._storage.away |= LOOSE
+        if parameters and values.dtype is parameters[0].dtype and place_at(parameters[0]) is place:
+            values = moved(values, place)
     inplace(state, after)
     found: Tensor = values
     return found
