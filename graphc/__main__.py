@@ -1,4 +1,4 @@
-"""`python -m graphc COMMAND`: run, demo, predict, config."""
+"""`python -m graphc COMMAND`: run, demo, predict, config, doctor."""
 
 import argparse
 import importlib
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphc import config, demo, predict
+from graphc import config, demo, doctor, predict
 
 _RUN_USAGE = "python -m graphc run [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
 _RUN = """Run a script (or a module) in which `import torch` finds graphc. Without --eager or
@@ -55,6 +55,11 @@ def parser() -> argparse.ArgumentParser:
 
     switches = commands.add_parser("config", help="the GRAPHC_* switches and their values")
     switches.set_defaults(run=lambda args: _show_config())
+
+    health = commands.add_parser(
+        "doctor", help="what graphc finds on this machine, what it misses, and the cures"
+    )
+    health.set_defaults(run=lambda args: doctor.main())
     return top
 
 

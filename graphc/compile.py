@@ -17,6 +17,7 @@ in their place, which means the same and is what later calls will find.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import sys
@@ -34,7 +35,7 @@ from .engine.capture.exits import Constants
 from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Raised, Recording, Terms, Turned
-from .engine.capture.survey import OpenError, OpenPlace, Survey
+from .engine.capture.survey import Look, NoGraph, OpenPlace, Survey
 from .engine.marks import Compilers
 from .engine.segments import foreseen
 from .engine.segments.segments import Segments
@@ -233,7 +234,7 @@ class CompiledFunction:
 
     def _compile(
         self, given: Any, leaves: list[Any], structure: Structure, reasons: list[str],
-        look: bool = False,
+        look: Look | None = None,
     ) -> Specialisation | Turned:
         self._constants = Constants()
         return self._versions.attempt(leaves, structure, lambda key, shapes: self._compile_for(
@@ -242,7 +243,7 @@ class CompiledFunction:
 
     def _compile_for(
         self, given: Any, leaves: list[Any], structure: Structure, key: Any,
-        shapes: tuple[Any, ...], reasons: list[str], look: bool = False,
+        shapes: tuple[Any, ...], reasons: list[str], look: Look | None = None,
     ) -> Specialisation | Turned:
         """Trace and build. `look`: never run anything."""
         self.last_miss = reasons
@@ -276,8 +277,8 @@ class CompiledFunction:
             recording.restore()
             raise
         version.compile_seconds = time.perf_counter() - started
-        version.terms, version.guards.asked = terms, not look
-        version.undo = nothing if look else recording.restore
+        version.terms, version.guards.asked = terms, look is None
+        version.undo = recording.restore if look is None else nothing
         self._versions.add(key, shapes, leaves, version, terms.symbolic)
         if self.fullgraph:
             self._versions.drop_oldest(key, leaves)
@@ -287,12 +288,12 @@ class CompiledFunction:
 
     def _record(
         self, call: Any, leaves: list[Any], structure: Structure, terms: Terms,
-        look: bool = False,
+        look: Look | None = None,
     ) -> Recording | Turned:
         """One run of the Python under a trace."""
         trace: SegmentTrace = (
-            Survey(self.name, self.fullgraph, Trace.otherwise if self.fullgraph else "")
-            if self.fullgraph or look else self._trial(terms.symbolic)
+            self._survey(look) if self.fullgraph or look is not None
+            else self._trial(terms.symbolic)
         )
         trace.renewed = {id(tensor): dims for tensor, dims in terms.renewed}
         trace.names = Names(lambda: reached(self.function, *call))
@@ -315,7 +316,7 @@ class CompiledFunction:
                 turned = recording.run(self.function, args, kwargs)
         except BaseException as error:
             if trace.whole:
-                recording.take_back(error, look)
+                recording.take_back(error, look is not None)
             raise
         if turned is not None:
             trace.rollback()
@@ -323,6 +324,13 @@ class CompiledFunction:
         recording.put_back()
         trace.close()
         return recording
+
+    def _survey(self, look: Look | None) -> Survey:
+        """A trace of the whole that goes on where it meets a demand, and is never run then."""
+        survey = Survey(self.name, self.fullgraph, Trace.otherwise if self.fullgraph else "")
+        if look is not None:
+            look.open = survey.places
+        return survey
 
     def _trial(self, symbolic: bool) -> SegmentTrace:
         """A trace of the whole that goes on in segments where it meets a demand."""
@@ -333,7 +341,7 @@ class CompiledFunction:
 
     def _record_steady(
         self, first: Recording, call: Any, leaves: list[Any], structure: Structure,
-        terms: Terms, look: bool,
+        terms: Terms, look: Look | None,
     ) -> Recording | Turned:
         """Trace again with zeros as the gradients that the first call will leave."""
         for tensor in first.missing:
@@ -357,7 +365,7 @@ class CompiledFunction:
         if version.fits(leaves, given):
             with self._lock:
                 check_again(version, leaves, given, lambda terms: self._record(
-                    given, leaves, structure, terms, look=True
+                    given, leaves, structure, terms, Look()
                 ))
 
     @property
@@ -371,13 +379,27 @@ class CompiledFunction:
 
     def version(self, *args: Any, **kwargs: Any) -> Specialisation:
         """The version that a call with these arguments would run, compiled if need be."""
+        found = self.look_at(args, kwargs)
+        if isinstance(found, NoGraph):
+            try:
+                raise found.error
+            finally:
+                del found  # or the error's own frame would hold it, and all it met
+        return found
+
+    def look_at(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Specialisation | NoGraph:
+        """The version that a call would run, compiled if need be, or why it is no one graph."""
         leaves, structure = flatten((args, kwargs))
         key, shapes = self._versions.key(leaves, structure)
         for found in self._versions.known(key, shapes):
             if found.fits(leaves, (args, kwargs)):
                 return found
+        look = Look()
         with self._lock:
-            made = self._compile((args, kwargs), leaves, structure, [], look=True)
+            try:
+                made = self._compile((args, kwargs), leaves, structure, [], look)
+            except TraceError as error:
+                return NoGraph(look.open, error)
         assert isinstance(made, Specialisation)  # nothing runs, not in segments either
         return made
 
@@ -385,18 +407,16 @@ class CompiledFunction:
         """What keeps a call with these arguments from being one graph (survey.py): open Python
         runs once for it, and nothing else is changed."""
         leaves, structure = flatten((args, kwargs))
+        look = Look()
         with self._lock:
             self._versions.lifting = set()
             as_they_are = Terms({}, [], (), frozenset(), Constants())
-            try:
-                found = self._record((args, kwargs), leaves, structure, as_they_are, look=True)
+            # what is open is on the list, whatever the Python raises on the way
+            with contextlib.suppress(Exception):
+                found = self._record((args, kwargs), leaves, structure, as_they_are, look)
                 assert isinstance(found, Recording)
                 found.restore()
-            except OpenError as error:
-                return error.places
-            except Exception:  # the user's own, on the way through
-                return []
-        return []
+        return look.open
 
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
         # a method's copy belongs to the copy of its object

@@ -141,8 +141,8 @@ class Config(NamedTuple):
     random: str = env(
         "GRAPHC_RANDOM",
         "torch",
-        "Random numbers of compiled code: `torch` its stream, bit for bit; `counter` others, "
-        "computed where they are used (dropout fuses), from the same seed and state.",
+        "Random numbers: `torch` its stream, bit for bit; `counter` others, computed where they "
+        "are used (dropout fuses, attention keeps no mask), from the same seed and state.",
         _one_of("torch", "counter"),
     )
 

@@ -460,6 +460,18 @@ def while_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
         yield Sample((np.array(start), draw(rng, dtype, (3,), -2, 2)), {"graphs": graphs})
 
 
+def unwind_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
+    count, value = TensorType(dtypes.i64, ()), TensorType(dtype, (3,))
+    graphs = (
+        _body([count, value], lambda i, x: (ops.lt(i, 4),)),
+        _body([count, value], lambda i, x: (i + 1, x + x)),
+        _body([value, count, value], lambda g, i, x: (g + x * g,)),
+    )
+    for start, most in ((0, 8), (1, 2), (9, 3)):  # ends by the condition, by number, at once
+        arrays = (np.array(start), draw(rng, dtype, (3,), -2, 2), draw(rng, dtype, (3,), -2, 2))
+        yield Sample(arrays, {"n_state": 2, "most": most, "graphs": graphs})
+
+
 def scan_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
     row = TensorType(dtype, (3,))
     graphs = (_body([row, row], lambda c, x: (c + x, c * x)),)
@@ -487,6 +499,16 @@ def _while(i: Any, x: Any, *, graphs: Any) -> Any:
     return i, x
 
 
+def _unwind(i: Any, x: Any, g: Any, *, n_state: int, most: int, graphs: Any) -> Any:
+    began = []
+    while i < 4 and len(began) < most:
+        began.append(x)
+        i, x = i + 1, x + x
+    for x in reversed(began):
+        g = g + x * g
+    return g
+
+
 def _scan(c: Any, xs: Any, *, n_carried: int, reverse: bool, graphs: Any) -> Any:
     ys = []
     for x in xs.flip(0) if reverse else xs:
@@ -503,5 +525,6 @@ def _fusion(a: Any, b: Any, *, kind: str, graphs: Any) -> Any:
 _SMALL = (dtypes.f32, dtypes.f64, dtypes.i32)
 record("cond", cond_samples, _cond, _SMALL, gradient=_STRUCTURE)
 record("while_loop", while_samples, _while, _SMALL, gradient=_STRUCTURE)
+record("unwind", unwind_samples, _unwind, _SMALL, gradient=_STRUCTURE)
 record("scan", scan_samples, _scan, _SMALL, gradient=_STRUCTURE)
 record("fusion", fusion_samples, _fusion, _SMALL, gradient=_STRUCTURE)

@@ -31,6 +31,7 @@ DISTRIBUTIONS = {
     "networkx": ("graphc/ir/", "graphc/inspect/"),
     "llvmlite": ("graphc/backends/llvm/",),
     "cupy": ("graphc/backends/cuda/",),
+    "cuda": ("graphc/backends/cuda/libraries.py",),
     "tqdm": ("graphc/progress.py",),
     "matplotlib": ("graphc/demo.py",),
     "PIL": ("graphc/vision/",),
@@ -39,10 +40,9 @@ DISTRIBUTIONS = {
 # Imports inside functions: each at first use, in one named place, because it is slow to load
 # (llvmlite 0.18 s, networkx 0.11 s) or optional. (file, module)
 LATE_IMPORTS = {
-    ("graphc/backends/llvm/jit.py", "llvmlite"),
+    ("graphc/backends/cuda/libraries.py", "cuda"),
+    ("graphc/backends/llvm/binding.py", "llvmlite"),
     ("graphc/ir/passes/partition.py", "networkx"),
-    # str(graph) prints the text form, which is defined on graphs
-    ("graphc/ir/graph.py", "graphc"),
     ("graphc/progress.py", "tqdm"),
     ("graphc/demo.py", "matplotlib"),
     ("graphc/vision/datasets/folder.py", "PIL"),
@@ -54,7 +54,7 @@ LATE_IMPORTS = {
     ("graphc/vision/utils.py", "PIL"),
 }
 # What `import graphc` must not load.
-HEAVY = ("networkx", "llvmlite", "tqdm", "cupy", "matplotlib", "torch")
+HEAVY = ("networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch")
 
 MAX_LINES = 500
 # Files that may be longer: {"graphc/...": "why splitting would make it worse"}.

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..cuda import is_available
+from ..cuda.available import is_available
 from ..frontend.autocast import cast
 from ..frontend.context import callout
 from ..frontend.decorated import within

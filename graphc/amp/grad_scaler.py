@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
-from ..cuda import is_available
+from ..cuda.available import is_available
 from ..frontend import functions as T
 from ..frontend.grad_mode import no_grad
 from ..frontend.tensor import Tensor

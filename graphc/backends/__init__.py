@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from graphc.backends.host.finding import Finding as Finding
 from graphc.ir.graph import Node
 from graphc.ir.interpret import Table
 from graphc.ir.kernel import Kernel, Program, Template
@@ -106,6 +107,9 @@ class Backend(Protocol):
 
     def adapt(self, host: Host) -> None:
         """What is built already has these threads from now on."""
+
+    def findings(self, host: Host) -> Sequence[Finding]:
+        """What it needs of this machine, and what of it is there; nothing missing raises."""
 
 
 # --- the registry -----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from typing import Any, NoReturn
 
 from ..frontend.functions.dtype_names import TYPE_STRINGS
+from .available import is_available as is_available
 from .streams import CUDAGraph as CUDAGraph
 from .streams import Event as Event
 from .streams import ExternalStream as ExternalStream
@@ -22,11 +23,6 @@ from .streams import device_of as device_of
 from .streams import graph as graph
 from .streams import set_stream as set_stream
 from .streams import stream as stream
-
-
-def is_available() -> bool:
-    """False."""
-    return False
 
 
 def device_count() -> int:

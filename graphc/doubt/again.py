@@ -7,7 +7,7 @@ values of each compiled segment are compared with NumPy's (checked.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -70,9 +70,8 @@ def check_again(
     recording.restore()
     graph = recording.traced.graph
     then, named = _Names.of_both(version)
-    sizes = set(graph.env.guards)  # the passes have added theirs to the version's
-    before = [*_graph_lines(version.graph, sizes), *_effects(version, version.graph, then)]
-    now = [*_graph_lines(graph, sizes), *_effects(recording, graph, named)]
+    before = [*_graph_lines(version.graph), *_effects(version, version.graph, then)]
+    now = [*_graph_lines(graph), *_effects(recording, graph, named)]
     for old, new in zip_longest(before, now, fillvalue=Line("nothing more")):
         if old.text != new.text:
             what = f"  compiled: {old.text}\n  now:      {new.text}"
@@ -121,12 +120,10 @@ def _texts(guards: list[Guard]) -> str:
 # --- what a recording says -------------------------------------------------------------------
 
 
-def _graph_lines(graph: Graph, sizes: Container[Any]) -> Iterator[Line]:
+def _graph_lines(graph: Graph) -> Iterator[Line]:
     for node, text in node_texts(graph):
         yield Line(text, node.loc)
     for guard in graph.env.guards:
-        if guard not in sizes:
-            continue
         yield Line(f"sizes: {guard.text()}")
     yield Line(f"{len(graph.outputs)} outputs")
     numbers = {node: i for i, (node, _) in enumerate(node_texts(graph))}

@@ -10,7 +10,7 @@ import numpy as np
 from ..backends import Backend, Executable, name_of
 from ..inspect.native_check import check_native
 from ..inspect.value_check import ValueChangedError
-from ..ir.dim import DimEnv, evaluate
+from ..ir.dim import evaluate
 from ..ir.graph import Graph
 from ..ir.interpret import Table
 from ..ir.kernel import Program
@@ -89,9 +89,8 @@ def case_of(
     graph: Graph, inputs: Sequence[Array], mutated: Mapping[int, int], sizes: Mapping[str, int]
 ) -> Case:
     """A call of a graph with these inputs, to be made smaller."""
-    env = DimEnv()
-    env.hints.update({**graph.env.hints, **sizes})
-    env.guards.update(graph.env.guards)
+    env = graph.env.copy()
+    env.hints.update(sizes)
     copy = Graph(graph.name, graph.inputs, graph.outputs, env)
     pairs = zip(graph.inputs, inputs, strict=True)
     return Case(0, copy, {n: Style("given", array=a) for n, a in pairs}, dict(mutated))

@@ -210,6 +210,19 @@ def _while(run: Evaluator, node: Node, inputs: list[Any]) -> list[Any]:
     return carried
 
 
+def _unwind(run: Evaluator, node: Node, inputs: list[Any]) -> list[Any]:
+    condition, body, back = node.graphs
+    n, most = node.attrs["n_state"], node.attrs["most"]
+    state, slopes = list(inputs[:n]), list(inputs[n:])
+    began: list[list[Any]] = []
+    while len(began) < most and run._inner(condition, state)[0].all():
+        began.append(state)
+        state = run._inner(body, state)
+    for state in reversed(began):
+        slopes = run._inner(back, [*slopes, *state])
+    return slopes
+
+
 def _scan(run: Evaluator, node: Node, inputs: list[Any]) -> list[Any]:
     body, n = node.graphs[0], node.attrs["n_carried"]
     carried, xs = list(inputs[:n]), inputs[n:]
@@ -232,4 +245,4 @@ def _scan(run: Evaluator, node: Node, inputs: list[Any]) -> list[Any]:
     return [*carried, *stacked]
 
 
-_CONTROL = {"cond": _cond, "while_loop": _while, "scan": _scan}
+_CONTROL = {"cond": _cond, "while_loop": _while, "unwind": _unwind, "scan": _scan}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Builder, Graph, Node
 
 Attrs = Mapping[str, object]
@@ -22,7 +21,7 @@ def rebuild(
     `replace` maps nodes to nodes that take their place; `change` gives an input's type and any
     node's attributes. Raises OpError where the new operands do not fit.
     """
-    builder = Builder(_copied(graph.env))
+    builder = Builder(graph.env.copy())
     replace = replace or {}
     table: dict[Node, Node] = {}
     for node in keep:
@@ -46,10 +45,3 @@ def rebuild(
             stack.extend(missing)
     new = Graph(graph.name, tuple(builder.inputs), tuple(table[n] for n in wanted), builder.env)
     return new, table
-
-
-def _copied(env: DimEnv) -> DimEnv:
-    copy = DimEnv()
-    copy.hints.update(env.hints)
-    copy.guards.update(env.guards)
-    return copy

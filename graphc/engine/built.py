@@ -3,15 +3,22 @@ and their backwards alike; and how much was compiled."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..backends import Backend, Executable
+from ..config import Config
 from ..frontend.placement import Place
 from ..frontend.storage import Storage, readers
-from ..ir.dim import evaluate
+from ..ir.dim import Guard, evaluate
+from ..ir.graph import Graph
+from ..ir.kernel import Program
 from ..ir.memory import contiguous, write
+from ..ir.rewrite import apart
 from ..ir.types import TensorType
 from .on_host import OnHost
 
@@ -23,6 +30,33 @@ class CompileCounter:
     """How many versions were compiled in this process."""
 
     count = 0
+
+
+@dataclass(eq=False)
+class Built:
+    """A compiled graph and everything that was made on the way, for explain().
+
+    `times` are seconds per stage. `program.outputs_in_place` says which outputs are written into
+    an input's buffer. `assumed`: what the stages decided about symbolic sizes, which the graph
+    they were given does not say: the code is for sizes of which it holds.
+    """
+
+    name: str
+    graph: Graph  # as traced
+    optimised: Graph
+    fused: Graph
+    program: Program
+    executable: Executable
+    backend: Backend
+    config: Config
+    times: dict[str, float] = field(default_factory=dict)
+    assumed: tuple[Guard, ...] = ()
+
+    def run(
+        self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], dims: Sequence[int] = ()
+    ) -> None:
+        """One call; `dims` are the values of `program.dims`: those of `graph.env.hints`."""
+        self.executable.run(inputs, outputs, dims)
 
 
 class Engine:
@@ -41,6 +75,7 @@ class Engine:
         self.allocate = allocate
         self.place = place
         self.mutated = dict(mutated or {})
+        self.assumed: tuple[Guard, ...] = built.assumed
         self.on_host: OnHost | None = None  # of code on a device, made at its first call
         # per output: the input whose memory it goes into (-1: its own)
         self._outputs = [
@@ -90,6 +125,39 @@ class Engine:
         if self.on_host is None:
             self.on_host = OnHost(self.built.graph, self.mutated, inputs)
         return self.on_host.values(inputs)
+
+
+class Engines:
+    """What a graph was compiled to: one engine for all sizes, unless compiling assumed some.
+
+    A graph's own guards hold whenever it runs. What its compiler has assumed besides is known once
+    it is compiled, which is late where that waits for the first run.
+    """
+
+    def __init__(self, graph: Graph, make: Callable[[Graph], Engine], *made: Engine) -> None:
+        self.graph, self._make = graph, make
+        self.made = list(made)
+        self._lock = threading.Lock()
+
+    def at(self, dims: Mapping[str, int]) -> Engine:
+        """One that stands for these sizes, compiled if there is none."""
+        found = self._known(dims)
+        if found is None:
+            with self._lock:
+                found = self._known(dims)
+                if found is None and not self.made:  # for the sizes of the recording, if that fits
+                    self.made.append(self._make(self.graph))
+                    found = self._known(dims)
+                if found is None:
+                    found = self._make(apart(self.graph, dims))
+                    self.made.append(found)
+        return found
+
+    def _known(self, dims: Mapping[str, int]) -> Engine | None:
+        for engine in self.made:
+            if not engine.assumed or all(guard.check(dims) for guard in engine.assumed):
+                return engine
+        return None
 
 
 def concrete_shape(type_: TensorType, dims: Mapping[str, int]) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from ..ir.memory import Buffer
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from . import pipeline
-from .built import Engine
+from .built import Built, Engine
 from .capture.kinds import is_part_of_machinery
 from .capture.observer import running
 
@@ -75,7 +75,7 @@ class Operators:
         _, results = engine.call(buffers, {})
         return results[0] if engine.built.name == op.name else tuple(results)
 
-    def _build(self, op: Op, types: tuple[TensorType, ...], attrs: Attrs) -> pipeline.Built:
+    def _build(self, op: Op, types: tuple[TensorType, ...], attrs: Attrs) -> Built:
         builder = Builder(DimEnv())
         node = builder.emit(op, *[builder.input(type_) for type_ in types], **attrs)
         several = not isinstance(node.type, TensorType)

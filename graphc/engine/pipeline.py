@@ -9,22 +9,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphc import backends
-from graphc.backends import Backend, Executable, Host
+from graphc.backends import Backend, Host
 from graphc.backends.numpy.ops import TABLE
 from graphc.config import Config
 from graphc.doubt.checked import Checked, case_of
+from graphc.engine.built import Built
 from graphc.inspect.observer import AGAIN, Observer
 from graphc.inspect.value_check import ValueChangedError
 from graphc.ir import passes
 from graphc.ir.graph import Graph, Node
-from graphc.ir.kernel import Program
+from graphc.ir.passes.absorb import absorb
 from graphc.ir.passes.counter_random import counter_random
 from graphc.ir.passes.cse import cse
 from graphc.ir.passes.dce import dce
@@ -39,6 +40,7 @@ from graphc.ir.passes.plan import plan
 from graphc.ir.passes.roll import roll
 from graphc.ir.passes.simplify import simplify
 from graphc.ir.passes.specialise import specialise
+from graphc.ir.rewrite import apart, assumed
 
 Array = np.ndarray[Any, Any]
 
@@ -65,35 +67,11 @@ OPTIMISE: tuple[Step, ...] = (
     Step("dce", dce, "drops what rewriting and merging left unused, before fusion counts uses"),
 )
 # For one Machine, and what its backend renders.
+ABSORB = Step("absorb", absorb, "before pack, which lays out the weights that it puts together")
 PACK = Step("pack", pack, "before fusion, to which layouts are operators like others")
 FUSE = Step("fuse", fuse, "what a kernel computes is decided on the final operators")
 LOWER = Step("lower", lower, "before planning: kernels say what scratch they need, what can fail")
 PLAN = Step("plan", plan, "last: lifetimes are known once the kernels are")
-
-
-@dataclass(eq=False)
-class Built:
-    """A compiled graph and everything that was made on the way, for explain().
-
-    `times` are seconds per stage. `program.outputs_in_place` says which outputs are written into
-    an input's buffer.
-    """
-
-    name: str
-    graph: Graph  # as traced
-    optimised: Graph
-    fused: Graph
-    program: Program
-    executable: Executable
-    backend: Backend
-    config: Config
-    times: dict[str, float] = field(default_factory=dict)
-
-    def run(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
-    ) -> None:
-        """One call; `dims` are the values of `program.dims`: those of `graph.env.hints`."""
-        self.executable.run(inputs, outputs, dims)
 
 
 def build(
@@ -113,12 +91,14 @@ def build(
     """
     chosen = backends.get(backend)
     observer = Observer(config, name or graph.name, TABLE, example)
-    specialised = specialise(graph)
+    specialised = specialise(apart(graph))
     times: dict[str, float] = {}
     with _blamed(observer, specialised, mutated or {}):
         observer.begin(specialised)
         optimised = _run(_optimise(config, chosen), specialised, observer, times)
-        return _finish(graph, optimised, observer, times, mutated or {}, chosen)
+        built = _finish(graph, optimised, observer, times, mutated or {}, chosen)
+    built.assumed = assumed(graph, built.fused)
+    return built
 
 
 def build_pair(
@@ -141,11 +121,11 @@ def build_pair(
     chosen = backends.get(backend)
     name = name or graph.name
     observer = Observer(config, name, TABLE, example)
-    graph = specialise(graph)
+    specialised = specialise(apart(graph))
     times: dict[str, float] = {}
-    with _blamed(observer, graph, {}):
-        observer.begin(graph)
-        optimised = _run(_optimise(config, chosen), graph, observer, times)
+    with _blamed(observer, specialised, {}):
+        observer.begin(specialised)
+        optimised = _run(_optimise(config, chosen), specialised, observer, times)
     start = time.perf_counter()
     parts = split(optimised, forward_inputs, forward_outputs)
     times["partition"] = time.perf_counter() - start
@@ -158,7 +138,9 @@ def build_pair(
         watch = Observer(config, part.name, TABLE, inputs)
         with _blamed(watch, part, writes):
             watch.begin(part)
-            return _finish(part, part, watch, spent, writes, chosen)
+            built = _finish(part, apart(part), watch, spent, writes, chosen)
+        built.assumed = assumed(graph, built.fused)
+        return built
 
     forward = built(parts.forward, forward_example, times, mutated or {})
     return forward, None if late else built(parts.backward, backward_example, {}, {}), parts
@@ -214,7 +196,7 @@ def _kept(backend: Backend) -> Callable[[Node], bool]:
 
 def as_drawn(graph: Graph, config: Config) -> Graph:
     """The graph as it may be run by itself, with the random numbers of its compiled code."""
-    return counter_random(graph) if config.random == "counter" else graph
+    return counter_random(apart(graph)) if config.random == "counter" else graph
 
 
 def _run(
@@ -249,6 +231,7 @@ def _finish(
         return claimed(node) or not backend.computes(node)
 
     steps = (
+        ABSORB._replace(function=lambda graph: absorb(graph, machine)),
         PACK._replace(function=lambda graph: pack(graph, machine)),
         FUSE._replace(function=lambda graph: fuse(graph, machine, routine, tuple(mutated))),
     )

@@ -13,7 +13,7 @@ import numpy as np
 from graphc import config
 from graphc.backends import DEFAULT
 from graphc.engine import pipeline
-from graphc.engine.built import Engine
+from graphc.engine.built import Engine, Engines
 from graphc.engine.devices import backend_at
 from graphc.export import archive, containers
 from graphc.export.errors import ExportError
@@ -55,7 +55,7 @@ class ExportedProgram:
         )
         self.constants = {k: v for k, v in tensors.items() if k not in self.state_dict}
         self._place = place
-        self._engines: dict[str, Engine] = {}  # by backend
+        self._engines: dict[str, Engines] = {}  # by backend
         self._lock = threading.Lock()
         self._leaf_of_input = signature.argument_inputs()
 
@@ -80,16 +80,16 @@ class ExportedProgram:
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The pipeline's Built, compiled now if it is not yet; the arguments do not matter."""
-        return self._engine(self._place).built
+        return self._engine(self._place, self.graph.env.hints).built
 
-    def _engine(self, place: Place | None) -> Engine:
+    def _engine(self, place: Place | None, dims: Mapping[str, int]) -> Engine:
         name = backend_at(place, DEFAULT)
         with self._lock:
             if name not in self._engines:
-                self._engines[name] = Engine.of(pipeline.build(
-                    self.graph, config=config.current(), name=self.graph.name, backend=name
-                ))
-            return self._engines[name]
+                self._engines[name] = Engines(self.graph, lambda graph: Engine.of(pipeline.build(
+                    graph, config=config.current(), name=graph.name, backend=name
+                )))
+            return self._engines[name].at(dims)
 
     # --- a call --------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class ExportedProgram:
                     "export it again with an example of these sizes"
                 )
         tensors = list(self._inputs(weights, leaves))
-        engine = self._engine(one_place(tensors))
+        engine = self._engine(one_place(tensors), dims)
         _, outputs = engine.call([tensor._array for tensor in tensors], dims)
         results = [from_array(array) for array in outputs]
         return self._results(results, leaves, weights, dims)

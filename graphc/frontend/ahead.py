@@ -21,7 +21,7 @@ from graphc.ir.memory import on_host
 from graphc.ir.types import TensorType
 
 from .captured import MadeInput
-from .context import Suspended, local
+from .context import Suspended, Uncounted, local
 from .errors import TraceError, located
 from .known import values
 from .numbers import SymInt
@@ -126,7 +126,10 @@ def size_made(tensor: Tensor, name: str) -> Any:
 def _value(tensor: Tensor, what: str) -> np.ndarray:
     """The array of a tensor. A recording goes on where it holds already what it will hold."""
     trace = local.trace
-    if trace is None or trace.whole or tensor._trace is not None or _was_written(trace, tensor):
+    if trace is None:
+        with Uncounted():
+            return values(tensor, what, "decide it outside")
+    if trace.whole or tensor._trace is not None or _was_written(trace, tensor):
         return values(tensor, what, "decide it outside")
     return on_host(tensor._array)
 

@@ -59,6 +59,19 @@ class Suspended:
         local.trace = self._saved
 
 
+class Uncounted:
+    """A context in which nothing that runs eagerly is counted: graphc's own questions, which a
+    recording does not ask."""
+
+    __slots__ = ("_saved",)
+
+    def __enter__(self) -> None:
+        self._saved, local.counted = local.counted, None
+
+    def __exit__(self, *error: object) -> None:
+        local.counted = self._saved
+
+
 def callout(function: Any) -> Any:
     """A user's function (a hook, a custom Function's backward) for graphc's own code to call."""
     return function if local.enter is None else local.enter(function)

@@ -15,8 +15,9 @@ from graphc.ir.op import OpError
 from graphc.ir.ops.control_gradients import copied
 from graphc.ir.ops.scan_gradient import saved_for_backward
 
-from .context import local
+from .context import Uncounted, local
 from .dispatch import apply, constant, inplace
+from .eager_count import iterations
 from .errors import ControlError, TraceError, located
 from .history import requires_grad
 from .saved_hooks import hooks
@@ -144,7 +145,7 @@ def cond(
             f"Expected pred to be bool or single-element tensor, but got {pred}."
         )
     if local.trace is None:
-        return (true_fn if bool(pred) else false_fn)(*operands)
+        return (true_fn if _truth(pred) else false_fn)(*operands)
     bodies = [
         Body(name, lambda given, f=function: f(*unflatten(list(given), structure)), leaves)
         for name, function in (("cond_true", true_fn), ("cond_false", false_fn))
@@ -166,6 +167,12 @@ def cond(
     for tensor, value in zip(written, results[count:], strict=True):
         inplace(tensor, value)
     return unflatten(results[:count], then.structure)
+
+
+def _truth(value: Tensor) -> bool:
+    """A one-element tensor's truth, in eager mode."""
+    with Uncounted():
+        return bool(value)
 
 
 def _value(body: Body, tensor: Tensor) -> Node:
@@ -238,8 +245,9 @@ def _bundle(value: Any) -> Any:
 
 def _eager_while(cond_fn: Function, body_fn: Function, carried: tuple[Any, ...]) -> Any:
     want = [t._type for t in flatten(carried)[0]]
-    while bool(cond_fn(*carried)):
-        carried = _bundle(body_fn(*carried))
+    state = [carried]
+    for _ in iterations(iter(lambda: _truth(cond_fn(*state[0])), False)):
+        carried = state[0] = _bundle(body_fn(*carried))
         have = [t._type for t in flatten(carried)[0]]
         if have != want:
             raise RuntimeError(located(
@@ -307,7 +315,7 @@ def _eager_scan(
     structure: Any = None
     want = [t._type for t in carry]
     order = range(len(rows[0]))
-    for i in reversed(order) if reverse else order:
+    for i in iterations(reversed(order) if reverse else order):
         after, y = step([*carry, *[x[i] for x in rows]])
         carry = flatten(after)[0]
         have = [t._type for t in carry]
@@ -324,7 +332,7 @@ def _eager_scan(
 
 
 def _stack(values: list[Tensor]) -> Tensor:
-    wide = [apply(ops.reshape, v, shape=(1, *v._type.shape)) for v in values]
+    wide = [apply(ops.reshape, v, shape=(1, *v._type.shape)) for v in iterations(values)]
     stacked: Tensor = apply(ops.concat, *wide, dim=0)
     return stacked
 

@@ -45,7 +45,7 @@ from .errors import INFERENCE_SAVED, INFERENCE_WRITE, located, raise_op_error, u
 from .history import edge, requires_grad
 from .nodes import OpNode, class_of
 from .placement import ON_CPU, TWO_DEVICES, beside, gathered, place_at, stays
-from .programs import Plan
+from .programs import GradientPlan
 from .saved_hooks import hooks, pack_node
 from .storage import LOOSE, Storage, readers
 from .tensor import Tensor, current, from_array
@@ -109,7 +109,7 @@ class Signature:
         self.records = bool(inputs) and any(t.dtype.differentiable for t in self.results) and not (
             op.vjp is None and bool(op.nondifferentiable)
         )
-        self.plans: dict[tuple[bool, ...], Plan] = {}
+        self.plans: dict[tuple[bool, ...], GradientPlan] = {}
 
 
 _STATIC = DimEnv()
@@ -236,7 +236,7 @@ def _record(
     needs = tuple([e is not None for e in edges])
     plan = signature.plans.get(needs)
     if plan is None:
-        plan = Plan(op, signature.inputs, signature.results, attrs, needs)
+        plan = GradientPlan(op, signature.inputs, signature.results, attrs, needs)
         signature.plans[needs] = plan
     node = class_of(op)(op, attrs, edges, signature.inputs, signature.results)
     node.plan = plan
@@ -257,7 +257,7 @@ def _record(
 
 def _save(
     node: OpNode,
-    plan: Plan,
+    plan: GradientPlan,
     inputs: tuple[Tensor, ...],
     arrays: list[np.ndarray],
     results: list[Tensor],

@@ -7,13 +7,17 @@ calls are recorded is decided by the whole call, so its operators are counted.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from graphc.ir.graph import Loc
 from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 
+from .context import local
 from .errors import user_location
+
+_Item = TypeVar("_Item")
 
 
 class Signature(Protocol):
@@ -39,6 +43,7 @@ class EagerCount:
         other lines eager mode itself looks at some values so."""
         self.awaited = awaited
         self.ran: list[Ran] = []
+        self.again = 0  # of these, in later iterations of loops that a recording has as one
         self.demands = 0
         self.first: tuple[str, Loc] | None = None  # what did so first on such a line
 
@@ -53,3 +58,18 @@ class EagerCount:
             loc = user_location()
             if loc is not None and (loc.file, loc.line, what == "bool(tensor)") in self.awaited:
                 self.first = what, loc
+
+
+def iterations(items: Iterable[_Item]) -> Iterator[_Item]:
+    """The items, for a loop whose body a recording takes once: what runs behind its first
+    iteration is counted as work, and not as operators to record."""
+    counted = local.counted
+    if counted is None:
+        yield from items
+        return
+    first = again = -1
+    for item in items:
+        yield item
+        if first < 0:
+            first, again = len(counted.ran), counted.again
+        counted.again = again + len(counted.ran) - first

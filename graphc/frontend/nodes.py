@@ -28,7 +28,7 @@ from .saved_hooks import unpacked, unpacking
 from .values import TypeValue
 
 if TYPE_CHECKING:
-    from .programs import Plan
+    from .programs import GradientPlan
     from .segment_again import Operation
     from .tensor import Tensor
     from .trace import Trace
@@ -216,7 +216,7 @@ class OpNode(Node):
     # value or None per input and result; None altogether once released
     saved_in: tuple[Any, ...] | None
     saved_out: tuple[Any, ...] | None
-    plan: Plan  # of an eager node
+    plan: GradientPlan  # of an eager node
     trace: Trace | None = None  # that recorded it
     packed: bool = False  # saved values went through saved_tensors_hooks
     # (storage, version when saved, input number or ~result number)

@@ -69,7 +69,7 @@ class ArrayProgram:
         return [None if place is None else slots[place] for place in self.results]
 
 
-class Plan:
+class GradientPlan:
     """What to save for one signature and set of inputs that need a gradient, and how to use it."""
 
     __slots__ = ("attrs", "in_types", "inputs", "no_inputs", "no_outputs", "op", "outputs",

@@ -36,7 +36,7 @@ from .nodes import (
     class_of,
 )
 from .nodes import Node as GradNode
-from .programs import Plan
+from .programs import GradientPlan
 from .recorded_function import (
     Call,
     CallValues,
@@ -179,12 +179,12 @@ class Layout:
         )
         self.behind = {i for i, node in enumerate(graph.inputs) if node in self.above}
 
-    def _plan(self, step: Operation) -> Plan:
+    def _plan(self, step: Operation) -> GradientPlan:
         needs = tuple([e is not None for e in step.edges])
         attrs = dict(resolve_attrs(step.attrs, self.dims))
         if "graphs" in attrs:
             attrs["graphs"] = tuple([at_sizes(body, self.dims) for body in attrs["graphs"]])
-        return Plan(
+        return GradientPlan(
             step.op, self._types(step.in_types), self._types(step.out_types), attrs, needs
         )
 
@@ -244,7 +244,7 @@ class Layout:
         return tuple([(made[step], output) for step, output in self.tape.roots])
 
     def _operation(
-        self, step: Operation, plan: Plan, edges: tuple[Edge | None, ...],
+        self, step: Operation, plan: GradientPlan, edges: tuple[Edge | None, ...],
         values: Sequence[np.ndarray], stamps: Mapping[int, Stamp],
     ) -> GradNode:
         out_types = self._types(step.out_types)
@@ -288,7 +288,7 @@ def _apart(value: np.ndarray, inputs: Sequence[np.ndarray]) -> np.ndarray:
     return value.copy() if shared else value
 
 
-def _read_by(step: Operation | Write | Call, plan: Plan | None) -> list[Read]:
+def _read_by(step: Operation | Write | Call, plan: GradientPlan | None) -> list[Read]:
     """The values that the rule of a step reads."""
     if isinstance(step, Call):
         return step.reads

@@ -396,13 +396,13 @@ class Trace(OneDevice, Scoped):
         if op.view:
             results = [self._view(op, states[0], node)]
         else:
-            strides = None
-            if op.pointwise:
-                strides = result_strides(states, node.shape, self.env)
-            if type(node.type) is TensorType:
-                results = [self.wrap(node, strides)]
+            parts = self.builder.results(node)
+            if op.keeps_order:
+                results = [
+                    self.wrap(part, result_strides(states, part.shape, self.env)) for part in parts
+                ]
             else:
-                results = [self.wrap(r, strides) for r in self.builder.results(node)]
+                results = [self.wrap(part) for part in parts]
         if local.grad and records(op, node):
             edges = [
                 (t._node, t._output) if t._base is None and t._node is not None
@@ -492,4 +492,6 @@ class Trace(OneDevice, Scoped):
     ) -> TracedGraph:
         """End the recording. `result`: what the function returned; `stored`: further tensors by
         key; `backward`: also add the gradients for a backward() outside (captured.py)."""
-        return finish(self, result, stored or {}, backward)
+        traced = finish(self, result, stored or {}, backward)
+        self.env.final = True
+        return traced

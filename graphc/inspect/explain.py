@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import graphc
-from graphc.frontend.errors import TraceError
+from graphc.engine.built import Built
+from graphc.engine.capture.survey import NoGraph
 from graphc.inspect.assumptions import folded
 from graphc.inspect.explain_segments import (
     SegmentsExplanation,
@@ -32,7 +33,6 @@ from graphc.ir.kernel.text import print_kernel
 
 if TYPE_CHECKING:
     # compile.py imports the pipeline, which is watched by this package
-    from graphc.engine.pipeline import Built
     from graphc.engine.version.guards import Guard
     from graphc.engine.version.version import Specialisation
 
@@ -265,21 +265,20 @@ def explain(
     if compiled.segments is not None:
         places = compiled.open_places(*args, **kwargs) if args or kwargs else []
         return explain_segments(compiled.segments, places)
-    try:
-        called = bool(args or kwargs) or _binds(function)
-        version = None if called else compiled.newest
-        if version is None and not called:
-            raise TypeError(
-                f"explain() of {compiled.name}(), which was not called yet and takes arguments. "
-                f"Cure: explain({compiled.name}, ...) with such arguments, or call it first"
-            )
-        if version is None:
-            version = compiled.version(*args, **kwargs)
-    except TraceError as error:
+    called = bool(args or kwargs) or _binds(function)
+    version = None if called else compiled.newest
+    if version is None and not called:
+        raise TypeError(
+            f"explain() of {compiled.name}(), which was not called yet and takes arguments. "
+            f"Cure: explain({compiled.name}, ...) with such arguments, or call it first"
+        )
+    if version is None:
+        version = compiled.look_at(args, kwargs)
+    if isinstance(version, NoGraph):
         if compiled.fullgraph:
-            raise
-        places = getattr(error, "places", [])
-        lines = open_lines(places) if places else [f"runs in segments: {error}"]
+            raise version.error
+        places = version.open
+        lines = open_lines(places) if places else [f"runs in segments: {version.error}"]
         return SegmentsExplanation(compiled.name, [], list(lines), places)
     return Explanation(
         compiled.name, _builts(version), version.guards.records,
@@ -308,4 +307,6 @@ def _builts(version: Specialisation) -> list[Built]:
     if plan is None:
         return [version.engine.built]
     parts = list(plan.parts.made.values()) or [plan.parts.whole()]
-    return [version.engine.built, *(p.engine.built for p in parts if p.engine is not None)]
+    hints = version.graph.env.hints
+    engines = [p.engines.made or [p.engines.at(hints)] for p in parts if p.engines is not None]
+    return [version.engine.built, *(engine.built for made in engines for engine in made)]

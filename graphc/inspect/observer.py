@@ -8,11 +8,12 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from graphc.config import Config
+from graphc.engine.built import Built
 from graphc.inspect.native_check import check_native
 from graphc.inspect.report import kernel_uses
 from graphc.inspect.value_check import ValueCheck
@@ -27,9 +28,6 @@ from graphc.ir.machine import Machine
 from graphc.ir.passes.lower import Lowered
 from graphc.ir.passes.partition import Split
 from graphc.ir.verify import verify
-
-if TYPE_CHECKING:
-    from graphc.engine.pipeline import Built
 
 Array = np.ndarray[Any, Any]
 

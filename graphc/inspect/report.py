@@ -6,10 +6,10 @@ import os
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from graphc.engine.built import Built
 from graphc.inspect.cost import Cost, launch_cost, routine_cost
-from graphc.ir.dim import evaluate, product
+from graphc.ir.dim import as_dim, evaluate, product
 from graphc.ir.graph import Graph, Node
 from graphc.ir.kernel import (
     Branch,
@@ -28,10 +28,6 @@ from graphc.ir.kernel.plan_contraction import plan_template, scratch_bytes
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.machine import Machine
 from graphc.ir.types import TensorType
-
-if TYPE_CHECKING:
-    from graphc.engine.pipeline import Built
-
 
 Lines = tuple[tuple[str, tuple[str, ...]], ...]  # (user's line, operators recorded there)
 
@@ -123,7 +119,8 @@ def _with_times(
     for step in steps:
         if isinstance(step, Repeat):
             inside = None
-            if times is not None and step.count is not None:
+            known = step.flag is None and as_dim(step.count or 0).variables() <= dims.keys()
+            if times is not None and step.count is not None and known:
                 inside = times * evaluate(step.count, dims)
             yield from _with_times((*step.test, *step.steps), dims, inside)
         elif isinstance(step, Branch):

@@ -10,6 +10,7 @@ from .graph import Builder, Expr, Graph
 from .op import Attrs
 from .ops._rules import ops
 from .ops.control_gradients import copied, packed
+from .ops.while_gradient import as_while_loops
 
 Inputs = Sequence[BatchValue]
 
@@ -80,6 +81,15 @@ def _while_loop(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
     return _result([batch.value(x, flag) for x, flag in zip(out, flags, strict=True)])
 
 
+def _unwind(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
+    """By while_loops, which may end at another step for each sample."""
+    builder = Builder(attrs["graphs"][0].env)
+    values = [Expr(builder, builder.input(x.type)) for x in inputs]
+    found = as_while_loops(values, **attrs)
+    graph = builder.build([x.node for x in found], "unwind")
+    return _result(run_graph(graph, inputs, batch.value(batch.like, False)))
+
+
 def _until_all(test: Graph) -> Graph:
     builder = Builder(test.env)
     inputs = [builder.input(node.tensor_type) for node in test.inputs]
@@ -101,4 +111,6 @@ def _masked(batch: Batch, test: Graph, step: Graph) -> Graph:
     return builder.build(outputs, step.name)
 
 
-RULES.update({"cond": _cond, "scan": _scan, "while_loop": _while_loop})
+RULES.update({
+    "cond": _cond, "scan": _scan, "while_loop": _while_loop, "unwind": _unwind,
+})

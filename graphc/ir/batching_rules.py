@@ -9,6 +9,7 @@ from . import dtypes
 from .batching import FAMILIES, RULES, Batch, BatchValue, Rule, move_dim
 from .dim import product
 from .op import Attrs
+from .ops._counter import DRAW, chosen_of
 from .ops._rules import ops, reshape
 
 Inputs = Sequence[BatchValue]
@@ -224,9 +225,14 @@ def _layer_norm(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
 
 
 def _attention(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
-    """attention and its gradient; lse and slope lack the last dim, a mask may lack leading ones."""
+    """attention and its gradient; lse and slope lack the last dim, a mask may lack leading ones.
+    All samples share a draw, which a batch of them must not make."""
     op, rest = _split(attrs)
     rank = inputs[0].type.rank
+    if "dropout" in rest and inputs[-1].type == DRAW:
+        scores = (*inputs[0].type.shape[:-1], inputs[1].type.shape[-2])
+        kept = chosen_of(inputs[-1], scores, 1.0 - rest["dropout"])
+        inputs = [*inputs[:-1], kept]
     full = []
     for place, x in enumerate(inputs):
         missing = rank - 1 if op.name == "attention_grad" and place in (4, 5) else rank

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .memory import Memory
+from .memory_protocol import Memory
 
 
 class Flags(NamedTuple):

@@ -385,6 +385,14 @@ class DimEnv:
     def __init__(self) -> None:
         self.hints: dict[str, int] = {}
         self.guards: dict[Guard, None] = {}
+        self.final = False  # others rely on the guards: more are decided on a copy alone
+
+    def copy(self) -> DimEnv:
+        """The same dims and facts; what is decided on the one is not decided on the other."""
+        copy = DimEnv()
+        copy.hints.update(self.hints)
+        copy.guards.update(self.guards)
+        return copy
 
     def new(self, name: str, hint: int) -> Dim:
         """Declare a named dim whose size in this trace's example is `hint` (>= 2)."""
@@ -401,8 +409,13 @@ class DimEnv:
         left, right = unwrap(left), unwrap(right)
         holds = _RELATIONS[relation](self.hint(left), self.hint(right))
         if isinstance(left, Dim) or isinstance(right, Dim):
-            self.guards[Guard(relation, left, right, holds)] = None
+            self._rely(Guard(relation, left, right, holds))
         return holds
+
+    def _rely(self, guard: Guard) -> None:
+        if guard not in self.guards:
+            assert not self.final, f"{guard.text()} is decided of a graph that is final"
+            self.guards[guard] = None
 
     def equal(self, left: Size, right: Size) -> bool:
         """Decide left == right; a guard unless it is so for every value."""
@@ -429,7 +442,7 @@ class DimEnv:
         value = unwrap(value)
         if isinstance(value, int):
             return value >= 0
-        return _least(value) >= 0 or self.at_most(0, value)
+        return least(value) >= 0 or self.at_most(0, value)
 
     def divides(self, divisor: Size, value: Size) -> bool:
         """Decide whether `divisor` divides `value`."""
@@ -441,27 +454,29 @@ class DimEnv:
         """The size as a plain int, kept true by an equality guard."""
         hint = self.hint(value)
         if isinstance(value, Dim):
-            self.guards[Guard("eq", value, hint, True)] = None
+            self._rely(Guard("eq", value, hint, True))
         return hint
 
 
-def _least(value: Size) -> int:
-    """A lower bound of a size in which every named dim is at least 2; -1 where none is seen."""
+def least(value: Size, named: int = 2) -> int:
+    """A lower bound of a size in which every named dim is at least `named`; -1 where none is
+    seen."""
     if isinstance(value, int):
         return value
     total = 0
     for monomial, coefficient in value.terms:
-        factor = math.prod(_least_atom(atom) ** power for atom, power in monomial)
-        if monomial and (coefficient < 0 or any(_least_atom(atom) < 0 for atom, _ in monomial)):
+        bounds = [_least_atom(atom, named) for atom, _ in monomial]
+        factor = math.prod(b**power for b, (_, power) in zip(bounds, monomial, strict=True))
+        if monomial and (coefficient < 0 or any(bound < 0 for bound in bounds)):
             return -1
         total += coefficient * factor
     return max(total, -1)
 
 
-def _least_atom(atom: Atom) -> int:
+def _least_atom(atom: Atom, named: int) -> int:
     if atom.kind == "var":
-        return 2
-    left, right = (_least(argument) for argument in atom.args)
+        return named
+    left, right = (least(argument, named) for argument in atom.args)
     if atom.kind in ("min", "max"):
         return min(left, right) if atom.kind == "min" else max(left, right)
     # of a positive divisor

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -112,6 +112,7 @@ class Graph:
     outputs: tuple[Node, ...]
     env: DimEnv = field(default_factory=DimEnv)
     nodes: tuple[Node, ...] = field(init=False)
+    print: ClassVar[Callable[[Graph], str]] = repr  # text.py, which is written on graphs, sets it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", toposort(self.outputs, self.inputs))
@@ -125,9 +126,7 @@ class Graph:
         return users
 
     def __str__(self) -> str:
-        from . import text
-
-        return text.print_graph(self)
+        return Graph.print(self)
 
 
 def on_complex(node: Node) -> bool:

@@ -251,6 +251,18 @@ def _while_loop(node: Node, inputs: list[Any], attrs: Any, table: Table, dims: D
     return _packed(node, carried)
 
 
+def _unwind(node: Node, inputs: list[Any], attrs: Any, table: Table, dims: Dims) -> Any:
+    condition, body, back = node.graphs
+    state, slopes = list(inputs[: attrs["n_state"]]), list(inputs[attrs["n_state"] :])
+    began: list[list[Any]] = []
+    while len(began) < attrs["most"] and _evaluate(condition, state, table, dims, None)[0].all():
+        began.append(state)
+        state = _evaluate(body, state, table, dims, None)
+    for state in reversed(began):
+        slopes = _evaluate(back, [*slopes, *state], table, dims, None)
+    return _packed(node, slopes)
+
+
 def _scan(node: Node, inputs: list[Any], attrs: Any, table: Table, dims: Dims) -> Any:
     body, n = node.graphs[0], attrs["n_carried"]
     carried, xs = list(inputs[:n]), inputs[n:]
@@ -282,5 +294,6 @@ _SPECIAL: dict[str, Callable[[Node, list[Any], Any, Table, Dims], Any]] = {
     "fusion": _fusion,
     "cond": _cond,
     "while_loop": _while_loop,
+    "unwind": _unwind,
     "scan": _scan,
 }

@@ -7,7 +7,7 @@ Arrays are positional, metadata is keyword.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -64,6 +64,8 @@ TypeRule: TypeAlias = Callable[[tuple[TensorType, ...], Attrs, DimEnv], Type]
 # entry per result; a grad is None where no gradient flows. A gradient may have the broadcast
 # shape of the result: the walk sums it down to the input's shape.
 VjpRule: TypeAlias = Callable[..., Sequence[Any]]
+# (what each sub-graph comes to, input types, attrs) -> what one run of the operator comes to
+BodyRule: TypeAlias = Callable[[Sequence[Any], Sequence[Type], Mapping[str, Any]], Any]
 # (*inputs, **attrs) -> the result(s) in more primitive operators
 Decomposition: TypeAlias = Callable[..., Any]
 
@@ -95,11 +97,14 @@ class Op:
     attrs: tuple[str, ...] = ()  # names of the metadata, in print order
     optional: frozenset[str] = frozenset()  # names of metadata that a node may lack
     view: bool = False  # eager result shares its first input's storage
+    in_its_order: bool = False  # results lie in memory in the order of the first operand's dims
     nondifferentiable: str = ""  # why there is no vjp (e.g. "integer result")
     adjoint: bool = False  # on complex numbers the vjp conjugates by itself: not holomorphic
     divides: bool = False  # by its second input: an integer 0 there raises
     domain: tuple[float, float] = (-10.0, 10.0)  # where samples of a float input are drawn
     doc: str = ""
+    # of an operator with sub-graphs: how its work follows from theirs
+    body_work: BodyRule | None = field(default=None, repr=False)
     # of one element, in additions; None: a kernel's worth of work, which is never done twice
     cost: int | None = field(kw_only=True)
     rounding: Rounding | RoundingRule = field(kw_only=True, repr=False)
@@ -114,6 +119,12 @@ class Op:
         """Whether a result's element depends on one element of each input: an elementwise
         operator, or a composite of such."""
         return self.elementwise or (self.family == "composite" and self.cost is not None)
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether a result's dims lie in memory in the order of the first operand of its shape;
+        where not, they are row-major (or, of a routine, as it leaves them)."""
+        return self.in_its_order or self.pointwise
 
     @property
     def heavy(self) -> bool:

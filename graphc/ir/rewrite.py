@@ -14,13 +14,14 @@ linear in the graph plus the rewrites. Every rule is listed, with its hits, by `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from .dim import Dim
+from .dim import Dim, DimEnv, Guard
 from .graph import Builder, Expr, Graph, Node, const, input_, on_complex
 from .op import get as get_op
 from .types import Shape
@@ -288,6 +289,26 @@ def everywhere(graph: Graph, one: Callable[[Graph], Graph]) -> Graph:
         if current not in done:
             done[current] = one(_with_graphs(current, done))
     return done[graph]
+
+
+def apart(graph: Graph, hints: Mapping[str, int] = MappingProxyType({})) -> Graph:
+    """The same graph, on which a pass may decide about sizes without a word to the one given.
+    `hints`: other example values of its named dims."""
+    envs: dict[int, DimEnv] = {}
+
+    def one(current: Graph) -> Graph:
+        env = envs.get(id(current.env))
+        if env is None:
+            env = envs[id(current.env)] = current.env.copy()
+            env.hints.update((name, hints[name]) for name in env.hints.keys() & hints)
+        return Graph(current.name, current.inputs, current.outputs, env)
+
+    return everywhere(graph, one)
+
+
+def assumed(before: Graph, after: Graph) -> tuple[Guard, ...]:
+    """What passes decided about sizes on the way from one graph to another."""
+    return tuple([guard for guard in after.env.guards if guard not in before.env.guards])
 
 
 def in_bodies(graph: Graph, one: Callable[[Graph], Graph]) -> Graph:

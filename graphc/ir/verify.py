@@ -41,9 +41,7 @@ def _verify_one(graph: Graph, after: str) -> None:
     for node in graph.inputs:
         if node.op is not input_:
             _fail(graph, node, f"an input of the graph is made by {node.op.name}", after)
-    env = DimEnv()
-    env.hints.update(graph.env.hints)
-    env.guards.update(graph.env.guards)
+    env = graph.env.copy()
     done: set[Node] = set()
     for node in graph.nodes:
         message = _fault(node, inputs, done, env)

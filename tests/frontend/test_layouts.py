@@ -41,9 +41,22 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "randn_like": lambda t, x: t.randn_like(x),
     "randint_like": lambda t, x: t.randint_like(x, 9),
     "gumbel_softmax": lambda t, x: t.nn.functional.gumbel_softmax(x),
+    "flip": lambda t, x: x.flip(1),
+    "rot90": lambda t, x: x.rot90(1, (0, 2)),
+    "sort": lambda t, x: x.sort(1)[0],
+    "argsort": lambda t, x: x.argsort(2),
+    "topk": lambda t, x: x.topk(2, 1)[0],
+    "cummax": lambda t, x: x.cummax(1)[0],
+    "gather": lambda t, x: x.gather(0, t.zeros_like(x, dtype=t.int64)),
+    "index_select": lambda t, x: x.index_select(1, t.tensor([0, 1])),
+    "polygamma": lambda t, x: t.polygamma(1, x + 2),
+    "bessel_j0": lambda t, x: t.special.bessel_j0(x),
+    "renorm": lambda t, x: x.renorm(2, 0, 1.0),
+    "masked_scatter": lambda t, x: x.masked_scatter(x > 0, x),
 }
 OF_PARTS = [
     "relu", "where", "dropout", "zeros_like", "rand_like", "randn_like", "randint_like", "silu",
+    "flip", "sort",
 ]
 PERMUTATIONS = [(0, 2, 3, 1), (0, 2, 1, 3), (3, 0, 1, 2)]
 

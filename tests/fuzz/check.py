@@ -16,6 +16,7 @@ from graphc.config import Config
 from graphc.doubt.case import Case
 from graphc.doubt.oracle import Oracle
 from graphc.engine import pipeline
+from graphc.engine.built import Built
 from graphc.ir.dim import evaluate
 from graphc.ir.graph import Graph
 from graphc.ir.memory import Buffer, Memory
@@ -103,7 +104,7 @@ def _round_trip(case: Case) -> Failure | None:
 
 
 def _runs(
-    case: Case, built: pipeline.Built, where: str, rng: random.Random, tally: Tally
+    case: Case, built: Built, where: str, rng: random.Random, tally: Tally
 ) -> Failure | None:
     """The sizes of the hints, then others that the guards allow."""
     hints = dict(case.graph.env.hints)
@@ -125,7 +126,7 @@ def _other_sizes(hints: Mapping[str, int], rng: random.Random) -> list[dict[str,
 
 
 def _run(
-    case: Case, built: pipeline.Built, dims: dict[str, int], where: str, tally: Tally
+    case: Case, built: Built, dims: dict[str, int], where: str, tally: Tally
 ) -> Failure | None:
     arrays = case.arrays(dims)
     oracle, raised = None, None

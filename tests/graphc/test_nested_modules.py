@@ -12,10 +12,12 @@ import pytest
 
 import graphc
 import graphc.nn.functional as F
-from graphc import nn
+from graphc import config, nn
+from graphc.engine import pipeline
 from graphc.engine.segments import nested
-from graphc.engine.version.shared_builds import SharedBuilds
+from graphc.engine.version.shared_builds import Native, SharedBuilds
 from graphc.ir import dtypes
+from graphc.ir.dim import Guard
 from graphc.ir.graph import Builder, Expr, Graph
 from graphc.ir.types import TensorType
 from graphc.nn.modules.hooks import forward_between_hooks
@@ -389,11 +391,11 @@ def test_a_stack_shares_code_for_any_length(monkeypatch: pytest.MonkeyPatch) -> 
             np.testing.assert_allclose(function(x), logged(layers)(x), rtol=1e-3, atol=1e-4)
     modules = function.segments.modules
     assert sum(known.compiled.compile_count for known in modules.used()) == 6
-    symbolic = [made for made in modules.shared._made.values() if made.result.program.dims]
+    symbolic = [made for made in modules.shared._made.values() if made.forward.program.dims]
     assert len(modules.shared._made) == 2 and len(symbolic) == 1
 
 
-def test_a_guard_that_building_found_is_every_sharers() -> None:
+def test_what_building_assumed_is_every_sharers() -> None:
     """A build that relies on more than the recording: only sizes that fit may share it."""
 
     def graph(rows: int) -> Graph:
@@ -404,21 +406,19 @@ def test_a_guard_that_building_found_is_every_sharers() -> None:
 
     shared, seen = SharedBuilds(), []
 
-    def get(rows: int) -> Graph:
+    def get(rows: int) -> Native:
         given = graph(rows)
 
-        def make() -> int:
-            given.env.divides(4, given.inputs[0].shape[0])
+        def make() -> Native:
+            built = pipeline.build(given, config=config.current())
+            built.assumed = (Guard("divides", 4, given.inputs[0].shape[0], rows % 4 == 0),)
             seen.append(rows)
-            return rows
+            return Native(built)
 
-        assert shared.get(given, None, make) == seen[-1]
-        return given
+        return shared.get(given, None, make)
 
-    first, second = get(8), get(12)
-    assert seen == [8] and [*second.env.guards] == [*first.env.guards] != []
-    third = get(9)
-    assert seen == [8, 9] and [*third.env.guards] != [*first.env.guards]
+    assert get(8) is get(12) and seen == [8]
+    assert get(9) is not get(8) and seen[:2] == [8, 9]
 
 
 class Flagged(Deep):

@@ -1,7 +1,8 @@
 """What every element of a graph's outputs is made of, as one number: equal numbers are equal terms.
 
 Movements move the numbers. Any other operator gives each element of its result a number of its own,
-drawn from the operator, its attributes and all the numbers it reads. Loops are run. So two graphs
+drawn from the operator, its attributes and all the numbers it reads; only what is added to -0.0 is
+what it was. Loops are run. So two graphs
 with equal terms compute the same operators on the same values, however they are arranged.
 """
 
@@ -50,6 +51,11 @@ def _of(node: Node, given: list[Any]) -> Any:
     if name == "full":
         value = node.dtype.numpy.type(node.attrs["value"])
         return np.full(_shape(node), _number(value, node), np.int64)
+    if name == "add":
+        neutral = _number(node.dtype.numpy.type(-0.0), node)
+        for one, other in (given, given[::-1]):
+            if other.shape == _shape(node) and (one == neutral).all():
+                return other
     text = f"{name} {attrs_key(dict(node.attrs))} "
     text += " ".join(f"{x.shape}{x.tobytes().hex()}" for x in given)
     return _drawn(text, _shape(node))

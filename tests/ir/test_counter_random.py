@@ -283,6 +283,63 @@ def test_gradients_use_the_masks_of_the_forward(check: int) -> None:
     np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-6)
 
 
+def attend(q: graphc.Tensor, k: graphc.Tensor, v: graphc.Tensor) -> graphc.Tensor:
+    return F.scaled_dot_product_attention(q, k, v, dropout_p=0.3)
+
+
+def attended(function: Any, dtype: Any = graphc.float32) -> list[np.ndarray]:
+    """Results and gradients of two calls, and a second derivative."""
+    graphc.manual_seed(6)
+    given = [graphc.randn(2, 3, 20, 8, dtype=dtype, requires_grad=True) for _ in range(3)]
+    found: list[graphc.Tensor] = []
+    for _ in range(2):
+        out = function(*given)
+        grads = graphc.autograd.grad(out.sum(), given, create_graph=True)
+        found += [out, *grads, *graphc.autograd.grad((grads[0] ** 2).sum(), given)]
+    return [np.array(x.detach().numpy()) for x in found]
+
+
+@pytest.mark.usefixtures("counter")
+@pytest.mark.parametrize("dtype", [graphc.float32, graphc.float64], ids=str)
+def test_attention_draws_what_it_drops(dtype: Any) -> None:
+    """The same choice in eager mode, compiled, interpreted, and from a mask in memory."""
+    want = attended(attend, dtype)
+    for backend in ("llvm", "numpy", "eager"):
+        found = attended(graphc.compile(attend, backend=backend), dtype)
+        for a, b in zip(found, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert abs(want[0] - want[5]).max() > 0.1  # another choice at each call
+
+
+@pytest.mark.usefixtures("counter")
+def test_attention_keeps_no_mask() -> None:
+    def step(*given: graphc.Tensor) -> tuple[graphc.Tensor, ...]:
+        return graphc.autograd.grad(attend(*given).sum(), given)
+
+    given = [graphc.randn(2, 3, 90, 8, requires_grad=True) for _ in range(3)]
+    for function in (attend, step):
+        report = explain(graphc.compile(function), *given)
+        assert not report.callbacks
+        assert "draw a" in report.kernels_text
+        assert "90,8]" in report.fused_text and "90,90]" not in report.fused_text
+
+
+@pytest.mark.usefixtures("counter")
+@pytest.mark.parametrize("name", ["rand", "randn", "bernoulli", "randint", "dropout"])
+def test_eager_draws_are_those_of_compiled_code(name: str) -> None:
+    calls: dict[str, Callable[[graphc.Tensor], graphc.Tensor]] = {
+        "rand": lambda x: graphc.rand(5, 7), "randn": lambda x: graphc.randn(5, 7),
+        "bernoulli": lambda x: graphc.bernoulli(x, 0.3),
+        "randint": lambda x: graphc.randint(-9, 9, (4, 3)), "dropout": lambda x: F.dropout(x, 0.3),
+    }
+    x, found = graphc.ones(6, 10), []
+    for function in (calls[name], graphc.compile(calls[name])):
+        graphc.manual_seed(3)
+        found.append([function(x).numpy() for _ in range(2)] + [graphc.get_rng_state().numpy()])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-6)
+
+
 @pytest.mark.usefixtures("counter")
 def test_a_second_derivative_uses_the_mask_too() -> None:
     x = graphc.full((30,), 2.0, requires_grad=True)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.ir import dtypes, ops
+from graphc.backends.numpy import TABLE
+from graphc.ir import dtypes, interpret, ops
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import Attention, Kernel
 from graphc.ir.kernel.text import parse_kernel, print_kernel
 from graphc.ir.kernel.verify import KernelError, verify_kernel
+from graphc.ir.ops._counter import DRAW, squares32
 from graphc.ir.passes.lower.attention import whole_template
 
 from . import kernel_cases as cases
@@ -62,6 +64,35 @@ def test_dropout() -> None:
             assert [(name in dict(template.inputs)) for name in ("mask", "kept")] == [
                 bool(mask), True
             ]
+
+
+def test_dropout_that_is_drawn() -> None:
+    """A draw in place of what is kept: the same numbers as from a mask."""
+    draw = np.array([2**61 + 12345, 5 << 32], np.int64)
+    for name, inputs in (
+        ("attention", (Q, KV, V)), ("attention_grad", (Q, KV, V, OUT, ROWS, ROWS)),
+    ):
+        def function(*x: Any, name: str = name) -> Any:
+            return getattr(ops, name)(*x, causal=True, scale=0.5, dropout=0.25)
+
+        graph = cases.build(function, *inputs, (DRAW.dtype, DRAW.shape))
+        (kernel,) = cases.kernels(cases.compiled(graph))
+        assert isinstance(kernel.template, Attention)
+        assert dict(kernel.template.inputs)["draw"].dtype is dtypes.i64
+        assert parse_kernel(print_kernel(kernel)) == kernel
+        given = [*cases.arrays(graph)[:-1], draw]
+        cases.check(graph, inputs=given)
+        places = np.arange(2 * 3 * 4 * 5, dtype=np.uint64).reshape(2, 3, 4, 5) + np.uint64(5 << 32)
+        kept = squares32(places, np.uint64(draw[0])) < 2**32 * 0.75
+        masked = cases.build(function, *inputs, (dtypes.bool_, kept.shape))
+        for a, b in zip(
+            interpret.evaluate(graph, given, TABLE),
+            interpret.evaluate(masked, [*given[:-1], kept], TABLE), strict=True,
+        ):
+            np.testing.assert_array_equal(a, b)
+    text = print_kernel(kernel)
+    with pytest.raises(KernelError, match="spans"):
+        verify_kernel(parse_kernel(text.replace("[d]: i64", "[(d + 1)]: i64")))
 
 
 def test_views_of_operands_are_indices() -> None:

@@ -61,6 +61,20 @@ def scanned(carry: Any, rows: Any, index: int, reverse: bool = False) -> Any:
     return results[0] + results[index] if index < 3 else results[2] * results[3]
 
 
+def running(carry: Any, rows: Any, reverse: bool = False) -> Any:
+    """The running sums of the rows."""
+    inner = Builder()
+    types = (carry.type, TensorType(rows.dtype, rows.shape[1:]))
+    c, row = (Expr(inner, inner.input(type_)) for type_ in types)
+    total = c * row + row
+    body = inner.build([total.node, total.node], "body")
+    return ops.scan(carry, rows, n_carried=1, reverse=reverse, graphs=(body,))[1]
+
+
+def cut(x: Any, starts: Any, stops: Any, steps: Any) -> Any:
+    return ops.slice(x, starts=starts, stops=stops, steps=steps)
+
+
 _DOT = {"batch_a": (), "batch_b": (), "contract_a": (1,), "contract_b": (0,)}
 _STRIDED = {"size": (2, 3), "stride": (6, 2), "offset": 1}
 
@@ -331,6 +345,11 @@ CASES: dict[str, list[Case]] = {
         (f32, (B, A), lambda c, x: scanned(c, x, 1, reverse=True)),
     ],
     "loops.stacked_twice": [(f32, (B, A), lambda c, x: scanned(c, x, 3))],
+    "loops.last_row": [
+        (f32, (B, A), lambda c, x: cut(running(c, x), (3, 1), (4, 5), (1, 2))),
+        (f32, (B, A), lambda c, x: cut(
+            ops.permute(running(c, x, reverse=True), dims=(1, 0)), (0, 0), (6, 1), (1, 1))),
+    ],
 }
 SPELLINGS = [(rule, i) for rule, cases in CASES.items() for i in range(len(cases))]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
-from graphc.backends import Backend, Host
+from graphc.backends import Backend, Finding, Host
 from graphc.backends.cuda import emit, scalar
+from graphc.backends.cuda.findings import findings
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.host.memory import HOST
 from graphc.ir.graph import Node
@@ -25,7 +27,7 @@ class CudaBackend:
         return False
 
     def computes(self, node: Node) -> bool:
-        """What the table of scalars has a line for; no 16-bit floats yet."""
+        """What the table of scalars has a line for."""
         types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
         return scalar.has(
             node.op, [x.dtype for x in node.inputs], [type_.dtype for type_ in types]
@@ -47,6 +49,10 @@ class CudaBackend:
 
     def adapt(self, host: Host) -> None:
         """Nothing has been built."""
+
+    def findings(self, host: Host) -> Sequence[Finding]:
+        """CUDA's libraries, the driver, its devices."""
+        return tuple(findings())
 
 
 BACKEND: Backend = CudaBackend()

@@ -4,12 +4,13 @@ A stage is one `__global__` function: launches in order are the barrier between 
 of a parallel loop are shared out to blocks, those of a vector loop to a block's threads; what lies
 outside a vector loop is computed by every thread of the block alike, and stored by the first. A
 vector loop's carries are summed per thread, then in shared memory by a fixed tree: results depend
-on the block size alone, never on timing.
+on the block size alone, never on timing. What a stage keeps in shared memory lies in the launch's
+dynamic part: first what the trees use, then its Locals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from graphc.backends.cuda.prelude import PRELUDE
@@ -37,14 +38,19 @@ from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.kernel.walk import children
 
 BLOCK = 256  # threads; a power of two
+SHARED_MOST = 227 << 10  # bytes that a block may have, on sm_90; 163 KiB on sm_80
+_TREES = BLOCK * 16  # bytes: a value and its index of each thread
+_GRID_MOST = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One launch: the function's name and its number of blocks over the kernel's dims."""
+    """One launch: the function's name, its number of blocks over the kernel's dims, and its bytes
+    of dynamic shared memory (more than 48 KiB have to be asked for)."""
 
     name: str
     blocks: Size
+    shared: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +75,16 @@ def emit(kernel: Kernel) -> Source:
         name = f"{symbol}_stage{number}"
         emitter = _Stage(kernel, reductions, checks)
         functions.append(emitter.function(name, body))
-        stages.append(Stage(name, _blocks(body)))
-    text = "\n".join((PRELUDE, _FAIL, *reductions.values(), *functions))
+        stages.append(Stage(name, _blocks(body), emitter.shared))
+    text = "\n".join((PRELUDE, *reductions.values(), *functions))
     return Source(text, tuple(stages))
 
 
-# Words of status: state, unused, number of the Check, its value.
-_FAIL = """\
-__device__ inline void fail(i64* status, i64 check, i64 value) {
-  if (atomicCAS((unsigned long long*)status, 0ULL, 1ULL) == 0ULL) {
-    status[2] = check;
-    status[3] = value;
-  }
-}
-"""
+def batch(sources: Iterable[Source]) -> str:
+    """One text of several kernels, which compiles in half of their time. Their functions keep their
+    names."""
+    parts = [f"namespace part{number} {{\n{s.text}}}" for number, s in enumerate(sources)]
+    return "\n".join((PRELUDE, *parts, ""))
 
 
 def _blocks(body: Sequence[Stmt]) -> Size:
@@ -101,6 +103,7 @@ class _Stage:
         self.indent = 1
         self.lanes = False
         self.count = 0
+        self.shared = 0  # bytes
 
     def function(self, name: str, body: Sequence[Stmt]) -> str:
         parameters = [f"{c_type(p.dtype)}* {p.name}" for p in self.kernel.params]
@@ -108,7 +111,10 @@ class _Stage:
         parameters.append("i64* status")
         self.statements(body)
         head = f'extern "C" __global__ void {name}({", ".join(parameters)}) {{'
-        return "\n".join((head, *self.lines, "}\n"))
+        if self.shared > SHARED_MOST:
+            raise NotImplementedError(f"{name} needs {self.shared} bytes of shared memory")
+        shared = ["  DYNAMIC_SHARED(shared);"] if self.shared else []
+        return "\n".join((head, *shared, *self.lines, "}\n"))
 
     def emit(self, line: str) -> None:
         self.lines.append("  " * self.indent + line)
@@ -119,8 +125,8 @@ class _Stage:
 
     # Statements
 
-    def statements(self, body: Sequence[Stmt]) -> None:
-        """Statements in order; a Check encloses what follows it."""
+    def statements(self, body: Sequence[Stmt], carries: Sequence[Carry] = ()) -> None:
+        """Statements in order, then what a loop carries on; a Check encloses what follows it."""
         opened = 0
         for stmt in body:
             if isinstance(stmt, Let):
@@ -131,12 +137,23 @@ class _Stage:
             elif isinstance(stmt, Loop):
                 self.loop(stmt)
             elif isinstance(stmt, Local):
-                self.emit(f"__shared__ {c_type(stmt.dtype)} {stmt.name}[{max(stmt.size, 1)}];")
+                self.local(stmt)
             else:
                 self.open_check(stmt)
                 opened += 1
+        self.update(carries)
         for _ in range(opened):
             self.close()
+
+    def local(self, stmt: Local) -> None:
+        kind, start = c_type(stmt.dtype), self.reserve(stmt.size * stmt.dtype.itemsize)
+        self.emit(f"{kind}* const {stmt.name} = ({kind}*)(shared + {start});")
+
+    def reserve(self, size: int) -> int:
+        """Where so many bytes of shared memory begin, behind those of the trees."""
+        start = max(self.shared, _TREES)
+        self.shared = start + -(-size // 16) * 16
+        return start
 
     def open_check(self, stmt: Check) -> None:
         number = len(self.checks)
@@ -162,9 +179,12 @@ class _Stage:
         if stmt.mask is not None:
             conditions.append(self.scalar(stmt.mask))
         guard = f"if ({' && '.join(conditions)}) " if conditions else ""
+        if self.lanes:
+            self.emit(f"{guard}{place} = {value};")
+            return
+        self.emit("__syncthreads();")  # others may still read what was there
         self.emit(f"{guard}{place} = {value};")
-        if not self.lanes:
-            self.emit("__syncthreads();")
+        self.emit("__syncthreads();")
 
     # Loops
 
@@ -177,8 +197,7 @@ class _Stage:
             return
         start, step = ("blockIdx.x", "gridDim.x") if loop.kind == "parallel" else ("0", "1")
         self.open(self._for(loop, start, step))
-        self.statements(loop.body)
-        self.update(loop.carries)
+        self.statements(loop.body, loop.carries)
         self.close()
 
     def _for(self, loop: Loop, start: str, step: str) -> str:
@@ -199,8 +218,7 @@ class _Stage:
                 self.emit(f"{carry.name} = {start};")
         self.lanes = True
         self.open(self._for(loop, "threadIdx.x", "blockDim.x"))
-        self.statements(loop.body)
-        self.update(loop.carries)
+        self.statements(loop.body, loop.carries)
         self.close()
         self.lanes = False
         self.emit("__syncthreads();")
@@ -208,10 +226,10 @@ class _Stage:
             if carry.combine in ARGUMENTS:
                 index = loop.carries[position + 1]
                 function = self.arg_reduction(carry, index)
-                self.emit(f"{function}(&{carry.name}, &{index.name});")
+                self.emit(f"{function}(&{carry.name}, &{index.name}, shared);")
             elif carry.combine != "index":
                 function = self.reduction(carry.combine, carry.dtype)
-                total = f"{function}({carry.name})"
+                total = f"{function}({carry.name}, shared)"
                 self.emit(f"{carry.name} = {combine(carry.combine, inits[carry.name], total)};")
 
     def update(self, carries: Sequence[Carry]) -> None:
@@ -237,9 +255,10 @@ class _Stage:
         """The device function that combines a value over the block's threads."""
         name = f"block_{kind}_{dtype.name}"
         t = c_type(dtype)
+        self.shared = max(self.shared, _TREES)
         self.reductions[name] = f"""\
-__device__ inline {t} {name}({t} x) {{
-  __shared__ {t} s[{BLOCK}];
+__device__ inline {t} {name}({t} x, unsigned char* shared) {{
+  {t}* const s = ({t}*)shared;
   const unsigned t = threadIdx.x;
   s[t] = x;
   __syncthreads();
@@ -258,10 +277,11 @@ __device__ inline {t} {name}({t} x) {{
         """The same for a value with its index; of equal values the lower index wins."""
         name = f"block_{carry.combine}_{carry.dtype.name}_{index.dtype.name}"
         t, i, better = c_type(carry.dtype), c_type(index.dtype), f"better_{carry.combine[3:]}"
+        self.shared = max(self.shared, _TREES)
         self.reductions[name] = f"""\
-__device__ inline void {name}({t}* x, {i}* index) {{
-  __shared__ {t} s[{BLOCK}];
-  __shared__ {i} at[{BLOCK}];
+__device__ inline void {name}({t}* x, {i}* index, unsigned char* shared) {{
+  {t}* const s = ({t}*)shared;
+  {i}* const at = ({i}*)(shared + {BLOCK * 8});
   const unsigned t = threadIdx.x;
   s[t] = *x;
   at[t] = *index;
@@ -313,7 +333,9 @@ __device__ inline void {name}({t}* x, {i}* index) {{
             load = f"{scalar.buffer}[{index_text(scalar.index)}]"
             if scalar.mask is None:
                 return load
-            other = texts[id(scalar.other)] if scalar.other is not None else "0"
+            other = literal(0, scalar.dtype)
+            if scalar.other is not None:
+                other = texts[id(scalar.other)]
             return f"({texts[id(scalar.mask)]} ? {load} : {other})"
         args = [texts[id(arg)] for arg in scalar.args]
         return apply(scalar.op, scalar.dtype, [arg.dtype for arg in scalar.args], args)
@@ -341,6 +363,8 @@ def index_text(size: Size) -> str:
 
 
 def grid(stage: Stage, dims: Sequence[tuple[str, int]]) -> int:
-    """The number of blocks of a launch for given dims, at least one."""
+    """The number of blocks of a launch for given dims: at least one, where there is nothing to do,
+    and no more than a grid may have. Blocks walk on by the size of the grid."""
     blocks = stage.blocks
-    return max(1, evaluate(blocks, dict(dims)) if isinstance(blocks, Dim) else blocks)
+    number = evaluate(blocks, dict(dims)) if isinstance(blocks, Dim) else blocks
+    return min(max(1, number), _GRID_MOST)

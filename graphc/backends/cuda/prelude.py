@@ -6,7 +6,11 @@ Integer arithmetic wraps, so it is done unsigned; a division never traps: by 0 i
 
 from __future__ import annotations
 
+from graphc.backends.cuda.instructions import HALVES, SHARED
+
 _COMMON = """\
+#ifndef GRAPHC_PRELUDE
+#define GRAPHC_PRELUDE
 typedef long long i64;
 typedef unsigned long long u64;
 __device__ inline float float_bits(unsigned b) {
@@ -21,6 +25,7 @@ __device__ inline i64 floordiv(i64 a, i64 b) {
 __device__ inline i64 floormod(i64 a, i64 b) {
   i64 r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
+
 template <class T> __device__ inline T take_max(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> __device__ inline T take_min(T a, T b) { return a < b || a != a ? a : b; }
 template <class T> __device__ inline bool better_max(T a, T b) {
@@ -31,6 +36,36 @@ template <class T> __device__ inline bool better_min(T a, T b) {
 }
 template <class T> __device__ inline i64 to_i64(T x) {
   return x > (T)-9223372036854775808.0 && x < (T)9223372036854775808.0 ? (i64)x : (i64)1 << 63;
+}
+"""
+
+# Values of 16 bits: arithmetic widens them to float; what is made from a float is rounded. Without
+# initialisers, so that they may lie in shared memory. (Members bear no `__device__`: see OPTIONS of
+# nvrtc.py.)
+_HALVES = """\
+struct bf16 {
+  unsigned short bits;
+  bf16() = default;
+  bf16(float x) : bits(bf16_round(x)) {}
+  operator float() const { return float_bits((unsigned)bits << 16); }
+};
+struct f16 {
+  unsigned short bits;
+  f16() = default;
+  f16(float x) : bits(f16_round(x)) {}
+  operator float() const { return f16_float(bits); }
+};
+__device__ inline bf16 bf16_bits(unsigned b) { bf16 x; x.bits = (unsigned short)b; return x; }
+__device__ inline f16 f16_bits(unsigned b) { f16 x; x.bits = (unsigned short)b; return x; }
+"""
+
+# Words of status: state, unused, number of the Check, its value.
+_FAIL = """\
+__device__ inline void fail(i64* status, i64 check, i64 value) {
+  if (atomicCAS((unsigned long long*)status, 0ULL, 1ULL) == 0ULL) {
+    status[2] = check;
+    status[3] = value;
+  }
 }
 """
 
@@ -113,4 +148,7 @@ def _floats(kind: str, suffix: str) -> str:
     return text
 
 
-PRELUDE = _COMMON + _INTEGERS + _floats("float", "f") + _floats("double", "") + _DIGAMMA
+PRELUDE = "".join((
+    _COMMON, SHARED, *(each.text() for each in HALVES), _HALVES, _FAIL, _INTEGERS,
+    _floats("float", "f"), _floats("double", ""), _DIGAMMA, "#endif\n",
+))

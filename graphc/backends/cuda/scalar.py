@@ -6,6 +6,8 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 from graphc.ir.op import Op
@@ -17,13 +19,15 @@ C_TYPES = {
     "i16": "short",
     "i32": "int",
     "i64": "long long",
+    "f16": "f16",
+    "bf16": "bf16",
     "f32": "float",
     "f64": "double",
 }
 
 
 def c_type(dtype: DType) -> str:
-    """The C type of a scalar. Raises NotImplementedError for f16 and bf16."""
+    """The C type of a scalar. Raises NotImplementedError for complex numbers."""
     found = C_TYPES.get(dtype.name)
     if found is None:
         raise NotImplementedError(f"the CUDA backend has no {dtype.name} yet")
@@ -39,6 +43,10 @@ def literal(value: float | int | bool, dtype: DType) -> str:
             return "((i64)1 << 63)"
         return f"(({c_type(dtype)}){int(value)}LL)"
     number = float(value)
+    if dtype.bits == 16:
+        with np.errstate(over="ignore"):
+            bits = int(np.array(number, dtype.numpy).view(np.uint16))
+        return f"{dtype.name}_bits(0x{bits:04x}u)"
     if dtype is dtypes.f64:
         return f"double_bits(0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016x}ULL)"
     try:
@@ -63,12 +71,27 @@ def apply(op: str, result: DType, arg_dtypes: Sequence[DType], args: list[str]) 
     dtype = arg_dtypes[0]
     if op == "cast":
         return _cast(args[0], dtype, result)
+    if any(_is_half(each) for each in arg_dtypes):
+        return _through_float(op, result, arg_dtypes, args)
     emit = (_FLOAT if dtype.is_float else _INTEGER).get(op) or _ANY.get(op)
     if emit is None:
         raise NotImplementedError(f"operator {op!r} on {dtype} has no CUDA code")
     text = emit(dtype, *args)
     # C widens small integers; storing the result back wraps, as the operator does
     return f"(({c_type(result)})({text}))" if not result.is_float else f"({text})"
+
+
+def _is_half(dtype: DType) -> bool:
+    return dtype.is_float and dtype.bits == 16
+
+
+def _through_float(op: str, result: DType, arg_dtypes: Sequence[DType], args: list[str]) -> str:
+    """f16 and bf16 arithmetic is rounded float arithmetic, operator by operator."""
+    wide = [f"((float){x})" if _is_half(d) else x for x, d in zip(args, arg_dtypes, strict=True)]
+    kinds = [dtypes.f32 if _is_half(dtype) else dtype for dtype in arg_dtypes]
+    if not _is_half(result):
+        return apply(op, result, kinds, wide)
+    return f"(({c_type(result)}){apply(op, dtypes.f32, kinds, wide)})"
 
 
 def combine(kind: str, a: str, b: str) -> str:
@@ -86,6 +109,8 @@ def combine(kind: str, a: str, b: str) -> str:
 
 def _cast(x: str, source: DType, target: DType) -> str:
     kind = c_type(target)
+    if _is_half(source) and target is not source:
+        return _cast(f"((float){x})", dtypes.f32, target)
     if target is dtypes.bool_:
         return f"({x} != 0)"
     if source.is_float and not target.is_float:

@@ -7,7 +7,8 @@ What is summed for a block of queries has a column per query until it is stored.
 from __future__ import annotations
 
 from graphc.backends.llvm.attention_block import Head, copy, emit_context
-from graphc.backends.llvm.attention_grad import emit_gradient
+from graphc.backends.llvm.attention_few import emit_few
+from graphc.backends.llvm.attention_grad import emit_gradient, gradient_chunks
 from graphc.backends.llvm.attention_tile import Matrix, call_tiles, chosen_tile
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.microkernel import Tile
@@ -16,17 +17,15 @@ from graphc.backends.llvm.text import Module, Value
 from graphc.ir import dtypes
 from graphc.ir.dim import ceil_div
 from graphc.ir.kernel import Attention, Kernel
+from graphc.ir.kernel.plan_attention import plan_attention
 
 PARALLEL = "@graphc_par"
 _WIDEST = 256  # of a head; scratch memory grows with it
-_FEW = 16  # queries: fewer leave lanes idle, and are faster as dot products (decoding: one)
 
 
 def renders_attention(t: Attention) -> bool:
-    """Whether there is code: for floats, heads of a known, not too large width, and not for a few
-    queries."""
-    few = isinstance(t.m, int) and t.m < _FEW
-    return not few and t.dtype in (dtypes.f32, dtypes.f64) and all(
+    """Whether there is code: for floats, and heads of a known, not too large width."""
+    return t.dtype in (dtypes.f32, dtypes.f64) and all(
         isinstance(width, int) and 1 <= width <= _WIDEST for width in (t.e, t.f)
     )
 
@@ -48,16 +47,22 @@ def emit_attention(
     tile = attention_tile(t, target)
     f = module.function(f"void @{symbol}(ptr %args, ptr %status)")
     arguments = Arguments(f, kernel)
-    if t.kind == "attention":
-        blocks = f.mul(arguments.size(t.batch), arguments.size(ceil_div(t.m, tile.columns)))
+    plan = plan_attention(t, tile.machine)
+    assert plan is not None
+    if plan.along_keys:
+        chunk, chunks = f"@{symbol}.chunk", arguments.size(t.batch)
+        emit_few(module, kernel, t, tile, symbol)
+    elif t.kind == "attention":
+        chunk = f"@{symbol}.chunk"
+        chunks = f.mul(arguments.size(t.batch), arguments.size(ceil_div(t.m, tile.columns)))
         _emit_block(module, kernel, t, tile, symbol)
     else:
-        blocks = arguments.size(t.batch)
         emit_gradient(module, kernel, t, tile, symbol)
+        chunk, chunks = gradient_chunks(f, arguments, t, tile, symbol)
     context = emit_context(f)
     module.declare(f"declare void {PARALLEL}(ptr, ptr, i64)")
-    with f.when(f.cmp("sgt", blocks, 0)):
-        f.call("void", PARALLEL, f"ptr @{symbol}.chunk", f"ptr {context}", f"i64 {blocks}")
+    with f.when(f.cmp("sgt", chunks, 0)):
+        f.call("void", PARALLEL, f"ptr {chunk}", f"ptr {context}", f"i64 {chunks}")
     f.ret()
 
 
@@ -116,7 +121,7 @@ def _powers(h: Head, first: Value, key: Value, keys: Value, column: Value) -> No
     away = lanes.select(lanes.cmp("oeq", peak, float("-inf")), 0.0, peak)
     shrunk = lanes.exp(lanes.sub(old, away))
     before = lanes.mul(f.load(_at(h, "total", column), tile.vector, tile.bytes), shrunk)
-    thinned = h.thinned(key, column, 1.0)
+    thinned = h.thinned(first, key, column, 1.0)
     loop = f.carry_loop(0, keys, 1, [(tile.vector, before)])
     place = scores.at(f, loop.index, column).base
     power = lanes.exp(lanes.sub(f.load(place, tile.vector, tile.bytes), away))

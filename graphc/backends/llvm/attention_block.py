@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from graphc.backends.llvm.attention_draw import Draw
 from graphc.backends.llvm.attention_pairs import Pairs
 from graphc.backends.llvm.attention_tile import (
     Matrix,
@@ -50,6 +51,7 @@ class Head:
         self.pairs = {
             name: Pairs(self, name, self.inputs[name]) for name in OPTIONAL if name in self.inputs
         }
+        self.draw = Draw(self, self.inputs["draw"]) if "draw" in self.inputs else None
         plan = plan_attention(t, tile.machine)
         assert plan is not None
         self.plan = plan
@@ -148,6 +150,11 @@ class Head:
         for pairs in self.pairs.values():
             pairs.prepare(first, rows, key, keys, self.plan.keys)
 
+    def prepare_rows(self, key: Value, keys: Value) -> None:
+        """The same for all of few queries."""
+        for pairs in self.pairs.values():
+            pairs.prepare_rows(self.m, key, keys, self.plan.keys)
+
     def scores(self, first: Value, key: Value, column: Value) -> Callable[[str, Value], str]:
         """A function: the raw products of key + at, in some lanes -> scores. `first` is the block's
         first query, `column` the lanes' place in the block."""
@@ -155,36 +162,51 @@ class Head:
         scale = lanes.const(t.scale)
         numbers = ""
         if t.causal:
-            numbers = self._query_numbers(f.add(first, column))
+            numbers = self.counted(f.add(first, column))
         mask = self.pairs.get("mask")
         added = mask.vectors(key, column) if mask is not None else None
 
         def found(raw: str, at: Value) -> str:
             score = lanes.mul(raw, scale)
             if mask is not None and added is not None:
-                if mask.is_bool:
-                    more = added(at)
-                    score = lanes.select(lanes.cmp("oeq", more, 0.0), score, more)
-                else:
-                    score = lanes.add(score, added(at))
+                score = mask.added(score, added(at))
             if t.causal:
-                number = self._splat_number(f.add(key, at))
+                number = self.splat_number(f.add(key, at))
                 seen = f.let(f"icmp sle {lanes.itype} {number}, {numbers}")
                 score = lanes.select(seen, score, float("-inf"))
             return score
 
         return found
 
-    def thinned(self, key: Value, column: Value, factor: float) -> Callable[[str, Value], str]:
+    def thinned(
+        self, first: Value, key: Value, column: Value, factor: float
+    ) -> Callable[[str, Value], str]:
         """A function: what dropout leaves of a value of key + at, times a factor."""
-        kept, lanes = self.pairs.get("kept"), self.lanes
+        if self.draw is not None:
+            return self._thinned(self.draw.along_queries(self.f.add(first, column), key), factor)
+        kept = self.pairs.get("kept")
+        found = None if kept is None else kept.kept(kept.vectors(key, column))
+        return self._thinned(found, factor)
+
+    def thinned_along_keys(
+        self, query: Value, key: Value, factor: float
+    ) -> Callable[[str, Value], str]:
+        """The same for a query, the keys from key + at in lanes."""
+        if self.draw is not None:
+            return self._thinned(self.draw.along_keys(query, key), factor)
+        kept = self.pairs.get("kept")
+        found = None if kept is None else kept.kept(kept.along_keys(query))
+        return self._thinned(found, factor)
+
+    def _thinned(
+        self, kept: Callable[[Value], str] | None, factor: float
+    ) -> Callable[[str, Value], str]:
+        lanes = self.lanes
         if kept is None:
             return lambda value, at: value
-        state = kept.vectors(key, column)
 
         def found(value: str, at: Value) -> str:
-            is_kept = lanes.cmp("oeq", state(at), 0.0)
-            return lanes.select(is_kept, value if factor == 1 else lanes.mul(value, factor), 0.0)
+            return lanes.select(kept(at), value if factor == 1 else lanes.mul(value, factor), 0.0)
 
         return found
 
@@ -192,12 +214,14 @@ class Head:
         """See transpose."""
         transpose(self.f, self.tile, source, to, rows, columns)
 
-    def _query_numbers(self, first: Value) -> str:
+    def counted(self, first: Value) -> str:
+        """Integers from `first` on, a lane each."""
         lanes = self.lanes
         counted = ", ".join(f"i{lanes.bits} {lane}" for lane in range(lanes.width))
-        return self.f.let(f"add {lanes.itype} {self._splat_number(first)}, <{counted}>")
+        return self.f.let(f"add {lanes.itype} {self.splat_number(first)}, <{counted}>")
 
-    def _splat_number(self, number: Value) -> str:
+    def splat_number(self, number: Value) -> str:
+        """An integer in every lane."""
         f, lanes = self.f, self.lanes
         kind = f"i{lanes.bits}"
         if lanes.bits == 32:

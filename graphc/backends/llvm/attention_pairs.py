@@ -31,8 +31,17 @@ class Pairs:
         """Bring a block, of at most `most` keys, to scratch, a column per query."""
         if self._shared:
             return
+        through = self._rows(self._matrix().at(self.h.f, first, key), rows, keys, most)
+        self.h.transpose(through, self.h.by_query(self.name), rows, keys)
+
+    def prepare_rows(self, rows: Value, key: Value, keys: Value, most: int) -> None:
+        """Bring a block to scratch, a row for each query, or one for all."""
+        self._rows(
+            self._matrix().at(self.h.f, 0, key), 1 if self._shared else rows, keys, most
+        )
+
+    def _rows(self, source: Matrix, rows: Value, keys: Value, most: int) -> Matrix:
         f, tile = self.h.f, self.h.tile
-        source = self._matrix().at(f, first, key)
         through = Matrix(self.h.scratch[f"{self.name}_rows"], most * tile.bytes, tile.bytes)
         dense = f.cmp("eq", source.step, self.operand.dtype.itemsize)
         whole = f.mul(f.floordiv(keys, tile.lanes), tile.lanes)
@@ -43,7 +52,7 @@ class Pairs:
                     value = self._elements(source.at(f, row, at).base, lanes)
                     kind = tile.vector if lanes > 1 else tile.element
                     f.store(value, kind, through.at(f, row, at).base, tile.bytes)
-        self.h.transpose(through, self.h.by_query(self.name), rows, keys)
+        return through
 
     def vectors(self, key: Value, column: Value) -> Callable[[Value], str]:
         """A function: the elements of key + at, for the queries from `column` of the block."""
@@ -55,6 +64,26 @@ class Pairs:
         return lambda at: h.f.load(
             by_query.at(h.f, at, column).base, h.tile.vector, h.tile.bytes
         )
+
+    def along_keys(self, query: Value) -> Callable[[Value], str]:
+        """A function: the elements of a query, the keys of the block from `at` in lanes."""
+        h = self.h
+        row = h.f.mul(0 if self._shared else query, h.plan.keys)
+        base = h.f.gep(h.scratch[f"{self.name}_rows"], row, h.tile.element)
+        return lambda at: h.f.load(
+            h.f.gep(base, at, h.tile.element), h.tile.vector, h.tile.bytes
+        )
+
+    def added(self, score: str, element: str) -> str:
+        """A score under the mask."""
+        lanes = self.h.lanes
+        if self.is_bool:
+            return lanes.select(lanes.cmp("oeq", element, 0.0), score, element)
+        return lanes.add(score, element)
+
+    def kept(self, elements: Callable[[Value], str]) -> Callable[[Value], str]:
+        """Where elements, given by a function, are True."""
+        return lambda at: self.h.lanes.cmp("oeq", elements(at), 0.0)
 
     def _matrix(self) -> Matrix:
         return self.h.matrix(self.operand, "m", "n")

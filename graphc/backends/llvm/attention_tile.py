@@ -99,7 +99,7 @@ def _emit_tile(
     into = [f.gep("%c", f.mul(row, "%c_row"), "i8") for row in rows]
     lanes = [tail if tail and index == width - 1 else 0 for index in range(width)]
     starts = [tile.zero()] * (MR * width) if fresh else [
-        _load(f, tile, f.gep(place, index * tile.lanes, tile.element), lanes[index])
+        load_lanes(f, tile, f.gep(place, index * tile.lanes, tile.element), lanes[index])
         for place in into for index in range(width)
     ]
     loop = f.carry_loop(
@@ -129,7 +129,7 @@ def _mask(tile: Tile, lanes: int) -> str:
     return f"<{', '.join(f'i1 {int(lane < lanes)}' for lane in range(tile.lanes))}>"
 
 
-def _load(f: Function, tile: Tile, place: str, lanes: int) -> str:
+def load_lanes(f: Function, tile: Tile, place: str, lanes: int) -> str:
     """One register; of the first `lanes` only, if that is not 0."""
     if not lanes:
         return f.load(place, tile.vector, tile.bytes)

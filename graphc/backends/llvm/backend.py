@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from graphc.backends.host.memory import HOST
 from graphc.backends.llvm import emit, executable
 from graphc.backends.llvm.attention import renders_attention
 from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.findings import findings
 from graphc.backends.llvm.jit import Library, compile_object
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target
@@ -19,7 +21,7 @@ from graphc.ir.kernel import Attention, Convolution, Kernel, Program, Template
 from graphc.ir.machine import Machine
 
 if TYPE_CHECKING:
-    from graphc.backends import Backend, Host
+    from graphc.backends import Backend, Finding, Host
 
 
 class LlvmBackend:
@@ -76,6 +78,10 @@ class LlvmBackend:
         """Starts or ends workers of the pool, if there is one."""
         if self._pool is not None:
             self.pool(host)
+
+    def findings(self, host: Host) -> Sequence[Finding]:
+        """llvmlite, the CPU, the cache."""
+        return findings(host.cache_dir)
 
     def cache(self, host: Host) -> ObjectCache:
         """The process's cache of compiled kernels over a directory."""

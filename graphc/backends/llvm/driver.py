@@ -264,9 +264,11 @@ class _Main:
         self._steps(step.test)
         if step.flag is not None:
             self._look_at_signals(place)
-            f.cond_br(self._flag(step.flag), body, end)
-        else:
-            assert step.count is not None
+            on = body if step.count is None else f.label("on")
+            f.cond_br(self._flag(step.flag), on, end)
+            if step.count is not None:
+                f.block(on)
+        if step.count is not None:
             word, constant = self.block.size(step.count)
             count = f.add(f.load(f.gep("%block", word, "i64"), "i64", 8), constant)
             f.cond_br(f.cmp("slt", f.load(place, "i64", 8), count), body, end)

@@ -15,7 +15,7 @@ from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_scalar import Scalars
 from graphc.backends.llvm.text import Module
 from graphc.backends.llvm.values import Value, memory_type, register_type
-from graphc.backends.llvm.vector_plan import Plan, plan_vector
+from graphc.backends.llvm.vector_plan import VectorPlan, plan_vector
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.kernel import Carry, Check, Let, Literal, Local, Loop, Stmt, Store, Var
@@ -248,7 +248,9 @@ class Statements(Scalars):
             results = self._scalar_tail(loop, whole, trips, results)
         return results
 
-    def _lane_passes(self, loop: Loop, plan: Plan, trips: Index, values: list[str]) -> list[str]:
+    def _lane_passes(
+        self, loop: Loop, plan: VectorPlan, trips: Index, values: list[str]
+    ) -> list[str]:
         """All iterations that are done in vectors; takes and returns the lanes' carried values."""
         fn, lanes = self.fn, plan.lanes
         hoisted = Hoisted(fn.preheader())
@@ -285,7 +287,7 @@ class Statements(Scalars):
         values = self._nest_level(chain, plan, values)
         return finish_lanes(self.operations, inner.carries, inits, values, plan.lanes)
 
-    def _nest_level(self, chain: Sequence[Loop], plan: Plan, values: list[str]) -> list[str]:
+    def _nest_level(self, chain: Sequence[Loop], plan: VectorPlan, values: list[str]) -> list[str]:
         loop = chain[0]
         self._range(loop)
         trips = self.index(loop.extent)

@@ -1,16 +1,15 @@
-"""Text to object bytes, and object bytes to addresses: the only door to llvmlite."""
+"""Text to object bytes, and object bytes to addresses."""
 
 import ctypes
 import functools
 import itertools
 import struct
-import sys
 import threading
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from graphc.backends.llvm.target import Target
+from graphc.backends.llvm.binding import binding
+from graphc.backends.llvm.target import Target
 
 Passes = Literal["none", "light"]
 
@@ -22,25 +21,7 @@ class LLVMError(RuntimeError):
 
 
 @functools.cache
-def binding() -> Any:
-    """llvmlite.binding, imported (40 ms) and initialised at the first call."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()  # else inline assembly aborts the process
-    return llvm
-
-
-@functools.cache
-def llvm_version() -> str:
-    """The versions of llvmlite and LLVM, for cache keys and bug reports."""
-    numbers = ".".join(str(part) for part in binding().llvm_version_info)
-    return f"llvmlite {sys.modules['llvmlite'].__version__}, LLVM {numbers}"
-
-
-@functools.cache
-def _target_machine(target: "Target", opt_level: int) -> Any:
+def _target_machine(target: Target, opt_level: int) -> Any:
     """One code generator per target and level; they are reusable and take 0.3 ms to make.
 
     Small PIC code reaches its constants by a 4-byte offset (LLVM's default for a JIT spends a
@@ -83,7 +64,7 @@ def _explain(text: str, message: str) -> str:
 
 def compile_object(
     text: str,
-    target: "Target",
+    target: Target,
     opt_level: int = 1,
     passes: Passes = "none",
     verify: bool = True,
@@ -105,7 +86,7 @@ def compile_object(
             raise LLVMError(f"LLVM cannot generate code: {error}") from None
 
 
-def compile_assembly(text: str, target: "Target", opt_level: int = 1) -> str:
+def compile_assembly(text: str, target: Target, opt_level: int = 1) -> str:
     """The target's assembly of a module, for people and tests (never reuse the parsed module)."""
     with _lock:
         module, machine = _parse(text, verify=True), _target_machine(target, opt_level)

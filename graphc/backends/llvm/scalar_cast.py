@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from graphc.backends.llvm.instructions import Instructions
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
-
-if TYPE_CHECKING:
-    from graphc.backends.llvm.scalar import Operations
 
 _INT64_MIN = -(1 << 63)
 
 
-def cast(o: Operations, x: str, source: DType, target: DType) -> str:
+def cast(o: Instructions, x: str, source: DType, target: DType) -> str:
     """x in another dtype, by the rules of docs/architecture.md."""
     if source is target:
         return x
@@ -41,7 +37,7 @@ def cast(o: Operations, x: str, source: DType, target: DType) -> str:
     return o.convert("sext" if source.kind == "int" else "zext", x, source, target)
 
 
-def _float_to_float(o: Operations, x: str, source: DType, target: DType) -> str:
+def _float_to_float(o: Instructions, x: str, source: DType, target: DType) -> str:
     if source is target:
         return x
     if source is dtypes.bf16:
@@ -61,14 +57,14 @@ def _float_to_float(o: Operations, x: str, source: DType, target: DType) -> str:
     return o.convert("fptrunc", x, source, target)
 
 
-def _extend_bf16(o: Operations, x: str) -> str:
+def _extend_bf16(o: Instructions, x: str) -> str:
     """The upper half of a float's bits."""
     i32 = dtypes.i32
     wide = o.convert("zext", x, dtypes.i16, i32)
     return _bits(o, o.binary("shl", i32, wide, o.const(16, i32)), i32, dtypes.f32)
 
 
-def _round_bf16(o: Operations, x: str) -> str:
+def _round_bf16(o: Instructions, x: str) -> str:
     """Round to nearest even in integers: the instruction that LLVM would use flushes subnormals."""
     i32 = dtypes.i32
     bits = _bits(o, x, dtypes.f32, i32)
@@ -81,32 +77,32 @@ def _round_bf16(o: Operations, x: str) -> str:
     return o.convert("trunc", high, i32, dtypes.i16)
 
 
-def _has_half(o: Operations) -> bool:
+def _has_half(o: Instructions) -> bool:
     """Can the target convert f16? Elsewhere LLVM would call a library that may not be there."""
     return o.target.arch != "x86_64" or "+f16c" in o.target.features
 
 
-def _bits(o: Operations, x: str, source: DType, target: DType) -> str:
+def _bits(o: Instructions, x: str, source: DType, target: DType) -> str:
     return o.fn.let(f"bitcast {o.type(source)} {x} to {o.type(target)}")
 
 
-def _half_type(o: Operations) -> str:
+def _half_type(o: Instructions) -> str:
     return "half" if o.lanes == 1 else f"<{o.lanes} x half>"
 
 
-def _convert_f16(o: Operations, x: str) -> str:
+def _convert_f16(o: Instructions, x: str) -> str:
     half = _half_type(o)
     value = o.fn.let(f"bitcast {o.type(dtypes.f16)} {x} to {half}")
     return o.fn.let(f"fpext {half} {value} to {o.type(dtypes.f32)}")
 
 
-def _narrow_f16(o: Operations, x: str) -> str:
+def _narrow_f16(o: Instructions, x: str) -> str:
     half = _half_type(o)
     value = o.fn.let(f"fptrunc {o.type(dtypes.f32)} {x} to {half}")
     return o.fn.let(f"bitcast {half} {value} to {o.type(dtypes.f16)}")
 
 
-def _extend_f16(o: Operations, x: str) -> str:
+def _extend_f16(o: Instructions, x: str) -> str:
     """The exponent is moved by a multiplication, which also makes subnormals normal."""
     i32, f32 = dtypes.i32, dtypes.f32
     wide = o.convert("zext", x, dtypes.i16, i32)
@@ -120,7 +116,7 @@ def _extend_f16(o: Operations, x: str) -> str:
     return _bits(o, o.binary("or", i32, result, sign), i32, f32)
 
 
-def _round_f16(o: Operations, x: str) -> str:
+def _round_f16(o: Instructions, x: str) -> str:
     """Round to nearest even in integers; subnormals by the adder (after F. Giesen)."""
     i32, f32 = dtypes.i32, dtypes.f32
     bits = _bits(o, x, f32, i32)
@@ -141,7 +137,7 @@ def _round_f16(o: Operations, x: str) -> str:
     return o.convert("trunc", result, i32, dtypes.i16)
 
 
-def _to_int(o: Operations, x: str, source: DType, target: DType) -> str:
+def _to_int(o: Instructions, x: str, source: DType, target: DType) -> str:
     """Towards zero, through i64; what i64 cannot hold, and NaN, is INT64_MIN."""
     if source.bits == 16:
         x, source = _float_to_float(o, x, source, dtypes.f32), dtypes.f32

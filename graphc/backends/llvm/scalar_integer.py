@@ -7,19 +7,16 @@ replaced first; the kernel's own Check reports a zero divisor.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from graphc.backends.llvm.instructions import Instructions
 from graphc.backends.llvm.values import register_type
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 
-if TYPE_CHECKING:
-    from graphc.backends.llvm.scalar import Operations
-
 Emit = Callable[..., str]
 
 
-def _same(o: Operations, dtype: DType, x: str) -> str:
+def _same(o: Instructions, dtype: DType, x: str) -> str:
     return x
 
 
@@ -27,15 +24,15 @@ def _signed(dtype: DType) -> bool:
     return dtype.kind == "int"
 
 
-def _neg(o: Operations, dtype: DType, x: str) -> str:
+def _neg(o: Instructions, dtype: DType, x: str) -> str:
     return o.binary("sub", dtype, o.const(0, dtype), x)
 
 
-def _abs(o: Operations, dtype: DType, x: str) -> str:
+def _abs(o: Instructions, dtype: DType, x: str) -> str:
     return o.intrinsic("abs", dtype, x, flag="false") if _signed(dtype) else x
 
 
-def _sign(o: Operations, dtype: DType, x: str) -> str:
+def _sign(o: Instructions, dtype: DType, x: str) -> str:
     zero, one = o.const(0, dtype), o.const(1, dtype)
     if not _signed(dtype):
         return (
@@ -47,7 +44,7 @@ def _sign(o: Operations, dtype: DType, x: str) -> str:
     return o.select(o.compare("sgt", dtype, x, zero), dtype, one, negative)
 
 
-def _relu(o: Operations, dtype: DType, x: str) -> str:
+def _relu(o: Instructions, dtype: DType, x: str) -> str:
     return o.intrinsic("smax", dtype, x, o.const(0, dtype)) if _signed(dtype) else x
 
 
@@ -55,11 +52,11 @@ def _constant(value: bool) -> Emit:
     return lambda o, dtype, x: o.const(value, dtypes.bool_)
 
 
-def _not(o: Operations, dtype: DType, x: str) -> str:
+def _not(o: Instructions, dtype: DType, x: str) -> str:
     return o.binary("xor", dtype, x, o.const(True if dtype is dtypes.bool_ else -1, dtype))
 
 
-def _is_zero(o: Operations, dtype: DType, x: str) -> str:
+def _is_zero(o: Instructions, dtype: DType, x: str) -> str:
     return o.compare("eq", dtype, x, o.const(0, dtype))
 
 
@@ -71,7 +68,7 @@ def _instruction(name: str, on_bool: str = "") -> Emit:
 
 
 def _truth(op: str) -> Emit:
-    def emit(o: Operations, dtype: DType, a: str, b: str) -> str:
+    def emit(o: Instructions, dtype: DType, a: str, b: str) -> str:
         if dtype is not dtypes.bool_:
             a, b = (o.compare("ne", dtype, x, o.const(0, dtype)) for x in (a, b))
         return o.binary(op, dtypes.bool_, a, b)
@@ -82,14 +79,14 @@ def _truth(op: str) -> Emit:
 def _compare(predicate: str) -> Emit:
     """Unsigned and bool compare by `u` predicates, signed by `s`."""
 
-    def emit(o: Operations, dtype: DType, a: str, b: str) -> str:
+    def emit(o: Instructions, dtype: DType, a: str, b: str) -> str:
         return o.compare(("s" if _signed(dtype) else "u") + predicate, dtype, a, b)
 
     return emit
 
 
 def _extreme(which: str) -> Emit:
-    def emit(o: Operations, dtype: DType, a: str, b: str) -> str:
+    def emit(o: Instructions, dtype: DType, a: str, b: str) -> str:
         if dtype is dtypes.bool_:
             return o.binary("or" if which == "max" else "and", dtype, a, b)
         return o.intrinsic(("s" if _signed(dtype) else "u") + which, dtype, a, b)
@@ -97,7 +94,7 @@ def _extreme(which: str) -> Emit:
     return emit
 
 
-def _quotient(o: Operations, dtype: DType, a: str, b: str) -> str:
+def _quotient(o: Instructions, dtype: DType, a: str, b: str) -> str:
     """a / b towards zero; b = 0 counts as 1, and a / -1 is -a (wrapping)."""
     zero, one = o.const(0, dtype), o.const(1, dtype)
     nonzero = o.select(o.compare("eq", dtype, b, zero), dtype, one, b)
@@ -108,20 +105,20 @@ def _quotient(o: Operations, dtype: DType, a: str, b: str) -> str:
     return o.select(minus, dtype, _neg(o, dtype, a), quotient)
 
 
-def _rest(o: Operations, dtype: DType, a: str, b: str) -> str:
+def _rest(o: Instructions, dtype: DType, a: str, b: str) -> str:
     """a - quotient * b: the sign of a."""
     product = o.binary("mul", dtype, _quotient(o, dtype, a, b), b)
     return o.binary("sub", dtype, a, product)
 
 
-def _rest_is_wrong(o: Operations, dtype: DType, rest: str, b: str) -> str:
+def _rest_is_wrong(o: Instructions, dtype: DType, rest: str, b: str) -> str:
     """Where a non-zero remainder has not the divisor's sign: floor and truncation differ."""
     zero = o.const(0, dtype)
     opposite = o.compare("slt", dtype, o.binary("xor", dtype, rest, b), zero)
     return o.binary("and", dtypes.bool_, opposite, o.compare("ne", dtype, rest, zero))
 
 
-def _remainder(o: Operations, dtype: DType, a: str, b: str) -> str:
+def _remainder(o: Instructions, dtype: DType, a: str, b: str) -> str:
     rest = _rest(o, dtype, a, b)
     if not _signed(dtype):
         return rest
@@ -129,7 +126,7 @@ def _remainder(o: Operations, dtype: DType, a: str, b: str) -> str:
     return o.select(wrong, dtype, o.binary("add", dtype, rest, b), rest)
 
 
-def _floor_divide(o: Operations, dtype: DType, a: str, b: str) -> str:
+def _floor_divide(o: Instructions, dtype: DType, a: str, b: str) -> str:
     quotient = _quotient(o, dtype, a, b)
     if not _signed(dtype):
         return quotient
@@ -141,7 +138,7 @@ def _floor_divide(o: Operations, dtype: DType, a: str, b: str) -> str:
 def _shift(left: bool) -> Emit:
     """Shifts of the width or more, or negative: 0 to the left, the sign's fill to the right."""
 
-    def emit(o: Operations, dtype: DType, a: str, b: str) -> str:
+    def emit(o: Instructions, dtype: DType, a: str, b: str) -> str:
         inside = o.compare("ult", dtype, b, o.const(dtype.bits, dtype))
         if not left and _signed(dtype):
             return o.binary(
@@ -154,12 +151,12 @@ def _shift(left: bool) -> Emit:
     return emit
 
 
-def _clamp(o: Operations, dtype: DType, x: str, low: str, high: str) -> str:
+def _clamp(o: Instructions, dtype: DType, x: str, low: str, high: str) -> str:
     raised = _extreme("max")(o, dtype, x, low)
     return _extreme("min")(o, dtype, raised, high)
 
 
-def _pow(o: Operations, dtype: DType, a: str, b: str) -> str:
+def _pow(o: Instructions, dtype: DType, a: str, b: str) -> str:
     """By squaring, wrapping; a negative power is 0 but for the bases 1 and -1."""
     if dtype is dtypes.bool_:
         return o.binary("or", dtype, a, _not(o, dtype, b))
@@ -170,7 +167,7 @@ def _pow(o: Operations, dtype: DType, a: str, b: str) -> str:
     return o.fn.call(kind, name, f"{kind} {a}", f"{kind} {b}")
 
 
-def _define_pow(o: Operations, dtype: DType, name: str, kind: str) -> None:
+def _define_pow(o: Instructions, dtype: DType, name: str, kind: str) -> None:
     fn = o.module.function(f"{kind} {name}({kind} %a, {kind} %b)", "internal")
     inner = type(o)(fn, o.module, o.target, o.lanes)
     zero, one = o.const(0, dtype), o.const(1, dtype)

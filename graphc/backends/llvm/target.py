@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from graphc.backends.host.machine import cpu
-from graphc.backends.llvm.jit import binding
+from graphc.backends.llvm.binding import binding
 from graphc.ir.machine import Machine
 
 

@@ -41,7 +41,7 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class VectorPlan:
     """`lanes` lanes; `tail`: "none" (they divide the extent), "once" (the extent fits in one
     vector), "masked" (every vector is masked), "after" (whole vectors, then a masked one) or
     "scalar" (whole vectors, then single iterations)."""
@@ -132,7 +132,7 @@ def _survey_index(size: Size, var: str, found: Survey) -> None:
                 found.general = True
 
 
-def plan_vector(loop: Loop, extent: Size, target: Target) -> Plan:
+def plan_vector(loop: Loop, extent: Size, target: Target) -> VectorPlan:
     """The width and tail of a vector loop over `extent` iterations."""
     found = survey(loop)
     width = _register_lanes(found.dtypes, target)
@@ -140,24 +140,24 @@ def plan_vector(loop: Loop, extent: Size, target: Target) -> Plan:
     masks = target.vector_bytes == 64
     costly = found.cost >= _HEAVY_COST
     if not isinstance(extent, int):
-        return Plan(lanes, "scalar" if not masks else "masked" if costly else "after")
+        return VectorPlan(lanes, "scalar" if not masks else "masked" if costly else "after")
     smallest = min(width, 2 * width if loop.carries and extent > 8 * width else width)
     divisor = lanes
     while divisor > smallest and extent % divisor:
         divisor //= 2
     if extent % divisor == 0:
-        return Plan(divisor, "none")
+        return VectorPlan(divisor, "none")
     if not masks:
         while lanes > width and lanes > extent:
             lanes //= 2
-        return Plan(lanes, "scalar") if extent >= lanes else Plan(1, "none")
+        return VectorPlan(lanes, "scalar") if extent >= lanes else VectorPlan(1, "none")
     while lanes >= 2 * extent:
         lanes //= 2
     if lanes == extent:
-        return Plan(lanes, "none")
+        return VectorPlan(lanes, "none")
     if lanes >= extent:
-        return Plan(lanes, "once") if lanes > 1 else Plan(1, "none")
-    return Plan(lanes, "masked" if costly else "after")
+        return VectorPlan(lanes, "once") if lanes > 1 else VectorPlan(1, "none")
+    return VectorPlan(lanes, "masked" if costly else "after")
 
 
 def _register_lanes(found: set[DType], target: Target) -> int:

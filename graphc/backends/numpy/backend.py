@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from graphc.backends import Backend, Host, KernelStats
+import numpy as np
+
+from graphc.backends import Backend, Finding, Host, KernelStats
 from graphc.backends.host.machine import CPU
 from graphc.backends.host.memory import HOST
 from graphc.ir.graph import Node
@@ -48,6 +50,10 @@ class NumpyBackend:
 
     def adapt(self, host: Host) -> None:
         """Nothing: one thread."""
+
+    def findings(self, host: Host) -> Sequence[Finding]:
+        """NumPy."""
+        return (Finding("NumPy", np.__version__, needed=True),)
 
 
 class NothingBuilt(NamedTuple):

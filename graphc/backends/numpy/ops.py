@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,32 +60,40 @@ def run(op: Op, arrays: Sequence[Array], attrs: Mapping[str, Any]) -> Any:
             if not array.flags.c_contiguous:
                 return _laid_out(out, arrays)
         return out if out.flags.c_contiguous else _laid_out(out, arrays)
-    if op.name in _ROW_MAJOR and not out.flags.c_contiguous:
-        return np.ascontiguousarray(out)
-    return out
+    if op.view or (op.family in _AS_LEFT and not op.in_its_order):
+        return out
+    return _each(out, arrays, _laid_out if op.keeps_order else _row_major)
+
+
+def _each(out: Any, arrays: Sequence[Array], order: Callable[..., Array]) -> Any:
+    if type(out) is tuple:
+        return tuple([order(part, arrays) for part in out])
+    return order(out, arrays)
+
+
+def _row_major(out: Array, arrays: Sequence[Array]) -> Array:
+    return out if out.flags.c_contiguous else np.ascontiguousarray(out)
 
 
 def _laid_out(out: Array, arrays: Sequence[Array]) -> Array:
-    """The result of an elementwise operator in the layout of the first operand of its shape.
+    """A result in the layout of the first operand of its shape, without its gaps.
 
-    Row-major where that one is expanded. NumPy goes by the strides of all operands together, 0
-    counting as smallest. Layouts show: in `view`, and in the order of random draws.
+    Row-major where that one is expanded, or there is none. NumPy goes by the strides of all
+    operands together, 0 counting as smallest. Layouts show: in `view`, and in the order of random
+    draws.
     """
     for array in arrays:
         if array.shape == out.shape:
             if array.flags.c_contiguous or 0 in array.strides:
-                return np.ascontiguousarray(out)
+                break
             order = sorted(range(out.ndim), key=lambda d: -array.strides[d])
             turned = out.transpose(order)
-            if turned.flags.c_contiguous or not array.transpose(order).flags.c_contiguous:
-                return out  # as it should be, or the operand has gaps
+            if turned.flags.c_contiguous:
+                return out
             return np.ascontiguousarray(turned).transpose(np.argsort(order))
-    return np.ascontiguousarray(out)
+    return out if out.flags.c_contiguous else np.ascontiguousarray(out)
 
 
-# of any operand torch gives these in row-major order; NumPy would follow the operand's strides
-_ROW_MAJOR = frozenset(
-    "softmax log_softmax logsumexp layer_norm cumsum cumprod concat "
-    "sum prod amax amin any all argmax argmin".split()
-)
+# whose results lie as NumPy, or LAPACK, leaves them
+_AS_LEFT = frozenset({"routine", "control", "contract", "window", "random", "structure"})
 _SILENT = frozenset({"movement", "create", "index", "compare"})

@@ -1,6 +1,6 @@
 """What torch.cuda.amp asks about the machine."""
 
-from .. import is_available
+from ..available import is_available
 
 
 def amp_definitely_not_available() -> bool:

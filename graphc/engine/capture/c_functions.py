@@ -7,7 +7,6 @@ READS, WRITES: methods of containers. The rest has a rule of its own (`RULES`, b
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -94,7 +93,7 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
             found = number_function(name, args)
             if found is not None:
                 return answer(found)
-        touch(observer, args, kwargs)
+        observer.touch(args, kwargs)
         return function, args, kwargs
     bound = getattr(function, "__self__", None)
     if is_draw(bound, function.__name__):
@@ -121,15 +120,6 @@ def _decided(args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], Any]:
     if kwargs and any(map(is_text, kwargs.values())):
         kwargs = {name: plain_text(value) for name, value in kwargs.items()}
     return args, kwargs
-
-
-def touch(observer: Observer, args: Iterable[Any], kwargs: Any = None) -> None:
-    """C code reads everything in its arguments."""
-    for value in args:
-        observer.whole(value)
-    if kwargs:
-        for value in kwargs.values():
-            observer.whole(value)
 
 
 def _operator(observer: Observer, function: Any, sign: str, args: tuple[Any, ...]) -> Any:
@@ -168,7 +158,7 @@ def method(
 ) -> None:
     """A C method of a container or a value is about to be called on `owner`."""
     stored = name in STORING
-    touch(observer, [a for a in args if not is_text(a)] if stored else args, kwargs)
+    observer.touch([a for a in args if not is_text(a)] if stored else args, kwargs)
     owner = observer.behind(owner)
     if issubclass(type(owner), str) and name == "format_map" and not all(
         map(library.is_text, args)
@@ -273,7 +263,7 @@ def _of_class(
         return call(observer, member, (owner, *args), kwargs)
     if kind_of(owner) in (Kind.OPEN, Kind.CLASS) and function.__name__ != "__new__":
         observer.open(f"{owner.__name__}.{function.__name__}()")
-    touch(observer, args, kwargs)
+    observer.touch(args, kwargs)
     return function, args, kwargs
 
 
@@ -299,7 +289,7 @@ def construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any)
         issubclass(kind, (BaseException, np.generic, np.dtype))
         or kind_of(kind) in (Kind.FIXED, Kind.VALUE, Kind.INSTANCE, Kind.MODULE, Kind.BUFFER)
     ):
-        touch(observer, args, kwargs)
+        observer.touch(args, kwargs)
         if issubclass(kind, np.generic):
             numpy_calls.made(observer, kind, args)
         return kind, args, kwargs
@@ -415,7 +405,7 @@ def _vars(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
 
 def _str(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     if len(args) != 1 or kwargs:
-        touch(observer, args, kwargs)
+        observer.touch(args, kwargs)
         return None
     return (operators.converted(observer, args[0], "s"),)
 
@@ -440,7 +430,7 @@ def _number(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: An
                 return (function(observer.run(found, value), *args[1:], **kwargs),)
     if len(args) == 1 and not kwargs and is_traced_number(args[0]):
         return (args[0].__trunc__() if function is int else args[0].as_float(),)
-    touch(observer, args, kwargs)
+    observer.touch(args, kwargs)
     return None
 
 

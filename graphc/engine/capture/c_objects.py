@@ -8,7 +8,7 @@ import weakref
 from typing import Any
 
 from ...frontend.tensor import Tensor
-from . import attributes, c_functions, items, numpy_calls
+from . import attributes, items, numpy_calls
 from .kinds import Kind, full_name, is_plain, kind_of
 from .observer import Observer
 from .rule import Call, answer
@@ -20,7 +20,7 @@ def call(
     """What to call in place of an object that no table of c_functions.py names."""
     kind = type(function)
     if numpy_calls.is_listed(function):
-        c_functions.touch(observer, args, kwargs)
+        observer.touch(args, kwargs)
         numpy_calls.called(observer, function, args, kwargs)
         return function, args, kwargs
     if kind is functools._lru_cache_wrapper:

@@ -45,7 +45,7 @@ def call(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) 
             observer.know(function.__func__, observer.path(function))
         name = getattr(function.__func__, "__name__", "")
         if kind_of(type(owner)) is Kind.TEXT:
-            c_functions.touch(observer, [a for a in args if not is_text(a)], kwargs)
+            observer.touch([a for a in args if not is_text(a)], kwargs)
             return function, args, kwargs
         if kind_of(type(owner)) is Kind.OPEN:
             if is_draw(owner, name):
@@ -272,7 +272,7 @@ def _construct(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: Any
         return call(observer, meta, (kind, *args), kwargs)
     made = kind_of(kind)
     if isinstance(kind, EnumMeta):
-        c_functions.touch(observer, args, kwargs)
+        observer.touch(args, kwargs)
         if observer.lookup(kind, "_missing_") is _NO_MEMBER:  # none of the user's code runs
             member = observer.plainly(kind, args, kwargs or {})
             return answer(observer.know(member, f"{kind.__qualname__}({args[0]!r})"))
@@ -315,7 +315,7 @@ def _made(observer: Observer, kind: Any, args: tuple[Any, ...], kwargs: dict[str
             bound, _ = _bound(observer, start, made, ())
             observer.run(bound, *args, **kwargs)
         elif start is not MISSING and start is not object.__init__:
-            c_functions.touch(observer, args, kwargs)
+            observer.touch(args, kwargs)
             start(made, *args, **kwargs)
     return made
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from . import settings
 from .kinds import Kind, kind_of
 from .numpy_tables import (
     CLOCK,
@@ -38,10 +37,10 @@ def called(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any
     if key in OF_NEW:
         return
     if key in SETTINGS:
-        settings.ask(observer, SETTINGS[key], switches=True)
+        observer.numpy_setting(SETTINGS[key], switches=True)
         return
     if key in TOLD:
-        settings.ask(observer, TOLD[key], switches=False)
+        observer.numpy_setting(TOLD[key], switches=False)
         return
     observer.numpy_settings(text=key in PRINTED)
     if any(map(_calls_back, given)):

@@ -28,10 +28,10 @@ from ...frontend.trace import Trace
 from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guard_list import Guards
 from ..version.guards import Cached, Code, Entry, Guard, Items, Referent, Result, Type
-from . import settings
 from .class_members import ClassMembers
 from .kinds import is_plain, is_standard
 from .machinery import inside_machinery
+from .numpy_settings import OfNumPy
 from .places import MISSING, Place, key_of
 from .streams import Draw, Stream, put_back
 from .whole_reads import WholeReads
@@ -228,9 +228,17 @@ class Observer(ClassMembers, WholeReads):
 
     def numpy_settings(self, text: bool = True) -> None:
         """NumPy computes, or makes a text of what it has."""
-        settings.ask(self, "seterr", switches=False)
+        self.numpy_setting("seterr", switches=False)
         if text:
-            settings.ask(self, "set_printoptions", switches=False)
+            self.numpy_setting("set_printoptions", switches=False)
+
+    def numpy_setting(self, name: str, switches: bool) -> None:
+        """A setting of NumPy's is read, and perhaps about to be changed."""
+        place = OfNumPy(name)
+        if place not in self.fields:
+            self.guards.add(Entry(place, place.get(), identity=False))
+        if switches:
+            self.save_place(place)
 
     def identity(self, a: Any, b: Any, same: bool) -> None:
         """`a is b` was asked: of tensors that are arguments, each call answers anew."""

@@ -1,24 +1,16 @@
-"""Settings that a function switches: each call switches them as the recording did.
+"""graphc's own settings that a function switches: each call switches them as the recording did.
 
-What a setting was before is a guard where the function has asked for it; NumPy's functions that
-change a setting give the former one, so they ask, too.
+What a setting was before is a guard where the function has asked for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from ...frontend.anomaly import Anomaly
 from ...frontend.functions import settings
 from ...frontend.promote import Defaults
-from ..version.guards import Entry
-from .places import Place
-
-if TYPE_CHECKING:
-    from .observer import Observer
+from .observer import Observer
 
 # where graphc's own functions keep what they set, and what they tell
 _OWN: dict[str, tuple[type, str]] = {
@@ -49,49 +41,3 @@ def write(observer: Observer, name: str) -> None:
         observer.write(*_OWN[name], "torch's settings")
     else:
         observer.open(f"{name}(), which changes a setting for what follows,")
-
-
-# --- NumPy's ---------------------------------------------------------------------------------
-
-
-class OfNumPy(Place):
-    """A setting of NumPy's, by the function that changes it."""
-
-    __slots__ = ()
-
-    def __init__(self, name: str) -> None:
-        super().__init__(NUMPY[name], name, f"what numpy.{name}() sets")
-
-    def get(self) -> Any:
-        """What is set; the same object for the same."""
-        found = self.container[0]()
-        return _met.setdefault(found, found)
-
-    def set(self, value: Any) -> None:
-        """Set it."""
-        self.container[1](value)
-
-
-_met: dict[Any, Any] = {}
-
-
-def _pairs(read: Callable[[], Any]) -> Callable[[], Any]:
-    return lambda: tuple(read().items())
-
-
-NUMPY: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
-    "seterr": (_pairs(np.geterr), lambda value: np.seterr(**dict(value))),
-    "setbufsize": (np.getbufsize, np.setbufsize),
-    "set_printoptions": (
-        _pairs(np.get_printoptions), lambda value: np.set_printoptions(**dict(value))
-    ),
-}
-
-
-def ask(observer: Observer, name: str, switches: bool) -> None:
-    """A setting of NumPy's is read, and perhaps about to be changed."""
-    place = OfNumPy(name)
-    if place not in observer.fields:
-        observer.guards.add(Entry(place, place.get(), identity=False))
-    if switches:
-        observer.save_place(place)

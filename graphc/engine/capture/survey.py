@@ -38,12 +38,18 @@ class OpenPlace(NamedTuple):
     error: TraceError
 
 
-class OpenError(TraceError):
-    """A function that is to be one graph has open places: `places`."""
+class Look:
+    """A call is looked at: recorded, and nothing is run. `open`: what its last recording met."""
 
-    def __init__(self, text: str, places: list[OpenPlace]) -> None:
-        super().__init__(text)
-        self.places = places
+    def __init__(self) -> None:
+        self.open: list[OpenPlace] = []
+
+
+class NoGraph(NamedTuple):
+    """A call that was looked at is no one graph: all that is open, and the error that says so."""
+
+    open: list[OpenPlace]
+    error: TraceError
 
 
 class Survey(SegmentTrace):
@@ -123,10 +129,10 @@ class Survey(SegmentTrace):
                 raise error
             return
         if len(found) + len(last) == 1:
-            raise OpenError(str(found[0]), self.places) from error
+            raise TraceError(str(found[0])) from error
         raise self._all(last) from None
 
-    def _all(self, last: list[TraceError]) -> OpenError:
+    def _all(self, last: list[TraceError]) -> TraceError:
         texts = [
             f"  {p.what}{'' if p.loc is None else f' at {p.loc}'}. Cure: {p.cure}"
             for p in self.places
@@ -135,9 +141,9 @@ class Survey(SegmentTrace):
         otherwise = f".\nCure of all: {self.otherwise.removeprefix(', or ')}" if (
             self.otherwise
         ) else ""
-        return OpenError(
+        return TraceError(
             f"{self.name}() is no one graph: {len(texts)} places in it are open\n"
-            + "\n".join(texts) + otherwise, self.places,
+            + "\n".join(texts) + otherwise
         )
 
 

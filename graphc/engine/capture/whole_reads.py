@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,14 @@ class WholeReads(Counts):
     def numpy_settings(self, text: bool = True) -> None:
         """NumPy computes, or makes a text of what it has."""
         raise NotImplementedError
+
+    def touch(self, args: Iterable[Any], kwargs: Any = None) -> None:
+        """C code reads everything in its arguments."""
+        for value in args:
+            self.whole(value)
+        if kwargs:
+            for value in kwargs.values():
+                self.whole(value)
 
     def whole(self, value: Any, deep: bool = True) -> None:
         """Code that graphc does not follow reads everything in an object."""

@@ -42,7 +42,7 @@ class Recorded(NamedTuple):
     holds: Holds
 
 
-class BackwardPlan:
+class SegmentBackwardPlan:
     """The backward graph of a segment: its inputs are saved values, then cotangents."""
 
     def __init__(
@@ -67,7 +67,7 @@ class BackwardPlan:
 def plan_of(
     segment: Segment, graph: Graph, split: Split, entries: list[int],
     build: Build, allocate: Allocate,
-) -> BackwardPlan:
+) -> SegmentBackwardPlan:
     """The backward of a segment; `build` makes something that runs of each part of it."""
     count = len(segment.outputs)
     roots = [edge(t) for t in segment.roots]
@@ -82,7 +82,7 @@ def plan_of(
         split.backward, len(split.saved), build, behind(graph, inputs, count), allocate,
         segment.trace.place or None,
     )
-    plan = BackwardPlan(
+    plan = SegmentBackwardPlan(
         split.backward, split.saved, entries, strict, parts,
         lambda graph: pipeline.as_drawn(graph, configuration.current()),
     )
@@ -102,7 +102,7 @@ class SegmentBackward(SavingNode):
     """The history of what one run of a segment left: native calls."""
 
     def __init__(
-        self, plan: BackwardPlan, edges: Any, types: Any, saved: list[np.ndarray],
+        self, plan: SegmentBackwardPlan, edges: Any, types: Any, saved: list[np.ndarray],
         dims: dict[str, int],
     ) -> None:
         super().__init__(edges, types)
@@ -184,7 +184,7 @@ class SegmentBackward(SavingNode):
             return self._by_tape(grads, needs, world)
         found: list[Any] = [None] * len(self.edges)
         part = self.plan.parts.part(given, tuple(needs))
-        if part.engine is None:
+        if part.engines is None:
             return found
         saved = self.saved or ()
         for i in part.saved:

@@ -18,12 +18,11 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...frontend.context import local
-from ...frontend.eager_count import Ran
 from ...frontend.saved_hooks import hooks
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
@@ -32,7 +31,16 @@ from ...ir.graph import Node
 from ...nn.modules.hooks import forward_between_hooks
 from ...nn.modules.module import Module
 from ..version.shared_builds import SharedBuilds
-from .tiers import BACKWARD, NUMBERS, PRICE, eager_work, start_cost, version_cost, work
+from .tiers import (
+    BACKWARD,
+    NUMBERS,
+    PRICE,
+    eager_work,
+    operators,
+    start_cost,
+    version_cost,
+    work,
+)
 
 LEAST = 16  # operators that cost about as much to record as ending a segment does
 _CALL = 5  # operators that take as long as calling a version does
@@ -121,7 +129,7 @@ class NestedModules:
         finally:
             trace.noted = outer
         known.path = trace.names.module(module, trace.module)
-        _weigh(known, nodes, work(nodes)[0], trace.flushes != ends)
+        _weigh(known, operators(nodes), work(nodes)[0], trace.flushes != ends)
         _weigh_operands(known, args, kwargs)
         return result
 
@@ -132,10 +140,11 @@ class NestedModules:
         if counted is None or known.nodes:
             self._lost(known)
             return function(module, *args, **kwargs)
-        start, demands = len(counted.ran), counted.demands
+        start, again, demands = len(counted.ran), counted.again, counted.demands
         result = function(module, *args, **kwargs)
         ran = counted.ran[start:]
-        _weigh(known, ran, eager_work(ran)[0], counted.demands != demands)
+        number = len(ran) - (counted.again - again)
+        _weigh(known, number, eager_work(ran)[0], counted.demands != demands)
         self._lost(known)
         return result
 
@@ -149,7 +158,7 @@ class NestedModules:
             known = self.found.get((id(module), function)) or self._new(function, module)
             if not known.nodes:
                 known.path, nodes = met.path, trace.noted[met.nodes]
-                _weigh(known, nodes, work(nodes)[0], met.ended)
+                _weigh(known, operators(nodes), work(nodes)[0], met.ended)
             self._lost(known)
         trace.met = trace.noted = None
 
@@ -204,15 +213,13 @@ class NestedModules:
         return result
 
 
-def _weigh(
-    known: NestedModule, operators: Sequence[Node | Ran], work: int, ended: bool
-) -> None:
-    """Say what a Module records, and whether it comes into question."""
-    known.nodes, known.work = max(len(operators), 1), work
+def _weigh(known: NestedModule, nodes: int, work: int, ended: bool) -> None:
+    """Say how many operators a Module records, and whether it comes into question."""
+    known.nodes, known.work = max(nodes, 1), work
     if ended:
         known.open = "a segment ends in it"
-    elif len(operators) < LEAST:
-        known.open = _TOO_SMALL.format(len(operators))
+    elif nodes < LEAST:
+        known.open = _TOO_SMALL.format(nodes)
 
 
 def _weigh_operands(known: NestedModule, args: Any, kwargs: Any) -> None:

@@ -51,7 +51,7 @@ from ..capture.reached import given, reached
 from ..devices import backend_at
 from ..version.refused import ERRORS
 from . import foreseen
-from .backward import BackwardPlan, Recorded, SegmentBackward, held, plan_of
+from .backward import Recorded, SegmentBackward, SegmentBackwardPlan, held, plan_of
 from .nested import NestedModules
 from .salvage import leave_out_failed
 from .stepwise import Stepwise
@@ -59,6 +59,7 @@ from .template import NoTemplate, Template
 from .tiers import (
     Tiers,
     eager_work,
+    operators,
     version_cost,
     warn_plain,
     warn_values_only,
@@ -80,13 +81,13 @@ class Version:
     template: Template | None  # None: operator by operator, for this one call
     engine: Engine
     outputs: int  # of the segment; saved values follow
-    plan: BackwardPlan | None
+    plan: SegmentBackwardPlan | None
     recorded: InitVar[Sequence[IrNode]]  # with the gradients, sizes as they were
     seconds: float
     calls: int = 0
 
     def __post_init__(self, recorded: Sequence[IrNode]) -> None:
-        self.nodes = len(recorded)
+        self.nodes = operators(recorded)
         self.cost = version_cost(self.nodes, self.plan is not None)
         self.work = work(recorded)
 
@@ -221,7 +222,8 @@ class Segments:
         with self._lock:
             self.calls += 1
             if counted is not None:
-                self.tiers.ran(len(counted.ran), *eager_work(counted.ran), 0)
+                nodes = len(counted.ran) - counted.again
+                self.tiers.ran(nodes, *eager_work(counted.ran), 0)
             for end in ends:
                 self.ends[end] = self.ends.get(end, 0) + 1
             leaves = not self.tiers.plain and self.tiers.end_call(turned, passing)
@@ -317,7 +319,7 @@ class Segments:
                     break
             else:
                 parts = segment.trace.name, forward, whole, inputs, tangents, outputs
-                nodes = len(whole.nodes)
+                nodes = operators(whole.nodes)
                 place = segment.trace.place or None
                 # bodies run operator by operator on the CPU alone
                 compiles = self.tiers.compiles(
@@ -393,6 +395,7 @@ class Segments:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
             forward = pipeline.build(graph, **options)
             types = [n.tensor_type for n in graph.outputs]
+        template.assumes(forward.assumed)
         engine = Engine(forward, types, dims, allocate, place, mutated)
         return Version(template, engine, count, plan, nodes, time.perf_counter() - started)
 

@@ -10,6 +10,7 @@ import numpy as np
 from ...backends.numpy.ops import TABLE
 from ...frontend.errors import located
 from ...frontend.placement import table_for
+from ...ir.dim import Guard
 from ...ir.graph import Graph, Node
 from ...ir.interpret import evaluate
 from ...ir.memory import DeviceArray, write
@@ -18,6 +19,8 @@ from ..built import concrete_shape
 
 class Stepwise:
     """A Graph as something to run. Nothing is rewritten, fused or compiled."""
+
+    assumed: tuple[Guard, ...] = ()  # of sizes: nothing is compiled
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...frontend.segment_tape import Fingerprint
-from ...ir.dim import Dim, DimEnv, evaluate
+from ...ir.dim import Dim, DimEnv, Guard, evaluate
 from ...ir.graph import Builder, Graph, Node
 from ...ir.types import TensorType
 
@@ -42,6 +42,11 @@ class Template:
         if older is not None:
             self._generalise(older, whole)
         self.graph = self._rebuild(name, forward, whole, inputs, tangents, outputs)
+        self.guards = tuple(self.env.guards)
+
+    def assumes(self, sizes: tuple[Guard, ...]) -> None:
+        """What compiling the graph assumed of its sizes holds, too."""
+        self.guards += sizes
 
     # --- matching ----------------------------------------------------------------------------
 
@@ -58,7 +63,7 @@ class Template:
                 expected = evaluate(expected, dims)
             if expected != found and i not in self.holes:
                 return None
-        return dims if all(guard.check(dims) for guard in self.env.guards) else None
+        return dims if all(guard.check(dims) for guard in self.guards) else None
 
     def arrays(self, forward: Fingerprint) -> list[np.ndarray]:
         """The constants of a recording that are inputs."""

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...frontend.eager_count import Ran
 from ...frontend.errors import user_location
-from ...ir.graph import Loc, Node
+from ...ir.graph import Graph, Loc, Node
 from ...ir.op import Op
 from ...ir.types import TensorType
 from ..built import CompileCounter
@@ -208,25 +208,44 @@ def _say(text: str, kind: type[Warning], loc: Loc | None) -> None:
         warnings.warn_explicit(text, kind, loc.file, loc.line)
 
 
-# with the types of the results and of the inputs
-_Operation: TypeAlias = tuple[Op, Mapping[str, Any], Sequence[Any], Sequence[Any]]
+# with the types of the results and of the inputs, and the sub-graphs
+_Operation: TypeAlias = tuple[
+    Op, Mapping[str, Any], Sequence[Any], Sequence[Any], Sequence[Graph]
+]
+
+
+def operators(nodes: Iterable[Node]) -> int:
+    """How many there are, with those inside sub-graphs."""
+    return sum(1 + sum(operators(_inside(graph)) for graph in node.graphs) for node in nodes)
+
+
+def _inside(graph: Graph) -> Iterator[Node]:
+    """What a sub-graph computes."""
+    return (node for node in graph.nodes if node.op.name != "input")
 
 
 def work(nodes: Iterable[Node]) -> tuple[int, int]:
     """How long nodes take in eager mode, in operators on small tensors: in all, and without the
     multiplications of contractions, which compiled code does no faster."""
-    return _work((n.op, n.attrs, (n.type,), [i.type for i in n.inputs]) for n in nodes)
+    return _work(
+        (n.op, n.attrs, (n.type,), [i.type for i in n.inputs], n.graphs) for n in nodes
+    )
 
 
 def eager_work(ran: Iterable[Ran]) -> tuple[int, int]:
     """The same of operators that ran in eager mode."""
-    return _work((r.op, r.attrs, r.signature.results, r.signature.inputs) for r in ran)
+    return _work((r.op, r.attrs, r.signature.results, r.signature.inputs, ()) for r in ran)
 
 
 def _work(operations: Iterable[_Operation]) -> tuple[int, int]:
     total = moved = 0
-    for op, attrs, results, inputs in operations:
+    for op, attrs, results, inputs, graphs in operations:
         total, moved = total + 1, moved + 1
+        if op.body_work is not None:
+            inside, copied = zip(*(work(_inside(graph)) for graph in graphs), strict=True)
+            total += op.body_work(inside, inputs, attrs)
+            moved += op.body_work(copied, inputs, attrs)
+            continue
         if op.view or not inputs:  # no numbers are moved
             continue
         sizes: list[Any] = [

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _LAYOUTS = 8  # sizes for which a tape's layout is kept
 
 
-class BackwardPlan:
+class CompiledBackwardPlan:
     """What a compiled forward's tape node needs to know; made once per version."""
 
     def __init__(
@@ -119,7 +119,7 @@ class History:
     """The tape node of one call, attached to its results."""
 
     def __init__(
-        self, plan: BackwardPlan, arguments: list[Any], inputs: list[np.ndarray],
+        self, plan: CompiledBackwardPlan, arguments: list[Any], inputs: list[np.ndarray],
         owners: list[Tensor | None], results: list[np.ndarray], dims: dict[str, int], moved: Moved,
     ) -> None:
         tensors = [owner_of(t, i, arguments, moved) for i, t in plan.sources]
@@ -163,7 +163,7 @@ class CompiledBackward(SavingNode):
     """The backward of a compiled forward: one native call."""
 
     def __init__(
-        self, plan: BackwardPlan, edges: Any, types: Any, saved: list[np.ndarray],
+        self, plan: CompiledBackwardPlan, edges: Any, types: Any, saved: list[np.ndarray],
         stamps: dict[int, tuple[Any, int]], dims: dict[str, int],
     ) -> None:
         super().__init__(edges, types)
@@ -207,7 +207,7 @@ class CompiledBackward(SavingNode):
         # where some is spent, only what is asked for may be read
         asked = plan.all_gradients if self.spent is None else tuple(needs)
         part = plan.parts.part(given, asked)
-        if part.engine is None:
+        if part.engines is None:
             return found
         _check_unchanged([self.stamps[i] for i in part.saved if i in self.stamps])
         results = part.call(self.saved or (), grads, self.dims)

@@ -10,14 +10,13 @@ from ... import config as configuration
 from ...frontend.placement import Place
 from ...inspect.example import example_inputs
 from ...ir.graph import Graph
-from ...ir.passes.partition import Split
 from .. import pipeline
-from ..built import Allocate, Engine
+from ..built import Allocate, Built, Engine
 from ..capture.recording import Recording
 from ..devices import backend_at
-from .backward import BackwardPlan
+from .backward import CompiledBackwardPlan
 from .parts import Parts, behind
-from .shared_builds import SharedBuilds
+from .shared_builds import Native, SharedBuilds
 from .version import Specialisation
 
 
@@ -35,40 +34,43 @@ def build(
         options["example"] = example_inputs(traced)
     allocate = backends.get(chosen).memory.allocate
 
-    def built(make: Callable[[], Any], *parts: Any) -> Any:
+    def built(make: Callable[[], Native], *parts: Any) -> Native:
         if shared is None:
             return make()
         key = *parts, tuple(traced.mutated.items()), settings, chosen
         return shared.get(graph, key, make)
 
-    plan: BackwardPlan | None = None
+    plan: CompiledBackwardPlan | None = None
     if traced.backward is not None and traced.backward.outputs:
         inputs, count = traced.forward
-        forward, split, parts = built(
+        native = built(
             lambda: _build_joint(graph, inputs, count, options, allocate, place),
             inputs, count, place,
         )
-        outputs = split.forward.outputs
-        plan = BackwardPlan(
-            traced, split, parts, (graph, inputs, count),
+        assert native.split is not None and native.parts is not None
+        outputs = native.split.forward.outputs
+        plan = CompiledBackwardPlan(
+            traced, native.split, native.parts, (graph, inputs, count),
             lambda graph: pipeline.as_drawn(graph, settings),
         )
     else:
-        forward, outputs = built(lambda: pipeline.build(graph, **options)), graph.outputs
+        native = built(lambda: Native(pipeline.build(graph, **options)))
+        outputs = graph.outputs
     types = [node.tensor_type for node in outputs]
-    engine = Engine(forward, types, tuple(graph.env.hints), allocate, place, traced.mutated)
+    engine = Engine(native.forward, types, tuple(graph.env.hints), allocate, place, traced.mutated)
     version = Specialisation(traced, recording.observer, recording.replay, engine, plan)
     kept = list(recording.stored), recording.order, recording.apart_from
     version.makes(recording.rebuild, *kept)
     version.follow(recording.stored_inputs(), recording.dropped_guards())
-    version.relies(recording.observer, recording.materialise, recording.leaves)
+    assumed = native.forward.assumed
+    version.relies(recording.observer, recording.materialise, recording.leaves, assumed)
     return version
 
 
 def _build_joint(
     graph: Graph, inputs: int, outputs: int, options: dict[str, Any], allocate: Allocate,
     place: Place | None,
-) -> tuple[pipeline.Built, Split, Parts]:
+) -> Native:
     """The forward of a joint graph, where it is cut, and its backward.
 
     Where several results carry a history, that backward is built when it runs: of hidden states
@@ -76,7 +78,7 @@ def _build_joint(
     """
     late = {key: options[key] for key in ("config", "backend")}
 
-    def build(reduced: Graph) -> pipeline.Built:
+    def build(reduced: Graph) -> Built:
         return pipeline.build(reduced, name=f"{options['name']}_backward", **late)
 
     several = len(graph.inputs) - inputs > 1
@@ -85,4 +87,4 @@ def _build_joint(
     parts = Parts(split.backward, len(split.saved), build, missing, allocate, place)
     if reverse is not None:
         parts.keep_whole(reverse)
-    return forward, split, parts
+    return Native(forward, split, parts)

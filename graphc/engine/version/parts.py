@@ -20,7 +20,7 @@ from ...ir.graph import Builder, Graph
 from ...ir.graph import Node as IrNode
 from ...ir.op import get as get_op
 from ...ir.rewrite import with_inputs
-from ..built import Allocate, Engine
+from ..built import Allocate, Engine, Engines
 
 Build = Callable[[Graph], Any]
 
@@ -29,7 +29,7 @@ Build = Callable[[Graph], Any]
 class Part:
     """The backward for one choice of cotangents and gradients."""
 
-    engine: Engine | None  # None: no gradient arrives anywhere
+    engines: Engines | None  # None: no gradient arrives anywhere
     saved: list[int]
     tangents: list[int]
     results: list[int]  # which edge each output belongs to
@@ -38,10 +38,10 @@ class Part:
         self, saved: Sequence[Any], grads: Sequence[Any], dims: Mapping[str, int]
     ) -> list[np.ndarray]:
         """The gradients, from what was saved and the cotangents."""
-        if self.engine is None:
+        if self.engines is None:
             return []
         arrays = [saved[i] for i in self.saved] + [grads[i] for i in self.tangents]
-        return self.engine.call(arrays, dims)[1]
+        return self.engines.at(dims).call(arrays, dims)[1]
 
 
 def behind(joint: Graph, forward_inputs: int, forward_outputs: int) -> list[int]:
@@ -96,17 +96,20 @@ class Parts:
         """`built` is the whole graph."""
         graph, saved = self.graph, self._saved
         given, needs = len(graph.inputs) - saved, len(graph.outputs)
-        engine = self._engine(built, graph)
+        engines = Engines(graph, self._compiled, self._engine(built, graph))
         self.made[(True,) * given, (True,) * needs] = Part(
-            engine, list(range(saved)), list(range(given)), list(range(needs))
+            engines, list(range(saved)), list(range(given)), list(range(needs))
         )
+
+    def _compiled(self, graph: Graph) -> Engine:
+        return self._engine(self._build(graph), graph)
 
     def _engine(self, built: Any, graph: Graph) -> Engine:
         types = [node.tensor_type for node in graph.outputs]
         return Engine(built, types, tuple(graph.env.hints), *self._at)
 
     def part(self, given: tuple[bool, ...], needs: tuple[bool, ...]) -> Part:
-        """The part for these cotangents and these edges; compiled the first time."""
+        """The part for these cotangents and these edges."""
         found = self.made.get((given, needs))
         if found is None:
             with self._lock:
@@ -164,7 +167,7 @@ class Parts:
         reduced = builder.build([made[graph.outputs[i]] for i in results], graph.name)
         count = self._saved
         return Part(
-            self._engine(self._build(reduced), reduced),
+            Engines(reduced, self._compiled),
             [i for i in kept if i < count], [i - count for i in kept if i >= count], results,
         )
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...frontend.segment_tape import Fingerprint
-from ...ir.dim import Guard
 from ...ir.graph import Graph
+from ...ir.passes.partition import Split
+from ..built import Built
+from .parts import Parts
 
 _LIMIT = 64
 
 
-class _Made(NamedTuple):
-    """What was built, and all that is assumed of symbolic sizes, compiling included."""
+class Native(NamedTuple):
+    """What a graph was compiled to; of a joint one, where it is cut, and its backward."""
 
-    result: Any
-    guards: tuple[Guard, ...]
+    forward: Built
+    split: Split | None = None
+    parts: Parts | None = None
 
 
 class SharedBuilds:
@@ -24,21 +27,19 @@ class SharedBuilds:
     are one."""
 
     def __init__(self) -> None:
-        self._made: dict[Hashable, _Made] = {}
+        self._made: dict[Hashable, Native] = {}
 
-    def get(self, graph: Graph, options: Hashable, make: Callable[[], Any]) -> Any:
-        """What `make` gives for the graph, or has given for an equal one with these options; its
-        guards are the graph's, then."""
+    def get(self, graph: Graph, options: Hashable, make: Callable[[], Native]) -> Native:
+        """What `make` gives for the graph, or has given for an equal one with these options, if
+        what it assumes of sizes holds for the graph's."""
         env, nothing = graph.env, Fingerprint((), (), (), {}, ())
         whole = Fingerprint(graph.inputs, graph.outputs, (), {}, (), within=nothing)
         passes = tuple([node.backward for node in whole.nodes])
         sizes = tuple(env.hints), tuple(env.guards)
         key = whole.key, tuple(whole.numbers), passes, len(graph.inputs), sizes, options
         found = self._made.get(key)
-        if found is None or not all(guard.check(env.hints) for guard in found.guards):
+        if found is None or not all(guard.check(env.hints) for guard in found.forward.assumed):
             if len(self._made) >= _LIMIT:
                 del self._made[next(iter(self._made))]
-            result = make()
-            found = self._made[key] = _Made(result, tuple(env.guards))
-        env.guards.update(dict.fromkeys(found.guards))
-        return found.result
+            found = self._made[key] = make()
+        return found

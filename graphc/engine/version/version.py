@@ -18,6 +18,7 @@ from ...frontend.grad_mode import no_grad
 from ...frontend.number_expr import is_late
 from ...frontend.storage import Storage
 from ...frontend.tensor import Tensor, from_array
+from ...ir.dim import Guard as SizeGuard
 from ...ir.memory import zeros_like
 from ..built import Engine, before_write, count_writes, kept_for_backward
 from ..capture.argument_writes import GivenItems
@@ -25,7 +26,7 @@ from ..capture.observer import Observer
 from ..capture.places import Place
 from ..capture.streams import Draw, put_back, states
 from ..capture.writes import Repeat
-from .backward import BackwardPlan
+from .backward import CompiledBackwardPlan
 from .call import Call
 from .guard_list import Guards, ask
 from .guards import Guard
@@ -70,7 +71,7 @@ class Specialisation:
 
     def __init__(
         self, traced: TracedGraph, observer: Observer, replay: list[tuple[Place, Any]],
-        engine: Engine, plan: BackwardPlan | None,
+        engine: Engine, plan: CompiledBackwardPlan | None,
     ) -> None:
         """`plan`: of the results' history; None: they have none."""
         self.traced = traced
@@ -138,13 +139,15 @@ class Specialisation:
     # --- guards and inputs -----------------------------------------------------------------
 
     def relies(
-        self, observer: Observer, materialise: list[Tensor], leaves: list[Any]
+        self, observer: Observer, materialise: list[Tensor], leaves: list[Any],
+        assumed: tuple[SizeGuard, ...],
     ) -> None:
         """Add the guards on what a call is given and fetches; then the recording is over.
-        `materialise`: tensors whose missing `.grad` counts as zeros (see compile.py)."""
+        `materialise`: tensors whose missing `.grad` counts as zeros (see compile.py); `assumed`:
+        what compiling assumes of sizes."""
         made = [of_made_input(source) for source in self.made if source.part == 0]
         self.guards.found_by([*map(any_number, self.computed), *made])
-        for guard in self._guards_of_calls(observer, materialise, leaves):
+        for guard in self._guards_of_calls(observer, materialise, leaves, assumed):
             self.guards.add(guard)
         self._made_zeros = [
             guard for guard in self.guards.records if isinstance(guard, GradIsThere) and guard.made
@@ -162,7 +165,8 @@ class Specialisation:
         observer.settle()
 
     def _guards_of_calls(
-        self, observer: Observer, materialise: list[Tensor], leaves: list[Any]
+        self, observer: Observer, materialise: list[Tensor], leaves: list[Any],
+        assumed: tuple[SizeGuard, ...],
     ) -> Iterator[Guard]:
         traced, moved = self.traced, self.moved
         for read in traced.grad_reads:
@@ -181,7 +185,7 @@ class Specialisation:
         # arguments that were one object with another argument or with something in the roots
         yield from (SameArgument(i, other) for i, other in _identities(leaves, observer))
         yield from (Identity(a, b, same) for a, b, same in observer.pairs)
-        yield from (Sizes(decided) for decided in traced.graph.env.guards)
+        yield from (Sizes(decided) for decided in (*traced.graph.env.guards, *assumed))
         yield from (Aliases(alias, moved) for alias in traced.input_aliases)
         if traced.mutations:
             written = [mutation.input for mutation in traced.mutations]

@@ -390,7 +390,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     order = P.clamp(P.sub(apply(ops.cumsum, flat, dim=0), 1), min=0)
     picked = take(source.reshape(-1), [order], 0).reshape(shape(input))
     result: Tensor = apply(ops.where, full, picked, input)
-    return result
+    return result.contiguous()  # type: ignore[no-any-return]
 
 
 # --- flat positions ----------------------------------------------------------------------------

@@ -237,7 +237,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     others = tuple(d for d in range(input.ndim) if d != along)
     norms = vector_norm(input, p, others, True)
     factor = P.where(P.gt(norms, maxnorm), P.div(maxnorm, P.add(norms, 1e-7)), 1.0)
-    return P.mul(input, factor)  # type: ignore[no-any-return]
+    return P.mul(input, factor).contiguous()  # type: ignore[no-any-return]
 
 
 def apply_(self: Tensor, callable: Any) -> Tensor:

@@ -59,8 +59,9 @@ Leaf = Launch | Routine
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """A loop over steps: `count` times, or, where `flag` is given, while the bool that `test`
-    leaves there is true; `test` runs before each iteration. Offsets inside may use `var`, the
-    number of the iteration; behind the loop it is the number of iterations that ran."""
+    leaves there is true (and `count` times at most, if that is given); `test` runs before each
+    iteration. Offsets inside may use `var`, the number of the iteration; behind the loop it is the
+    number of iterations that ran, also to steps that follow."""
 
     var: str
     steps: tuple[ProgramStep, ...]

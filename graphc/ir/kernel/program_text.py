@@ -43,7 +43,8 @@ def _steps(steps: Sequence[ProgramStep], margin: str) -> Iterator[str]:
             yield f"{margin}repeat {step.var} < {_size(step.count)}"
             yield from _steps(step.steps, inside)
         else:
-            yield f"{margin}repeat {step.var} while {_buffer(step.flag)} of"
+            most = "" if step.count is None else f" < {_size(step.count)}"
+            yield f"{margin}repeat {step.var}{most} while {_buffer(step.flag)} of"
             yield from _steps(step.test, inside)
             yield f"{margin}do"
             yield from _steps(step.steps, inside)

@@ -3,7 +3,8 @@
 Attention also gives the log of each row's sum of exponentials, [..., L]: with it a gradient makes
 each probability again from its score alone, so that no [L, S] tensor need be kept, or made at all
 (Dao et al. 2022, arXiv:2205.14135). 16-bit floats go through float32. With `dropout`, the last
-input says which probabilities are kept: they are divided by 1 - dropout, the others are 0.
+input says which probabilities are kept: they are divided by 1 - dropout, the others are 0. It is a
+bool of the scores' shape, or what that is drawn from (`_counter.DRAW`), made where it is needed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..dim import DimEnv
 from ..op import Attrs, Op, OpError, register
 from ..rounding import DELICATE
 from ..types import TensorType, TupleType, Type
+from ._counter import DRAW, chosen_of, in_32_bits
 from ._rules import accumulation_dtype, cast, filled, ops, reshape, select, sum_dims, sum_to, zeros
 from ._types import (
     FLOATS,
@@ -71,15 +73,25 @@ def _require_mask(q: TensorType, mask: TensorType, scores: Any, env: DimEnv) -> 
 
 
 def _require_kept(kept: TensorType, dropout: float, scores: Any, env: DimEnv) -> None:
-    if kept.dtype is not dtypes.bool_ or not same_shape(env, kept.shape, scores):
+    drawn = kept == DRAW and in_32_bits(1.0 - dropout)
+    if not drawn and (kept.dtype is not dtypes.bool_ or not same_shape(env, kept.shape, scores)):
         fail(f"attention: what dropout keeps is bool {sizes_text(scores)}, got {kept}")
     if not 0.0 < dropout < 1.0:
         fail(f"attention: dropout is between 0 and 1, not {dropout}")
 
 
-def _split(rest: Sequence[Any], dropout: float) -> tuple[Sequence[Any], Any]:
-    """The masks (one or none) among the last inputs, and what dropout keeps, or None."""
-    return (rest[:-1], rest[-1]) if dropout else (rest, None)
+def _masks(rest: Sequence[Any], dropout: float) -> Sequence[Any]:
+    """The masks, one or none, among the last inputs."""
+    return rest[:-1] if dropout else rest
+
+
+def _kept(q: Any, k: Any, rest: Sequence[Any], dropout: float) -> Any:
+    """What dropout keeps; None where nothing is dropped."""
+    if not dropout:
+        return None
+    if rest[-1].type.dtype is dtypes.bool_:
+        return rest[-1]
+    return chosen_of(rest[-1], (*q.type.shape[:-1], k.type.shape[-2]), 1.0 - dropout)
 
 
 def _thin(x: Any, kept: Any, dropout: float) -> Any:
@@ -88,7 +100,7 @@ def _thin(x: Any, kept: Any, dropout: float) -> Any:
 
 
 def _widened(rest: Sequence[Any], wide: Any) -> list[Any]:
-    return [x if x.type.dtype is dtypes.bool_ else cast(x, wide) for x in rest]
+    return [cast(x, wide) if x.type.dtype.is_float else x for x in rest]
 
 
 def _options(dropout: float) -> dict[str, float]:
@@ -130,7 +142,7 @@ def _attention(
         inputs = [*(cast(x, wide) for x in (q, k, v)), *_widened(rest, wide)]
         out, lse = ops.attention(*inputs, causal=causal, scale=scale, **_options(dropout))
         return cast(out, dtype), lse
-    masks, kept = _split(rest, dropout)
+    masks = _masks(rest, dropout)
     rows = q.type.shape[:-1]
     if k.type.shape[-2] == 0:  # nothing to attend to
         return filled(q, (*rows, v.type.shape[-1]), 0, dtype), filled(q, rows, math.inf, dtype)
@@ -146,7 +158,8 @@ def _attention(
         nothing = ops.eq(total, 0.0)
         lse = select(nothing, math.inf, lse)
         total = select(nothing, 1.0, total)
-    return _matmul(_thin(e / total, kept, dropout), v, 1, 2), reshape(lse, rows)
+    p = _thin(e / total, _kept(q, k, rest, dropout), dropout)
+    return _matmul(p, v, 1, 2), reshape(lse, rows)
 
 
 def _attention_vjp(
@@ -155,7 +168,7 @@ def _attention_vjp(
 ) -> Any:
     """From q, k, v, the result and its log-sum-exp; the probabilities are made again."""
     q, k, v, *rest = inputs
-    masks, _ = _split(rest, dropout)
+    masks = _masks(rest, dropout)
     dtype = q.type.dtype
     if k.type.shape[-2] == 0:
         return [zeros(x) if needed else None for x, needed in zip(inputs, needs, strict=True)]
@@ -186,8 +199,8 @@ class _Parts:
         self, q: Any, k: Any, v: Any, g: Any, lse: Any, slope: Any, rest: Any, causal: bool,
         scale: float, dropout: float,
     ) -> None:
-        masks, self._kept = _split(rest, dropout)
-        self._dropout = dropout
+        masks = _masks(rest, dropout)
+        self._kept, self._dropout = _kept(q, k, rest, dropout), dropout
         column = (*lse.type.shape, 1)
         self.p = ops.exp(_scores(q, k, masks, causal, scale) - reshape(lse, column))
         self.rise = self.thin(_matmul(g, v, 1, 1)) - reshape(slope, column)
@@ -261,7 +274,8 @@ def _attention_grad_vjp(
         _matmul(of_products, g, 2, 2),
         _matmul(of_products, v, 1, 2) + _matmul(parts.thin(parts.p), to_v, 1, 2),
         -sum_dims(of_scores, last), -sum_dims(of_rise, last),
-        *(sum_to(of_scores, mask.type.shape) for mask in rest),
+        *(sum_to(of_scores, mask.type.shape) for mask in _masks(rest, dropout)),
+        *([None] if dropout else []),
     ]
     return [
         cast(x, type_.dtype) if needed and type_.dtype.is_float else None
@@ -279,7 +293,7 @@ register(
         doc="(softmax(scale * q @ k.T + mask) @ v, the log of each row's sum of exponentials); the "
         "mask is bool (True attends) or added; `causal` lets row i attend to the first i + 1. A "
         "row that a mask lets attend to nothing gives zeros, and infinity. With `dropout` the last "
-        "input is the probabilities that are kept, bool [..., L, S].",
+        "input is the probabilities that are kept, bool [..., L, S], or what they are drawn from.",
     )
 )
 register(

@@ -6,7 +6,8 @@ node's: one tensor, or several (a TupleType). Such records have `results` 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .. import dtypes
 from ..dim import DimEnv
@@ -15,8 +16,9 @@ from ..op import Attrs, Op, register
 from ..rounding import EXACT
 from ..types import TensorType, TupleType, Type
 from ._types import Types, fail, same_shape
-from .control_gradients import cond_vjp, while_vjp
+from .control_gradients import cond_vjp
 from .scan_gradient import scan_vjp
+from .while_gradient import unwind_vjp, while_vjp
 
 
 def _graphs(name: str, attrs: Attrs, number: int) -> tuple[Graph, ...]:
@@ -84,6 +86,22 @@ def _while_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     return _bundle(types)
 
 
+def _unwind_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
+    condition, body, back = _graphs("unwind", attrs, 3)
+    n: int = attrs["n_state"]
+    if not 0 < n < len(types) or attrs["most"] < 1:
+        fail(f"unwind takes {n} values to run with and some to go back with, and at least one "
+             f"step, got {len(types)} inputs and {attrs['most']} steps", TypeError)
+    state, slopes = types[:n], types[n:]
+    _require_inputs("unwind's condition", condition, state, env)
+    _require_predicate("unwind's condition's result", _outputs(condition))
+    _require_inputs("unwind's body", body, state, env)
+    _require_same("unwind's body's result", _outputs(body), state, env)
+    _require_inputs("unwind's way back", back, [*slopes, *state], env)
+    _require_same("unwind's way back's result", _outputs(back), slopes, env)
+    return _bundle(slopes)
+
+
 def _scan_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     (body,) = _graphs("scan", attrs, 1)
     n_carried: int = attrs["n_carried"]
@@ -106,6 +124,29 @@ def _scan_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     return _bundle([*carried, *stacked])
 
 
+# --- the work of a run, from that of the sub-graphs ------------------------------------------
+
+
+def _branch_work(bodies: Sequence[Any], types: Sequence[Type], attrs: Mapping[str, Any]) -> Any:
+    """No less than this, whichever branch is taken."""
+    return min(bodies)
+
+
+def _while_work(bodies: Sequence[Any], types: Sequence[Type], attrs: Mapping[str, Any]) -> Any:
+    """As if it went round once: how often it does is known when it has run."""
+    return sum(bodies)
+
+
+def _scan_work(bodies: Sequence[Any], types: Sequence[Type], attrs: Mapping[str, Any]) -> Any:
+    sequence = types[attrs["n_carried"]]
+    assert isinstance(sequence, TensorType)
+    return bodies[0] * sequence.shape[0]
+
+
+def _fusion_work(bodies: Sequence[Any], types: Sequence[Type], attrs: Mapping[str, Any]) -> Any:
+    return bodies[0]
+
+
 def _fusion_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     (body,) = _graphs("fusion", attrs, 1)
     _require_inputs("fusion's body", body, types, env)
@@ -114,22 +155,31 @@ def _fusion_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
 
 register(
     Op(
-        "cond", "control", _cond_type, cond_vjp, results=0,
+        "cond", "control", _cond_type, cond_vjp, results=0, body_work=_branch_work,
         cost=None, rounding=EXACT, takes_complex=True,
         doc="The results of the first sub-graph where the 0-d bool is true, else of the second.",
     )
 )
 register(
     Op(
-        "while_loop", "control", _while_type, while_vjp, results=0,
+        "while_loop", "control", _while_type, while_vjp, results=0, body_work=_while_work,
         cost=None, rounding=EXACT, takes_complex=True,
         doc="Runs the second sub-graph on the carried values while the first says true.",
     )
 )
 register(
     Op(
+        "unwind", "control", _unwind_type, unwind_vjp, results=0, attrs=("n_state", "most"),
+        body_work=_while_work, cost=None, rounding=EXACT, takes_complex=True,
+        doc="Runs the second sub-graph on `n_state` values while the first says true, `most` times "
+        "at most, and then, from the last step to the first, the third on the other values and on "
+        "what the step began with; gives these other values.",
+    )
+)
+register(
+    Op(
         "scan", "control", _scan_type, scan_vjp, results=0, attrs=("n_carried", "reverse"),
-        cost=None, rounding=EXACT, takes_complex=True,
+        body_work=_scan_work, cost=None, rounding=EXACT, takes_complex=True,
         doc="Runs body(*carried, *rows) -> (*carried, *outputs) for each row of dim 0, the last "
         "one first with `reverse`; gives the last carried values, and the outputs stacked in "
         "the order of the rows.",
@@ -137,7 +187,7 @@ register(
 )
 register(
     Op(
-        "fusion", "structure", _fusion_type, results=0, attrs=("kind",),
+        "fusion", "structure", _fusion_type, results=0, attrs=("kind",), body_work=_fusion_work,
         nondifferentiable="made after differentiation, by passes/fuse/ alone",
         cost=None, rounding=EXACT, takes_complex=True,
         doc="One kernel's worth of operators, as a sub-graph.",

@@ -1,8 +1,6 @@
-"""Gradient rules of cond and while_loop, made of such operators themselves.
+"""The gradient rule of cond, and what rules of operators with sub-graphs share.
 
-cond: the branch that ran is the branch whose gradient runs. while_loop: how many steps there are
-is known only at run time, so there is no memory to keep what each began with: it is computed again
-from the start for every step.
+The branch that ran is the branch whose gradient runs.
 """
 
 from __future__ import annotations
@@ -10,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import autodiff, dtypes
-from ..graph import Builder, Expr, Graph, Node
+from .. import autodiff
+from ..graph import Builder, Graph, Node
 from ..types import TensorType
-from ._rules import filled, ops
+from ._rules import ops
 
 
 def copied(
@@ -42,7 +40,7 @@ def _zero(builder: Builder, type_: TensorType) -> Node:
     )
 
 
-def _gradients(
+def gradients(
     builder: Builder, graph: Graph, inputs: Sequence[Node], given: Sequence[int],
     cotangents: Sequence[Node], wanted: Sequence[int],
 ) -> list[Node]:
@@ -91,7 +89,7 @@ def cond_vjp(
         xs = [builder.input(node.tensor_type) for node in graph.inputs]
         cotangents = [builder.input(graph.outputs[i].tensor_type) for i in given]
         branches.append(builder.build(
-            _gradients(builder, graph, xs, given, cotangents, wanted), f"{graph.name}_vjp"
+            gradients(builder, graph, xs, given, cotangents, wanted), f"{graph.name}_vjp"
         ))
     values = [*operands, *(grads[i] for i in given)]
     kept = sorted(_reads(branches[0]) | _reads(branches[1]))
@@ -100,68 +98,4 @@ def cond_vjp(
     results: list[Any] = [None] * len(inputs)
     for i, gradient in zip(wanted, found, strict=True):
         results[i + 1] = gradient
-    return results
-
-
-# --- while_loop --------------------------------------------------------------------------------
-
-_COUNTER = TensorType(dtypes.i64, ())
-
-
-def _counted(condition: Graph, body: Graph, limited: bool) -> tuple[Graph, Graph]:
-    """The loop with a counter of its steps first; `limited`: then a number of steps to run,
-    which then decides instead of the condition."""
-    extra = 2 if limited else 1
-    graphs: list[Graph] = []
-    for part in (condition, body):
-        builder = Builder(part.env)
-        heads = [builder.input(_COUNTER) for _ in range(extra)]
-        inputs = [builder.input(node.tensor_type) for node in part.inputs]
-        outputs: list[Node]
-        if part is body:
-            more = Expr(builder, heads[0]) + 1
-            outputs = [more.node, *heads[1:], *copied(builder, part, inputs)]
-        elif limited:
-            outputs = [ops.lt(Expr(builder, heads[0]), Expr(builder, heads[1])).node]
-        else:
-            outputs = copied(builder, part, inputs)
-        graphs.append(builder.build(outputs, part.name))
-    return graphs[0], graphs[1]
-
-
-def while_vjp(
-    grads: Any, inputs: Any, outs: Any, needs: Any, *, graphs: tuple[Graph, ...]
-) -> list[Any]:
-    """A loop back over the steps; quadratic in their number."""
-    condition, body = graphs
-    zero = filled(inputs[0], (), 0, dtypes.i64)
-    steps = packed(ops.while_loop(zero, *inputs, graphs=_counted(condition, body, False)))[0]
-    slopes = [i for i, x in enumerate(inputs) if x.type.dtype.is_float]
-
-    builder = Builder(body.env)
-    left = Expr(builder, builder.input(_COUNTER))
-    carried = [builder.input(inputs[i].type) for i in slopes]
-    starts = [builder.input(x.type) for x in inputs]
-    before = left - 1
-    began = packed(ops.while_loop(
-        filled(left, (), 0, dtypes.i64), before, *[Expr(builder, x) for x in starts],
-        graphs=_counted(condition, body, True),
-    ))[2:]
-    found = _gradients(builder, body, [x.node for x in began], slopes, carried, slopes)
-    step = builder.build([before.node, *found, *starts], f"{body.name}_vjp")
-
-    builder = Builder(body.env)
-    left = Expr(builder, builder.input(_COUNTER))
-    for node in step.inputs[1:]:
-        builder.input(node.tensor_type)
-    test = builder.build([ops.gt(left, 0).node], f"{condition.name}_vjp")
-    ends = [
-        grads[i] if grads[i] is not None
-        else filled(inputs[i], inputs[i].type.shape, 0.0, inputs[i].type.dtype)
-        for i in slopes
-    ]
-    values = packed(ops.while_loop(steps, *ends, *inputs, graphs=(test, step)))
-    results: list[Any] = [None] * len(inputs)
-    for i, gradient in zip(slopes, values[1:], strict=False):
-        results[i] = gradient if needs[i] else None
     return results

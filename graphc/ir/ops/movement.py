@@ -304,11 +304,12 @@ def _movement(
     *,
     arity: int | None = 1,
     view: bool = False,
+    in_its_order: bool = False,
 ) -> None:
     rule: VjpRule = vjp
     register(Op(
         name, "movement", infer, rule, arity=arity, attrs=attrs, view=view, doc=doc,
-        cost=LIGHT, rounding=EXACT, takes_complex=True,
+        in_its_order=in_its_order, cost=LIGHT, rounding=EXACT, takes_complex=True,
     ))
 
 
@@ -335,7 +336,10 @@ _movement(
     "as_strided", _as_strided_type, _as_strided_vjp, _STRIDED,
     "Element i is x's flat element offset + sum(i * stride); x counts as contiguous.", view=True,
 )
-_movement("flip", _flip_type, _flip_vjp, ("dims",), "x with the order along `dims` reversed.")
+_movement(
+    "flip", _flip_type, _flip_vjp, ("dims",), "x with the order along `dims` reversed.",
+    in_its_order=True,
+)
 _movement(
     "pad", _pad_type, _pad_vjp, ("low", "high", "interior", "value"),
     "`value` put before, after and between the elements of each dim; no negative amounts.",

@@ -44,7 +44,7 @@ register(
     Op(
         "sort", "sort", _sort_type, _selection_vjp, arity=1, results=2,
         attrs=("dim", "descending", "stable"),
-        cost=None, rounding=EXACT, takes_complex=False,
+        cost=None, rounding=EXACT, takes_complex=False, in_its_order=True,
         doc="Sorted values and their indices; NaN counts as the largest.",
     )
 )

@@ -18,7 +18,7 @@ def _unary(name: str, rule: VjpRule | None, doc: str, domain: tuple[float, float
         Op(
             name, "routine", elementwise_rule(name, FLOATS), rule, arity=1, domain=domain,
             nondifferentiable="" if rule else _NO_RULE, doc=doc,
-            cost=None, rounding=ROUNDED, takes_complex=False,
+            cost=None, rounding=ROUNDED, takes_complex=False, in_its_order=True,
         )
     )
 
@@ -88,15 +88,15 @@ def _gamma_vjp(name: str, sign: float) -> VjpRule:
 
 register(Op("polygamma", "routine", elementwise_rule("polygamma", FLOATS), _polygamma_vjp, arity=1,
             attrs=("order",), domain=_POSITIVE, doc="The derivative of digamma of this order.",
-            cost=None, rounding=ROUNDED, takes_complex=False))
+            cost=None, rounding=ROUNDED, takes_complex=False, in_its_order=True))
 register(Op("zeta", "routine", elementwise_rule("zeta", FLOATS), _zeta_vjp, arity=2,
             domain=(1.5, 10.0), doc="The Hurwitz zeta function.",
-            cost=None, rounding=ROUNDED, takes_complex=False))
+            cost=None, rounding=ROUNDED, takes_complex=False, in_its_order=True))
 register(Op("gammainc", "routine", elementwise_rule("gammainc", FLOATS),
             _gamma_vjp("gammainc", 1.0), arity=2, domain=_POSITIVE,
             doc="The regularised lower incomplete gamma function of (a, x).",
-            cost=None, rounding=ROUNDED, takes_complex=False))
+            cost=None, rounding=ROUNDED, takes_complex=False, in_its_order=True))
 register(Op("gammaincc", "routine", elementwise_rule("gammaincc", FLOATS),
             _gamma_vjp("gammaincc", -1.0), arity=2, domain=_POSITIVE,
             doc="The regularised upper incomplete gamma function of (a, x).",
-            cost=None, rounding=ROUNDED, takes_complex=False))
+            cost=None, rounding=ROUNDED, takes_complex=False, in_its_order=True))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
+
+import graphc
 
 from ...frontend import functions as T
 from ...frontend import state_version
@@ -16,7 +17,7 @@ from ...frontend.grad_mode import no_grad
 from ...frontend.shared_memory import share_tensors
 from ...frontend.tensor import Parameter, Tensor
 from ...frontend.watched import Watched, WatchedOrdered
-from ..parameter import Buffer
+from ..parameter import Buffer, is_lazy
 from .conversion import parse_to
 from .hooks import EVERYWHERE, HookHandle, call_with_hooks, run_registration_hooks
 from .module_notes import note_module
@@ -270,10 +271,8 @@ class Module(TraversalMixin, StateDictMixin):
         def call(*inputs: Any, **named: Any) -> Any:
             return self._call_impl(*inputs, **named)
 
-        compiler = importlib.import_module("graphc.compile")  # loaded when first asked for
-        object.__setattr__(
-            self, "_compiled_call_impl", compiler.compile(call, *args, **kwargs)
-        )
+        # as the user would: the compiler is loaded when first asked for, and may be switched off
+        object.__setattr__(self, "_compiled_call_impl", graphc.compile(call, *args, **kwargs))
 
     def __getstate__(self) -> dict[str, Any]:
         # a file names plain containers only, as weights_only=True wants
@@ -373,7 +372,11 @@ class Module(TraversalMixin, StateDictMixin):
                 if grad is not None:
                     parameter.grad = fn(grad)
         for name, buffer in self._buffers.items():
-            if buffer is not None:
+            if buffer is None:
+                continue
+            if is_lazy(buffer):  # which stays one
+                buffer.data = fn(buffer.data)
+            else:
                 self._buffers[name] = fn(buffer)
         state_version.bump()
         return self

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ...frontend import functions as T
 from ...frontend.context import local
 from ...frontend.control import scan
+from ...frontend.eager_count import iterations
 from ...frontend.tensor import Tensor
 from .. import functional as F
 from ..utils.rnn import unpacked
@@ -70,10 +71,10 @@ def run_steps(
         return _looped(step, projected, state, backwards)
     outputs = []
     times = range(projected.shape[0])
-    for time in reversed(times) if backwards else times:
+    for time in iterations(reversed(times) if backwards else times):
         state = step(projected[time], state)
-        outputs.append(state[0])
-    return T.stack(outputs[::-1] if backwards else outputs), state
+        outputs.append(state[0].unsqueeze(0))
+    return T.cat(outputs[::-1] if backwards else outputs), state
 
 
 def _looped(
@@ -117,7 +118,7 @@ def _packed_steps(
     starts = [sum(counts[:time]) for time in range(len(counts))]
     outputs: list[Tensor] = []
     times = range(len(counts))
-    for time in reversed(times) if backwards else times:
+    for time in iterations(reversed(times) if backwards else times):
         start, count = starts[time], counts[time]
         now = step(projected[start : start + count], tuple(part[:count] for part in state))
         outputs.append(now[0])

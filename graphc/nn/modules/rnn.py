@@ -9,7 +9,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.ahead import made_ahead
-from ...frontend.context import local
+from ...frontend.context import Uncounted, local
 from ...frontend.tensor import Parameter, Tensor
 from .. import functional as F
 from .. import init
@@ -150,8 +150,9 @@ class RNNBase(Module):
         self._check_input(data, packed=True)
         packing: Packing
         if local.trace is None:
-            check_rows(sizes.numpy(), data.shape[0])
-            packing = sizes.tolist()
+            with Uncounted():
+                check_rows(sizes.numpy(), data.shape[0])
+                packing = sizes.tolist()
             count = packing[0]
         else:
             count, rows = count_of(packed), data.shape[0]

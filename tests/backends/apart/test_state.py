@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc import nn
+from graphc import config, nn
 
 
 def model() -> nn.Module:
@@ -102,6 +102,12 @@ def test_hooks_see_tensors_of_the_device() -> None:
         layer.bias.grad = torch.zeros(2)
 
 
+def test_lazy_modules_find_their_shape_where_they_are() -> None:
+    layers = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d()).to("apart")
+    layers(torch.ones(4, 2, device="apart"))
+    assert devices([*layers.parameters(), *layers.buffers()]) == {"apart:0"}
+
+
 def test_gradients_on_several_devices_are_clipped_together() -> None:
     norms = []
     for device in ("cpu", "apart"):
@@ -142,6 +148,25 @@ def test_transforms(function: Callable[[Any], Any]) -> None:
         results.append((out.detach(), given.grad))
     for have, want in zip(results[1], results[0], strict=True):
         torch.testing.assert_close(have, want.to("apart"))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_dropout_of_attention_by_a_counter(compiled: bool) -> None:
+    """The choice that the CPU makes."""
+    def step(*given: Any) -> Any:
+        out = torch.nn.functional.scaled_dot_product_attention(*given, dropout_p=0.4)
+        return out, *torch.autograd.grad((out**2).sum(), given)
+
+    found = []
+    with config.override(random="counter"):
+        given = [torch.randn(2, 7, 4) for _ in range(3)]
+        for place in ("cpu", "apart"):
+            torch.manual_seed(5)
+            there = [x.to(place).requires_grad_() for x in given]
+            function = torch.compile(step) if compiled else step
+            found.append([x.detach().cpu().numpy() for x in function(*there)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_threads_share_the_queue() -> None:

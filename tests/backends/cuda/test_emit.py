@@ -1,17 +1,13 @@
 """CUDA C from the same kernels as the CPU's: its meaning on an emulated block, and its cubins."""
 
-import ctypes
-import shutil
-import subprocess
-
 import numpy as np
 import pytest
 
-from graphc.backends.cuda import nvrtc
 from graphc.backends.cuda.backend import BACKEND
-from graphc.backends.cuda.emit import emit, grid
+from graphc.backends.cuda.emit import emit
+from graphc.backends.cuda.libraries import RELEASES
 from graphc.backends.numpy.elementwise import TABLE
-from graphc.ir import ops
+from graphc.ir import dtypes, ops
 from graphc.ir.kernel import Kernel
 from graphc.ir.kernel.interpret import run_kernel
 from graphc.ir.kernel.text import parse_kernel, print_kernel
@@ -19,6 +15,8 @@ from graphc.ir.kernel.verify import verify_kernel
 from graphc.ir.passes.lower.template_loops import as_loops
 
 from ...ir import kernel_cases as cases
+from . import needs
+from .emulated import SCHEDULES, CheckFalse, EmulatedBackend
 
 RNG = np.random.default_rng(0)
 
@@ -59,6 +57,39 @@ GATHER = """kernel gather(i: i64[20] in, w: f32[50] in, o: f32[20] out) dims () 
   } } }"""
 
 
+# a Check whose loop carries what comes behind it
+GATHER_SUM = GATHER.replace("gather(", "gather_sum(").replace(
+    "vector v in [20] {", "vector v in [20] carry c: f32 = 0.0:f32 {"
+).replace("store o[v] = w[t]\n", "x = w[t]\n    next c add x\n").replace(
+    "} } }", "}\n    store o[0] = c\n  } }"
+)
+HALVES = """kernel halves(
+    a: f16[600] in, b: bf16[600] in, o: f16[600] out, m: bf16[2] out) dims () {
+  stage { parallel p in [2] chunk [1] {
+    vector v in [300] carry c: bf16 = -inf:bf16 { next c max b[300*p + v] }
+    store m[p] = c
+  } }
+  stage { vector v in [600] {
+    x = where.bf16(gt.bool(b[v], 0.5:bf16), b[v], 2.0:bf16)
+    store o[v] = mul.f16(exp.f16(a[v]), cast.f16(x))
+  } } }"""
+# more than 48 KiB of shared memory
+TILE = """kernel tile(a: f32[14000] in, o: f32[14000] out) dims () {
+  stage { parallel p in [1] chunk [1] {
+    local t: f32[14000]
+    vector v in [14000] { store t[v] = a[v] }
+    vector w in [14000] { store o[w] = t[13999 + -1*w] }
+  } } }"""
+# what the first thread stores, and all read before and after
+UNIFORM = """kernel uniform(a: f32[300] inout, o: f32[300] out) dims () {
+  stage {
+    x = a[0]
+    store a[0] = add.f32(x, 1.0:f32)
+    y = a[0]
+    vector v in [300] { store o[v] = add.f32(mul.f32(x, 10.0:f32), y) }
+  } }"""
+
+
 def templates() -> dict[str, str]:
     """Products and convolutions, as the loops that this backend is given."""
     window = {
@@ -96,41 +127,12 @@ KERNELS = {
     "SOFTMAX": SOFTMAX,
     "TWO_STAGES": TWO_STAGES,
     "GATHER": GATHER,
+    "GATHER_SUM": GATHER_SUM,
+    "HALVES": HALVES,
+    "TILE": TILE,
+    "UNIFORM": UNIFORM,
 }
 LENGTH = 700  # of n
-THREADS = 8
-
-# A block as threads of the CPU. One block runs after the other, so shared memory may be static.
-EMULATION = """
-#include <barrier>
-#include <cmath>
-#include <thread>
-#include <vector>
-#define __global__
-#define __device__ static
-#define __shared__ static
-struct Index { unsigned x; };
-static thread_local Index threadIdx, blockIdx;
-static Index blockDim, gridDim;
-static std::barrier<>* block_barrier;
-static inline void __syncthreads() { block_barrier->arrive_and_wait(); }
-typedef unsigned long long Word;
-static inline Word atomicCAS(Word* p, Word a, Word b) {
-  __atomic_compare_exchange_n(p, &a, b, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-  return a;
-}
-template <class F> static void launch(unsigned blocks, unsigned threads, F kernel) {
-  gridDim.x = blocks; blockDim.x = threads;
-  for (unsigned b = 0; b < blocks; b++) {
-    std::barrier<> barrier(threads);
-    block_barrier = &barrier;
-    std::vector<std::thread> all;
-    for (unsigned t = 0; t < threads; t++)
-      all.emplace_back([=] { threadIdx.x = t; blockIdx.x = b; kernel(); });
-    for (auto& thread : all) thread.join();
-  }
-}
-"""
 
 
 def kernel_of(text: str) -> Kernel:
@@ -139,89 +141,60 @@ def kernel_of(text: str) -> Kernel:
     return kernel
 
 
-def host_function(name: str, kernel: Kernel) -> str:
-    """C++ with a function `name`(words, status) that launches a kernel's stages."""
-    source = emit(kernel)
-    types = {"f32": "float", "i64": "long long"}
-    words = [f"({types[p.dtype.name]}*)args[{n}]" for n, p in enumerate(kernel.params)]
-    words += [f"args[{len(words) + n}]" for n in range(len(kernel.dims))]
-    env = [(dim, LENGTH) for dim in kernel.dims]
-    calls = []
-    for stage in source.stages:
-        call = f"{stage.name}({', '.join(words)}, status)"
-        calls.append(f"launch({grid(stage, env)}, {THREADS}, [=] {{ {call}; }});")
-    run = f'extern "C" void {name}(long long* args, long long* status) {{ {" ".join(calls)} }}'
-    return f"namespace {name.lower()} {{ {source.text} {run} }}"
-
-
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """All kernels of this file as one C++ library."""
-    if shutil.which("g++") is None:
-        pytest.skip("needs g++ to emulate a block")
-    folder = tmp_path_factory.mktemp("cuda")
-    path, library = folder / "kernels.cpp", folder / "kernels.so"
-    functions = [host_function(name, kernel_of(text)) for name, text in KERNELS.items()]
-    path.write_text(EMULATION + "\n".join(functions))
-    options = "-std=c++20 -O0 -w -ffp-contract=off -pthread -shared -fPIC".split()
-    subprocess.run(["g++", *options, str(path), "-o", str(library)], check=True)
-    return ctypes.CDLL(str(library))
-
-
-def emulate(library: ctypes.CDLL, name: str, buffers: list[np.ndarray]) -> np.ndarray:
-    """Runs a kernel in place; returns the status words."""
-    status = np.zeros(4, np.int64)
-    words = [*(b.ctypes.data for b in buffers), LENGTH]
-    args = (ctypes.c_int64 * len(words))(*words)
-    getattr(library, name)(args, ctypes.c_void_p(status.ctypes.data))
-    return status
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_the_emitted_code_means_the_kernel(name: str, emulated: ctypes.CDLL) -> None:
-    kernel = kernel_of(KERNELS[name])
+def buffers_of(kernel: Kernel) -> list[np.ndarray]:
     buffers: list[np.ndarray] = []
     for param in kernel.params:
         size = param.size if isinstance(param.size, int) else LENGTH
-        if param.dtype.name == "i64":
+        if param.dtype is dtypes.i64:
             buffers.append(RNG.integers(0, 50, size))
         else:
-            buffers.append(RNG.standard_normal(size).astype("f4"))
-    reference = [b.copy() for b in buffers]
-    status = emulate(emulated, name, buffers)
-    assert status[0] == 0
-    run_kernel(kernel, reference, [LENGTH] * len(kernel.dims), TABLE)
-    for got, want in zip(buffers, reference, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+            buffers.append(RNG.standard_normal(size).astype(param.dtype.numpy))
+    return buffers
 
 
-def test_a_failed_check_is_reported(emulated: ctypes.CDLL) -> None:
-    places = RNG.integers(0, 50, 20)
-    places[13] = 1 << 40
-    buffers = [places, RNG.standard_normal(50).astype("f4"), np.zeros(20, "f4")]
-    status = emulate(emulated, "GATHER", buffers)
-    assert list(status) == [1, 0, 0, 1 << 40] and buffers[2][13] == 0
-
-
-@pytest.mark.skipif(nvrtc.library() is None, reason="needs the wheel nvidia-cuda-nvrtc-cu12")
-@pytest.mark.parametrize("architecture", ("sm_80", "sm_90"))
 @pytest.mark.parametrize("name", KERNELS)
-def test_nvrtc_makes_a_cubin(name: str, architecture: str) -> None:
+def test_the_emitted_code_means_the_kernel(name: str, emulated: EmulatedBackend) -> None:
+    kernel = kernel_of(KERNELS[name])
+    dims = [LENGTH] * len(kernel.dims)
+    buffers = buffers_of(kernel)
+    reference = [b.copy() for b in buffers]
+    run_kernel(kernel, reference, dims, TABLE)
+    for kernel_text in KERNELS.values():
+        emulated.add(kernel_of(kernel_text))  # all are compiled at the first launch
+    for schedule in SCHEDULES:
+        emulated.schedule = schedule
+        results = [b.copy() for b in buffers]
+        emulated.launch(kernel, results, dims)
+        for got, want, param in zip(results, reference, kernel.params, strict=True):
+            cases.assert_close(got, want, param.dtype)
+
+
+def test_a_failed_check_is_reported(emulated: EmulatedBackend) -> None:
+    for name in ("GATHER", "GATHER_SUM"):
+        places = RNG.integers(0, 50, 20)
+        places[13] = 1 << 40
+        kernel = kernel_of(KERNELS[name])
+        buffers = [places, RNG.standard_normal(50).astype("f4"), np.zeros(20, "f4")]
+        with pytest.raises(CheckFalse, match=f"IndexError: {1 << 40}"):
+            emulated.launch(kernel, buffers, [])
+        assert buffers[2][13] == 0
+
+
+@pytest.mark.parametrize("architecture", needs.ARCHITECTURES)
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_nvrtc_makes_a_cubin(name: str, release: int, architecture: str) -> None:
     source = emit(kernel_of(KERNELS[name]))
-    cubin = nvrtc.compile_cubin(source.text, architecture)
-    assert cubin[:4] == b"\x7fELF"
+    compiled = needs.compiler(release).compile(source.text, architecture)
+    assert compiled.cubin[:4] == b"\x7fELF"
+    assert set(compiled.uses) == {stage.name for stage in source.stages}
     for stage in source.stages:
-        assert stage.name.encode() in cubin
-
-
-@pytest.mark.skipif(nvrtc.library() is None, reason="needs the wheel nvidia-cuda-nvrtc-cu12")
-def test_nvrtc_errors_show_its_log() -> None:
-    with pytest.raises(nvrtc.NvrtcError, match="identifier"):
-        nvrtc.compile_cubin("__global__ void k() { unknown_thing; }")
+        assert stage.name.encode() in compiled.cubin
+        use = compiled.uses[stage.name]
+        assert 0 < use.registers <= 64 and use.spilled == 0
 
 
 def test_emitting_is_pure_and_names_what_is_missing() -> None:
     assert emit(kernel_of(SOFTMAX)) == emit(kernel_of(SOFTMAX))
-    half = SOFTMAX.replace("f32", "f16")
-    with pytest.raises(NotImplementedError, match="f16"):
-        emit(parse_kernel(half))
+    with pytest.raises(NotImplementedError, match="shared memory"):
+        emit(kernel_of(TILE.replace("14000", "60000").replace("13999", "59999")))

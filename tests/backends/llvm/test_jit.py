@@ -6,14 +6,13 @@ import threading
 
 import pytest
 
+from graphc.backends.llvm.binding import binding, llvm_version
 from graphc.backends.llvm.jit import (
     Library,
     LLVMError,
-    binding,
     compile_assembly,
     compile_object,
     elf_symbols,
-    llvm_version,
 )
 from graphc.backends.llvm.target import host_target, make_target
 

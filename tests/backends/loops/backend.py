@@ -91,6 +91,10 @@ class LoopsBackend:
     def adapt(self, host: Host) -> None:
         """One thread."""
 
+    def findings(self, host: Host) -> tuple[()]:
+        """Nothing but NumPy."""
+        return ()
+
 
 class KernelStats(NamedTuple):
     symbol: str

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc import backends, nn
+from graphc import backends, config, nn
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.backend import LlvmBackend
 from graphc.backends.numpy.ops import TABLE
 from graphc.config import Config
 from graphc.engine import pipeline
+from graphc.engine.built import Built
 from graphc.inspect.explain import explain
 from graphc.ir import dtypes, interpret, ops
 from graphc.ir.graph import Graph
@@ -52,7 +53,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def run(graph: Graph, inputs: list[np.ndarray], backend: str) -> pipeline.Built:
+def run(graph: Graph, inputs: list[np.ndarray], backend: str) -> Built:
     """Compare a graph's results with what its operators mean."""
     want = interpret.evaluate(graph, [x.copy() for x in inputs], TABLE)
     config = QUIET._replace(check=2)  # each step against the interpreter
@@ -88,7 +89,7 @@ def test_operator(name: str, backend: str) -> None:
                 assert all(s.kernel.template is None for s in steps if isinstance(s, Launch))
 
 
-def routines(built: pipeline.Built) -> dict[str, bool]:
+def routines(built: Built) -> dict[str, bool]:
     """The steps that are no kernels, and whether the backend runs them."""
     return {s.op: s.claimed for s in leaves(built.program.steps) if isinstance(s, Routine)}
 
@@ -181,6 +182,24 @@ def test_a_training_step(backend: str) -> None:
     assert want[-1] < want[0]
     for peek in (False, True):
         np.testing.assert_allclose(losses(True, peek), want, rtol=2e-4)
+
+
+@pytest.mark.parametrize("backend", ["loops", "native loops"])
+def test_dropout_of_attention_is_drawn_by_loops(backend: str) -> None:
+    """Without code for the template, the same choice is made in loops."""
+    def step(*given: Any) -> Any:
+        out = nn.functional.scaled_dot_product_attention(*given, dropout_p=0.4)
+        return out, *torch.autograd.grad((out**2).sum(), given)
+
+    found = []
+    with config.override(random="counter"):
+        given = [torch.randn(2, 7, 4, requires_grad=True) for _ in range(3)]
+        for function in (step, torch.compile(step), torch.compile(step, backend=backend)):
+            torch.manual_seed(5)
+            found.append([x.detach().numpy() for x in function(*given)])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_the_registry_names_what_there_is() -> None:

@@ -145,7 +145,7 @@ def test_results_are_arrays_even_without_dimensions() -> None:
 
 def test_every_operator_that_computes_is_in_the_table() -> None:
     assert set(REGISTRY) - set(TABLE) == {
-        "input", "get", "cond", "while_loop", "scan", "fusion"
+        "input", "get", "cond", "while_loop", "unwind", "scan", "fusion"
     }
     assert set(TABLE) <= set(REGISTRY)
 

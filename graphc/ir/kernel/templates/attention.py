@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...dim import Size, evaluate, floordiv, product, unwrap
-from ...dtypes import DType, bool_
+from ...dtypes import DType, bool_, i64
+from ...ops._counter import squares32, threshold
 from ..lanes import Array, eval_index
 from ..nest import Stmt
 from .operand import Operand
@@ -26,6 +27,7 @@ INPUTS: dict[str, dict[str, str]] = {
     },
 }
 OPTIONAL = {"mask": "bmn", "kept": "bmn"}
+DRAW = {"draw": "d"}  # instead of what is kept: (key, counter of the first), i64
 RESULTS: dict[str, dict[str, str]] = {
     "attention": {"out": "bmf", "lse": "bm"},
     "attention_grad": {"dq": "bme", "dk": "bne", "dv": "bnf"},
@@ -44,7 +46,8 @@ class Attention:
       over m of p * g
 
     With `dropout`, exp(scores - lse) times v, p times g and g times v are 0 where not `kept`
-    (bool), elsewhere divided by 1 - dropout.
+    (bool), elsewhere divided by 1 - dropout. Or `draw` says which are kept: (b, m, n) is where
+    `squares32` of the counter + its place in [b, m, n] is below `keep`.
 
     m counts queries, n keys; e goes along queries and keys, f along values. `results` are those
     that are wanted. Operands but for bool ones are of `dtype`, which is summed in. There is no
@@ -75,6 +78,11 @@ class Attention:
     def optional(self, name: str) -> Operand | None:
         """A mask, or what dropout keeps."""
         return dict(self.inputs).get(name)
+
+    @property
+    def keep(self) -> int:
+        """Of 2**32 draws, how many are kept."""
+        return threshold(1.0 - self.dropout)
 
     @property
     def sums(self) -> int:
@@ -131,22 +139,29 @@ class Attention:
         )
 
     def verify(self, verifier: Verifier) -> None:
-        extents = {"b": self.batch, "m": self.m, "n": self.n, "e": self.e, "f": self.f}
-        known = INPUTS[self.kind] | OPTIONAL | RESULTS[self.kind]
+        extents = {
+            "b": self.batch, "m": self.m, "n": self.n, "e": self.e, "f": self.f, "d": 2,
+        }
+        known = INPUTS[self.kind] | OPTIONAL | DRAW | RESULTS[self.kind]
         names = [name for name, _ in (*self.inputs, *self.results)]
         missing = INPUTS[self.kind].keys() - set(names)
         if missing or len(set(names)) != len(names) or not set(names) <= known.keys():
             verifier.fail(f"{self.kind} has the operands {', '.join(names)}")
-        if ("kept" in names) != (self.dropout > 0):
+        if len({"kept", "draw"} & set(names)) != (self.dropout > 0):
             verifier.fail(f"{self.kind} has dropout {self.dropout} and {', '.join(names)}")
         for name, operand in (*self.inputs, *self.results):
             operand.verify(name, {var: extents[var] for var in known[name]}, verifier)
-            may_be_bool = name in OPTIONAL and operand.dtype is bool_
-            if (operand.dtype is not self.dtype or name == "kept") and not may_be_bool:
+            if operand.dtype not in self._may_be(name):
                 verifier.fail(f"{name} of {self.kind} is {operand.dtype.name}")
         for name, operand in self.results:
             if verifier.buffers[operand.buffer][2] == "in":
                 verifier.fail(f"{name} is stored to input {operand.buffer}")
+
+    def _may_be(self, name: str) -> tuple[DType, ...]:
+        """The dtypes of an operand."""
+        if name == "mask":
+            return self.dtype, bool_
+        return {"kept": (bool_,), "draw": (i64,)}.get(name, (self.dtype,))
 
     def run(self, memory: Mapping[str, Array], env: Mapping[str, int]) -> None:
         """The meaning, in NumPy."""
@@ -163,20 +178,21 @@ class _Numbers:
 
     def __init__(self, t: Attention, memory: Mapping[str, Array], env: Mapping[str, int]) -> None:
         self.t, self.memory, self.env = t, memory, env
-        self.sizes = {name: evaluate(getattr(t, name), env) for name in "mnef"}
+        self.sizes = {"d": 2, **{name: evaluate(getattr(t, name), env) for name in "mnef"}}
         self.inputs = dict(t.inputs)
 
     def at(self, operand: Operand, variables: str, b: int) -> Array:
         """Where in its buffer the elements of an operand lie."""
-        shape = tuple(self.sizes[name] for name in variables[1:])
+        names = variables.removeprefix("b")
+        shape = tuple(self.sizes[name] for name in names)
         places = np.ogrid[tuple(slice(size) for size in shape)]
-        env: dict[str, Any] = {**self.env, "b": b, **dict(zip(variables[1:], places, strict=True))}
+        env: dict[str, Any] = {**self.env, "b": b, **dict(zip(names, places, strict=True))}
         found: Array = np.broadcast_to(np.asarray(eval_index(operand.index, env)), shape)
         return found
 
     def load(self, name: str, b: int) -> Array:
         operand = self.inputs[name]
-        at = self.at(operand, (INPUTS[self.t.kind] | OPTIONAL)[name], b)
+        at = self.at(operand, (INPUTS[self.t.kind] | OPTIONAL | DRAW)[name], b)
         found: Array = self.memory[operand.buffer][at]
         return found
 
@@ -191,12 +207,20 @@ class _Numbers:
         found: Array = scores.astype(self.t.dtype.numpy, copy=False)
         return found
 
-
     def thin(self, x: Array, b: int) -> Array:
         """What dropout leaves of x."""
         if not self.t.dropout:
             return x
-        return np.where(self.load("kept", b), x * x.dtype.type(1 / (1 - self.t.dropout)), 0)
+        kept = self.drawn(b) if "draw" in self.inputs else self.load("kept", b)
+        return np.where(kept, x * x.dtype.type(1 / (1 - self.t.dropout)), 0)
+
+    def drawn(self, b: int) -> Array:
+        """What is kept, as the counter says."""
+        m, n = self.sizes["m"], self.sizes["n"]
+        key, first = self.load("draw", b).view(np.uint64)
+        places = np.arange(b * m * n, (b + 1) * m * n, dtype=np.uint64).reshape(m, n)
+        found: Array = squares32(places + first, key) < self.t.keep
+        return found
 
 
 def _attention(numbers: _Numbers, b: int) -> dict[str, Array]:

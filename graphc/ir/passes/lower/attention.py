@@ -8,7 +8,8 @@ from typing import NamedTuple
 from ...dim import Dim, product, unwrap
 from ...graph import Node
 from ...kernel import Attention, Kernel, Operand
-from ...kernel.templates.attention import INPUTS, OPTIONAL, RESULTS
+from ...kernel.templates.attention import DRAW, INPUTS, OPTIONAL, RESULTS
+from ...ops._counter import DRAW as DRAWN
 from ...types import Shape, TupleType
 from . import index_maps
 from .body import Body
@@ -17,7 +18,7 @@ from .index_maps import Coordinates
 from .loops import dims_of
 from .nest import kernel_name, params
 
-VARIABLES = "mnef"  # an operand's index is affine in these
+VARIABLES = "mnefd"  # an operand's index is affine in these
 
 
 class Side(NamedTuple):
@@ -37,6 +38,8 @@ def sides(node: Node, shape: Callable[[Node], Shape]) -> list[Side]:
         have = shape(operand)
         if name in OPTIONAL:
             at = index_maps.broadcast(_coordinates(OPTIONAL[name], scores), have)
+        elif name in DRAW:
+            at = (index_maps.exact(Dim.var(DRAW[name]), have[0]),)
         else:
             at = _coordinates(INPUTS[node.op.name][name], have)
         found.append(Side(name, operand, at))
@@ -49,7 +52,9 @@ def _names(node: Node) -> list[str]:
     dropped = "dropout" in node.attrs
     if len(node.inputs) - dropped > len(names):
         names.append("mask")
-    return [*names, "kept"] if dropped else names
+    if dropped:
+        names.append("draw" if node.inputs[-1].type == DRAWN else "kept")
+    return names
 
 
 def _coordinates(variables: str, shape: Shape) -> Coordinates:

@@ -27,7 +27,7 @@ from .reduction import (
     final_value,
     partial_names,
 )
-from .rows_plan import Plan, plan_reductions
+from .rows_plan import ReductionPlan, plan_reductions
 from .scope import Value, Writer
 from .split import lower_split, needs_split
 from .values import At, Values
@@ -50,7 +50,7 @@ def lower_rows(body: Body) -> Kernel:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def _rows(body: Body, plan: Plan, values: Values) -> None:
+def _rows(body: Body, plan: ReductionPlan, values: Values) -> None:
     """Kept axes outside, one pass after another over the row inside."""
     row = hint(body, unwrap(product(a.size for a in plan.reduced_axes)))
     heavy = weight(body) * max(1, len(plan.reductions))
@@ -60,7 +60,7 @@ def _rows(body: Body, plan: Plan, values: Values) -> None:
         values.writer.close()
 
 
-def _columns(body: Body, plan: Plan, values: Values) -> None:
+def _columns(body: Body, plan: ReductionPlan, values: Values) -> None:
     """Blocks of the contiguous kept axis outside; each lane goes over its own column."""
     inner = plan.axes[plan.vector]
     outer = [a for i, a in enumerate(plan.axes) if not a.reduced and i != plan.vector]
@@ -74,7 +74,7 @@ def _columns(body: Body, plan: Plan, values: Values) -> None:
         values.writer.close()
 
 
-def _all_passes(body: Body, plan: Plan, values: Values, kept: list[Size]) -> None:
+def _all_passes(body: Body, plan: ReductionPlan, values: Values, kept: list[Size]) -> None:
     """Every pass, then the outputs that have one element per kept place."""
     writer = values.writer
     for number in range(len(plan.reductions)):
@@ -91,7 +91,9 @@ def _all_passes(body: Body, plan: Plan, values: Values, kept: list[Size]) -> Non
         writer.store(f"o{i}", index, value)
 
 
-def _one_pass(body: Body, plan: Plan, values: Values, kept: list[Size], number: int) -> None:
+def _one_pass(
+    body: Body, plan: ReductionPlan, values: Values, kept: list[Size], number: int
+) -> None:
     """One walk over the reduced axes: stores, tiles, and the reductions of this pass."""
     writer = values.writer
     order = _loop_order(plan, body.machine.lanes_outside)
@@ -118,14 +120,16 @@ def _one_pass(body: Body, plan: Plan, values: Values, kept: list[Size], number: 
         position += width
 
 
-def full_place(plan: Plan, kept: list[Size], reduced: dict[str, Size]) -> tuple[Digit, ...]:
+def full_place(
+    plan: ReductionPlan, kept: list[Size], reduced: dict[str, Size]
+) -> tuple[Digit, ...]:
     """The digits of a place in the whole space."""
     remaining = list(kept)
     roots = [reduced[a.var] if a.reduced else remaining.pop(0) for a in plan.axes]
     return digits(plan.axes, roots)
 
 
-def _loop_order(plan: Plan, lanes_outside: int) -> list[Axis]:
+def _loop_order(plan: ReductionPlan, lanes_outside: int) -> list[Axis]:
     """The reduced axes from the outermost loop to the innermost."""
     axes = plan.reduced_axes
     for i, axis in enumerate(axes):
@@ -139,12 +143,12 @@ def _loop_order(plan: Plan, lanes_outside: int) -> list[Axis]:
     return [inner, *rest] if short else [*rest, inner]
 
 
-def _kind(plan: Plan, axis: Axis) -> str:
+def _kind(plan: ReductionPlan, axis: Axis) -> str:
     return "vector" if axis is plan.axes[plan.vector] else "serial"
 
 
 def _store_outputs(
-    body: Body, plan: Plan, values: Values, place: tuple[Digit, ...], number: int
+    body: Body, plan: ReductionPlan, values: Values, place: tuple[Digit, ...], number: int
 ) -> None:
     results = []
     for i in plan.full[number]:
@@ -157,7 +161,7 @@ def _store_outputs(
 
 
 def _use_tiles(
-    body: Body, plan: Plan, values: Values,
+    body: Body, plan: ReductionPlan, values: Values,
     places: tuple[tuple[Digit, ...], tuple[Digit, ...]], number: int,
 ) -> None:
     """Keep this pass's costly values in their tiles; read those of earlier passes."""

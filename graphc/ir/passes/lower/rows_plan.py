@@ -18,7 +18,7 @@ REDUCES = frozenset({"reduce", "arg_reduce"})
 
 
 @dataclass
-class Plan:
+class ReductionPlan:
     """The iteration space of a group of reductions and its passes."""
 
     axes: list[Axis]
@@ -37,10 +37,10 @@ class Plan:
         return [a for a in self.axes if a.reduced]
 
 
-def plan_reductions(body: Body) -> Plan:
+def plan_reductions(body: Body) -> ReductionPlan:
     """Axes, passes and vector direction of a group."""
     axes = _axes(body)
-    plan = Plan(axes)
+    plan = ReductionPlan(axes)
     _passes(body, plan)
     found = accesses(axes, lambda w, a, r: _trial(body, plan, w, a, r))
     plan.axes = merge(axes, found)
@@ -82,7 +82,7 @@ def reduced_dims(node: Node) -> tuple[int, ...]:
     return dims
 
 
-def _passes(body: Body, plan: Plan) -> None:
+def _passes(body: Body, plan: ReductionPlan) -> None:
     """In which pass each reduction is made and each output stored."""
     level: dict[Node, int] = {}
     for node in body.graph.nodes:
@@ -109,7 +109,9 @@ def _passes(body: Body, plan: Plan) -> None:
             raise ValueError(f"output {node} fits neither the kept axes nor the whole space")
 
 
-def _trial(body: Body, plan: Plan, writer: Writer, axes: list[Axis], roots: list[Size]) -> None:
+def _trial(
+    body: Body, plan: ReductionPlan, writer: Writer, axes: list[Axis], roots: list[Size]
+) -> None:
     """Touch all memory of the group at one place, with stand-ins for finished reductions."""
     values = Values(body, writer)
     place = digits(axes, roots)
@@ -135,7 +137,7 @@ def _made(node: Node) -> Value:
     return Var("made", node.dtype)
 
 
-def _tiles(body: Body, plan: Plan) -> dict[Node, int]:
+def _tiles(body: Body, plan: ReductionPlan) -> dict[Node, int]:
     """Costly values that later passes would compute again, with the pass that makes them."""
     row = unwrap(product(a.size for a in plan.reduced_axes))
     if not isinstance(row, int) or row > body.machine.tile:
@@ -151,7 +153,7 @@ def _tiles(body: Body, plan: Plan) -> dict[Node, int]:
     return tiles
 
 
-def _cone(body: Body, plan: Plan, number: int, tiles: dict[Node, int]) -> set[Node]:
+def _cone(body: Body, plan: ReductionPlan, number: int, tiles: dict[Node, int]) -> set[Node]:
     """The nodes that pass `number` computes."""
     outputs = body.graph.outputs
     stack = [x for r in plan.reductions[number] for x in r.inputs]

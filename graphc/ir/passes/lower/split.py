@@ -20,12 +20,12 @@ from .reduction import (
     final_value,
     partial_names,
 )
-from .rows_plan import Plan
+from .rows_plan import ReductionPlan
 from .scope import Writer
 from .values import Values
 
 
-def needs_split(body: Body, plan: Plan) -> bool:
+def needs_split(body: Body, plan: ReductionPlan) -> bool:
     """Whether a group has too few kept places for its size, and only simple results."""
     if any(plan.full) or len(plan.reductions) != 1:
         return False
@@ -38,7 +38,7 @@ def needs_split(body: Body, plan: Plan) -> bool:
     return iterations < machine.parallelism and row >= machine.split_row
 
 
-def lower_split(body: Body, plan: Plan) -> Kernel:
+def lower_split(body: Body, plan: ReductionPlan) -> Kernel:
     """The kernel in two stages."""
     cut = _cut_axis(plan)
     piece = _piece(body, plan, cut)
@@ -55,7 +55,7 @@ def lower_split(body: Body, plan: Plan) -> Kernel:
     return make_kernel(body, stages, dims_of(body), scratch)
 
 
-def _partials(plan: Plan) -> list[DType]:
+def _partials(plan: ReductionPlan) -> list[DType]:
     result: list[DType] = []
     for node in plan.reductions[0]:
         result.append(carrier(node.inputs[0].dtype))
@@ -64,13 +64,13 @@ def _partials(plan: Plan) -> list[DType]:
     return result
 
 
-def _cut_axis(plan: Plan) -> Axis:
+def _cut_axis(plan: ReductionPlan) -> Axis:
     """The outermost reduced axis that is worth cutting."""
     axes = [a for a in plan.reduced_axes if a.size != 1]
     return next((a for a in axes if not isinstance(a.size, int) or a.size >= 16), axes[0])
 
 
-def _piece(body: Body, plan: Plan, cut: Axis) -> int:
+def _piece(body: Body, plan: ReductionPlan, cut: Axis) -> int:
     """How far along the cut axis one partial result goes."""
     kept = hint(body, unwrap(product(a.size for a in plan.kept_axes)))
     rest = hint(body, unwrap(product(a.size for a in plan.reduced_axes if a is not cut)))
@@ -80,7 +80,7 @@ def _piece(body: Body, plan: Plan, cut: Axis) -> int:
 
 
 def _first_stage(
-    body: Body, plan: Plan, cut: Axis, piece: int, pieces: Size, kept: Size
+    body: Body, plan: ReductionPlan, cut: Axis, piece: int, pieces: Size, kept: Size
 ) -> tuple[Stmt, ...]:
     writer = Writer()
     values = Values(body, writer)
@@ -111,7 +111,7 @@ def _first_stage(
 
 
 def _open_reduced(
-    writer: Writer, plan: Plan, cut: Axis, start: Size, extent: Size
+    writer: Writer, plan: ReductionPlan, cut: Axis, start: Size, extent: Size
 ) -> tuple[list[Axis], dict[int, Size]]:
     """Open the reduced loops, the cut axis over its piece only; the vector one innermost."""
     vector = plan.axes[plan.vector]
@@ -131,7 +131,7 @@ def _open_reduced(
 
 
 def _reduce_into_scratch(
-    values: Values, plan: Plan, place: tuple[Digit, ...], loops: list[Axis], base: Size,
+    values: Values, plan: ReductionPlan, place: tuple[Digit, ...], loops: list[Axis], base: Size,
     kept: list[Size],
 ) -> None:
     body = values.body
@@ -145,14 +145,14 @@ def _reduce_into_scratch(
         values.writer.store(f"s{i}", unwrap(flat), value)
 
 
-def _kept_flat(plan: Plan, roots: list[Size]) -> Size:
+def _kept_flat(plan: ReductionPlan, roots: list[Size]) -> Size:
     flat: Size = 0
     for axis, root in zip(plan.kept_axes, roots, strict=True):
         flat = flat * axis.size + root
     return unwrap(flat)
 
 
-def _second_stage(body: Body, plan: Plan, pieces: Size, kept: Size) -> tuple[Stmt, ...]:
+def _second_stage(body: Body, plan: ReductionPlan, pieces: Size, kept: Size) -> tuple[Stmt, ...]:
     """Combine the partial results of each kept place in index order, and finish."""
     writer = Writer()
     values = Values(body, writer)
@@ -184,7 +184,7 @@ def _second_stage(body: Body, plan: Plan, pieces: Size, kept: Size) -> tuple[Stm
 
 
 def _finish(
-    body: Body, plan: Plan, values: Values, carries: list[Carry], place: tuple[Digit, ...]
+    body: Body, plan: ReductionPlan, values: Values, carries: list[Carry], place: tuple[Digit, ...]
 ) -> None:
     results = close_with_carries(values.writer, [Axis(2)], carries)
     position = 0

@@ -32,8 +32,8 @@ def _lives(order: list[Step]) -> dict[Storage, Life]:
     lives: dict[Storage, Life] = {}
     for i, step in enumerate(order):
         for storage in (*step.writes, *step.scratch, *step.reads):
-            if storage.space == "arena" and storage.elements != 0:
-                block = storage.block
+            block = storage.block
+            if block.space == "arena" and storage.elements != 0:
                 lives[block] = (lives.get(block, (i, i))[0], i)
     return lives
 

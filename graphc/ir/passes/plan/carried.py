@@ -2,14 +2,17 @@
 
 Two buffers take turns: iteration i reads number i % 2 and writes the other. Or, where a scan
 stacks what its steps begin or end with, the value has a row for each iteration and one more: a
-step reads one and writes the next, so what is stacked lies there already, without a copy.
+step reads one and writes the next, so what is stacked lies there already, without a copy. A
+stacked result that leaves the graph has no row to spare: there the first iteration, or the last,
+stands apart from the loop and has a place of its own for what it begins or ends with.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from ...dim import Dim, Size, mod, unwrap
+from ...dim import Size, mod, unwrap
 from ...graph import Node
 from ...kernel import BufferRef
 from .step import Storage, moved
@@ -32,18 +35,17 @@ class Turns:
         """What the loop needs while it runs."""
         return self.even, self.odd
 
-    @property
-    def first(self) -> BufferRef:
-        """Where the first iteration finds the value."""
+    def first(self, initial: Storage) -> BufferRef:
+        """Where the first iteration finds the value, which begins as `initial`."""
         return self.even.ref()
 
-    def current(self, var: str) -> BufferRef:
-        """Where an iteration finds it; behind the loop, where it is left."""
-        return moved(self.even.ref(), mod(Dim.var(var), 2) * (self.odd.offset - self.even.offset))
+    def current(self, number: Size) -> BufferRef:
+        """Where iteration `number` finds it; behind the last one, where it is left."""
+        return moved(self.even.ref(), mod(number, 2) * (self.odd.offset - self.even.offset))
 
-    def next(self, var: str) -> BufferRef:
-        """Where an iteration leaves it."""
-        return moved(self.odd.ref(), mod(Dim.var(var), 2) * (self.even.offset - self.odd.offset))
+    def next(self, number: Size) -> BufferRef:
+        """Where that iteration leaves it."""
+        return moved(self.odd.ref(), mod(number, 2) * (self.even.offset - self.odd.offset))
 
 
 class Trail:
@@ -65,20 +67,67 @@ class Trail:
             whole.dtype, self.row.elements, whole=whole, start=self._offset(length)
         )
 
-    def _offset(self, iteration: Size) -> Size:
-        """Of the row that holds the value before an iteration, in bytes."""
-        number = self.length - iteration if self.reverse else iteration
-        return unwrap(number * self.row.size)
+    def _offset(self, number: Size) -> Size:
+        """Of the row that holds the value before iteration `number`, in bytes."""
+        row = self.length - number if self.reverse else number
+        return unwrap(row * self.row.size)
 
-    @property
-    def first(self) -> BufferRef:
+    def first(self, initial: Storage) -> BufferRef:
         """As of Turns."""
-        return moved(self.whole.ref(), self._offset(0))
+        return self.current(0)
 
-    def current(self, var: str) -> BufferRef:
+    def current(self, number: Size) -> BufferRef:
         """As of Turns."""
-        return moved(self.whole.ref(), self._offset(Dim.var(var)))
+        return moved(self.whole.ref(), self._offset(number))
 
-    def next(self, var: str) -> BufferRef:
+    def next(self, number: Size) -> BufferRef:
         """As of Turns."""
-        return moved(self.whole.ref(), self._offset(unwrap(Dim.var(var) + 1)))
+        return self.current(unwrap(number + 1))
+
+
+class Leaving:
+    """The rows of a stacked result that leaves the graph, one for each iteration.
+
+    Of what steps `began` with: the last iteration leaves the value in `last`. Else of what they
+    end with: the first finds it where it was before the loop.
+    """
+
+    scratch: tuple[Storage, ...] = ()
+
+    def __init__(self, value: Node, length: Size, reverse: bool, began: bool) -> None:
+        self.row = Storage.of(value.tensor_type)
+        self.length, self.reverse, self.began = length, reverse, began
+        self.rows = Storage(self.row.dtype, unwrap(self.row.elements * length))
+        self.last = self.row
+        if not began:
+            self.last = Storage(
+                self.row.dtype, self.row.elements, whole=self.rows,
+                start=self._offset(unwrap(length - 1)),
+            )
+
+    def _offset(self, number: Size) -> Size:
+        """Of an iteration's row, in bytes."""
+        row = self.length - 1 - number if self.reverse else number
+        return unwrap(row * self.row.size)
+
+    def first(self, initial: Storage) -> BufferRef:
+        """As of Turns."""
+        self.initial = initial
+        return self.current(0)
+
+    def current(self, number: Size) -> BufferRef:
+        """As of Turns."""
+        if not self.began:
+            return self.initial.ref() if number == 0 else self.next(unwrap(number - 1))
+        if number == self.length:
+            return self.last.ref()
+        return moved(self.rows.ref(), self._offset(number))
+
+    def next(self, number: Size) -> BufferRef:
+        """As of Turns."""
+        if self.began:
+            return self.current(unwrap(number + 1))
+        return moved(self.rows.ref(), self._offset(number))
+
+
+Place: TypeAlias = Turns | Trail | Leaving

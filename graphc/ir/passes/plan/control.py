@@ -8,11 +8,11 @@ read where it lies; where other carried values live: `carried.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ... import dtypes, op
-from ...dim import Dim, DimEnv, Size, maximum, product, unwrap
+from ...dim import Dim, DimEnv, Size, least, maximum, product, unwrap
 from ...graph import Graph, Node
 from ...kernel import (
     Branch,
@@ -26,7 +26,7 @@ from ...kernel import (
 )
 from ...types import TensorType, TupleType
 from ..lower.copy import copy_kernel
-from .carried import Trail, Turns
+from .carried import Leaving, Place, Trail, Turns
 from .step import HARMLESS, Storage, has_check, moved
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class _Loop(Control):
 
     def __init__(
         self, node: Node, reads: Sequence[Storage], planner: Planner, body: Graph,
-        places: Mapping[int, Turns | Trail], stacked: Sequence[int] = (),
+        places: Mapping[int, Place], stacked: Sequence[int] = (),
     ) -> None:
         super().__init__(node, reads, planner)
         self.places, self.stacked = places, stacked
@@ -133,39 +133,39 @@ class _Loop(Control):
         for i in range(self.carried):
             if i not in places:
                 self.results[i] = self.reads[i]
-        outputs = tuple(body.outputs[i] for i in (*places, *stacked))
-        self.body = self._body(Graph(body.name, body.inputs, outputs, body.env), planner)
+        self.body = self._body(_giving(body, (*places, *stacked)), planner)
         self.scratch = [self.body.arena, *(x for place in places.values() for x in place.scratch)]
 
     def _name(self) -> None:
         """Fix the variable's name: no loop inside has it, nor a named dim."""
         self.var = _variable(1 + max(_depth(b.program.steps) for b in self.bodies), self.env)
 
-    def _current(self) -> list[BufferRef]:
-        """Where the carried values are at the beginning of an iteration, and behind the loop."""
+    def _current(self, number: Size) -> list[BufferRef]:
+        """Where the carried values are at the beginning of an iteration."""
         found = [storage.ref() for storage in self.reads[: self.carried]]
         for i, place in self.places.items():
-            found[i] = place.current(self.var)
+            found[i] = place.current(number)
         return found
 
-    def _next(self) -> list[BufferRef]:
+    def _next(self, number: Size) -> list[BufferRef]:
         """Where an iteration leaves the values that vary."""
-        return [place.next(self.var) for place in self.places.values()]
+        return [place.next(number) for place in self.places.values()]
 
     def _begin(self) -> list[ProgramStep]:
+        """Copies of the values that the first iteration does not find where they are."""
         return [
             copy for i, place in self.places.items()
-            for copy in self._copy(self.reads[i], self.reads[i].ref(), place.first)
+            if (first := place.first(self.reads[i])) != self.reads[i].ref()
+            for copy in self._copy(self.reads[i], self.reads[i].ref(), first)
         ]
 
-    def _end(self) -> list[ProgramStep]:
-        """Copies of the results that do not lie where the loop leaves them, if they are read."""
+    def _end(self, number: Size) -> list[ProgramStep]:
+        """Copies of the results that do not lie where `number` iterations leave them, if they are
+        read."""
         return [
             copy for i, place in self.places.items()
             if isinstance(place, Turns) and self.results[i].is_read
-            for copy in self._copy(
-                self.results[i], place.current(self.var), self.results[i].ref()
-            )
+            for copy in self._copy(self.results[i], place.current(number), self.results[i].ref())
         ]
 
 
@@ -182,39 +182,82 @@ class _Scan(_Loop):
         self.graph = body = node.graphs[0]
         self.length = node.inputs[n].tensor_type.shape[0]
         self.reverse: bool = node.attrs["reverse"]
-        parts: dict[int, Storage] = {}  # results that lie in a trail
-        places: dict[int, Turns | Trail] = {}
-        inner = [j for j in range(n, len(body.outputs)) if (node, j) not in planner.leaving]
-        for i in _varying(body, n):
-            began = [j for j in inner if body.outputs[j] is body.inputs[i]]
-            ended = [j for j in inner if body.outputs[j] is body.outputs[i] and j not in parts]
-            if not began and not ended:
-                places[i] = Turns.of(body.inputs[i])
-                continue
-            places[i] = trail = Trail(body.inputs[i], self.length, self.reverse)
-            parts |= dict.fromkeys(began, trail.began) | dict.fromkeys(ended, trail.ended)
-            parts[i] = trail.last
-        stacked = [j for j in range(n, len(body.outputs)) if j not in parts]
-        super().__init__(node, reads, planner, body, places, stacked)
-        for j, storage in parts.items():
+        self.parts: dict[int, Storage] = {}  # results that lie where a value is carried
+        self.rows = range(n, len(body.outputs))  # the results that are stacked
+        self.leaving = {j for j in self.rows if (node, j) in planner.leaving}
+        varying = _varying(body, n)
+        self.apart = self._stands_apart(varying)
+        places = {i: self._place(i) for i in varying}
+        own = [j for j in self.rows if j not in self.parts]
+        super().__init__(node, reads, planner, body, places, own)
+        for j, storage in self.parts.items():
             self.results[j] = storage
         self._name()
 
-    def steps(self) -> tuple[ProgramStep, ...]:
-        n = self.carried
-        rows = [self._row(*x) for x in zip(self.reads[n:], self.graph.inputs[n:], strict=True)]
-        stacked = [self._row(self.results[j], self.graph.outputs[j]) for j in self.stacked]
-        steps = self.body.steps(
-            [*self._current(), *rows], [*self._next(), *stacked], self.body.arena
-        )
-        return (*self._begin(), Repeat(self.var, steps, self.length), *self._end())
+    def _stacked(self, i: int, free: Iterable[int]) -> tuple[list[int], list[int]]:
+        """Of a carried value, which results are what steps begin with, and what they end with."""
+        body = self.graph
+        began = [j for j in free if body.outputs[j] is body.inputs[i]]
+        return began, [j for j in free if body.outputs[j] is body.outputs[i]]
 
-    def _row(self, storage: Storage, like: Node) -> BufferRef:
-        """This iteration's row of a sequence."""
-        number: Size = Dim.var(self.var)
-        if self.reverse:
-            number = self.length - 1 - number
-        return moved(storage.ref(), unwrap(number * product(like.shape) * like.dtype.itemsize))
+    def _stands_apart(self, varying: Sequence[int]) -> str:
+        """Which iteration is written out beside the loop, for the sake of results that leave the
+        graph: the "last" (of what steps begin with), the "first" or none (""). It has to be there,
+        also where an exported program runs at a size of 1, and to be short."""
+        long = any(node.op.family == "control" for node in self.graph.nodes)
+        if long or least(self.length, named=1) < 1:
+            return ""
+        found = [self._stacked(i, self.leaving) for i in varying]
+        if any(began for began, _ in found):
+            return "last"
+        return "first" if any(ended for _, ended in found) else ""
+
+    def _place(self, i: int) -> Place:
+        """Where a carried value lies: among the rows that are stacked of it, if there are."""
+        value = self.graph.inputs[i]
+        began, ended = self._stacked(i, [j for j in self.rows if j not in self.parts])
+        inner = [j for j in (*began, *ended) if j not in self.leaving]
+        if inner:
+            trail = Trail(value, self.length, self.reverse)
+            self.parts |= {j: trail.began if j in began else trail.ended for j in inner}
+            self.parts[i] = trail.last
+            return trail
+        rows = {"last": began, "first": ended, "": []}[self.apart]
+        if not rows:
+            return Turns.of(value)
+        place = Leaving(value, self.length, self.reverse, self.apart == "last")
+        self.parts |= {rows[0]: place.rows, i: place.last}
+        return place
+
+    def steps(self) -> tuple[ProgramStep, ...]:
+        first, last = int(self.apart == "first"), int(self.apart == "last")
+        found = self._begin()
+        if first:
+            found += self._iteration(0)
+        count = unwrap(self.length - first - last)
+        if count != 0:
+            number = unwrap(Dim.var(self.var) + first)
+            found.append(Repeat(self.var, self._iteration(number), count))
+        if last:
+            found += self._iteration(unwrap(self.length - 1))
+        return (*found, *self._end(self.length))
+
+    def _iteration(self, number: Size) -> tuple[ProgramStep, ...]:
+        """The body's steps, on the buffers of one iteration."""
+        n, graph = self.carried, self.graph
+        rows = [
+            self._row(storage, like, number)
+            for storage, like in zip(self.reads[n:], graph.inputs[n:], strict=True)
+        ]
+        stacked = [self._row(self.results[j], graph.outputs[j], number) for j in self.stacked]
+        return self.body.steps(
+            [*self._current(number), *rows], [*self._next(number), *stacked], self.body.arena
+        )
+
+    def _row(self, storage: Storage, like: Node, number: Size) -> BufferRef:
+        """An iteration's row of a sequence."""
+        row = self.length - 1 - number if self.reverse else number
+        return moved(storage.ref(), unwrap(row * product(like.shape) * like.dtype.itemsize))
 
 
 class _While(_Loop):
@@ -230,11 +273,80 @@ class _While(_Loop):
         self.scratch += [self.condition.arena, self.flag]
 
     def steps(self) -> tuple[ProgramStep, ...]:
-        current, flag = self._current(), self.flag.ref()
+        number = Dim.var(self.var)
+        current, flag = self._current(number), self.flag.ref()
         test = self.condition.steps(current, [flag], self.condition.arena)
-        steps = self.body.steps(current, self._next(), self.body.arena)
+        steps = self.body.steps(current, self._next(number), self.body.arena)
         repeat = Repeat(self.var, steps, None, test, flag)
-        return (*self._begin(), repeat, *self._end())
+        return (*self._begin(), repeat, *self._end(number))
+
+
+class _Unwind(Control):
+    """A loop that keeps what each step begins with, in rows, and one back over them."""
+
+    def __init__(self, node: Node, reads: Sequence[Storage], planner: Planner) -> None:
+        super().__init__(node, reads, planner)
+        condition, step, back = node.graphs
+        self.n: int = node.attrs["n_state"]
+        self.most: int = node.attrs["most"]
+        self.rows = {i: Trail(step.inputs[i], self.most, False) for i in _varying(step, self.n)}
+        self.turns = {
+            i: Turns.of(back.inputs[i]) for i in _varying(back, len(self.results))
+        }
+        for i, storage in enumerate(self.reads[self.n :]):
+            if i not in self.turns:
+                self.results[i] = storage
+        self.condition = self._body(condition, planner)
+        self.step = self._body(_giving(step, self.rows), planner)
+        self.back = self._body(_giving(back, self.turns), planner)
+        steps = [step for body in self.bodies for step in body.program.steps]
+        deepest = _depth(steps)
+        self.var, self.back_var = (_variable(deepest + i, self.env) for i in (1, 2))
+        self.flag = Storage(dtypes.bool_, 1)
+        self.scratch += [self.flag, *(body.arena for body in self.bodies)]
+        self.scratch += [trail.whole for trail in self.rows.values()]
+        self.scratch += [x for turns in self.turns.values() for x in turns.scratch]
+
+    def _state(self, number: Size) -> list[BufferRef]:
+        """Where the values are that a step begins with."""
+        found = [storage.ref() for storage in self.reads[: self.n]]
+        for i, trail in self.rows.items():
+            found[i] = trail.current(number)
+        return found
+
+    def steps(self) -> tuple[ProgramStep, ...]:
+        number, gone = Dim.var(self.var), Dim.var(self.back_var)
+        slopes = self.reads[self.n :]
+        begin = [
+            copy for given, places in ((self.reads, self.rows), (slopes, self.turns))
+            for i, place in places.items()
+            for copy in self._copy(given[i], given[i].ref(), place.first(given[i]))
+        ]
+        test = self.condition.steps(self._state(number), [self.flag.ref()], self.condition.arena)
+        there = self.step.steps(
+            self._state(number), [trail.next(number) for trail in self.rows.values()],
+            self.step.arena,
+        )
+        current = [storage.ref() for storage in slopes]
+        for i, turns in self.turns.items():
+            current[i] = turns.current(gone)
+        back = self.back.steps(
+            [*current, *self._state(unwrap(number - 1 - gone))],
+            [turns.next(gone) for turns in self.turns.values()], self.back.arena,
+        )
+        end = [
+            copy for i, turns in self.turns.items() if self.results[i].is_read
+            for copy in self._copy(self.results[i], turns.current(gone), self.results[i].ref())
+        ]
+        return (
+            *begin, Repeat(self.var, there, self.most, test, self.flag.ref()),
+            Repeat(self.back_var, back, number), *end,
+        )
+
+
+def _giving(body: Graph, kept: Iterable[int]) -> Graph:
+    """The body with some of its outputs."""
+    return Graph(body.name, body.inputs, tuple(body.outputs[i] for i in kept), body.env)
 
 
 # --- branches --------------------------------------------------------------------------------
@@ -257,7 +369,7 @@ class _Cond(Control):
         return (Branch(flag, then, otherwise),)
 
 
-_PLANNED = {"scan": _Scan, "while_loop": _While, "cond": _Cond}
+_PLANNED = {"scan": _Scan, "while_loop": _While, "unwind": _Unwind, "cond": _Cond}
 
 
 def _types(node: Node) -> tuple[TensorType, ...]:
@@ -265,11 +377,12 @@ def _types(node: Node) -> tuple[TensorType, ...]:
 
 
 def _depth(steps: Sequence[ProgramStep]) -> int:
-    """How many loops stand inside each other, at most."""
+    """The highest number in the name of a loop's variable."""
     found = 0
     for step in steps:
         if isinstance(step, Repeat):
-            found = max(found, 1 + _depth((*step.test, *step.steps)))
+            number = int(step.var.lstrip("_")[1:])
+            found = max(found, number, _depth((*step.test, *step.steps)))
         elif isinstance(step, Branch):
             found = max(found, _depth((*step.then, *step.otherwise)))
     return found

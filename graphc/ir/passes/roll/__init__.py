@@ -12,18 +12,21 @@ irregular at the ends of a loop (a first step from zeros) stays unrolled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import numpy as np
 
 from ...graph import Builder, Graph, Node
 from ...machine import Machine
 from ...op import ELEMENTWISE
 from ...rewrite import everywhere, with_inputs
+from .arrange import Item, arranged
 from .order import Order
 from .parts import joined_parts
 from .periods import Stretch, stretches
 from .rows import Rows
 from .scans import Scan, Unrollable, even_steps
-from .steps import Loop, loop_in
+from .steps import NONE, Loop, loop_in
 
 # What a kernel does by the way: without anything else, all steps may be one kernel.
 _LIGHT = ELEMENTWISE | {"movement", "create", "structure"}
@@ -42,17 +45,17 @@ def _roll_one(graph: Graph, machine: Machine) -> Graph:
     loops = _loops(order, machine)
     if not loops:
         return graph
-    return _Roller(order, loops, machine).run()
+    return _Roller(order, machine).run(arranged(order, loops))
 
 
 def _pays(order: Order, loop: Loop, machine: Machine) -> bool:
     """Whether a loop is better than its steps behind each other, which may share kernels."""
     if loop.count < machine.unrolled_steps:
         return False
-    step = order.nodes[loop.start : loop.start + loop.period]
+    step = [order.nodes[i] for i in loop.step.tolist()]
     if any(node.op.family not in _LIGHT for node in step):
         return True
-    return loop.count * loop.period >= machine.unrolled_light
+    return loop.count * len(step) >= machine.unrolled_light
 
 
 # --- which stretches are loops ----------------------------------------------------------------
@@ -70,21 +73,26 @@ def _loops(order: Order, machine: Machine) -> list[Loop]:
             loop = loop_in(order, piece, machine.unrolled_steps)
             if loop is not None and _pays(order, loop, machine):
                 found.append(loop)
+                start, stop = _bounds(loop)
                 todo += [
-                    Stretch(piece.start, loop.start, piece.period),
-                    Stretch(loop.stop, piece.stop, piece.period),
+                    Stretch(piece.start, start, piece.period),
+                    Stretch(stop, piece.stop, piece.period),
                 ]
-    return sorted(found, key=lambda loop: loop.start)
+    return sorted(found, key=_bounds)
+
+
+def _bounds(loop: Loop) -> tuple[int, int]:
+    return int(loop.places[0, 0]), int(loop.places[-1, -1]) + 1
 
 
 def _free(stretch: Stretch, loops: list[Loop]) -> Iterator[Stretch]:
     """The parts of a stretch that are in no loop yet."""
     start = stretch.start
-    for loop in sorted(loops, key=lambda loop: loop.start):
-        if loop.stop <= start or loop.start >= stretch.stop:
+    for begin, end in sorted(map(_bounds, loops)):
+        if end <= start or begin >= stretch.stop:
             continue
-        yield Stretch(start, loop.start, stretch.period)
-        start = loop.stop
+        yield Stretch(start, begin, stretch.period)
+        start = end
     yield Stretch(start, stretch.stop, stretch.period)
 
 
@@ -94,22 +102,22 @@ def _free(stretch: Stretch, loops: list[Loop]) -> Iterator[Stretch]:
 class _Roller:
     """Goes through the nodes in order, loops at once."""
 
-    def __init__(self, order: Order, loops: list[Loop], machine: Machine) -> None:
-        self.order, self.loops, self.machine = order, loops, machine
+    def __init__(self, order: Order, machine: Machine) -> None:
+        self.order, self.machine = order, machine
         self.new: dict[Node, Node] = {}
         self.builder = Builder(order.graph.env)
         self.rows = Rows(self.builder, self.value)
 
-    def run(self) -> Graph:
+    def run(self, items: Iterable[Item]) -> Graph:
         """The graph with those loops as scans whose rows are rows of something."""
-        graph, place = self.order.graph, 0
+        graph = self.order.graph
         for node in graph.inputs:
             self.new[node] = node
-        for loop in self.loops:
-            self._plain(place, loop.start)
-            self._loop(loop)
-            place = loop.stop
-        self._plain(place, len(graph.nodes))
+        for item in items:
+            if isinstance(item, Loop):
+                self._loop(item)
+            else:
+                self._plain(self.order.nodes[item])
         outputs = tuple(self.value(node) for node in graph.outputs)
         return Graph(graph.name, graph.inputs, outputs, graph.env)
 
@@ -124,28 +132,32 @@ class _Roller:
             self.new[node] = found
         return found
 
-    def _plain(self, start: int, stop: int) -> None:
-        for node in self.order.nodes[start:stop]:
-            if node.op.name == "concat":
-                joined = self.rows.joined(node)
-                if joined is not None:
-                    self.new[node] = joined
-            self.value(node)
+    def _plain(self, node: Node) -> None:
+        if node.op.name == "concat":
+            joined = self.rows.joined(node)
+            if joined is not None:
+                self.new[node] = joined
+        self.value(node)
 
     def _loop(self, loop: Loop) -> None:
         if not _pays(self.order, loop, self.machine):
-            return self._plain(loop.start, loop.stop)
-        begin, end = even_steps(self.order, loop, self.rows)
+            return self._unrolled(loop)
+        begin, end, lists = even_steps(self.order, loop, self.rows)
         part = loop.cut(begin, end)
         if not _pays(self.order, part, self.machine):
-            return self._plain(loop.start, loop.stop)
+            return self._unrolled(loop)
         self._loop(loop.cut(0, begin))  # whose rows are rows of something else
-        scan = Scan(self.order, part, self.rows, self.value, self._refined)
+        scan = Scan(self.order, part, lists, self.rows, self.value, self._refined)
         try:
-            self.new.update(scan.emit(self.builder))
+            self.new.update(scan.emit())
         except Unrollable:
-            self._plain(part.start, part.stop)
+            self._unrolled(part)
         self._loop(loop.cut(end, loop.count))
+
+    def _unrolled(self, loop: Loop) -> None:
+        places = loop.places[loop.places != NONE]
+        for place in np.sort(places).tolist():
+            self._plain(self.order.nodes[place])
 
     def _refined(self, body: Graph) -> Graph:
         """A body, whose own loops are rolled, too."""

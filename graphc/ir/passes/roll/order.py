@@ -21,8 +21,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 class Order:
     """`labels` are equal where operator, attributes (but for VARYING), type and backward call are;
-    `exact` where all attributes are, too. Node i reads nodes `reads[first[i] : first[i + 1]]`;
-    the last to read it is `last_use[i]` (behind all for the graph's outputs)."""
+    `exact` where all attributes are, too. Node i reads nodes `reads[first[i] : first[i + 1]]`."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -55,13 +54,30 @@ class Order:
         return np.repeat(np.arange(len(self.nodes), dtype=np.int64), np.diff(self.first))
 
     @cached_property
-    def last_use(self) -> Numbers:
-        """Who is the last to read each node."""
-        last: Numbers = np.full(len(self.nodes), -1, np.int64)
-        np.maximum.at(last, self.reads, self.readers)
+    def _by_read(self) -> tuple[Numbers, Numbers]:
+        """Who reads something, sorted by what it reads; where each node's readers begin."""
+        sorting = np.argsort(self.reads, kind="stable")
+        begins = np.searchsorted(self.reads[sorting], np.arange(len(self.nodes) + 1))
+        return self.readers[sorting], begins
+
+    def readers_of(self, place: int) -> list[int]:
+        """The places of the nodes that read one, each once."""
+        readers, begins = self._by_read
+        found: list[int] = readers[begins[place] : begins[place + 1]].tolist()
+        return list(dict.fromkeys(found))
+
+    def read_outside(self, places: Numbers) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which of these nodes are read by others, or are the graph's outputs."""
+        inside = np.zeros(len(self.nodes), np.bool_)
+        inside[places[places >= 0]] = True
+        read = self._outputs.copy()
+        read[self.reads[inside[self.reads] & ~inside[self.readers]]] = True
+        return np.where(places >= 0, read[places], False)
+
+    @cached_property
+    def _outputs(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         outputs = set(self.graph.outputs)
-        last[[i for i, node in enumerate(self.nodes) if node in outputs]] = len(self.nodes)
-        return last
+        return np.array([node in outputs for node in self.nodes], np.bool_)
 
 
 def _early(graph: Graph) -> tuple[Node, ...]:

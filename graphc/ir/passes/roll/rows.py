@@ -27,26 +27,47 @@ class _Part(NamedTuple):
     place: tuple[int, ...]
 
 
+class Begun(NamedTuple):
+    """What each of `steps` steps begins with, stacked: the old node `first`, and what the steps
+    before have computed, `by` rows further than where that is stacked itself."""
+
+    whole: Node
+    first: Node
+    by: int
+    steps: int
+
+
 class Rows:
     """Rows of stacked results, and sequences made of rows.
 
     `value` gives the new node of an old one. `stacked` tells of old nodes which row of which new
-    node they are.
+    node they are; `begun` of a stacked result where the same values lie from one step before its
+    first on.
     """
 
     def __init__(self, builder: Builder, value: Callable[[Node], Node]) -> None:
         self.builder = builder
         self.value = value
         self.stacked: dict[Node, tuple[Node, int]] = {}
+        self.begun: dict[Node, Begun] = {}
 
     def row(self, node: Node) -> Node:
         """The new node of a row of a stacked result."""
         whole, place = self.stacked[node]
         return self._shaped(self._taken(whole, 0, place, 1, 1), node.shape)
 
+    def completed(self, nodes: Sequence[Node | None]) -> list[Node]:
+        """The same rows, and where nothing is read what lies there, going on from the middle."""
+        found, middle = list(nodes), len(nodes) // 2
+        for step, places in ((1, range(middle - 1, -1, -1)), (-1, range(middle, len(nodes)))):
+            for i in places:
+                if found[i] is None:
+                    found[i] = self._before(found[i + step], found[i + 2 * step])
+        return [node for node in found if node is not None]
+
     def even(self, nodes: Sequence[Node]) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which of the nodes are rows of one sequence, together with the middle one."""
-        parts = [self._part(node) for node in nodes]
+        parts = self._parts(nodes)
         middle = len(parts) // 2
         first, second = parts[middle], parts[middle + 1]
         if first is None or second is None or first.key != second.key:
@@ -68,7 +89,8 @@ class Rows:
 
     def sequence(self, nodes: Sequence[Node]) -> Node:
         """Rows of one sequence (all of them `even`), stacked along a new first dim."""
-        if nodes[0].op is const or nodes[0].op.name == "full":
+        first = self._parts(nodes)[0]
+        if first is not None and first.whole is None:
             return self._numbers(nodes)
         falling = self.direction(nodes) < 0
         if falling:
@@ -101,6 +123,24 @@ class Rows:
 
     # --- inside ---------------------------------------------------------------------------------
 
+    def _parts(self, nodes: Sequence[Node]) -> list[_Part | None]:
+        parts = [self._part(node) for node in nodes]
+        middle = parts[len(parts) // 2]
+        begun = None if middle is None or middle.whole is None else self.begun.get(middle.whole)
+        if middle is None or begun is None or begun.first not in nodes:
+            return parts
+        whole, first, by, steps = begun
+        found: list[_Part | None] = []
+        for node, part in zip(nodes, parts, strict=True):
+            place = -1
+            if node is first:
+                place = 0 if by > 0 else steps - 1
+            elif part is not None and part.key == middle.key:
+                place = part.place[0] + by
+            inside = 0 <= place < steps
+            found.append(_Part(("row", whole), whole, (place,)) if inside else None)
+        return found
+
     def _part(self, node: Node) -> _Part | None:
         if node in self.stacked:
             whole, place = self.stacked[node]
@@ -118,8 +158,34 @@ class Rows:
         places = tuple(n if isinstance(n, int) else 0 for n in starts)
         return _Part(key, node.inputs[0], places)
 
+    def _before(self, node: Node | None, behind: Node | None) -> Node:
+        """The row before two others; one of them where there is none."""
+        assert node is not None and behind is not None
+        one, two = self._part(node), self._part(behind)
+        if one is None or two is None or one.key != two.key or one.whole is None:
+            return node
+        place = [2 * a - b for a, b in zip(one.place, two.place, strict=True)]
+        if node in self.stacked:
+            if place[0] < 0 or one.whole.shape[0] <= place[0]:  # type: ignore[operator]
+                return node
+            found = self._shaped(self._taken(one.whole, 0, place[0], 1, 1), node.shape)
+            self.stacked[found] = one.whole, place[0]
+            return found
+        starts, stops = node.attrs["starts"], node.attrs["stops"]
+        moved = [b - a for a, b in zip(one.place, place, strict=True)]
+        starts, stops = (
+            tuple(n + d if d else n for n, d in zip(x, moved, strict=True)) for x in (starts, stops)
+        )
+        sizes = one.whole.shape
+        if any(d and not (a >= 0 and b <= n) for a, b, n, d in zip(
+            starts, stops, sizes, moved, strict=True
+        )):
+            return node
+        attrs = {**node.attrs, "starts": starts, "stops": stops}
+        return self.builder.emit(node.op, *node.inputs, **attrs)
+
     def _distance(self, nodes: Sequence[Node]) -> tuple[int, ...]:
-        one, two = self._part(nodes[0]), self._part(nodes[1])
+        one, two = self._parts(nodes)[:2]
         assert one is not None and two is not None
         return tuple(b - a for a, b in zip(one.place, two.place, strict=True))
 
@@ -150,19 +216,19 @@ class Rows:
     def _stack_of(self, nodes: Sequence[Node]) -> Node:
         """Rows in rising order."""
         first, count = nodes[0], len(nodes)
-        if first in self.stacked:
-            whole, place = self.stacked[first]
-            return self._taken(whole, 0, place, count, 1)
+        part = self._parts(nodes)[0]
+        if part is not None and part.whole is not None and part.key == ("row", part.whole):
+            return self._taken(part.whole, 0, part.place[0], count, 1)
         (dim,) = np.flatnonzero(self._distance(nodes))
         step, width = self._distance(nodes)[dim], first.shape[dim]
         attrs = {key: list(first.attrs[key]) for key in ("starts", "stops", "steps")}
         attrs["stops"][dim] = attrs["starts"][dim] + (count - 1) * step + width
         attrs["steps"][dim] = step if width == 1 else 1
-        part = self.builder.emit(
+        taken = self.builder.emit(
             first.op, self.value(first.inputs[0]), **{k: tuple(v) for k, v in attrs.items()}
         )
         shape = (*first.shape[:dim], count, width, *first.shape[dim + 1 :])
-        split = self._shaped(part, shape)
+        split = self._shaped(taken, shape)
         order = (int(dim), *(d for d in range(len(shape)) if d != dim))
         return self.builder.emit(get("permute"), split, dims=order)
 

@@ -13,34 +13,35 @@ from ...op import get
 from ...ops.control_gradients import copied
 from ...types import TensorType
 from .order import Order
-from .rows import Rows
-from .steps import ROW, SAME, Loop, Operand
+from .rows import Begun, Rows
+from .steps import NONE, ROW, SAME, Loop, Operand
 
 Finals = dict[Node, Node]  # nodes of the last step -> results of the scan
+RowLists = dict[int, tuple[Node, ...]]  # by the operand's slot
 
 
 class Unrollable(Exception):
     """Steps that have to stay as they are."""
 
 
-def even_steps(order: Order, loop: Loop, rows: Rows) -> tuple[int, int]:
-    """The first and the last (exclusive) of the steps whose rows are rows of sequences."""
+def even_steps(order: Order, loop: Loop, rows: Rows) -> tuple[int, int, RowLists]:
+    """The first and the last (exclusive) of the steps whose rows are rows of sequences, and what
+    all of these read, for each operand that is a row."""
     fits = np.ones(loop.count, np.bool_)
-    for nodes in _row_lists(order, loop):
-        fits &= rows.even(nodes)
+    lists: dict[int, list[Node]] = {}
+    for operands in loop.operands:
+        for operand in operands or ():
+            if operand.kind == ROW:
+                places = loop.reads[:, operand.slot].tolist()
+                found = lists[operand.slot] = rows.completed(
+                    [None if place == NONE else order.nodes[place] for place in places]
+                )
+                fits &= rows.even(found)
     edges = np.flatnonzero(~np.concatenate(([False], fits, [False])))
     lengths = np.diff(edges) - 1
     longest = int(lengths.argmax())
-    return int(edges[longest]), int(edges[longest] + lengths[longest])
-
-
-def _row_lists(order: Order, loop: Loop) -> list[list[Node]]:
-    """What all steps read, for each operand that is a row."""
-    slots = [
-        operand.slot for operands in loop.operands if operands is not None
-        for operand in operands if operand.kind == ROW
-    ]
-    return [[order.nodes[i] for i in loop.reads[:, slot].tolist()] for slot in slots]
+    begin, end = int(edges[longest]), int(edges[longest] + lengths[longest])
+    return begin, end, {slot: tuple(nodes[begin:end]) for slot, nodes in lists.items()}
 
 
 class Scan:
@@ -48,24 +49,26 @@ class Scan:
     `rows` of the results that are rows."""
 
     def __init__(
-        self, order: Order, loop: Loop, rows: Rows, value: Callable[[Node], Node],
-        refine: Callable[[Graph], Graph],
+        self, order: Order, loop: Loop, lists: RowLists, rows: Rows,
+        value: Callable[[Node], Node], refine: Callable[[Graph], Graph],
     ) -> None:
-        self.order, self.loop, self.rows, self.value = order, loop, rows, value
+        self.order, self.loop, self.lists, self.rows, self.value = order, loop, lists, rows, value
+        self.outer = rows.builder
         self.refine = refine
-        self.step = order.nodes[loop.start : loop.start + loop.period]
+        self.step = [order.nodes[i] for i in loop.step.tolist()]
         self.builder = Builder(order.graph.env)
         self.made: dict[int, Node] = {}  # the body's nodes, by place in the step
         self.begin: list[Node] = []  # what the carried values are at first
-        # A step's node and what the first steps read in its place -> the carried values that hand
-        # it on, from step to step, until it is read.
-        self.carried: dict[tuple[int, tuple[Node, ...]], list[Node]] = {}
+        # A step's node and the places of what the first steps read instead -> the carried values
+        # that hand it on, from step to step, until it is read.
+        self.carried: dict[tuple[int, tuple[int, ...]], list[Node]] = {}
         self.constants: dict[Node, Node] = {}
         self.kept: list[tuple[Node, Node]] = []  # those that come from outside
-        self.sequences: dict[tuple[int, ...], Node] = {}  # by the places of the rows
+        self.sequences: dict[tuple[Node, ...], Node] = {}  # by the rows
 
-    def emit(self, outer: Builder) -> Finals:
+    def emit(self) -> Finals:
         """Make the scan."""
+        outer = self.outer
         for i, (node, operands) in enumerate(zip(self.step, self.loop.operands, strict=True)):
             if operands is not None:
                 inputs = [self._operand(x) for x in operands]
@@ -77,13 +80,17 @@ class Scan:
         chains = [(offset, chain) for (offset, _), chain in self.carried.items()]
         for offset in last:
             if all(offset != other for other, _ in chains):
-                chains.append((offset, [self._unread(offset, outer)]))
+                chains.append((offset, [self._unread(offset)]))
+        begun = {
+            offset: (begin[0], chain[0]) for (offset, begin), chain in self.carried.items()
+            if len(begin) == 1 and begin[0] >= 0 and offset in stacked
+        }
         kept = [head for _, head in self.kept]
-        reverse, sequences, shown = self._sequences(outer)
+        reverse, sequences, shown = self._sequences()
         body = self._body(
             [*(x for _, chain in chains for x in chain), *kept, *shown],
             [*(x for offset, chain in chains for x in (self.made[offset], *chain[:-1])),
-             *kept, *(self.made[i] for i in stacked)],
+             *kept, *(self.made[i] for i in stacked), *(head for _, head in begun.values())],
         )
         inputs = [*self.begin, *(self.value(node) for node, _ in self.kept)]
         first = self.step[0]
@@ -93,7 +100,12 @@ class Scan:
                 reverse=reverse,
             )
             results = outer.results(scan)
-        self._stacked(stacked, results[len(inputs) :], reverse)
+        results, rows = results[: len(inputs)], results[len(inputs) :]
+        self._stacked(stacked, rows[: len(stacked)], reverse)
+        for (offset, (place, _)), result in zip(begun.items(), rows[len(stacked) :], strict=True):
+            whole, by = rows[stacked.index(offset)], -1 if reverse else 1
+            first = self.order.nodes[place]
+            self.rows.begun[whole] = Begun(result, first, by, self.loop.count)
         return self._finals(chains, last, results)
 
     # --- operands ---------------------------------------------------------------------------
@@ -101,18 +113,27 @@ class Scan:
     def _operand(self, operand: Operand) -> Node:
         reads = self.loop.reads[:, operand.slot]
         if operand.kind == SAME:
-            return self._constant(self.order.nodes[reads[0]])
+            return self._constant(self.order.nodes[reads[self.loop.count // 2]])
         if operand.kind == ROW:
-            return self._row(tuple(reads.tolist()))
+            return self._row(operand.slot)
         if operand.back == 0:
             return self.made[operand.offset]
-        begin = tuple(self.order.nodes[i] for i in reads[: operand.back].tolist())
+        begin = tuple(reads[: operand.back].tolist())
         chain = self.carried.get((operand.offset, begin))
         if chain is None:
-            chain = [self.builder.input(_tensor(node)) for node in reversed(begin)]
-            self.begin += [self.value(node) for node in reversed(begin)]
+            type_ = _tensor(self.step[operand.offset])
+            chain = [self.builder.input(type_) for _ in begin]
+            self.begin += [
+                self.value(self.order.nodes[place]) if place >= 0 else self._neutral(type_)
+                for place in reversed(begin)
+            ]
             self.carried[operand.offset, begin] = chain
         return chain[-1]
+
+    def _neutral(self, type_: TensorType) -> Node:
+        """What changes no sum, not that of -0.0 either."""
+        value = -0.0 if type_.dtype.is_float else 0
+        return self.outer.emit(get("full"), shape=type_.shape, value=value, dtype=type_.dtype)
 
     def _constant(self, node: Node) -> Node:
         found = self.constants.get(node)
@@ -126,21 +147,22 @@ class Scan:
             self.constants[node] = found
         return found
 
-    def _row(self, places: tuple[int, ...]) -> Node:
-        found = self.sequences.get(places)
+    def _row(self, slot: int) -> Node:
+        nodes = self.lists[slot]
+        found = self.sequences.get(nodes)
         if found is None:
-            found = self.builder.input(_tensor(self.order.nodes[places[0]]))
-            self.sequences[places] = found
+            found = self.builder.input(_tensor(nodes[0]))
+            self.sequences[nodes] = found
         return found
 
-    def _sequences(self, outer: Builder) -> tuple[bool, list[Node], list[Node]]:
+    def _sequences(self) -> tuple[bool, list[Node], list[Node]]:
         """Whether the loop begins with the last rows; the sequences; the body's inputs of them."""
         if not self.sequences:  # one says how many steps there are
-            number = outer.emit(
+            number = self.outer.emit(
                 get("full"), shape=(self.loop.count,), value=False, dtype=dtypes.bool_
             )
             return False, [number], [self.builder.input(TensorType(dtypes.bool_, ()))]
-        lists = [[self.order.nodes[i] for i in places] for places in self.sequences]
+        lists = list(self.sequences)
         falling = sum(
             evaluate(nodes[0].tensor_type.elements, self.order.graph.env.hints)
             * self.rows.direction(nodes) for nodes in lists
@@ -153,9 +175,7 @@ class Scan:
 
     def _used_behind(self) -> tuple[list[int], list[int]]:
         """Which of a step's nodes are read behind the loop: in several steps, in the last alone."""
-        loop = self.loop
-        uses = self.order.last_use[loop.start : loop.stop].reshape(loop.count, -1)
-        used = uses >= loop.stop
+        used = self.order.read_outside(self.loop.places)
         stacked: list[int] = []
         last: list[int] = []
         for i in np.flatnonzero(used.any(0)).tolist():
@@ -164,12 +184,12 @@ class Scan:
                 (stacked if used[:-1, i].any() else last).append(i)
         return stacked, last
 
-    def _unread(self, offset: int, outer: Builder) -> Node:
+    def _unread(self, offset: int) -> Node:
         """A carried value that no step reads: what is left is the last step's."""
         type_ = self.step[offset].tensor_type
         zero = {"bool": False, "float": 0.0}.get(type_.dtype.kind, 0)
         self.begin.append(
-            outer.emit(get("full"), shape=type_.shape, value=zero, dtype=type_.dtype)
+            self.outer.emit(get("full"), shape=type_.shape, value=zero, dtype=type_.dtype)
         )
         return self.builder.input(type_)
 
@@ -183,9 +203,10 @@ class Scan:
     def _stacked(self, offsets: Sequence[int], results: Sequence[Node], reverse: bool) -> None:
         loop = self.loop
         for offset, result in zip(offsets, results, strict=True):
-            for step in range(loop.count):
-                node = self.order.nodes[loop.start + step * loop.period + offset]
-                self.rows.stacked[node] = result, loop.count - 1 - step if reverse else step
+            for step, place in enumerate(loop.places[:, offset].tolist()):
+                if place != NONE:
+                    node = self.order.nodes[place]
+                    self.rows.stacked[node] = result, loop.count - 1 - step if reverse else step
 
     def _finals(
         self, chains: Sequence[tuple[int, list[Node]]], last: Sequence[int],
@@ -196,8 +217,8 @@ class Scan:
         for offset, chain in chains:
             found.setdefault(offset, results[number])
             number += len(chain)
-        end = self.loop.stop - self.loop.period
-        return {self.order.nodes[end + offset]: found[offset] for offset in last}
+        end = self.loop.places[-1].tolist()
+        return {self.order.nodes[end[offset]]: found[offset] for offset in last}
 
 
 def _tensor(node: Node) -> TensorType:

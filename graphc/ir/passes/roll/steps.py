@@ -17,6 +17,7 @@ from .order import VARYING, Numbers, Order
 from .periods import Stretch
 
 SAME, STEP, ROW = 0, 1, 2  # what an operand is
+NONE, NEUTRAL = -1, -2  # in the place of a node: there is none; a sum without it is the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +32,31 @@ class Operand:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """`count` steps of `period` nodes from place `start` on.
+    """Steps of the same nodes.
 
-    `reads[step, slot]` are the places of what is read; `operands[i]` are the operands of a step's
-    node i, None for a node that stands for a part of something else in each step.
+    `places[step, i]` is the place of a step's node i, or NONE: a first or last step may lack nodes
+    (`ends.py`). `reads[step, slot]` are the places of what is read; what a first step lacks there
+    is NEUTRAL to the sum that reads it. `operands[i]` are the operands of a step's node i, None for
+    a node that stands for a part of something else in each step.
     """
 
-    start: int
-    period: int
-    count: int
+    places: Numbers
     reads: Numbers
     operands: tuple[tuple[Operand, ...] | None, ...]
 
     @property
-    def stop(self) -> int:
-        return self.start + self.count * self.period
+    def count(self) -> int:
+        return len(self.places)
+
+    @property
+    def step(self) -> Numbers:
+        """The places of a step's nodes, of which the middle one lacks none."""
+        middle: Numbers = self.places[self.count // 2]
+        return middle
 
     def cut(self, begin: int, end: int) -> Loop:
         """Only steps begin..end."""
-        return replace(
-            self, start=self.start + begin * self.period, count=end - begin,
-            reads=self.reads[begin:end],
-        )
+        return replace(self, places=self.places[begin:end], reads=self.reads[begin:end])
 
 
 def loop_in(order: Order, stretch: Stretch, least: int) -> Loop | None:
@@ -168,8 +172,9 @@ class _Steps:
                 operands.append(Operand(STEP, slot, offset, int(self.back[slot])))
             else:
                 operands.append(Operand(kind, slot))
+        places = np.arange(self.begin + low * self.period, self.begin + high * self.period)
         return Loop(
-            self.begin + low * self.period, self.period, high - low, self.reads[low:high],
+            places.reshape(-1, self.period), self.reads[low:high],
             tuple(None if x is None else tuple(x) for x in found),
         )
 

@@ -1,0 +1,197 @@
+// What goes on behind a thread's back: cp.async, bulk copies and mbarriers, wgmma. It happens as
+// late as the waits allow, or at once, as the schedule says.
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "state.h"
+
+namespace emulated {
+float half_number(unsigned half, Numbers numbers);
+
+// cp.async
+
+static void land(Copy& copy) {
+  unsigned char* to = at_shared(copy.to, copy.size, copy.size, copy.place);
+  if (copy.bytes) touch(copy.from, (unsigned)copy.bytes, false, copy.place);
+  memset(to, 0, (size_t)copy.size);
+  memcpy(to, copy.from, (size_t)copy.bytes);
+  touch(to, (unsigned)copy.size, true, copy.place);
+}
+
+void copy_async(unsigned to, const void* from, int size, int bytes) {
+  Copy copy{to, from, size, bytes, {}, CALLER};
+  if (size != 4 && size != 8 && size != 16) fail(CALLER, nullptr, "cp.async of %d bytes", size);
+  if (bytes < 0 || bytes > size) fail(CALLER, nullptr, "cp.async of %d bytes reads %d", size, bytes);
+  if ((Word)from % (Word)size) fail(CALLER, nullptr, "cp.async of %d bytes from %p, which is not aligned to them", size, from);
+  unsigned char* place = at_shared(to, size, size, CALLER);
+  if (schedule.early) {
+    land(copy);
+    if (schedule.watch) begin_flight(place, (unsigned)size, CALLER);
+    fibers[current].copies.open.push_back(copy);
+    return;
+  }
+  if (schedule.watch) {
+    touch(place, (unsigned)size, true, CALLER);
+    begin_flight(place, (unsigned)size, CALLER);
+  }
+  fibers[current].copies.open.push_back(copy);
+}
+
+void copy_commit() {
+  Groups<Copy>& copies = fibers[current].copies;
+  copies.committed.push_back(std::move(copies.open));
+  copies.open.clear();
+}
+
+void copy_wait(int groups_left) {
+  auto& groups = fibers[current].copies.committed;
+  while ((int)groups.size() > groups_left) {
+    for (Copy& copy : groups.front()) {
+      if (!schedule.early) land(copy);
+      else touch(at_shared(copy.to, copy.size, copy.size, copy.place), (unsigned)copy.size, true, copy.place);
+    }
+    groups.erase(groups.begin());
+  }
+}
+
+// mbarriers: in shared memory a place that a thread may only name; its state is kept here
+
+struct Mbarrier { int arrivals, pending; long long bytes; int phase; };
+static std::unordered_map<unsigned, Mbarrier> mbarriers;
+struct Bulk { unsigned to; const void* from; unsigned bytes, mbarrier; const void* place; int thread; };
+
+static Mbarrier& mbarrier_at(unsigned address, const void* place) {
+  at_shared(address, 8, 8, place);
+  const auto found = mbarriers.find(address);
+  if (found == mbarriers.end()) fail(place, nullptr, "an mbarrier at %u that has not been initialised", address);
+  return found->second;
+}
+
+static void complete(Mbarrier& barrier) {
+  if (barrier.pending || barrier.bytes) return;
+  barrier.phase ^= 1;
+  barrier.pending = barrier.arrivals;
+  epoch++;  // what came before it is seen by those who wait for it
+}
+
+void mbarrier_init(unsigned address, int arrivals) {
+  at_shared(address, 8, 8, CALLER);
+  mbarriers[address] = {arrivals, arrivals, 0, 0};
+}
+
+void mbarrier_arrive(unsigned address, unsigned transaction_bytes) {
+  Mbarrier& barrier = mbarrier_at(address, CALLER);
+  if (!barrier.pending) fail(CALLER, nullptr, "an mbarrier gets more arrivals than its %d", barrier.arrivals);
+  barrier.bytes += transaction_bytes;
+  barrier.pending--;
+  complete(barrier);
+}
+
+static bool phase_is_over(Fiber& fiber) {
+  return mbarriers[(unsigned)fiber.words[0]].phase != (int)fiber.words[1];
+}
+
+void mbarrier_wait(unsigned address, int parity) {
+  mbarrier_at(address, CALLER);
+  Fiber& fiber = fibers[current];
+  fiber.words[0] = address;
+  fiber.words[1] = (Word)parity;
+  fiber.poll = phase_is_over;
+  if (!phase_is_over(fiber)) wait(State::poll, "an mbarrier", CALLER);
+}
+
+static std::vector<Bulk> bulks;  // under way
+
+static void land(const Bulk& bulk) {
+  unsigned char* place = at_shared(bulk.to, (int)bulk.bytes, 16, bulk.place);
+  memcpy(place, bulk.from, bulk.bytes);
+  touch(place, bulk.bytes, true, bulk.place);
+  Mbarrier& barrier = mbarriers[bulk.mbarrier];
+  barrier.bytes -= bulk.bytes;
+  complete(barrier);
+}
+
+void copy_bulk(unsigned to, const void* from, unsigned bytes, unsigned address) {
+  mbarrier_at(address, CALLER);
+  if (bytes % 16 || (Word)from % 16) fail(CALLER, nullptr, "a bulk copy of %u bytes from %p: not in units of 16", bytes, from);
+  at_shared(to, (int)bytes, 16, CALLER);
+  touch(from, bytes, false, CALLER);
+  const Bulk bulk{to, from, bytes, address, CALLER, current};
+  if (schedule.early) land(bulk);
+  else bulks.push_back(bulk);
+}
+
+bool land_late() {
+  if (bulks.empty()) return false;
+  const Bulk bulk = bulks.front();
+  bulks.erase(bulks.begin());
+  current = bulk.thread;
+  land(bulk);
+  current = -1;
+  return true;
+}
+
+void start_block_copies() {
+  mbarriers.clear();
+  bulks.clear();
+}
+
+// wgmma: a warp's lanes need not meet; each thread multiplies for its own part of the result
+
+void proxy_fence() { fibers[current].unfenced = false; }
+void wgmma_fence() {}
+
+void wgmma(float* d, Word a, Word b, int columns, Numbers numbers) {
+  if (unfenced) fail(CALLER, nullptr, "wgmma reads shared memory without fence.proxy.async after it was written");
+  if (fibers.size() % 128) fail(CALLER, nullptr, "wgmma in a block of %zu threads: a warpgroup has 128", fibers.size());
+  fibers[current].products.open.push_back({d, a, b, columns, numbers, CALLER});
+}
+
+static void multiply(const Product& product);
+
+void wgmma_commit() {
+  Groups<Product>& products = fibers[current].products;
+  if (schedule.early) {
+    for (const Product& product : products.open) multiply(product);
+    products.open.clear();
+  }
+  products.committed.push_back(std::move(products.open));
+  products.open.clear();
+}
+
+// Descriptors (PTX ISA, "Matrix descriptor"): bits 0-13 the address, 32-45 the bytes from eight rows
+// to the next eight, both in units of 16; 62-63 the swizzle, of which 1 is that of 128 bytes.
+static float element(Word descriptor, int row, int k, const Product& product) {
+  const unsigned start = (unsigned)(descriptor & 0x3fff) << 4;
+  const unsigned eight_rows = (unsigned)(descriptor >> 32 & 0x3fff) << 4;
+  if (descriptor >> 62 != 1) fail(product.place, nullptr, "wgmma: only the 128-byte swizzle is emulated");
+  unsigned address = start + (unsigned)row / 8 * eight_rows + (unsigned)row % 8 * 128 + (unsigned)k * 2;
+  address ^= (address >> 7 & 7) << 4;
+  unsigned short half;
+  memcpy(&half, at_shared(address, 2, 2, product.place), 2);
+  return half_number(half, product.numbers);
+}
+
+static void multiply(const Product& product) {
+  const int thread = current % 128;
+  for (int j = 0; j < product.columns / 8; j++) {
+    for (int e = 0; e < 4; e++) {
+      const int row = thread / 32 * 16 + thread % 32 / 4 + e / 2 * 8;
+      const int column = j * 8 + thread % 4 * 2 + e % 2;
+      double sum = product.d[4 * j + e];
+      for (int k = 0; k < 16; k++)
+        sum += (double)element(product.a, row, k, product) * element(product.b, column, k, product);
+      product.d[4 * j + e] = (float)sum;
+    }
+  }
+}
+
+void wgmma_wait(int groups_left) {
+  auto& groups = fibers[current].products.committed;
+  while ((int)groups.size() > groups_left) {
+    for (const Product& product : groups.front()) multiply(product);
+    groups.erase(groups.begin());
+  }
+}
+}  // namespace emulated

@@ -1,0 +1,324 @@
+// Every access of a kernel: inside of a buffer, aligned, ordered with other threads' accesses, and
+// without bank conflicts. The compiler puts a call in front of each (-fsanitize=thread); this file
+// takes the place of the library that these calls are for.
+#include <link.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <unordered_map>
+
+#include "state.h"
+
+namespace emulated {
+bool is_own_stack(const void* pointer);
+bool is_any_stack(const void* pointer);
+
+alignas(1024) static unsigned char memory[SHARED_MOST];
+unsigned char* const shared = memory;
+unsigned shared_bytes;
+unsigned char *static_begin, *static_end;
+static long long accesses_left;
+
+// Who has touched a byte last. `block` 0: nobody in this launch.
+struct Trace { unsigned block, epoch, warp_epoch; unsigned short thread; bool in_flight; };
+constexpr unsigned short MANY = 0xffff, WARP = 0x8000;  // several threads; several of one warp
+struct Traces { Trace write, read; };
+
+struct Buffer {
+  const unsigned char* begin;
+  Word bytes;
+  Traces* traces;
+};
+struct Image { const unsigned char *begin, *end; };
+static std::vector<Buffer> buffers;  // by address
+static std::vector<Image> images;    // of libraries of kernels: their constants
+static Traces* shared_traces;
+static size_t latest;
+
+// Bank conflicts: the accesses that one instruction makes for a warp, in the order of its lanes
+struct Access { unsigned address, bytes; };
+struct Site { std::vector<std::vector<Access>> times; unsigned count[LANES]; };
+static std::unordered_map<Word, Site> sites;  // by place and warp
+
+void start_memory() {
+  accesses_left = schedule.accesses;
+  for (Buffer& buffer : buffers) {
+    free(buffer.traces);
+    buffer.traces = schedule.watch ? (Traces*)calloc(buffer.bytes, sizeof(Traces)) : nullptr;
+  }
+  if (schedule.watch && !shared_traces) shared_traces = (Traces*)malloc((STATIC_WINDOW + SHARED_MOST) * sizeof(Traces));
+}
+
+void start_block_memory() {
+  memset(memory, 0xff, shared_bytes);  // NaN, for every float
+  if (static_begin) memset(static_begin, 0xff, (size_t)(static_end - static_begin));
+  sites.clear();
+  if (!schedule.watch) return;
+  memset((void*)shared_traces, 0, (size_t)(static_end - static_begin) * sizeof(Traces));
+  memset((void*)(shared_traces + STATIC_WINDOW), 0, shared_bytes * sizeof(Traces));
+}
+
+// 32-bit addresses
+
+static bool in_dynamic(const void* pointer) { return (size_t)((const unsigned char*)pointer - memory) < SHARED_MOST; }
+static bool in_static(const void* pointer) { return pointer >= static_begin && pointer < static_end; }
+
+unsigned shared_address(const void* pointer) {
+  if (in_static(pointer)) return (unsigned)((const unsigned char*)pointer - static_begin);
+  if (!in_dynamic(pointer)) fail(CALLER, nullptr, "the address %p is not one of shared memory", pointer);
+  return STATIC_WINDOW + (unsigned)((const unsigned char*)pointer - memory);
+}
+
+unsigned char* dynamic_shared() { return memory; }
+
+static unsigned address_in_shared(const void* pointer) {
+  const auto at = (const unsigned char*)pointer;
+  return in_static(pointer) ? (unsigned)(at - static_begin) : STATIC_WINDOW + (unsigned)(at - memory);
+}
+
+unsigned char* at_shared(unsigned address, int bytes, int alignment, const void* place) {
+  const unsigned last = address + (unsigned)bytes;
+  const bool dynamic = address >= STATIC_WINDOW;
+  const unsigned most = dynamic ? STATIC_WINDOW + shared_bytes : (unsigned)(static_end - static_begin);
+  if (last > most) fail(place, nullptr, "%d bytes of shared memory at %u end behind its %u bytes", bytes,
+                        dynamic ? address - STATIC_WINDOW : address, dynamic ? shared_bytes : most);
+  if (address % (unsigned)alignment) fail(place, nullptr, "shared memory at %u is not aligned to %d bytes", address, alignment);
+  return dynamic ? memory + (address - STATIC_WINDOW) : static_begin + address;
+}
+
+// Order
+
+static bool ordered(const Trace& before, bool global) {
+  if (!before.block) return true;
+  if (before.block != block_number) return !global;
+  if (before.in_flight) return false;
+  if (before.thread == current || before.epoch < epoch) return true;
+  if (before.thread == MANY) return false;
+  const int warp = before.thread & WARP ? before.thread & 31 : before.thread / LANES;
+  return warp == current / LANES && before.warp_epoch < warp_epochs[warp];
+}
+
+static Trace trace_now(bool in_flight) {
+  return {block_number, epoch, warp_epochs[current / LANES], (unsigned short)current, in_flight};
+}
+
+static void note_read(Trace& read) {
+  Trace now = trace_now(false);
+  const bool fresh = read.block == block_number && read.epoch == epoch && read.thread != current;
+  if (fresh) {
+    const int warp = read.thread == MANY ? -1 : read.thread & WARP ? read.thread & 31 : read.thread / LANES;
+    now.thread = warp == current / LANES ? (unsigned short)(WARP | warp) : MANY;
+  }
+  read = now;
+}
+
+static void report_race(const Trace& before, bool write, bool wrote, const void* what, const void* place) {
+  const char* now = write ? "writes" : "reads";
+  const char* then = wrote ? "has written" : "has read";
+  if (before.in_flight) fail(place, nullptr, "race: it %s memory (%p) into which a cp.async may still be writing", now, what);
+  if (before.block != block_number) fail(place, nullptr, "race: it %s memory (%p) that another block %s in this launch", now, what, then);
+  if (before.thread == MANY || before.thread & WARP) fail(place, nullptr, "race: it %s memory (%p) that other threads may still read", now, what);
+  fail(place, nullptr, "race: it %s memory (%p) that thread %d %s, with no barrier in between", now, what, before.thread, then);
+}
+
+static void check_order(Traces* traces, unsigned bytes, bool write, bool global, const void* what, const void* place) {
+  for (unsigned i = 0; i < bytes; i++) {
+    Traces& each = traces[i];
+    const bool landing = each.write.in_flight && each.write.block == block_number && write && each.write.thread == current;
+    if (!landing && !ordered(each.write, global)) report_race(each.write, write, true, what, place);
+    if (write && !ordered(each.read, global)) report_race(each.read, write, false, what, place);
+    if (write) each.write = trace_now(false);
+    else note_read(each.read);
+  }
+}
+
+void begin_flight(const void* pointer, unsigned bytes, const void*) {
+  Traces* traces = shared_traces + address_in_shared(pointer);
+  for (unsigned i = 0; i < bytes; i++) traces[i].write = trace_now(true);
+}
+
+// Banks: 32 of 4 bytes; a warp's access of 8 or 16 bytes a lane takes 2 or 4 phases
+
+static void note_site(const void* pointer, unsigned bytes, const void* place) {
+  Site& site = sites[(Word)place * 32 + (Word)(current / LANES)];
+  const unsigned time = site.count[current % LANES]++;
+  if (time >= site.times.size()) site.times.resize(time + 1);
+  site.times[time].push_back({address_in_shared(pointer), bytes});
+}
+
+static unsigned wavefronts(const Access* accesses, size_t count) {
+  std::vector<unsigned> words[LANES];
+  size_t most = 0;
+  for (size_t i = 0; i < count; i++) {
+    for (unsigned word = accesses[i].address / 4; word <= (accesses[i].address + accesses[i].bytes - 1) / 4; word++) {
+      std::vector<unsigned>& bank = words[word % LANES];
+      if (std::find(bank.begin(), bank.end(), word) == bank.end()) bank.push_back(word);
+      most = std::max(most, bank.size());
+    }
+  }
+  return (unsigned)most;
+}
+
+void end_block_memory() {
+  for (const auto& [key, site] : sites) {
+    for (const auto& time : site.times) {
+      const size_t lanes = time.empty() ? 1 : std::max<size_t>(1, LANES * 4 / std::max(4u, time[0].bytes));
+      for (size_t first = 0; first < time.size(); first += lanes) {
+        const unsigned taken = wavefronts(&time[first], std::min(lanes, time.size() - first));
+        counts.phases++;
+        counts.wavefronts += taken;
+        if (taken > counts.worst) counts.worst = taken, counts.worst_place = key / 32;
+      }
+    }
+  }
+}
+
+void touch_row(unsigned address, int, const void* place) {
+  touch(at_shared(address, 16, 16, place), 16, false, place);
+}
+
+// One access
+
+static void touch_shared(const void* pointer, unsigned bytes, bool write, const void* place) {
+  const auto at = (const unsigned char*)pointer;
+  const unsigned char* end = in_static(pointer) ? static_end : memory + shared_bytes;
+  if (at + bytes > end) fail(place, nullptr, "%u bytes of shared memory at %lld end behind its %u bytes", bytes,
+                             (long long)(at - memory), shared_bytes);
+  if (write) fibers[current].unfenced = true;
+  if (!schedule.watch) return;
+  counts.accesses++;
+  note_site(pointer, bytes, place);
+  check_order(shared_traces + address_in_shared(pointer), bytes, write, false, pointer, place);
+}
+
+static const Buffer* buffer_of(const unsigned char* at) {
+  if (latest < buffers.size() && (Word)(at - buffers[latest].begin) < buffers[latest].bytes) return &buffers[latest];
+  const auto behind = std::upper_bound(buffers.begin(), buffers.end(), at,
+                                       [](const unsigned char* p, const Buffer& b) { return p < b.begin; });
+  if (behind == buffers.begin()) return nullptr;
+  latest = (size_t)(behind - buffers.begin()) - 1;
+  return &buffers[latest];
+}
+
+static bool is_known(const unsigned char* at) {
+  if ((Word)(at - (const unsigned char*)&emulated_registers) < sizeof emulated_registers) return true;
+  for (const Image& image : images)
+    if (at >= image.begin && at < image.end) return true;
+  return false;
+}
+
+static void touch_global(const unsigned char* at, unsigned bytes, bool write, const void* place) {
+  const Buffer* buffer = buffer_of(at);
+  const bool inside = buffer && (Word)(at - buffer->begin) < buffer->bytes;
+  if (!inside && is_known(at)) return;
+  const char* verb = write ? "writes" : "reads";
+  if (!buffer) fail(place, nullptr, "it %s %u bytes at %p, outside of every buffer", verb, bytes, (const void*)at);
+  const long long start = at - buffer->begin;
+  if (start + bytes > (long long)buffer->bytes) {
+    fail(place, nullptr, "it %s %u bytes at byte %lld of a buffer of %llu bytes", verb, bytes, start, buffer->bytes);
+  }
+  if (schedule.watch) check_order(buffer->traces + start, bytes, write, true, at, place);
+}
+
+void touch(const void* pointer, unsigned bytes, bool write, const void* place) {
+  if (current < 0 || is_own_stack(pointer)) return;
+  if (--accesses_left < 0) fail(place, nullptr, "the launch does not come to an end");
+  if (is_any_stack(pointer)) fail(place, nullptr, "it uses another thread's local memory");
+  if (in_dynamic(pointer) || in_static(pointer)) touch_shared(pointer, bytes, write, place);
+  else touch_global((const unsigned char*)pointer, bytes, write, place);
+}
+
+static void touch_aligned(const void* pointer, unsigned bytes, bool write, const void* place) {
+  if (current >= 0 && (Word)pointer % bytes) fail(place, nullptr, "%u bytes at %p, which is not aligned to them", bytes, pointer);
+  touch(pointer, bytes, write, place);
+}
+
+void aligned(const void* pointer, int bytes) {
+  if ((Word)pointer % (Word)bytes) fail(CALLER, nullptr, "%p is not aligned to %d bytes", pointer, bytes);
+}
+
+Word compare_and_swap(Word* place, Word expected, Word value) {
+  const Word before = *place;
+  if (before == expected) *place = value;
+  return before;
+}
+
+Word add_atomically(void* place, Word value, int bytes) {
+  Word before = 0;
+  memcpy(&before, place, (size_t)bytes);
+  const Word after = before + value;
+  memcpy(place, &after, (size_t)bytes);
+  return before;
+}
+}  // namespace emulated
+
+using namespace emulated;
+
+// Memory of a size, with pages around it that nobody may touch: what lies far behind a buffer is no
+// other buffer. Returns null where there is none left.
+constexpr Word GUARD = 1 << 20;
+extern "C" unsigned char* emulated_allocate(Word bytes) {
+  const Word inside = (bytes + 4095) / 4096 * 4096 + 4096;
+  void* all = mmap(nullptr, inside + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) return nullptr;
+  unsigned char* begin = (unsigned char*)all + GUARD;
+  mprotect(begin, inside, PROT_READ | PROT_WRITE);
+  const auto place = std::upper_bound(buffers.begin(), buffers.end(), begin,
+                                      [](const unsigned char* p, const Buffer& b) { return p < b.begin; });
+  buffers.insert(place, {begin, bytes, nullptr});
+  return begin;
+}
+
+// Returns 0, or 1 where no buffer begins there.
+extern "C" int emulated_free(unsigned char* begin) {
+  const auto found = std::find_if(buffers.begin(), buffers.end(), [&](const Buffer& b) { return b.begin == begin; });
+  if (found == buffers.end()) return 1;
+  munmap(begin - GUARD, (found->bytes + 4095) / 4096 * 4096 + 4096 + 2 * GUARD);
+  free(found->traces);
+  buffers.erase(found);
+  return 0;
+}
+
+// A library of kernels, by an address in it; returns where it begins. Its constants may be read.
+extern "C" const unsigned char* emulated_add_image(const unsigned char* inside) {
+  Image image{inside, nullptr};
+  dl_iterate_phdr([](dl_phdr_info* info, size_t, void* data) {
+    Image& wanted = *(Image*)data;
+    const auto base = (const unsigned char*)info->dlpi_addr;
+    const unsigned char* end = base;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+      if (info->dlpi_phdr[i].p_type == PT_LOAD) end = std::max(end, base + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+    if (wanted.begin < base || wanted.begin >= end) return 0;
+    wanted = {base, end};
+    return 1;
+  }, &image);
+  images.push_back(image);
+  return image.begin;
+}
+
+// The calls that the compiler puts in
+
+#define ACCESS(size)                                                                               \
+  extern "C" void __tsan_read##size(void* p) { touch_aligned(p, size, false, CALLER); }            \
+  extern "C" void __tsan_write##size(void* p) { touch_aligned(p, size, true, CALLER); }
+ACCESS(1) ACCESS(2) ACCESS(4) ACCESS(8) ACCESS(16)
+#define UNALIGNED(size)                                                                            \
+  extern "C" void __tsan_unaligned_read##size(void* p) { touch(p, size, false, CALLER); }          \
+  extern "C" void __tsan_unaligned_write##size(void* p) { touch(p, size, true, CALLER); }
+UNALIGNED(2) UNALIGNED(4) UNALIGNED(8) UNALIGNED(16)
+extern "C" void __tsan_read_range(void* p, size_t size) { touch(p, (unsigned)size, false, CALLER); }
+extern "C" void __tsan_write_range(void* p, size_t size) { touch(p, (unsigned)size, true, CALLER); }
+extern "C" void __tsan_init() {}
+extern "C" void __tsan_func_entry(void*) {}
+extern "C" void __tsan_func_exit() {}
+
+// and those of -fsanitize=shift-exponent,integer-divide-by-zero,bounds
+extern "C" void __ubsan_handle_divrem_overflow(void*, Word, Word) { fail(CALLER, nullptr, "integer division by zero"); }
+extern "C" void __ubsan_handle_shift_out_of_bounds(void*, Word, Word by) {
+  fail(CALLER, nullptr, "a shift by %lld, more than the number's width", (long long)by);
+}
+extern "C" void __ubsan_handle_out_of_bounds(void*, Word index) {
+  fail(CALLER, nullptr, "index %lld is outside of its array", (long long)index);
+}

@@ -1,0 +1,105 @@
+"""C++ for the host: the emulator's runtime, once per folder, and libraries of kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from graphc.backends.cuda.emulator.launch import Library, Runtime
+from graphc.backends.cuda.instructions import INSTRUCTIONS
+from graphc.backends.cuda.prelude import PRELUDE
+
+_FOLDER = Path(__file__).parent / "cpp"
+_RUNTIME = ("blocks.cpp", "warp.cpp", "copies.cpp", "memory.cpp")
+_COMMON = "-std=c++17 -fPIC -ffp-contract=off -fwrapv".split()
+# What the emulator watches is put in by the compiler; memory.cpp has the functions that are called.
+_KERNELS = (
+    "-O1 -g1 -gdwarf-4 -w -fno-strict-aliasing -fno-tree-loop-distribute-patterns "
+    "-fsanitize=thread -fsanitize=shift-exponent,integer-divide-by-zero,bounds"
+).split()
+_NO_ENTRIES = {"g++": ["--param", "tsan-instrument-func-entry-exit=0"]}
+_KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
+
+
+@functools.cache
+def compiler() -> str | None:
+    """A C++ compiler on the path, g++ or clang++; None where there is none."""
+    return next((name for name in ("g++", "clang++") if shutil.which(name)), None)
+
+
+def kernel_names(text: str) -> list[str]:
+    """The `__global__` functions of a source, in order."""
+    return _KERNEL.findall(text)
+
+
+class Toolchain:
+    """Compiles into a folder, which is the caller's: what lies there already is not made again.
+    Raises RuntimeError where there is no C++ compiler."""
+
+    def __init__(self, folder: Path) -> None:
+        name = compiler()
+        if name is None:
+            raise RuntimeError("the emulator needs a C++ compiler: install g++ or clang++")
+        self.folder, self.compiler = folder, name
+        self.runtime = Runtime(ctypes.CDLL(str(self._runtime()), os.RTLD_GLOBAL))
+
+    def compile(self, texts: Mapping[str, str]) -> Library:
+        """One library of several sources of CUDA C, by name; names are those of places in reports.
+        Raises RuntimeError with what the compiler says."""
+        source = _unit(texts)
+        path = self.folder / f"kernels_{_digest(source.encode())}.so"
+        if not path.exists():
+            written = path.with_suffix(".cpp")
+            written.write_text(source)
+            instrument = [*_KERNELS, *_NO_ENTRIES.get(self.compiler, [])]
+            made = path.with_suffix(".o")
+            self._run([*_COMMON, *instrument, f"-I{_FOLDER}", "-c", written, "-o", made])
+            self._run(["-shared", made, "-o", path])
+        kernels = {kernel: name for name, text in texts.items() for kernel in kernel_names(text)}
+        return Library(path, self.runtime, kernels, list(texts))
+
+    def _runtime(self) -> Path:
+        parts = sorted(_FOLDER.iterdir())
+        path = self.folder / f"runtime_{_digest(b''.join(p.read_bytes() for p in parts))}.so"
+        if not path.exists():
+            sources = [_FOLDER / name for name in _RUNTIME]
+            self._run([*_COMMON, "-O2", "-shared", *sources, "-o", path])
+        return path
+
+    def _run(self, arguments: list[str | Path]) -> None:
+        command = [self.compiler, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}\n{done.stderr[:4000]}")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _unit(texts: Mapping[str, str]) -> str:
+    """One C++ file: what sources begin with once, then each source in a namespace of its own."""
+    parts = ['#include "device.h"', '#line 1 "prelude"', PRELUDE + INSTRUCTIONS]
+    for number, (name, text) in enumerate(texts.items()):
+        section = f"shared_{number}"
+        parts += ["#undef SHARED_SECTION", f'#define SHARED_SECTION "{section}"']
+        parts += [f"namespace source_{number} {{", f'#line 1 "{name}"', text, '#line 1 "entries"']
+        for kernel in kernel_names(text):
+            parts.append(
+                f'extern "C" void entry_{kernel}(const unsigned char* packed) '
+                f"{{ emulated_call({kernel}, packed); }}"
+            )
+        weak = '__attribute__((weak, visibility("hidden")))'
+        parts.append(
+            f'extern "C" unsigned char __start_{section}[] {weak}, __stop_{section}[] {weak};\n'
+            f'extern "C" void range_{number}(unsigned char** range) '
+            f"{{ range[0] = __start_{section}; range[1] = __stop_{section}; }}\n}}"
+        )
+    return "\n".join(parts) + "\n"

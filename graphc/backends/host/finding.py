@@ -1,0 +1,17 @@
+"""What a backend has to say of the machine that it runs on."""
+
+from typing import NamedTuple
+
+
+class Finding(NamedTuple):
+    """Something that a backend needs of this machine, or could use: a line of
+    `python -m graphc doctor`.
+
+    `found`: what there is (a version, a place), None where it is missing. `cure`: what brings it,
+    or mends what there is; empty where nothing is to be done. `needed`: nothing runs without it.
+    """
+
+    subject: str
+    found: str | None
+    cure: str = ""
+    needed: bool = False
