@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,16 +22,25 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Argument: TypeAlias = Array | int | float
 
 
+class Fault(IntEnum):
+    """The kinds of faults: as state.h has them."""
+
+    LAUNCH = 1  # what has no meaning: a race, a shuffle from nowhere, a division by zero
+    ADDRESS = 2
+    ALIGNMENT = 3
+    HANG = 4
+
+
 class EmulatedError(RuntimeError):
     """What a GPU would not do as meant. Its fields say where; `place` is a line of a source."""
 
     def __init__(
-        self, kernel: str, block: tuple[int, ...], thread: tuple[int, ...], place: str, text: str
+        self, fault: Fault, kernel: str, block: tuple[int, ...], thread: tuple[int, ...],
+        place: str, text: str,
     ) -> None:
         super().__init__(f"{kernel}, block {block}, thread {thread}, {place}: {text}")
-        self.kernel, self.block, self.thread, self.place, self.text = (
-            kernel, block, thread, place, text,
-        )
+        self.fault, self.kernel, self.place, self.text = fault, kernel, place, text
+        self.block, self.thread = block, thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +112,18 @@ class Runtime:
 
 
 class Library:
-    """Compiled kernels. `kernels`: the source of each, by its name."""
+    """Compiled kernels. `kernels`: the source of each, by its name. Raises OSError for a file that
+    is none."""
 
-    def __init__(
-        self, path: Path, runtime: Runtime, kernels: Mapping[str, str], sources: Sequence[str]
-    ) -> None:
-        self.path, self.runtime, self.kernels = path, runtime, kernels
+    def __init__(self, path: Path, runtime: Runtime) -> None:
+        self.path, self.runtime = path, runtime
         self._library = ctypes.CDLL(str(path))
+        self._library.contents.restype = ctypes.c_char_p
+        contents: dict[str, list[str]] = json.loads(self._library.contents())
+        self.kernels = {kernel: name for name, found in contents.items() for kernel in found}
         inside = ctypes.cast(self._library.range_0, ctypes.c_void_p)
         self._base: int = runtime.library.emulated_add_image(inside)
-        self._static = {name: self._range(f"range_{n}") for n, name in enumerate(sources)}
+        self._static = {name: self._range(f"range_{n}") for n, name in enumerate(contents)}
 
     def _range(self, name: str) -> Any:
         found = (ctypes.c_void_p * 2)()
@@ -143,7 +156,8 @@ class Library:
         if report.failed:
             place, other = self.line(report.place), self.line(report.other_place)
             text = report.text.decode() + (f" ({other})" if other else "")
-            raise EmulatedError(kernel, tuple(report.block), tuple(report.thread), place, text)
+            block, thread = tuple(report.block), tuple(report.thread)
+            raise EmulatedError(Fault(report.failed), kernel, block, thread, place, text)
         return Counts(
             counts.accesses, counts.phases, counts.wavefronts, counts.worst,
             self.line(counts.worst_place),

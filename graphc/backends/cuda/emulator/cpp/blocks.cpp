@@ -57,9 +57,9 @@ void wait(State state, const char* what, const void* place) {
 }
 
 // Of a thread that is named, or of the running one.
-static void write_report(int thread, const void* place, const void* other, const char* text) {
+static void write_report(Fault fault, int thread, const void* place, const void* other, const char* text) {
   if (report.failed) return;
-  report.failed = 1;
+  report.failed = (int)fault;
   place_registers(thread);
   const uint3 block = emulated_registers.block, at = emulated_registers.thread;
   const unsigned blocks[3] = {block.x, block.y, block.z}, threads[3] = {at.x, at.y, at.z};
@@ -70,13 +70,13 @@ static void write_report(int thread, const void* place, const void* other, const
   snprintf(report.text, sizeof report.text, "%s", text);
 }
 
-void fail(const void* place, const void* other_place, const char* format, ...) {
+void fail(Fault fault, const void* place, const char* format, ...) {
   char text[sizeof report.text];
   va_list list;
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  write_report(current, place, other_place, text);
+  write_report(fault, current, place, nullptr, text);
   void* abandoned;
   switch_stack(&abandoned, scheduler);
   __builtin_unreachable();
@@ -87,7 +87,7 @@ void fail(const void* place, const void* other_place, const char* format, ...) {
 void join(const Collective& collective, unsigned mask, int detail, const void* place) {
   Fiber& fiber = fibers[current];
   const unsigned bit = 1u << current % LANES;
-  if (!(mask & bit)) fail(place, nullptr, "%s: the mask %08x leaves out the lane that calls it", collective.name, mask);
+  if (!(mask & bit)) fail(Fault::launch, place, "%s: the mask %08x leaves out the lane that calls it", collective.name, mask);
   fiber.collective = &collective;
   fiber.mask = mask;
   fiber.detail = detail;
@@ -170,7 +170,7 @@ static bool release_barrier() {
     char text[160];
     snprintf(text, sizeof text, "threads wait at different barriers: others at line %d, this one at line %d",
              first->line, fiber.line);
-    write_report((int)(&fiber - fibers.data()), fiber.place, first->place, text);
+    write_report(Fault::hang, (int)(&fiber - fibers.data()), fiber.place, first->place, text);
     return false;
   }
   unfenced = false;
@@ -201,7 +201,7 @@ static void report_hang() {
     snprintf(text, sizeof text, "hang: this thread waits in %s, while thread %d %s%s", waiting->waits_for,
              number, left ? "has left the kernel" : "waits in ", left ? "" : other->waits_for);
   }
-  write_report((int)(waiting - fibers.data()), waiting->place, other ? other->place : nullptr, text);
+  write_report(Fault::hang, (int)(waiting - fibers.data()), waiting->place, other ? other->place : nullptr, text);
 }
 
 static bool may_run(Fiber& fiber) {
@@ -327,5 +327,5 @@ extern "C" int emulated_launch(
   current = -1;
   *found = report;
   *counted = counts;
-  return report.failed;
+  return report.failed != 0;
 }

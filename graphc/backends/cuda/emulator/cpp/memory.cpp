@@ -67,7 +67,7 @@ static bool in_static(const void* pointer) { return pointer >= static_begin && p
 
 unsigned shared_address(const void* pointer) {
   if (in_static(pointer)) return (unsigned)((const unsigned char*)pointer - static_begin);
-  if (!in_dynamic(pointer)) fail(CALLER, nullptr, "the address %p is not one of shared memory", pointer);
+  if (!in_dynamic(pointer)) fail(Fault::address, CALLER, "the address %p is not one of shared memory", pointer);
   return STATIC_WINDOW + (unsigned)((const unsigned char*)pointer - memory);
 }
 
@@ -82,9 +82,9 @@ unsigned char* at_shared(unsigned address, int bytes, int alignment, const void*
   const unsigned last = address + (unsigned)bytes;
   const bool dynamic = address >= STATIC_WINDOW;
   const unsigned most = dynamic ? STATIC_WINDOW + shared_bytes : (unsigned)(static_end - static_begin);
-  if (last > most) fail(place, nullptr, "%d bytes of shared memory at %u end behind its %u bytes", bytes,
+  if (last > most) fail(Fault::address, place, "%d bytes of shared memory at %u end behind its %u bytes", bytes,
                         dynamic ? address - STATIC_WINDOW : address, dynamic ? shared_bytes : most);
-  if (address % (unsigned)alignment) fail(place, nullptr, "shared memory at %u is not aligned to %d bytes", address, alignment);
+  if (address % (unsigned)alignment) fail(Fault::alignment, place, "shared memory at %u is not aligned to %d bytes", address, alignment);
   return dynamic ? memory + (address - STATIC_WINDOW) : static_begin + address;
 }
 
@@ -117,10 +117,10 @@ static void note_read(Trace& read) {
 static void report_race(const Trace& before, bool write, bool wrote, const void* what, const void* place) {
   const char* now = write ? "writes" : "reads";
   const char* then = wrote ? "has written" : "has read";
-  if (before.in_flight) fail(place, nullptr, "race: it %s memory (%p) into which a cp.async may still be writing", now, what);
-  if (before.block != block_number) fail(place, nullptr, "race: it %s memory (%p) that another block %s in this launch", now, what, then);
-  if (before.thread == MANY || before.thread & WARP) fail(place, nullptr, "race: it %s memory (%p) that other threads may still read", now, what);
-  fail(place, nullptr, "race: it %s memory (%p) that thread %d %s, with no barrier in between", now, what, before.thread, then);
+  if (before.in_flight) fail(Fault::launch, place, "race: it %s memory (%p) into which a cp.async may still be writing", now, what);
+  if (before.block != block_number) fail(Fault::launch, place, "race: it %s memory (%p) that another block %s in this launch", now, what, then);
+  if (before.thread == MANY || before.thread & WARP) fail(Fault::launch, place, "race: it %s memory (%p) that other threads may still read", now, what);
+  fail(Fault::launch, place, "race: it %s memory (%p) that thread %d %s, with no barrier in between", now, what, before.thread, then);
 }
 
 static void check_order(Traces* traces, unsigned bytes, bool write, bool global, const void* what, const void* place) {
@@ -184,7 +184,7 @@ void touch_row(unsigned address, int, const void* place) {
 static void touch_shared(const void* pointer, unsigned bytes, bool write, const void* place) {
   const auto at = (const unsigned char*)pointer;
   const unsigned char* end = in_static(pointer) ? static_end : memory + shared_bytes;
-  if (at + bytes > end) fail(place, nullptr, "%u bytes of shared memory at %lld end behind its %u bytes", bytes,
+  if (at + bytes > end) fail(Fault::address, place, "%u bytes of shared memory at %lld end behind its %u bytes", bytes,
                              (long long)(at - memory), shared_bytes);
   if (write) fibers[current].unfenced = true;
   if (!schedule.watch) return;
@@ -214,29 +214,29 @@ static void touch_global(const unsigned char* at, unsigned bytes, bool write, co
   const bool inside = buffer && (Word)(at - buffer->begin) < buffer->bytes;
   if (!inside && is_known(at)) return;
   const char* verb = write ? "writes" : "reads";
-  if (!buffer) fail(place, nullptr, "it %s %u bytes at %p, outside of every buffer", verb, bytes, (const void*)at);
+  if (!buffer) fail(Fault::address, place, "it %s %u bytes at %p, outside of every buffer", verb, bytes, (const void*)at);
   const long long start = at - buffer->begin;
   if (start + bytes > (long long)buffer->bytes) {
-    fail(place, nullptr, "it %s %u bytes at byte %lld of a buffer of %llu bytes", verb, bytes, start, buffer->bytes);
+    fail(Fault::address, place, "it %s %u bytes at byte %lld of a buffer of %llu bytes", verb, bytes, start, buffer->bytes);
   }
   if (schedule.watch) check_order(buffer->traces + start, bytes, write, true, at, place);
 }
 
 void touch(const void* pointer, unsigned bytes, bool write, const void* place) {
   if (current < 0 || is_own_stack(pointer)) return;
-  if (--accesses_left < 0) fail(place, nullptr, "the launch does not come to an end");
-  if (is_any_stack(pointer)) fail(place, nullptr, "it uses another thread's local memory");
+  if (--accesses_left < 0) fail(Fault::hang, place, "the launch does not come to an end");
+  if (is_any_stack(pointer)) fail(Fault::address, place, "it uses another thread's local memory");
   if (in_dynamic(pointer) || in_static(pointer)) touch_shared(pointer, bytes, write, place);
   else touch_global((const unsigned char*)pointer, bytes, write, place);
 }
 
 static void touch_aligned(const void* pointer, unsigned bytes, bool write, const void* place) {
-  if (current >= 0 && (Word)pointer % bytes) fail(place, nullptr, "%u bytes at %p, which is not aligned to them", bytes, pointer);
+  if (current >= 0 && (Word)pointer % bytes) fail(Fault::alignment, place, "%u bytes at %p, which is not aligned to them", bytes, pointer);
   touch(pointer, bytes, write, place);
 }
 
 void aligned(const void* pointer, int bytes) {
-  if ((Word)pointer % (Word)bytes) fail(CALLER, nullptr, "%p is not aligned to %d bytes", pointer, bytes);
+  if ((Word)pointer % (Word)bytes) fail(Fault::alignment, CALLER, "%p is not aligned to %d bytes", pointer, bytes);
 }
 
 Word compare_and_swap(Word* place, Word expected, Word value) {
@@ -315,10 +315,10 @@ extern "C" void __tsan_func_entry(void*) {}
 extern "C" void __tsan_func_exit() {}
 
 // and those of -fsanitize=shift-exponent,integer-divide-by-zero,bounds
-extern "C" void __ubsan_handle_divrem_overflow(void*, Word, Word) { fail(CALLER, nullptr, "integer division by zero"); }
+extern "C" void __ubsan_handle_divrem_overflow(void*, Word, Word) { fail(Fault::launch, CALLER, "integer division by zero"); }
 extern "C" void __ubsan_handle_shift_out_of_bounds(void*, Word, Word by) {
-  fail(CALLER, nullptr, "a shift by %lld, more than the number's width", (long long)by);
+  fail(Fault::launch, CALLER, "a shift by %lld, more than the number's width", (long long)by);
 }
 extern "C" void __ubsan_handle_out_of_bounds(void*, Word index) {
-  fail(CALLER, nullptr, "index %lld is outside of its array", (long long)index);
+  fail(Fault::launch, CALLER, "index %lld is outside of its array", (long long)index);
 }
