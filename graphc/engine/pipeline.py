@@ -25,6 +25,7 @@ from graphc.inspect.observer import AGAIN, Observer
 from graphc.inspect.value_check import ValueChangedError
 from graphc.ir import passes
 from graphc.ir.graph import Graph, Node
+from graphc.ir.passes.absorb import absorb
 from graphc.ir.passes.counter_random import counter_random
 from graphc.ir.passes.cse import cse
 from graphc.ir.passes.dce import dce
@@ -66,6 +67,7 @@ OPTIMISE: tuple[Step, ...] = (
     Step("dce", dce, "drops what rewriting and merging left unused, before fusion counts uses"),
 )
 # For one Machine, and what its backend renders.
+ABSORB = Step("absorb", absorb, "before pack, which lays out the weights that it puts together")
 PACK = Step("pack", pack, "before fusion, to which layouts are operators like others")
 FUSE = Step("fuse", fuse, "what a kernel computes is decided on the final operators")
 LOWER = Step("lower", lower, "before planning: kernels say what scratch they need, what can fail")
@@ -229,6 +231,7 @@ def _finish(
         return claimed(node) or not backend.computes(node)
 
     steps = (
+        ABSORB._replace(function=lambda graph: absorb(graph, machine)),
         PACK._replace(function=lambda graph: pack(graph, machine)),
         FUSE._replace(function=lambda graph: fuse(graph, machine, routine, tuple(mutated))),
     )

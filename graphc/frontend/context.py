@@ -29,7 +29,7 @@ class _Local(threading.local):
     # where new tensors are made; None: on the CPU
     place: Place | None = None
     # of a function that is making tensors: where its operators without inputs run
-    making: tuple[Place | None] | None = None
+    making: tuple[Any, ...] | None = None
     exporting: bool = False
     # whether eager mode runs what a recording, or a version, is to be
     instead: bool = False

@@ -14,6 +14,7 @@ from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType, TupleType
 
 from .errors import located
+from .tensor import Tensor, concrete
 
 _STATIC = DimEnv()
 
@@ -50,6 +51,15 @@ class MetaMemory:
 
 
 MEMORY = MetaMemory()
+
+
+def concrete_or_zeros(tensor: Tensor, what: str, cure: str) -> np.ndarray:
+    """concrete(), for functions the type of whose result follows from types: zeros stand for what
+    has no elements."""
+    buffer = tensor._array
+    if tensor._trace is None and isinstance(buffer, DeviceArray) and buffer.memory is MEMORY:
+        return np.zeros(buffer.shape, buffer.dtype)
+    return concrete(tensor, what, cure)
 
 
 def run(op: Op, arrays: list[DeviceArray], attrs: Attrs) -> Any:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
+from .context import local
+from .cuts import OneGraph
 from .errors import TraceError, located
-from .placement import TWO_DEVICES, Place, is_loose, place_at
+from .placement import LOOSELY, TWO_DEVICES, Place, is_loose, place_at
 from .tensor import Tensor
 from .values import Eager
 
 
-class OneDevice:
+class OneDevice(OneGraph):
     """What a trace knows of devices."""
 
     # where its tensors lie (None: on the CPU); False: it has met none
@@ -23,9 +25,20 @@ class OneDevice:
             self.place = place
         return self.place is place
 
+    def settles(self) -> None:
+        """Something is made of no tensor: the recording is of the device where that is to lie."""
+        making = local.making
+        if Eager.elsewhere is None or making is None or making is LOOSELY:
+            return
+        if not self.joins(making[0]):
+            self.end_segment(TWO_DEVICES)
+            self.joins(making[0])
+
     def apart(self, inputs: tuple[Tensor, ...]) -> bool:
         """Whether an operation's tensors, or this recording, are on several devices. A tensor on
         the CPU without dimensions joins others; an optimizer's counts of steps do by themselves."""
+        if not inputs:
+            self.settles()
         for tensor in inputs:
             if tensor._trace is None and self.is_foreign(tensor):
                 return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from graphc.ir.dim import DimEnv, is_static
+from graphc.ir.memory import may_share
 from graphc.ir.types import TensorType
 
 from .errors import located
@@ -40,6 +41,8 @@ def check_apart(target: Tensor, operand: Tensor, whole: bool = True) -> None:
     if (a is b and whole) or a._type.elements == 0 or b._type.elements == 0:
         return
     if a._storage.root is not b._storage.root and (_is_made(a) or _is_made(b)):
+        return
+    if a._trace is b._trace is None and not may_share(a._array, b._array):
         return
     one, other = _region(a), _region(b)
     if one is None or other is None or one.memory != other.memory:

@@ -18,7 +18,15 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from graphc.ir.device_array import DeviceArray
-from graphc.ir.memory import Array, Buffer, Memory, on_host
+from graphc.ir.memory import (
+    Array,
+    Buffer,
+    Memory,
+    as_strided,
+    inverse,
+    memory_order,
+    on_host,
+)
 from graphc.ir.op import REGISTRY, Attrs, Op
 from graphc.ir.op import get as get_op
 
@@ -39,8 +47,8 @@ class Place:
 
     def __init__(self, device: device, memory: Memory, run: Runner, backend: str | None) -> None:
         self.device, self.memory, self.backend = device, memory, backend
-        self.own_run = run
-        self.run = _wrapped(run)
+        self.own_run = _in_memory_order(run)
+        self.run = _wrapped(self.own_run)
         self.generator: Any = None  # its default generator, made at first use
         self._constants: dict[Any, Buffer] = {}
 
@@ -155,6 +163,33 @@ def wrap_runners(wrap: Wrap) -> Callable[[], None]:
     return end
 
 
+def _in_memory_order(run: Runner) -> Runner:
+    """An elementwise result has the layout of the first operand of its shape, as in torch; what
+    runs operators knows rows alone."""
+
+    def ran(op: Op, buffers: list[Any], attrs: Attrs) -> Any:
+        if not op.pointwise or all(buffer.flags.c_contiguous for buffer in buffers):
+            return run(op, buffers, attrs)
+        rank = max(buffer.ndim for buffer in buffers)
+        shape = np.broadcast_shapes(*[buffer.shape for buffer in buffers])
+        first = next((buffer for buffer in buffers if buffer.shape == shape), None)
+        order = None if first is None else memory_order(first)
+        if order is None:
+            return run(op, buffers, attrs)
+        turned = [
+            b if b.ndim == 0 else as_strided(
+                b, (*[1] * (rank - b.ndim), *b.shape), (*[0] * (rank - b.ndim), *b.strides)
+            ).transpose(order)
+            for b in buffers
+        ]
+        out, back = run(op, turned, attrs), inverse(order)
+        return tuple([o.transpose(back) for o in out]) if type(out) is tuple else (
+            out.transpose(back)
+        )
+
+    return ran
+
+
 # --- which runner ------------------------------------------------------------------------------
 
 
@@ -179,11 +214,11 @@ def gathered(
     Raises RuntimeError for tensors that a user has placed on different devices.
     """
     if not arrays:
-        chosen = local.making and local.making[0]
+        chosen: Place | None = local.making[0] if local.making else None
         return (Eager.run, arrays, True) if chosen is None else (chosen.run, arrays, False)
     if DeviceArray not in map(type, arrays):
         return Eager.run, arrays, _all_loose(inputs, arrays)
-    place, loose = _common(op, inputs, arrays)
+    place, loose = _common(inputs, arrays)
     if place is None:
         return Eager.run, [on_host(array) for array in arrays], False
     found = [
@@ -192,16 +227,15 @@ def gathered(
     return place.run, found, loose
 
 
-def _common(op: Op, inputs: Sequence[Any], arrays: list[Any]) -> tuple[Place | None, bool]:
+def _common(inputs: Sequence[Any], arrays: list[Any]) -> tuple[Place | None, bool]:
     """Where an operator runs, and whether all its tensors are loose."""
     chosen: list[Place | None] = []
-    for i, (x, array) in enumerate(zip(inputs, arrays, strict=True)):
+    for x, array in zip(inputs, arrays, strict=True):
         place = of(array)
-        follows = place is None and (array.ndim == 0 or (i and op.name in _POSITIONS))
-        if not is_loose(x) and not follows and place not in chosen:
+        if not is_loose(x) and (place is not None or array.ndim) and place not in chosen:
             chosen.append(place)
     if len(chosen) > 1:
-        raise _mixed(*(CPU if place is None else place.device for place in chosen[:2]))
+        raise mixed(*chosen[:2])
     if chosen:
         return chosen[0], False
     return next(of(array) for array in arrays if type(array) is DeviceArray), True
@@ -222,18 +256,17 @@ def one_place(tensors: Iterable[Any]) -> Place | None:
     """Where tensors lie that share one device. Raises RuntimeError where they do not."""
     found = list(dict.fromkeys(of(tensor._array) for tensor in tensors))
     if len(found) > 1:
-        raise _mixed(*(CPU if place is None else place.device for place in found[:2]))
+        raise mixed(*found[:2])
     return found[0] if found else None
 
 
-_POSITIONS = frozenset({"index", "index_put"})  # positions may lie on the CPU
-
-
-def _mixed(first: device, second: device) -> RuntimeError:
+def mixed(one: Place | None, other: Place | None) -> RuntimeError:
+    """The error for tensors on two devices."""
+    first, second = (CPU if place is None else place.device for place in (one, other))
     if "meta" in (first.type, second.type):
-        other = second if first.type == "meta" else first
+        found = second if first.type == "meta" else first
         return RuntimeError(located(
-            f"Tensor on device {other} is not on the expected device meta!"
+            f"Tensor on device {found} is not on the expected device meta!"
         ))
     return RuntimeError(located(
         "Expected all tensors to be on the same device, but found at least two devices, "
@@ -277,44 +310,64 @@ def table_for(buffers: Iterable[Any], table: Mapping[str, Any]) -> Mapping[str, 
 # --- where new tensors go ----------------------------------------------------------------------
 
 
+ON_CPU = (None,)  # local.making while a user's tensor is made there, who named no device
+LOOSELY = (None, LOOSE)  # while graphc's own code makes one on the way
+
+
 @contextmanager
-def selected(place: Place | None) -> Iterator[None]:
+def selected(place: Place | None, loose: bool = False) -> Iterator[None]:
     """Operators without inputs run there."""
-    outer, local.making = local.making, (place,)
+    outer, local.making = local.making, LOOSELY if loose and place is None else (place,)
     try:
         yield
     finally:
         local.making = outer
 
 
-ON_CPU = (None,)  # local.making while a user's tensor is made there, who named no device
+_UNSAID: Any = object()  # `device` was not given; None: a user's choice, handed on, to name none
 
 
 def makes(function: F) -> F:
     """A function that makes tensors, on the device that it is given."""
 
     @functools.wraps(function)
-    def made(*args: Any, device: Any = None, **kwargs: Any) -> Any:
-        if (device is None and local.making is not None) or (
-            Eager.elsewhere is None and (device is None or device is CPU)
-        ):
+    def made(*args: Any, device: Any = _UNSAID, **kwargs: Any) -> Any:
+        if device is _UNSAID or device is None:
+            if Eager.elsewhere is None or local.making is not None:
+                return function(*args, **kwargs)
+            asking = sys._getframe(1)
+            loose = asking.f_globals.get("__name__", "").startswith("graphc.") and (
+                device is _UNSAID and _asked_by_own_code(asking)
+            )
+            place = local.place
+            if place is None and not loose and local.trace is None:  # as nearly always
+                local.making = ON_CPU  # as in _on_cpu(), a call of which is felt
+                try:
+                    result = function(*args, **kwargs)
+                finally:
+                    local.making = None
+                result._storage.away &= ~LOOSE
+                return result
+        elif device is CPU and Eager.elsewhere is None:
             return function(*args, **kwargs)
-        if device is None and local.place is None and local.trace is None and (
-            not _asked_by_own_code(sys._getframe(1))
-        ):
-            local.making = ON_CPU
-            try:
-                result = function(*args, **kwargs)
-            finally:
-                local.making = None
-            result._storage.away &= ~LOOSE
-            return result
-        place = local.place if device is None else place_of(device)
-        loose = device is None and _asked_by_own_code(sys._getframe(1))
-        with selected(place), _recorded(place, loose and place is None):
-            return settled(function(*args, **kwargs), place, device is not None, loose)
+        else:
+            place, loose = place_of(device), False
+        with selected(place, loose), _recorded(place, loose and place is None):
+            named = device is not _UNSAID and device is not None
+            return settled(function(*args, **kwargs), place, named, loose)
 
     return cast(F, made)
+
+
+def _on_cpu(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A user's new tensor, eagerly."""
+    local.making = ON_CPU
+    try:
+        result = function(*args, **kwargs)
+    finally:
+        local.making = None
+    result._storage.away &= ~LOOSE
+    return result
 
 
 def makes_like(function: F) -> F:
@@ -325,13 +378,7 @@ def makes_like(function: F) -> F:
         if device is None and (Eager.elsewhere is None or local.making is not None):
             return function(input, *args, **kwargs)
         if device is None and local.trace is None and type(input._array) is not DeviceArray:
-            local.making = ON_CPU
-            try:
-                result = function(input, *args, **kwargs)
-            finally:
-                local.making = None
-            result._storage.away &= ~LOOSE
-            return result
+            return _on_cpu(function, (input, *args), kwargs)
         place = place_at(input) if device is None else place_of(device)
         with selected(place), _recorded(place, False):
             return settled(function(input, *args, **kwargs), place, True, False)
@@ -371,9 +418,14 @@ def beside(function: F) -> F:
             return function(input, *args, **kwargs)
         outer, local.making = local.making, (place_at(input),)
         try:
-            return function(input, *args, **kwargs)
+            result = function(input, *args, **kwargs)
         finally:
             local.making = outer
+        if local.trace is None and not is_loose(input):
+            for made in result if isinstance(result, tuple) else (result,):
+                if isinstance(made, type(input)):
+                    made._storage.away &= ~LOOSE
+        return result
 
     return cast(F, done)
 

@@ -358,6 +358,7 @@ class Trace(OneDevice, Scoped):
 
     def constant(self, array: np.ndarray) -> Tensor:
         """A traced tensor of data known now."""
+        self.settles()
         self.builder.loc = self.here()
         return self.wrap(self.builder.const(array))
 

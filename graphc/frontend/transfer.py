@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphc.ir.memory import DeviceArray
+import numpy as np
+
+from graphc.ir.memory import Buffer, DeviceArray, inverse, memory_order, on_host
 
 from .context import local
 from .errors import located
@@ -39,19 +41,24 @@ def moved(tensor: Tensor, place: Place | None) -> Tensor:
         with trace.eager(TWO_DEVICES):
             return moved(tensor if tensor._concrete is None else tensor._concrete, place)
     buffer = tensor._array
-    if isinstance(buffer, DeviceArray):
-        if source is not None and source.device.type == "meta":
-            raise NotImplementedError(located(
-                "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() "
-                "instead of torch.nn.Module.to() when moving module from meta to a different "
-                "device."
-            ))
-        buffer = buffer.memory.read(buffer)
+    if isinstance(buffer, DeviceArray) and source is not None and source.device.type == "meta":
+        raise NotImplementedError(located(
+            "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() "
+            "instead of torch.nn.Module.to() when moving module from meta to a different device."
+        ))
     result: Tensor = object.__new__(Tensor)
-    result._array = buffer.copy() if place is None else place.put(buffer)
+    result._array = _copied(buffer, place)
     result._storage = Storage(result._array)
     if local.grad and requires_grad(tensor):
         node = DeviceCopy((edge(tensor),), (tensor._type,))
         node.source = source
         result._node = node
     return result
+
+
+def _copied(buffer: Buffer, place: Place | None) -> Buffer:
+    """Its elements in other memory, with the dims in the same order."""
+    order = memory_order(buffer)
+    host = on_host(buffer if order is None else buffer.transpose(order))
+    made = np.array(host, order="C") if place is None else place.put(host)
+    return made if order is None else made.transpose(inverse(order))

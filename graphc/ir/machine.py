@@ -23,7 +23,7 @@ class Tiling:
     packed once for all chunks. Chunks that split the rows are at least `row_tiles` tiles high.
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
-    before it.
+    before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
     """
 
     vector_bytes: int
@@ -39,6 +39,7 @@ class Tiling:
     dot_rows: int
     dot_columns: int
     pack_steps: int
+    joint_rows: int
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""
@@ -59,7 +60,8 @@ class Machine:
     at most `block` lanes where every lane is done by itself, `columns` lanes where each has a
     column of its own to go along, `column_rows` where rows are the lanes of a running sum. It is
     given rows, in a serial loop, until it has `iteration_least` elements, as long as
-    `least_parallel` iterations are left.
+    `least_parallel` iterations are left. What differs along an axis by stretches of at least
+    `stretch` elements gets a loop for each.
 
     A reduction over less than `alone` elements joins the kernel of its readers even if that has
     fewer than `least_parallel` iterations. One over `split_least` elements that keeps few places
@@ -88,6 +90,7 @@ class Machine:
     columns: int
     column_rows: int
     iteration_least: int
+    stretch: int
     least_parallel: int
     alone: int
     split_least: int

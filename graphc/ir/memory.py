@@ -32,6 +32,20 @@ def contiguous(buffer: Buffer) -> Buffer:
     ) else buffer.copy()
 
 
+def memory_order(buffer: Buffer) -> tuple[int, ...] | None:
+    """A buffer's dims, those that are farthest apart in memory first. None: as they are, or some
+    element stands for several."""
+    if buffer.flags.c_contiguous or 0 in buffer.strides:
+        return None
+    order = tuple(sorted(range(buffer.ndim), key=lambda dim: -buffer.strides[dim]))
+    return None if order == tuple(range(buffer.ndim)) else order
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes one."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
 def copied(buffer: Buffer) -> Buffer:
     """A row-major copy in the same memory."""
     return buffer.copy() if isinstance(buffer, DeviceArray) else np.array(buffer, order="C")

@@ -7,7 +7,6 @@ recording, so that the first trace is already the steady one.
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -21,9 +20,11 @@ from ..frontend.clear_grad import clear_grad
 from ..frontend.context import local
 from ..frontend.grad_mode import enable_grad, no_grad
 from ..frontend.hooks import RemovableHandle, add_hook
-from ..frontend.stepped import stepped
 from ..frontend.tensor import Tensor
 from ..frontend.watched import Watched, WatchedDefault, WatchedOrdered
+from .step_hooks import as_update, run_hooks_in
+from .step_hooks import register_optimizer_step_post_hook as register_optimizer_step_post_hook
+from .step_hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
 
 
 class GroupSource:
@@ -136,7 +137,6 @@ _HOOKS = tuple(f"_optimizer_{name}_hooks" for name in (
     "load_state_dict_post",
 ))
 # hooks of every optimizer
-global_pre_hooks, global_post_hooks = WatchedOrdered(), WatchedOrdered()
 
 
 class _Required:
@@ -158,6 +158,7 @@ class Optimizer:
     _optimizer_load_state_dict_post_hooks: Any
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        run_hooks_in(type(self))
         self.defaults = defaults
         self.state = WatchedDefault()
         self.param_groups: list[ParamGroup] = []
@@ -180,7 +181,7 @@ class Optimizer:
         super().__init_subclass__(**kwargs)
         step = cls.__dict__.get("step")
         if step is not None and not getattr(step, "_is_wrapped", False):
-            cls.step = _with_hooks(step)  # type: ignore[method-assign]
+            cls.step = as_update(step)  # type: ignore[method-assign]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with their own options."""
@@ -349,6 +350,7 @@ class Optimizer:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        run_hooks_in(type(self))
         self.__dict__.update(state)
         for hooks in _HOOKS:
             self.__dict__.setdefault(hooks, WatchedOrdered())
@@ -404,46 +406,6 @@ def _like_param(param: Tensor, value: Any, name: str) -> Any:
         return value
     value = value.to(param.device)
     return value.to(param.dtype) if param.is_floating_point() else value
-
-
-def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
-    # a step written elsewhere decides for itself: its closure may need gradients
-    quiet = no_grad if step.__module__.startswith(f"{__package__}.") else nullcontext
-
-    @functools.wraps(step)
-    def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if "_optimizer_step_pre_hooks" not in self.__dict__:  # a stand-in for another optimizer
-            return step(self, *args, **kwargs)
-        stepped.add(self)
-        for hook in [*global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()]:
-            changed = hook(self, args, kwargs)
-            if changed is None:
-                continue
-            if not (isinstance(changed, tuple) and len(changed) == 2):
-                raise RuntimeError(
-                    f"{type(self).__qualname__}.step must return None or a tuple of "
-                    f"(new_args, new_kwargs), but got {changed}."
-                )
-            args, kwargs = changed
-        trace = local.trace
-        with quiet(), nullcontext() if trace is None else trace.optimizer_step(self):
-            result = step(self, *args, **kwargs)
-        for hook in [*self._optimizer_step_post_hooks.values(), *global_post_hooks.values()]:
-            hook(self, args, kwargs)
-        return result
-
-    wrapped._is_wrapped = True  # type: ignore[attr-defined]
-    return wrapped
-
-
-def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """hook(optimizer, args, kwargs) before each step of every optimizer."""
-    return add_hook(global_pre_hooks, hook)
-
-
-def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """hook(optimizer, args, kwargs) after each step of every optimizer."""
-    return add_hook(global_post_hooks, hook)
 
 
 def run_closure(closure: Callable[[], Any] | None) -> Any:

@@ -290,6 +290,21 @@ def _while(m: Maker, name: str) -> Any:
     return _control(m, "while_loop", (count, x), graphs)
 
 
+@recipe("unwind")
+def _unwind(m: Maker, name: str) -> Any:
+    x = m.operand(NUMBERS)
+    slope = m.shaped(x.dtype, x.shape)
+    count = m.fresh(dtypes.i64, (), Style("uniform", 0, 6), keep=False)
+    kinds = [count.type, x.type]
+    graphs = (
+        _body(m, kinds, lambda i, a: (ops.lt(i, 4),)),
+        _body(m, kinds, lambda i, a: (ops.add(i, 1), _step(m, a, ops.minimum(a, a)))),
+        _body(m, [x.type, *kinds], lambda g, i, a: (_step(m, g, a),)),
+    )
+    attrs = {"n_state": 2, "most": m.rng.choice([1, 2, 8])}
+    return _control(m, "unwind", (count, x, slope), graphs, **attrs)
+
+
 @recipe("scan")
 def _scan(m: Maker, name: str) -> Any:
     xs = m.operand(NUMBERS, low=1, high=3)

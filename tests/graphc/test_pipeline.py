@@ -26,7 +26,9 @@ from graphc.ir.types import TensorType
 from graphc.ir.verify import VerifyError
 
 ROOT = Path(__file__).parents[2]
-STEPS = (*pipeline.OPTIMISE, pipeline.PACK, pipeline.FUSE, pipeline.LOWER, pipeline.PLAN)
+STEPS = (
+    *pipeline.OPTIMISE, pipeline.ABSORB, pipeline.PACK, pipeline.FUSE, pipeline.LOWER, pipeline.PLAN
+)
 STAGES = [step.name for step in STEPS]
 QUIET = Config()._replace(debug=0, check=0, dump=None, cache_dir=None, threads=2)
 

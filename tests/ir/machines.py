@@ -8,7 +8,7 @@ from graphc.backends.host.machine import CPU
 # Little shapes take the paths of big ones.
 TINY = replace(
     CPU, small=4, chunk_least=4, chunk_most=8, block=4, columns=4, split_least=8, split_piece=4,
-    lanes_outside=3,
+    lanes_outside=3, stretch=2,
 )
 
 WIDE = GPU  # many cores with wide lanes

@@ -179,6 +179,55 @@ def test_rows_of_a_carried_value_in_either_direction(reverse: bool, rows: int | 
                 np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+def taken(x: Expr, *region: tuple[int, int], steps: int = 1) -> Expr:
+    starts, stops = zip(*region, strict=True)
+    return ops.slice(x, starts=starts, stops=stops, steps=(steps,) * len(region))
+
+
+def test_slices_of_whole_rows_are_parts_of_what_they_are_taken_of() -> None:
+    """What a scan begins with and runs over, and what a routine reads of the rows it stacks."""
+    def function(h: Expr, x: Expr) -> Any:
+        begin = ops.reshape(taken(h, (1, 2), (0, 8)), shape=(8,))
+        last, rows, _ = trailed(begin, taken(x, (2, 7), (0, 8)))
+        return last, ops.sort(taken(rows, (1, 3), (0, 8)), dim=0, descending=False, stable=True)[0]
+
+    graph = build(function, (2, 8), (8, 8))
+    program = check(graph)
+    assert print_program(program) == """program graph, arena 704 B
+  copy a0=in0 + 32 o0=arena + 320 n=8
+  repeat i1 < 5
+    add_tanh a0=arena + (32*i1 + 320) a1=in1 + (32*i1 + 64) o0=arena + (32*i1 + 352) n=8
+  mul a0=arena + 480 o0=out0 n=8
+  call sort arena + 320 -> arena + 512, arena
+  call sort arena + 544 -> out1, arena
+"""
+    inputs = arrays(graph)
+    want = interpret.evaluate(graph, inputs, TABLE)
+    for got in run_program(program, inputs, TABLE), native(graph, inputs):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize("region", [((0, 4), (1, 3)), ((1, 4), (0, 1))])
+def test_other_slices_are_copies(region: Any) -> None:
+    def function(x: Expr) -> Any:
+        return ops.sort(taken(x, *region), dim=0, descending=False, stable=True)[0]
+
+    (first, _) = check(build(function, (4, 6))).steps
+    assert isinstance(first, Launch) and first.ops == ("slice",)
+
+
+def test_of_an_input_that_is_written_to_a_slice_is_a_copy() -> None:
+    """The routine reads it as it was before."""
+    def function(x: Expr) -> Any:
+        rows = ops.sort(taken(x, (1, 3), (0, 8)), dim=1, descending=False, stable=True)[0]
+        return rows, x * 2.0
+
+    graph = build(function, (4, 8))
+    first = check(graph, mutated={1: 0}).steps[0]
+    assert isinstance(first, Launch) and first.ops == ("slice",)
+
+
 def test_values_that_end_alike_have_rows_of_their_own() -> None:
     """Two carried values with one new value: only one of them is what is stacked."""
     after = body(lambda a, b, x: (a + x, a + x, a * b, a + x), (4,), (4,), (4,))

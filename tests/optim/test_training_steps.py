@@ -153,6 +153,42 @@ def test_hooks() -> None:
     assert len(seen) == 7
 
 
+def test_a_step_that_calls_its_parents_runs_hooks_as_in_torch() -> None:
+    """Once, unless the parent class has had optimizers of its own."""
+    found = []
+    for s in SPACES:
+        class Base(s.torch.optim.Optimizer):
+            def __init__(self, params: Any) -> None:
+                super().__init__(params, {"lr": 0.1})
+
+            def step(self, closure: Any = None) -> Any:
+                for group in self.param_groups:
+                    for param in group["params"]:
+                        param.data.sub_(group["lr"])
+
+        class Between(Base):
+            pass
+
+        class Sub(Between):
+            def step(self, closure: Any = None) -> Any:
+                return super().step(closure)
+
+        seen: list[str] = []
+
+        def count(kind: Any, seen: list[str] = seen, s: Any = s) -> tuple[float, float]:
+            x = s.nn.Parameter(s.torch.ones(2))
+            optimizer = kind([x])
+            optimizer.register_step_pre_hook(lambda *_: seen.append(f"pre {kind.__name__}"))
+            optimizer.register_step_post_hook(lambda *_: seen.append(f"post {kind.__name__}"))
+            optimizer.step()
+            return tuple(round(value, 6) for value in x.tolist())
+
+        values = [count(kind) for kind in (Sub, Between, Sub, Base, Sub, Between)]
+        found.append((seen, values))
+    assert found[0] == found[1], found
+    assert found[0][0].count("pre Sub") == 1 + 2 + 2
+
+
 def test_sparse_adam_refuses_dense_gradients() -> None:
     x = nn.Parameter(graphc.ones(2))
     x.grad = graphc.ones(2)

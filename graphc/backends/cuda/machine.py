@@ -15,6 +15,7 @@ GPU = Machine(
     columns=256,
     column_rows=32,
     iteration_least=32,
+    stretch=256,
     least_parallel=128,
     alone=2048,
     split_least=16384,

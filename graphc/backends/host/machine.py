@@ -21,6 +21,7 @@ _TILING = Tiling(
     dot_rows=32,
     dot_columns=16,
     pack_steps=8,  # packing costs as much as about 6 steps gain
+    joint_rows=8,
 )
 
 # A launch costs about 0.1 us, an element of light work 0.2 to 1 ns, a core's first cache 32 KiB.
@@ -35,6 +36,7 @@ CPU = Machine(
     columns=64,
     column_rows=16,
     iteration_least=256,
+    stretch=16,
     least_parallel=4,
     alone=65536,
     split_least=32768,

@@ -24,7 +24,7 @@ class SharedLanes(Lanes):
         target: Target,
         dtype: Dtype,
         width: int,
-        inline_limit: int | None = 2,
+        inline_limit: int | None = 3,
     ) -> None:
         super().__init__(fn, module, target, dtype, width)
         self.inline_limit = inline_limit  # None: always inline

@@ -39,5 +39,5 @@ class VectorMath(Special):
     """Elementary functions on `width` lanes of float ("f32") or double ("f64").
 
     Methods take and return SSA names of type .vtype, with NaN, infinities, signed zeros and
-    subnormals as in libm. The third and later uses of a function in a module become calls.
+    subnormals as in libm. The fourth and later uses of a function in a module become calls.
     """

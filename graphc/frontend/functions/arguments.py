@@ -21,8 +21,10 @@ from ..known import values
 from ..nodes import OpNode, named_class
 from ..numbers import is_traced_number, plain_size
 from ..overlap import check_apart
+from ..placement import is_loose, mixed, place_at
 from ..promote import check_inplace
 from ..tensor import Tensor
+from ..values import Eager
 from ..views import OVERLAP, may_overlap
 from .dtype_names import CPP_NAMES, LARGEST, PYTHON
 
@@ -290,6 +292,10 @@ def _check_apart(name: str, outs: Any, inputs: Iterable[Any]) -> None:
 def write_out(out: Tensor, value: Tensor) -> Tensor:
     """Copy a result into `out=`, resizing it as torch does."""
     check_inplace(out, value)
+    if Eager.elsewhere is not None and not is_loose(value):
+        here, there = place_at(out), place_at(value)
+        if here is not there:
+            raise mixed(here, there)
     if tuple(out.shape) != tuple(value.shape):
         if local.trace is None:
             out.data = value.detach().clone().to(out.dtype)

@@ -13,6 +13,7 @@ from graphc.ir.memory import DeviceArray
 from .. import promote
 from ..context import local
 from ..device import device as device_type
+from ..device import registered
 from ..errors import kind_name, located, user_location
 from ..known import known, values
 from ..numbers import is_traced_number
@@ -91,19 +92,25 @@ def _dtype(dtype: Any) -> DType:
 
 
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
-    """The type's name ("torch.FloatTensor"), or the tensor as another dtype."""
+    """The type's name ("torch.FloatTensor", "torch.meta.FloatTensor"), or the tensor as another
+    dtype, and where a type names them both, on another device."""
     if dtype is None:
-        return f"torch.{dtype_names.TYPE_NAMES[self.dtype]}"
-    if isinstance(dtype, str):
-        name = dtype.rpartition(".")[2]
-        if name not in dtype_names.TYPE_STRINGS or ".cuda." in dtype:
-            raise ValueError(located(f"invalid type: {dtype!r}"))
-        return promote.cast(self, dtype_names.TYPE_STRINGS[name])
+        kind = "" if (place := place_at(self)) is None else f"{place.device.type}."
+        return f"torch.{kind}{dtype_names.TYPE_NAMES[self.dtype]}"
     if isinstance(dtype, DType) or dtype in dtype_names.PYTHON:
         return promote.cast(self, _dtype(dtype))
+    if isinstance(dtype, str):
+        module, _, name = dtype.rpartition(".")
+        package, _, kind = module.partition(".")
+        if package != "torch" or name not in dtype_names.TYPE_STRINGS or not (
+            kind in registered if kind else module == package
+        ):
+            raise ValueError(located(f"invalid type: {dtype!r}"))
+        place = place_of(kind) if kind else None
+        return promote.converted(self, dtype_names.TYPE_STRINGS[name], place)
     found = getattr(dtype, "dtype", None)
     if isinstance(found, DType):
-        return promote.cast(self, found)
+        return promote.converted(self, found, None)
     raise TypeError(located(f"invalid type: {dtype!r}"))
 
 
@@ -287,11 +294,23 @@ def _reversed(self: Tensor) -> Tensor:
 
 
 def _dlpack(self: Tensor, **kwargs: Any) -> Any:
+    if (place := place_at(self)) is not None:
+        raise BufferError(located(f"Cannot pack tensors on {place.device}. Cure: Tensor.cpu()"))
     return numpy(self).__dlpack__(**kwargs)
 
 
 def _dlpack_device(self: Tensor) -> tuple[int, int]:
-    return (1, 0)  # kDLCPU
+    """DLPack's code of a device's type, and its number."""
+    place = place_at(self)
+    if place is None:
+        return _KDL_CPU, 0
+    if place.device.type == "meta":
+        raise ValueError(located("Unknown device type meta for Dlpack"))
+    return _KDL.get(place.device.type, _KDL_EXTENSION), place.device.index or 0
+
+
+_KDL_CPU, _KDL_EXTENSION = 1, 12
+_KDL = {"cuda": 2, "mps": 8, "hip": 10, "xpu": 14}
 
 
 def _contains(self: Tensor, element: Any) -> bool:

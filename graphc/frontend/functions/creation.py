@@ -466,7 +466,16 @@ def frombuffer(
 
 
 def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A tensor on the memory of another library's array."""
+    """A tensor on the memory of another library's array, or of a tensor."""
+    if isinstance(ext_tensor, Tensor) and (place := place_at(ext_tensor)) is not None:
+        if place.device.type == "meta":
+            raise ValueError(located("Unknown device type meta for Dlpack"))
+        if ext_tensor.requires_grad:
+            raise BufferError(located(
+                "Can't export tensors that require gradient, use tensor.detach()"
+            ))
+        found: Tensor = ext_tensor.detach()
+        return found
     return from_numpy(np.from_dlpack(ext_tensor))
 
 

@@ -20,7 +20,10 @@ from ..errors import located
 from ..known import values
 from ..numbers import is_traced_number, plain_size
 from ..overlap import check_apart
+from ..placement import is_loose, place_at, selected
 from ..tensor import Tensor, concrete
+from ..transfer import moved
+from ..values import Eager
 from .arguments import environment, fitting, shape
 from .creation import tensor
 from .dtype_names import TYPE_NAMES
@@ -74,6 +77,8 @@ class Selection:
         if index.ndim == 0 and local.trace is None:
             self.integer(on_host(index._array).item(), original)
             return
+        if Eager.elsewhere is not None:
+            index = _beside(self.view, index)
         self.tensors.append((self.dim, promote.cast(index, dtypes.i64)))
         self.dim += 1
 
@@ -92,16 +97,23 @@ class Selection:
                 ))
         truth = concrete(mask, "indexing by a mask", _MASK_CURE)
         for places in np.nonzero(truth):
-            self.tensors.append((self.dim, constant(places.astype(np.int64))))
-            self.dim += 1
+            self.places(places.astype(np.int64))
 
     def flag(self, flag: Any) -> None:
         """True or False: a new dim with one element or none."""
         self.view = unsqueeze(self.view, self.dim)
         if isinstance(flag, Tensor):
             flag = bool(concrete(flag, "indexing by a 0-d mask", _MASK_CURE))
-        places = constant(np.zeros(1 if flag else 0, np.int64))
-        self.tensors.append((self.dim, places))
+        self.places(np.zeros(1 if flag else 0, np.int64))
+
+    def places(self, known: np.ndarray) -> None:
+        """Positions that are known now, made where the tensor lies."""
+        if Eager.elsewhere is None:
+            made = constant(known)
+        else:
+            with selected(place_at(self.view)):
+                made = constant(known)
+        self.tensors.append((self.dim, made))
         self.dim += 1
 
     # --- the result --------------------------------------------------------------------------
@@ -118,6 +130,20 @@ class Selection:
         rest = [d for d in range(self.view.ndim) if d not in dims]
         moved: Tensor = apply(ops.permute, self.view, dims=(*dims, *rest))
         return moved, tensors, 0
+
+
+def _beside(view: Tensor, index: Tensor) -> Tensor:
+    """Positions where the tensor lies that they are of. Raises RuntimeError for those of another
+    device than the CPU."""
+    here, there = place_at(view), place_at(index)
+    if here is there or is_loose(index) or (there is None and index.ndim == 0):
+        return index
+    if there is not None:
+        raise RuntimeError(located(
+            "indices should be either on cpu or on the same device as the indexed tensor "
+            f"({view.device})"
+        ))
+    return moved(index, here)
 
 
 def slice_bounds(index: slice, size: Any) -> tuple[Any, Any, int]:
@@ -243,8 +269,9 @@ def read_index(x: Tensor, index: Any) -> Selection:
             selection.dim += rank - used
             original += rank - used
         elif isinstance(entry, Tensor):
+            dims = max(entry.ndim, 1) if entry.dtype is dtypes.bool_ else 1
             selection.tensor(entry, original)
-            original += max(entry.ndim, 1) if entry.dtype is dtypes.bool_ else 1
+            original += dims
         elif is_traced_number(entry) or hasattr(entry, "__index__"):
             selection.integer(
                 entry if is_traced_number(entry) else entry.__index__(), original

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ir.memory import write, zeros_beside
+from graphc.ir.memory import Buffer, write, zeros_beside
 
 from ..context import local
 from ..dispatch import check_history
@@ -21,6 +21,7 @@ from ..errors import located
 from ..functionalize import TracedStorage
 from ..history import edge, requires_grad
 from ..nodes import BrokenNode
+from ..placement import device_of
 from ..storage import Storage, contiguous_strides, offset_of
 from ..tensor import Tensor, current, held
 from ..views import check_bounds, strided
@@ -159,8 +160,15 @@ def set_(
         raise RuntimeError(located(
             f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}"
         ))
+    if source is not None and device_of(self._array) != (there := device_of(
+        source._storage.array
+    )):
+        raise RuntimeError(located(
+            f'Attempted to set the storage of a tensor on device "{self.device}" to a storage on '
+            f'different device "{there}".  This is no longer allowed; the devices must match.'
+        ))
     version = self._version + 1
-    self._array, storage = _placed(kind, source, storage_offset, size, stride)
+    self._array, storage = _placed(self._array, source, storage_offset, size, stride)
     self._storage = storage.sibling()
     self._storage.version = version
     self._base, self._chain, self._node = None, (), None
@@ -171,18 +179,18 @@ def set_(
 
 
 def _placed(
-    kind: np.dtype, source: Any, offset: int, size: Any, stride: Any
+    before: Buffer, source: Any, offset: int, size: Any, stride: Any
 ) -> tuple[np.ndarray, Storage]:
     """The array and the storage that set_() is given."""
     if source is None:
-        empty = np.zeros(0, kind)
+        empty = zeros_beside(before, (0,))
         return empty, Storage(empty)
     if isinstance(source, Tensor) and size is None:
         return source._array, source._storage
     if not isinstance(source, (Tensor, UntypedStorage)):
         raise TypeError(located(f"set_(): source must be a tensor or a storage, not {source!r}"))
     storage: Storage = source._storage
-    flat = storage.root.flat(kind)
+    flat = storage.root.flat(before.dtype)
     sizes = (flat.size - offset,) if size is None else shape_of((size,))
     steps: Any = contiguous_strides(sizes) if stride is None else shape_of((stride,))
     check_bounds(sizes, steps, offset, flat.size)

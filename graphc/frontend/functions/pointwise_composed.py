@@ -12,6 +12,7 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply, constant
 from ..errors import located
+from ..meta import concrete_or_zeros
 from ..placement import beside
 from ..tensor import Tensor, concrete
 from . import pointwise as P
@@ -177,7 +178,7 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
 @with_out
 def frexp(input: Tensor) -> Any:
     """Mantissa in [0.5, 1) and exponent of two."""
-    array = concrete(input, "frexp()", "call it outside the compiled function")
+    array = concrete_or_zeros(input, "frexp()", "call it outside the compiled function")
     _, exponent = np.frexp(array)
     powers = constant(exponent.astype(np.int32))
     scale = constant(np.ldexp(np.ones_like(array), -exponent))
@@ -198,8 +199,8 @@ def _euclid(name: str) -> Any:
         P.require_tensors(name, input, other)
         a, b = promote.operands(input, other)
         cure = "call it outside the compiled function"
-        found = compute(concrete(a, f"{name}()", cure), concrete(b, f"{name}()", cure))
-        return constant(found)
+        given = [concrete_or_zeros(x, f"{name}()", cure) for x in (a, b)]
+        return constant(compute(*given))
 
     function.__name__ = name
     function.__doc__ = f"Elementwise {name} of integers."
@@ -217,7 +218,8 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     P.require_tensors("nextafter", input, other)
     cure = "call it outside the compiled function"
     a, b = promote.operands(input, other)
-    found = constant(np.nextafter(concrete(a, "nextafter()", cure), concrete(b, "", cure)))
+    given = [concrete_or_zeros(x, "nextafter()", cure) for x in (a, b)]
+    found = constant(np.nextafter(*given))
     if not (a.requires_grad or b.requires_grad):
         return found
     moved = P.where(P.isfinite(a), P.sub(a.detach(), a), 0.0)  # a difference keeps -0.0
@@ -239,7 +241,9 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
 
 
 def apply_(self: Tensor, callable: Any) -> Tensor:
-    """Replace each element by callable(element); eager."""
+    """Replace each element by callable(element), on the host; a meta tensor has none."""
+    if self.device.type == "meta":
+        return self
     array = concrete(self, "apply_()", "use tensor functions")
     flat = [callable(value) for value in array.reshape(-1).tolist()]
     found = np.array(flat, array.dtype).reshape(array.shape)

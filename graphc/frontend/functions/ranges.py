@@ -87,21 +87,23 @@ def linspace(
         raise RuntimeError(located("linspace only supports 0-dimensional start and end tensors"))
     dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
     kind = dtype.numpy if dtype.is_float and dtype.bits >= 32 else np.dtype(np.float64)
-    low, high = kind.type(_number(start)), kind.type(_number(end))
-    if steps == 1:
-        array = np.array([low])
-    else:
-        step = kind.type((high - low) / kind.type(max(steps - 1, 1)))
-        index = np.arange(steps)
-        half = steps // 2
-        array = np.where(
-            index < half, low + step * index.astype(kind),
-            high - step * (steps - 1 - index).astype(kind),
-        )
-    made = constant(array.astype(dtype.numpy))
+    made = constant(_spaced(_number(start), _number(end), steps, kind).astype(dtype.numpy))
     if out is not None:
         return write_out(out, made)
     return finish(made, requires_grad)
+
+
+def _spaced(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
+    low, high = kind.type(start), kind.type(end)
+    if steps == 1:
+        return np.array([low])
+    step = kind.type((high - low) / kind.type(max(steps - 1, 1)))
+    index, half = np.arange(steps), steps // 2
+    upward = low + step * index.astype(kind)
+    found: np.ndarray = np.where(
+        index < half, upward, high - step * (steps - 1 - index).astype(kind)
+    )
+    return found
 
 
 def _number(value: Any) -> Any:
@@ -120,8 +122,9 @@ def logspace(
     start, end = _number(start), _number(end)
     if dtype.is_integer:  # the ends are cut to integers first, as torch has it
         start, end = int(start), int(end)
-    powers = linspace(start, end, steps, dtype=dtypes.f64)
-    made = promote.cast(promote.binary(ops.pow, base, powers), dtype)
+    with np.errstate(all="ignore"):  # too large is infinite
+        powers = np.power(float(_number(base)), _spaced(start, end, steps, np.dtype(np.float64)))
+        made = constant(powers.astype(dtype.numpy))
     if out is not None:
         return write_out(out, made)
     return finish(made, requires_grad)

@@ -14,6 +14,7 @@ from ..context import local
 from ..dispatch import apply, constant, filled_beside
 from ..errors import located
 from ..history import requires_grad
+from ..meta import concrete_or_zeros
 from ..ownership import owns_result
 from ..placement import beside
 from ..tensor import Tensor, concrete, current
@@ -156,7 +157,7 @@ nanmedian = _median("nanmedian", True)
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent value along `dim` (the smallest of equals), and its last index."""
     along = wrap_dim(dim, input.ndim)
-    array = concrete(input, "mode()", "call it outside the compiled function")
+    array = concrete_or_zeros(input, "mode()", "call it outside the compiled function")
     if array.ndim == 0:
         return return_types.mode(input.clone(), constant(np.zeros((), np.int64)))
     moved = np.moveaxis(array, along, -1)
@@ -346,7 +347,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 @with_out
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts in `bins` equal bins between min and max (the data's own where both are equal)."""
-    array = concrete(input, "histc()", _CURE)
+    array = concrete_or_zeros(input, "histc()", _CURE)
     low, high = float(min), float(max)
     if low == high and array.size:
         low, high = float(array.min()), float(array.max())

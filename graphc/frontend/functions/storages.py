@@ -10,6 +10,8 @@ import numpy as np
 
 from graphc.ir.memory import on_host
 
+from ..device import device
+from ..placement import device_of
 from ..shared_memory import is_shared as is_shared
 from ..shared_memory import share, share_tensors
 from ..storage import Storage, address
@@ -41,6 +43,16 @@ class UntypedStorage:
 
     def _bytes(self) -> np.ndarray:
         return self._storage.root.flat().view(np.uint8)
+
+    @property
+    def device(self) -> device:
+        """Where the memory is."""
+        return device_of(self._storage.array)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is a GPU's."""
+        return self.device.type == "cuda"
 
     def share_memory_(self) -> UntypedStorage:
         """Move the memory to where processes share it; tensors on it follow."""

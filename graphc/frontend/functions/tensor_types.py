@@ -11,7 +11,7 @@ from graphc.ir.dtypes import DType
 from .. import promote
 from ..dispatch import constant
 from ..numbers import Size
-from ..placement import makes, makes_like
+from ..placement import makes, makes_like, place_at
 from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
 from .arguments import shape_of
@@ -37,7 +37,8 @@ def construct(dtype: DType, args: tuple[Any, ...], device: Any = None) -> Tensor
 
 
 class TensorType(type):
-    """The type of torch.FloatTensor: `isinstance(x, torch.FloatTensor)` asks for the dtype."""
+    """The type of torch.FloatTensor: `isinstance(x, torch.FloatTensor)` asks for the dtype, and
+    for the CPU."""
 
     dtype: DType
 
@@ -45,7 +46,9 @@ class TensorType(type):
         return construct(cls.dtype, args, device=device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and instance.dtype is cls.dtype
+        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and (
+            place_at(instance) is None
+        )
 
     def __repr__(cls) -> str:
         return f"<class 'torch.{cls.__name__}'>"

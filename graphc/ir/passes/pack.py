@@ -8,7 +8,7 @@ value [panels, k, columns of a panel], made by an ordinary kernel outside.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ..dim import product as sizes
@@ -39,7 +39,10 @@ class _Layout:
     columns: int
 
     def made(self, builder: Builder, value: Node) -> Node:
-        """The value laid out."""
+        """The value laid out; what was put together is laid out part by part."""
+        if value.op.name == "concat" and value.attrs["dim"] == self.contract[0]:
+            parts = [self.made(builder, part) for part in value.inputs]
+            return builder.emit(get("concat"), *parts, dim=1 if self.columns else 0)
         inner = [value.shape[d] for d in self.contract]
         if not self.columns:
             return builder.emit(get("permute"), value, dims=(*self.contract, *self.free))
@@ -119,43 +122,56 @@ def _layout(product: Node, operand: int, tiling: Tiling) -> _Layout | None:
 
 
 def _packed(builder: Builder, scan: Node, found: Mapping[Node, _Layout]) -> tuple[Node, ...]:
-    """The results of a scan whose body reads the layouts."""
+    """The results of a scan whose body reads the layouts; what it then reads no more it does not
+    carry."""
     carried: int = scan.attrs["n_carried"]
     layouts = tuple(dict.fromkeys(found.values()))
+    gone = {x.operand for x in layouts if _read_by(scan.graphs[0], x.operand, found)}
+    kept = [value for i, value in enumerate(scan.inputs[:carried]) if i not in gone]
     with builder.at(scan.loc, scan.backward):
         made = [layout.made(builder, scan.inputs[layout.operand]) for layout in layouts]
-        body = _body(scan.graphs[0], carried, found, {
+        body = _body(scan.graphs[0], carried, found, gone, {
             layout: value.tensor_type for layout, value in zip(layouts, made, strict=True)
         })
         packed = builder.emit(
-            scan.op, *scan.inputs[:carried], *made, *scan.inputs[carried:], graphs=(body,),
-            **{**scan.attrs, "n_carried": carried + len(made)},
+            scan.op, *kept, *made, *scan.inputs[carried:], graphs=(body,),
+            **{**scan.attrs, "n_carried": len(kept) + len(made)},
         )
     results = builder.results(packed)
-    return (*results[:carried], *results[carried + len(made) :])
+    left = iter(results)
+    ends = [scan.inputs[i] if i in gone else next(left) for i in range(carried)]
+    return (*ends, *results[len(kept) + len(made) :])
+
+
+def _read_by(body: Graph, i: int, found: Collection[Node]) -> bool:
+    """Whether a carried value is read by these products alone."""
+    value = body.inputs[i]
+    others = [node for node in body.nodes if value in node.inputs and node not in found]
+    return not others and body.outputs.count(value) == 1
 
 
 def _body(
-    body: Graph, carried: int, found: Mapping[Node, _Layout], types: Mapping[_Layout, TensorType]
+    body: Graph, carried: int, found: Mapping[Node, _Layout], gone: Collection[int],
+    types: Mapping[_Layout, TensorType],
 ) -> Graph:
-    """The body with the layouts among what it carries, unchanged."""
+    """The body with the layouts among what it carries, unchanged, and without what is gone."""
     builder = Builder(body.env)
     new: dict[Node, Node] = {}
     packed: dict[_Layout, Node] = {}
     for i, value in enumerate(body.inputs):
         if i == carried:
             packed = {layout: builder.input(type_) for layout, type_ in types.items()}
-        new[value] = builder.input(value.tensor_type, value.attrs["name"])
+        if i not in gone:
+            new[value] = builder.input(value.tensor_type, value.attrs["name"])
     for node in body.nodes:
         if node.op is input_:
             continue
-        inputs = [new[x] for x in node.inputs]
         layout = found.get(node)
         if layout is None:
-            new[node] = with_inputs(node, inputs)
+            new[node] = with_inputs(node, [new[x] for x in node.inputs])
             continue
         with builder.at(node.loc, node.backward):
-            new[node] = layout.product(builder, node, inputs[0], packed[layout])
-    outputs = [new[x] for x in body.outputs]
-    outputs[carried:carried] = packed.values()
+            new[node] = layout.product(builder, node, new[node.inputs[0]], packed[layout])
+    outputs = [new[x] for i, x in enumerate(body.outputs) if i not in gone]
+    outputs[carried - len(gone) : carried - len(gone)] = packed.values()
     return builder.build(outputs, body.name)

@@ -7,6 +7,8 @@ axes and a vector loop along the axis that most memory is contiguous in.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...dim import Dim, Size, floordiv, minimum, product, unwrap
 from ...graph import Graph, Node
 from ...kernel import Kernel
@@ -14,6 +16,7 @@ from ...types import Shape
 from . import index_maps
 from .body import Body
 from .index_maps import Digit
+from .moves import Condition
 from .nest import (
     Axis,
     accesses,
@@ -28,6 +31,7 @@ from .nest import (
     vector_axis,
 )
 from .scope import Writer
+from .stretches import stretches
 from .values import Values
 
 _LONG = 1 << 20  # elements: the length that flat kernels, which serve every length, are cut for
@@ -39,18 +43,34 @@ def lower_loop(body: Body) -> Kernel:
         return _lower_flat(body)
     graph = body.graph
     space = [Axis(s) for s in index_maps.common_cuts(linear_shapes(body, graph.outputs))]
+    conditions: dict[Condition, None] = {}
 
     def trial(writer: Writer, axes: list[Axis], roots: list[Size]) -> None:
-        _stores(Values(body, writer), digits(axes, roots))
+        values = Values(body, writer)
+        starts = [_largest_stretch(values, axis) for axis in axes]
+        _stores(values, digits(axes, [unwrap(a + b) for a, b in zip(starts, roots, strict=True)]))
+        conditions.update(values.conditions)
 
     found = accesses(space, trial)
     axes = merge(space, found) or [Axis(1)]
+    for axis in axes:
+        axis.stretches = stretches(axis.size, axis.var, conditions, body.machine.stretch)
+    if any(axis.stretches for axis in axes):
+        found = accesses(axes, trial)  # as it is walked then
     writer = Writer()
-    roots = _open(writer, body, axes, vector_axis(axes, found))
-    _stores(Values(body, writer), digits(axes, roots))
+    _walk(Values(body, writer), axes, vector_axis(axes, found))
     while len(writer.scopes) > 1:
         writer.close()
     return make_kernel(body, [writer.finish()], dims_of(body))
+
+
+def _largest_stretch(values: Values, axis: Axis) -> int:
+    """Where the largest stretch of an axis begins; the values are told that loops go along it."""
+    if not axis.stretches:
+        return 0
+    number = axis.stretches.index(max(axis.stretches))
+    values.stretches[axis.var] = axis.stretches[number]
+    return sum(axis.stretches[:number])
 
 
 def _stores(values: Values, place: tuple[Digit, ...]) -> None:
@@ -69,8 +89,9 @@ def weight(body: Body) -> int:
     return sum(cost(node) for node in body.graph.nodes)
 
 
-def _open(writer: Writer, body: Body, axes: list[Axis], vector: int) -> list[Size]:
-    """Open the loops; returns the roots of all axes in order."""
+def _walk(values: Values, axes: list[Axis], vector: int) -> None:
+    """Open the loops, and store every output in them."""
+    writer, body = values.writer, values.body
     inner = axes[vector]
     outer = [a for i, a in enumerate(axes) if i != vector]
     width = hint(body, inner.size)
@@ -80,15 +101,41 @@ def _open(writer: Writer, body: Body, axes: list[Axis], vector: int) -> list[Siz
     least = body.machine.iteration_least
     while len(outer) > 1 and width * hint(body, _count(serial)) < least and _enough(body, outer):
         serial.insert(0, outer.pop())
+
+    def place(roots: list[Size]) -> tuple[Digit, ...]:
+        *others, v = roots
+        return digits(axes, [*others[:vector], v, *others[vector:]])
+
     if serial or width <= body.machine.block:
         work = width * hint(body, _count(serial))
         roots = open_outer(writer, body, outer, work, heavy)
-        roots += [writer.open("serial", f"r{i}", a.size) for i, a in enumerate(serial)]
-        v = writer.open("vector", "v", inner.size)
+        loops = [("serial", f"r{i}", a) for i, a in enumerate(serial)]
+        for inside in _inside(values, [*loops, ("vector", "v", inner)], roots):
+            _stores(values, place(inside))
     else:
         roots, v = open_blocks(writer, body, outer, inner, body.machine.block, 1, heavy)
-    roots.insert(vector, v)
-    return roots
+        _stores(values, place([*roots, v]))
+
+
+def _inside(
+    values: Values, loops: list[tuple[str, str, Axis]], roots: list[Size]
+) -> Iterator[list[Size]]:
+    """Within each nest of loops (kind, name, axis), one after the other: the roots of all axes."""
+    if not loops:
+        yield roots
+        return
+    (kind, name, axis), *rest = loops
+    if not axis.stretches:
+        root = values.writer.open(kind, name, axis.size)
+        yield from _inside(values, rest, [*roots, root])
+        values.writer.close()
+    start = 0
+    for i, size in enumerate(axis.stretches):
+        values.stretches[f"{name}_{i}"] = size
+        root = values.writer.open(kind, f"{name}_{i}", size)
+        yield from _inside(values, rest, [*roots, unwrap(start + root)])
+        values.writer.close()
+        start += size
 
 
 def _count(axes: list[Axis]) -> Size:

@@ -37,12 +37,14 @@ def hint(body: Body, size: Size) -> int:
 @dataclass
 class Axis:
     """One axis of an iteration space; `reduced` axes are summed over. `parts` are the sizes of
-    the axes that it was merged from: a product is not easily taken apart again when symbolic."""
+    the axes that it was merged from: a product is not easily taken apart again when symbolic.
+    `stretches`: the sizes of those that it is walked in, by a loop each; none: by one loop."""
 
     size: Size
     reduced: bool = False
     var: str = ""
     parts: tuple[Size, ...] = ()
+    stretches: tuple[int, ...] = ()
 
 
 def digits(axes: Sequence[Axis], roots: Sequence[Size]) -> tuple[Digit, ...]:

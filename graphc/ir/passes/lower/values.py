@@ -23,6 +23,7 @@ from .body import Body, carrier, literal, literal_cast, zero
 from .index_maps import Coordinate, Coordinates, coordinate_value, exact
 from .moves import MOVES, Condition, move, padded, updated_region
 from .scope import Value, Writer
+from .stretches import holds_along
 
 
 @dataclass(eq=False, slots=True)
@@ -45,6 +46,8 @@ class Values:
         self.body = body
         self.writer = writer
         self.bound: dict[Node, Callable[[At], Value | None]] = {}
+        self.stretches: dict[str, int] = {}  # extents of the loops that go along stretches
+        self.conditions: dict[Condition, None] = {}  # that were asked about
         self._places: dict[tuple[Coordinates, tuple[Condition, ...]], At] = {}
 
     def at(self, coordinates: Coordinates, mask: tuple[Condition, ...] = ()) -> At:
@@ -154,6 +157,18 @@ class Values:
         """a and b."""
         return self.writer.apply("logical_and", dtypes.bool_, a, b)
 
+    def undecided(self, conditions: tuple[Condition, ...]) -> tuple[Condition, ...] | None:
+        """The conditions that do not hold wherever the open loops come; None if one never does."""
+        found: list[Condition] = []
+        for condition in conditions:
+            self.conditions[condition] = None
+            holds = holds_along(condition, self.stretches)
+            if holds is False:
+                return None
+            if holds is None:
+                found.append(condition)
+        return tuple(found)
+
     def _tests(self, condition: Condition) -> list[Value]:
         found = self.writer.find(condition)
         if found is not None:
@@ -257,9 +272,12 @@ class Values:
         (x,) = node.inputs
         coordinates, conditions = padded(self.body, node, at.coordinates)
         outside = literal(node.attrs["value"], node.dtype)
-        if not conditions:
+        open_ = self.undecided(conditions)
+        if open_ is None:
+            return outside
+        if not open_:
             return (yield x, self.at(coordinates, at.mask))
-        place = self.at(coordinates, at.mask + conditions)
+        place = self.at(coordinates, at.mask + open_)
         buffer = self.body.buffers.get(x)
         if buffer is not None and not at.mask:
             # a masked load gives the padding itself
@@ -267,7 +285,7 @@ class Values:
             code = self._load(x, place, buffer, other)
             return (yield from code)
         value = yield x, place
-        inside = self.mask(conditions)
+        inside = self.mask(open_)
         if inside is None:
             raise ValueError("padding without a condition")
         return self.writer.apply("where", carrier(node.dtype), inside, value, outside)
@@ -282,17 +300,18 @@ class Values:
             if size == 0:
                 continue
             stop = unwrap(start + size)
-            condition = Condition(position, start, stop)
+            open_ = self.undecided((Condition(position, start, stop),))
             place = list(at.coordinates)
             place[dim] = exact(unwrap(position - start), size)
-            value = yield x, self.at(tuple(place), (*at.mask, condition))
-            if result is None:
+            start = stop
+            if open_ is None:
+                continue
+            value = yield x, self.at(tuple(place), (*at.mask, *open_))
+            inside = self.mask(open_)
+            if result is None or inside is None:
                 result = value
             else:
-                inside = self.mask((condition,))
-                assert inside is not None
                 result = self.writer.apply("where", carrier(node.dtype), inside, value, result)
-            start = stop
         if result is None:
             raise ValueError("concat of empty tensors")
         return result
@@ -300,8 +319,11 @@ class Values:
     def _slice_update(self, node: Node, at: At) -> Code:
         x, source = node.inputs
         coordinates, conditions = updated_region(self.body, node, at.coordinates)
-        new = yield source, self.at(coordinates, at.mask + conditions)
-        inside = self.mask(conditions)
+        open_ = self.undecided(conditions)
+        if open_ is None:
+            return (yield x, at)
+        new = yield source, self.at(coordinates, at.mask + open_)
+        inside = self.mask(open_)
         if inside is None:
             return new
         old = yield x, at

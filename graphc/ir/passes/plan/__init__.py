@@ -22,6 +22,7 @@ from ..lower.copy import copy_kernel
 from .arena import assign_offsets
 from .control import plan_control
 from .in_place import merged, safe_in_place
+from .parts import start_of_part
 from .schedule import schedule
 from .step import HARMLESS, Step, Storage, has_check
 
@@ -87,6 +88,12 @@ class Planner:
         if node.op.family == "control":
             self._control(node, reads)
             return
+        start = start_of_part(node)
+        if start is not None and self._keeps(reads[0]):
+            type_ = node.tensor_type
+            self.storage[node] = reads[0].part(type_.dtype, unwrap(type_.elements), start)
+            self.results[node] = [self.storage[node]]
+            return
         types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
         writes = [Storage(t.dtype, unwrap(product(t.shape))) for t in types]
         self.results[node] = writes
@@ -100,6 +107,11 @@ class Planner:
         else:
             step.can_fail = node.op.family not in HARMLESS
         self._insert(step)
+
+    def _keeps(self, storage: Storage) -> bool:
+        """Whether nothing is written over a value once it is there."""
+        block = storage.block
+        return block.space != "input" or block.index not in self.mutated.values()
 
     def _control(self, node: Node, reads: list[Storage]) -> None:
         control = plan_control(node, reads, self)
@@ -169,7 +181,8 @@ class Planner:
         writer = source.writer
         if (
             source.space != "arena" or writer is None or writer.lowered is None or writer.can_fail
-            or writer in self._before_checks or source.dtype is not destination.dtype
+            or writer in self._before_checks or source.whole is not None
+            or source.dtype is not destination.dtype
             or source.elements != destination.elements
         ):
             return False

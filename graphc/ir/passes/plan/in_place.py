@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 
+from ...dim import Dim, Size, unwrap
 from ...kernel import Attention, Kernel, Load, Loop, Param, Scalar, Stmt, Store, walk
 
 
 def safe_in_place(kernel: Kernel, source: str, result: str) -> bool:
     """True if `source` is only read at the element where `result` is about to be stored: each
-    load has the store's index, and none comes after it."""
+    load has the index of the next store, and none comes after the last. No element is stored
+    twice."""
     order = [item for body in walk.bodies(kernel) for item in _in_order(body)]
     stores = [(at, s) for at, s in enumerate(order) if isinstance(s, Store) and s.buffer == result]
-    if len(stores) != 1:
+    if not stores or any(store.mask is not None or store.combine for _, store in stores):
         return False
-    at, store = stores[0]
-    assert isinstance(store, Store)
-    if store.mask is not None or store.combine:
+    if len(stores) > 1 and not _apart(kernel, result):
         return False
     t = kernel.template
     if t is not None and any(source == operand.buffer for operand in t.operands):
@@ -25,7 +26,37 @@ def safe_in_place(kernel: Kernel, source: str, result: str) -> bool:
     if len(kernel.stages) > 1:
         return False
     loads = [(i, s) for i, s in enumerate(order) if isinstance(s, Load) and s.buffer == source]
-    return all(i < at and s.index == store.index for i, s in loads)
+    return all(
+        next((s.index for at, s in stores if i < at), None) == load.index for i, load in loads
+    )
+
+
+def _apart(kernel: Kernel, result: str) -> bool:
+    """Whether the stores into a buffer go along stretches of it beside each other."""
+    found = [item for body in walk.bodies(kernel) for item in _stores(body, result, None)]
+    spans: list[tuple[int, int]] = []
+    base: Size | None = None
+    for loop, store in found:
+        if loop is None or not isinstance(loop.extent, int):
+            return False
+        start = unwrap(store.index - Dim.var(loop.var))
+        base = start if base is None else base
+        shift = unwrap(start - base)
+        if not isinstance(shift, int):
+            return False
+        spans.append((shift, shift + loop.extent))
+    return all(a[1] <= b[0] for a, b in pairwise(sorted(spans)))
+
+
+def _stores(
+    body: Iterable[Stmt], result: str, inside: Loop | None
+) -> Iterator[tuple[Loop | None, Store]]:
+    """The stores into a buffer, each with the loop right around it."""
+    for stmt in body:
+        if isinstance(stmt, Store) and stmt.buffer == result:
+            yield inside, stmt
+        elif isinstance(stmt, Loop):
+            yield from _stores(stmt.body, result, stmt)
 
 
 def _in_order(body: Iterable[Stmt]) -> Iterator[Load | Store]:

@@ -32,6 +32,7 @@ class Storage:
     offset: Size = 0
     whole: Storage | None = None
     start: Size = 0
+    shared: bool = False  # other values are parts of it
 
     @classmethod
     def of(cls, type_: TensorType) -> Storage:
@@ -46,7 +47,13 @@ class Storage:
     @property
     def is_read(self) -> bool:
         """Whether a step, or the caller, reads it."""
-        return bool(self.readers) or self.block.space != "arena"
+        return self.shared or bool(self.readers) or self.block.space != "arena"
+
+    def part(self, dtype: DType, elements: Size, start: Size) -> Storage:
+        """The value that lies from element `start` on."""
+        self.shared = True
+        begin = unwrap(self.start + start * self.dtype.itemsize)
+        return Storage(dtype, elements, writer=self.writer, whole=self.block, start=begin)
 
     @property
     def block(self) -> Storage:

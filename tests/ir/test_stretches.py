@@ -1,0 +1,163 @@
+"""An axis along which a kernel computes different things is walked stretch by stretch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc.backends.numpy import TABLE
+from graphc.config import Config
+from graphc.engine import pipeline
+from graphc.ir import interpret, ops
+from graphc.ir.dim import Dim
+from graphc.ir.graph import Graph
+from graphc.ir.kernel import Apply, Kernel, Load, Loop, Param, Store
+from graphc.ir.kernel.text import print_kernel
+from graphc.ir.passes.plan.in_place import safe_in_place
+
+from .kernel_cases import arrays, build, check, compiled, f32, kernels, only_kernel
+from .machines import TINY, WIDE
+
+QUIET = Config()._replace(cache_dir=None, check=0, threads=2, debug=0, dump=None)
+
+
+def beside(x: Any, low: int, high: int) -> Any:
+    """x among zeros along its last dim."""
+    return ops.pad(x, low=(0, low), high=(0, high), interior=(0, 0), value=0.0)
+
+
+def written(x: Any, y: Any, start: int) -> Any:
+    """x with y written into its columns from `start` on."""
+    stop = start + y.shape[1]
+    return ops.slice_update(x, y, starts=(0, start), stops=(x.shape[0], stop), steps=(1, 1))
+
+
+CASES: dict[str, tuple[Any, list[tuple[int, ...]], list[int]]] = {
+    "concat": (lambda x, y: ops.concat(x, y, dim=1), [(40, 48), (40, 80)], [48, 80]),
+    "concat of what is computed": (
+        lambda x, y: ops.concat(ops.relu(x), x * y, y, dim=1), [(40, 64), (40, 64)], [64] * 3
+    ),
+    "sums of paddings": (
+        lambda x, y: (beside(x * 2.0, 64, 16) + beside(y * y, 0, 112)) + beside(y, 32, 80),
+        [(40, 64), (40, 32)], [32, 32, 64, 16],
+    ),
+    "an update": (lambda x, y: written(x, y * 2.0, 20), [(40, 96), (40, 60)], [20, 60, 16]),
+    "one beside the other": (
+        lambda x, y: ops.concat(written(x, y, 0), x, dim=1), [(40, 96), (40, 60)], [60, 36, 96]
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_stretch_has_a_loop_without_conditions(case: str) -> None:
+    function, shapes, sizes = CASES[case]
+    text = print_kernel(only_kernel(function, *shapes))
+    assert [f"v_{i} in [{size}]" in text for i, size in enumerate(sizes)] == [True] * len(sizes)
+    assert text.count("vector ") == len(sizes) and " if " not in text and "where" not in text
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_native_code(case: str) -> None:
+    function, shapes, _ = CASES[case]
+    agrees(build(function, *shapes))
+
+
+def agrees(graph: Graph) -> None:
+    inputs = arrays(graph)
+    want = interpret.evaluate(graph, inputs, TABLE)
+    got = [np.empty(x.shape, x.dtype) for x in want]
+    pipeline.build(graph, config=QUIET).run(inputs, got)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_zeros_that_are_added_make_minus_zero_zero() -> None:
+    """As they do where all is computed everywhere."""
+    graph = build(lambda x, y: beside(x, 0, 32) + beside(y, 32, 0), (40, 32), (40, 32))
+    nothing = np.full((40, 32), -0.0, np.float32)
+    got = np.empty((40, 64), np.float32)
+    pipeline.build(graph, config=QUIET).run([nothing, nothing], [got])
+    assert not np.signbit(got).any()
+
+
+def test_paddings_of_what_is_not_finite_are_zero() -> None:
+    graph = build(lambda x: beside(x, 32, 32) * 0.5, (40, 32))
+    got = np.empty((40, 96), np.float32)
+    pipeline.build(graph, config=QUIET).run([np.full((40, 32), np.nan, np.float32)], [got])
+    assert np.isnan(got[:, 32:64]).all() and not got[:, :32].any() and not got[:, 64:].any()
+
+
+def test_a_serial_loop_has_stretches_too() -> None:
+    """Panels of two weights one behind the other: rows are read where they are contiguous."""
+
+    def panels(w: Any) -> Any:
+        split = ops.reshape(w, shape=(8, 64, 128))
+        return ops.permute(split, dims=(0, 2, 1))
+
+    kernel = only_kernel(
+        lambda x, y: ops.concat(panels(x), panels(y), dim=1), (512, 128), (512, 128)
+    )
+    text = print_kernel(kernel)
+    assert "serial r0_0 in [128]" in text and "serial r0_1 in [128]" in text
+    assert text.count("vector v in [64]") == 2 and " if " not in text
+
+
+@pytest.mark.parametrize(
+    "sizes", [(40, 15), (1, 127), tuple([16] * 9)], ids=["short", "one", "many"]
+)
+def test_short_or_many_stretches_are_walked_as_one(sizes: tuple[int, ...]) -> None:
+    shapes = [(40, size) for size in sizes]
+    program = check(build(lambda *parts: ops.concat(*parts, dim=1), *shapes))
+    (kernel,) = kernels(program)
+    assert print_kernel(kernel).count("vector ") == 1
+
+
+@pytest.mark.parametrize("machine", [TINY, WIDE], ids=["tiny", "wide"])
+@pytest.mark.parametrize("case", CASES)
+def test_on_another_machine(case: str, machine: Any) -> None:
+    function, shapes, _ = CASES[case]
+    check(build(function, *shapes), machine=machine)
+
+
+def test_symbolic_sizes_have_no_stretches() -> None:
+    graph = build(lambda x, y: ops.concat(x, y, dim=1), (40, 64), (40, 64))
+    assert " if " not in print_kernel(kernels(compiled(graph))[0])
+    n = Dim.var("n")
+    graph = build(lambda x, y: ops.concat(x, y, dim=1), (40, n), (40, n), dims={"n": 64})
+    assert print_kernel(kernels(compiled(graph))[0]).count("vector ") == 1
+
+
+# --- in place --------------------------------------------------------------------------------
+
+
+def test_an_update_is_made_in_place() -> None:
+    kernel = only_kernel(lambda x, y: written(x, y * 2.0, 20), (40, 96), (40, 60))
+    whole, part = ("a1", "a0") if kernel.params[0].size == 2400 else ("a0", "a1")
+    assert safe_in_place(kernel, whole, "o0") and not safe_in_place(kernel, part, "o0")
+
+
+def test_stretches_that_are_moved_are_not() -> None:
+    """The first loop would write over what the second one reads."""
+    kernel = only_kernel(
+        lambda x: ops.concat(
+            ops.slice(x, starts=(0, 48), stops=(40, 96), steps=(1, 1)),
+            ops.slice(x, starts=(0, 0), stops=(40, 48), steps=(1, 1)), dim=1,
+        ),
+        (40, 96),
+    )
+    assert not safe_in_place(kernel, "a0", "o0")
+
+
+@pytest.mark.parametrize(("start", "safe"), [(8, True), (7, False)])
+def test_stretches_must_not_overlap(start: int, safe: bool) -> None:
+    """A second loop over the same elements would read what the first one wrote."""
+    def loop(var: str, start: int) -> Loop:
+        at = Dim.var(var) + start
+        stored = Store("o0", at, Apply("neg", (Load("a0", at, f32),), f32))
+        return Loop("serial", var, 8, (stored,))
+
+    params = (Param("a0", f32, 16, "in"), Param("o0", f32, 16, "out"))
+    kernel = Kernel("k", params, (), ((loop("i", 0), loop("j", start)),))
+    assert safe_in_place(kernel, "a0", "o0") is safe
