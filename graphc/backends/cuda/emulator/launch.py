@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphc.backends.cuda.driver import pack
+from graphc.backends.cuda.driver import Dim3, check_grid, pack
+from graphc.backends.cuda.emit import SHARED_MOST
 from graphc.backends.cuda.emulator.schedule import Schedule, ScheduleWords
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -74,10 +76,11 @@ class _Counts(ctypes.Structure):
 
 
 class Runtime:
-    """The C++ side, and its memory."""
+    """The C++ side, and its memory. It runs one launch at a time."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
+        self._lock = threading.Lock()
         self._allocate = library.emulated_allocate
         self._allocate.argtypes, self._allocate.restype = [ctypes.c_ulonglong], ctypes.c_void_p
         self._free = library.emulated_free
@@ -87,14 +90,17 @@ class Runtime:
 
     def allocate(self, size: int) -> int:
         """An address, aligned to 4096 bytes. Raises MemoryError."""
-        address: int | None = self._allocate(size)
+        with self._lock:
+            address: int | None = self._allocate(size)
         if address is None:
             raise MemoryError(f"no {size} bytes left for the emulator")
         return address
 
     def free(self, address: int) -> None:
         """Raises ValueError where no buffer begins there."""
-        if self._free(address):
+        with self._lock:
+            refused = self._free(address)
+        if refused:
             raise ValueError(f"no buffer begins at {address:#x}")
 
     def launch(
@@ -103,11 +109,12 @@ class Runtime:
     ) -> tuple[_Report, _Counts]:
         """One launch, by the address of its entry."""
         report, counts = _Report(), _Counts()
-        self.library.emulated_launch(
-            ctypes.c_void_p(entry), packed, (ctypes.c_uint * 3)(*grid),
-            (ctypes.c_uint * 3)(*block), ctypes.c_uint(shared), static, ctypes.byref(schedule),
-            ctypes.byref(report), ctypes.byref(counts),
-        )
+        with self._lock:
+            self.library.emulated_launch(
+                ctypes.c_void_p(entry), packed, (ctypes.c_uint * 3)(*grid),
+                (ctypes.c_uint * 3)(*block), ctypes.c_uint(shared), static,
+                ctypes.byref(schedule), ctypes.byref(report), ctypes.byref(counts),
+            )
         return report, counts
 
 
@@ -147,7 +154,10 @@ class Library:
         self, kernel: str, grid: Sequence[int], block: Sequence[int], packed: bytes, shared: int,
         schedule: Schedule,
     ) -> Counts:
-        """The same on the emulator's own addresses."""
+        """The same on the emulator's own addresses. Raises ValueError for what no device runs."""
+        check_grid(_three(grid), _three(block))
+        if not 0 <= shared <= SHARED_MOST:
+            raise ValueError(f"{shared} bytes of shared memory: a block has {SHARED_MOST} at most")
         entry = ctypes.cast(getattr(self._library, f"entry_{kernel}"), ctypes.c_void_p).value or 0
         static = self._static[self.kernels[kernel]]
         report, counts = self.runtime.launch(
@@ -216,5 +226,6 @@ def _value(argument: Argument, addresses: Mapping[int, int]) -> int | float:
     return addresses[argument.ctypes.data] if isinstance(argument, np.ndarray) else argument
 
 
-def _three(sizes: Sequence[int]) -> tuple[int, ...]:
-    return (*sizes, *(1,) * (3 - len(sizes)))
+def _three(sizes: Sequence[int]) -> Dim3:
+    x, y, z = (*sizes, *(1,) * (3 - len(sizes)))
+    return x, y, z

@@ -21,7 +21,7 @@ struct Collective {
   void (*run)(Lanes lanes, unsigned mask);  // once, when all lanes of the mask have come
 };
 
-struct Copy { unsigned to; const void* from; int size, bytes; unsigned char data[16]; const void* place; };
+struct Copy { unsigned to; const void* from; int size, bytes; const void* place; };
 struct Product { float* d; Word a, b; int columns; Numbers numbers; const void* place; };
 template <class T> struct Groups {  // committed, oldest first; and what has no group yet
   std::vector<std::vector<T>> committed;
