@@ -196,3 +196,35 @@ def test_a_reshape_that_copies_is_made_concrete_once() -> None:
     for _ in range(4):
         for found, expected in zip(run(x), f(x), strict=True):
             assert found.tolist() == expected.tolist() and found.stride() == expected.stride()
+
+
+READERS = {
+    "histc": lambda t, x: t.histc(x, 4, -1, 1),
+    "mode": lambda t, x: t.mode((x * 4).floor()).values,
+    "frexp": lambda t, x: t.frexp(x)[0],
+    "nextafter": lambda t, x: t.nextafter(x, x + 1),
+    "gcd": lambda t, x: t.gcd((x * 9).long(), (x * 6).long()),
+    "bincount": lambda t, x: t.bincount((x * 9).long().abs()),
+    "unique": lambda t, x: t.unique((x * 2).floor(), return_counts=True)[1],
+    "nonzero": lambda t, x: t.nonzero(x > 0),
+    "masked_select": lambda t, x: t.masked_select(x, x > 0),
+    "multinomial": lambda t, x: t.multinomial(x.abs(), 2),
+    "repeat_interleave": lambda t, x: x.repeat_interleave((x * 3).long().abs()),
+    "split": lambda t, x: x.split([*(x[:2] > 9).long().add(2).tolist(), x.numel() - 4])[2],
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_functions_that_read_what_the_call_computed(name: str) -> None:
+    def f(t: Any, x: Any) -> Any:
+        return READERS[name](t, t.sin(x) * 0.9) * 2
+
+    run = graphc.compile(lambda x: f(graphc, x))
+    for size in (7, 7, 9, 7):
+        x = torch.linspace(-2, 2, size)
+        torch.manual_seed(size)
+        expected = f(torch, x)
+        graphc.manual_seed(size)
+        found = run(graphc.from_numpy(x.numpy()))
+        assert found.shape == expected.shape
+        assert found.flatten().tolist() == pytest.approx(expected.flatten().tolist(), rel=1e-6)

@@ -18,7 +18,7 @@ from graphc.ir.graph import Graph, Node, attrs_key, const
 from graphc.ir.types import TupleType
 
 Terms = np.ndarray[Any, np.dtype[np.int64]]
-_MOVED = ("slice", "reshape", "permute", "expand", "concat", "flip")
+_MOVED = ("slice", "slice_update", "reshape", "permute", "expand", "concat", "flip")
 
 
 def terms(graph: Graph, inputs: list[Terms] | None = None) -> list[Terms]:

@@ -18,6 +18,7 @@ from graphc.ir import dtypes, interpret, ops, verify
 from graphc.ir.autodiff import joint_graph
 from graphc.ir.graph import Builder, Expr, Graph, Node
 from graphc.ir.passes.roll import roll
+from graphc.ir.passes.roll.beside import read_before
 from graphc.ir.passes.roll.parts import joined_parts
 from graphc.ir.text import print_graph
 from graphc.ir.types import TensorType
@@ -145,10 +146,45 @@ def test_parts_are_put_beside_each_other(added: bool) -> None:
         np.testing.assert_array_equal(np.signbit(one), np.signbit(other))
 
 
-def test_parts_that_overlap_are_not() -> None:
+@pytest.mark.parametrize("added", [False, True])
+def test_parts_that_overlap_are_not(added: bool) -> None:
     parts = [(4, 2), (0, 1), (1, 2), (5, 1)]
-    graph = made(written(parts, 9, False), (2, 9), *((2, width) for _, width in parts))
+    graph = made(written(parts, 9, added), (2, 9), *((2, width) for _, width in parts))
     assert joined_parts(graph, 4) is graph
+
+
+def test_parts_in_the_same_places_are_added_in_their_order() -> None:
+    parts = [(4, 2), (0, 1), (4, 2), (1, 2), (7, 1), (1, 2), (0, 1), (7, 1)]
+    graph = made(written(parts, 9, True), (2, 9), *((2, width) for _, width in parts))
+    assert joined_parts(graph, 5) is graph
+    result = joined_parts(graph, 4)
+    assert [node.op.name for node in result.nodes].count("concat") == 2
+    values = np.array([0.0, -0.0, np.inf, 1e8, 1.0, -1e8, 3e-9], np.float32)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        arrays = [rng.choice(values, [int(n) for n in x.shape]) for x in graph.inputs]
+        (one,), (other,) = (interpret.evaluate(g, arrays, TABLE) for g in (graph, result))
+        assert one.tobytes() == other.tobytes()
+
+
+def test_parts_are_read_from_before_what_is_written_elsewhere() -> None:
+    """As the gradient of `out[:, i] = h` leaves them; the last part was written to before."""
+    def function(x: Expr, *values: Expr) -> tuple[Expr, ...]:
+        whole, read = x, []
+        for i, value in enumerate(values):
+            whole = ops.slice_update(
+                whole, value, starts=(0, 4 - i), stops=(2, 5 - i), steps=(1, 1)
+            )
+            read.append(column(whole, 3 - i))
+        return *read, column(whole, 4)
+
+    graph = made(function, (2, 5), *[(2, 1)] * 4)
+    result = read_before(graph, 4)
+    *fresh, last = result.outputs
+    assert all(node.inputs[0] is graph.inputs[0] for node in fresh)
+    assert last.inputs[0] is not graph.inputs[0]
+    for one, other in zip(terms(graph), terms(result), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_sum_that_is_read_on_the_way_is_no_concat() -> None:

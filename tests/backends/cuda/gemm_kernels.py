@@ -1,6 +1,7 @@
 """Two products written by hand, as a template would be: c[m, n] = sum of a[m, k] b[n, k], halves
 in and floats out, any m and n, k a multiple of 8. One loader (cp.async, zeros behind the edges,
-16-byte pieces xor-ed with the row) feeds mma.sync, and wgmma, whose 128-byte swizzle is the same."""
+16-byte pieces xor-ed with the row) feeds mma.sync, and wgmma, whose 128-byte swizzle is the same.
+"""
 
 from graphc.backends.cuda.instructions import INSTRUCTIONS
 

@@ -3,11 +3,12 @@
 A cell called a thousand times is a thousand copies of its operators, and of their gradients'. In
 the graph's order they repeat with a period (`periods.py`); what each operand is in each step is
 compared exactly (`steps.py`), and what the steps read in turn must be rows of one value
-(`rows.py`); what they write in turn is put beside each other at once (`parts.py`). The steps then
-become one body, run natively as often (`scans.py`): the same operators on the same values in the
-same order, and so the same bits. It works on the recorded graph, which holds the backward pass
-already: its steps are a loop of their own, that reads what the forward loop stacked. What is
-irregular at the ends of a loop (a first step from zeros) stays unrolled.
+(`rows.py`); what they write in turn is put beside each other at once (`parts.py`, `beside.py`).
+First and last steps, which lack something, join the others where they can (`ends.py`,
+`arrange.py`). The steps then become one body, run natively as often (`scans.py`): the same
+operators on the same values in the same order, and so the same bits. It works on the recorded
+graph, which holds the backward pass already: its steps are a loop of their own, that reads what the
+forward loop stacked.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ...machine import Machine
 from ...op import ELEMENTWISE
 from ...rewrite import everywhere, with_inputs
 from .arrange import Item, arranged
+from .beside import read_before
 from .order import Order
 from .parts import joined_parts
 from .periods import Stretch, stretches
@@ -40,6 +42,7 @@ def roll(graph: Graph, machine: Machine) -> Graph:
 def _roll_one(graph: Graph, machine: Machine) -> Graph:
     if len(graph.nodes) < 2 * machine.unrolled_steps:
         return graph
+    graph = read_before(graph, machine.unrolled_steps)
     graph = joined_parts(graph, machine.unrolled_steps)
     order = Order(graph)
     loops = _loops(order, machine)

@@ -85,16 +85,33 @@ def _early(graph: Graph) -> tuple[Node, ...]:
 
     A graph's order puts a node before its first reader: all contributions to a weight's gradient
     behind the steps that they come from, as a loop of their own, for which these would have to be
-    kept. What is a part of something, or only reads what another phase (the forward pass) or
-    nothing has computed, stays beside its reader.
+    kept. What only reads what another phase (the forward pass) or nothing has computed stays where
+    it is. Parts of something stand beside their first reader: its other operand may be the end of
+    a chain of all steps, and their parts would all come before that. Numbers come first: where two
+    steps read equal ones, these are one node, which the second step would lack.
     """
-    found: dict[Node, int] = {}
-    for i, node in enumerate(graph.nodes):
-        found[node] = i
-        if node.inputs and not _varies(node):
-            latest = max(node.inputs, key=found.__getitem__)
-            if latest.inputs and latest.backward == node.backward:
+    found = {node: i for i, node in enumerate(graph.nodes)}
+    parts: set[Node] = set()
+    for node in graph.nodes:
+        if not node.inputs:
+            found[node] = -1
+        elif _varies(node) or (node.op.family == "movement" and parts.issuperset(node.inputs)):
+            parts.add(node)
+        else:
+            computed = [x for x in node.inputs if x.inputs and x not in parts]
+            latest = max(computed, key=found.__getitem__, default=None)
+            if latest is not None and latest.backward == node.backward:
                 found[node] = found[latest]
+    first: dict[Node, int] = {}  # where the first reader of a part stands
+    for node in reversed(graph.nodes):
+        if node in parts:
+            found[node] = first.get(node, found[node])
+        for x in node.inputs:
+            if x in parts:
+                first[x] = min(found[node], first.get(x, found[node]))
+    for node in graph.nodes:  # behind what it reads
+        if node.inputs:
+            found[node] = max(found[node], *(found[x] for x in node.inputs))
     return tuple(sorted(graph.nodes, key=found.__getitem__))
 
 

@@ -2,8 +2,10 @@
 
 Two ways to do so. Each step writes its part of a tensor (`out[:, t] = h`). Or each step that reads
 a part of a sequence gives it a gradient, with zeros all around, and these are added up: x + 0 is x,
-but -0.0 + 0.0 is 0.0, and so 0.0 is added once. As a concat no step handles all of the tensor
-(which takes time quadratic in the steps), nor do steps differ by where their part lies.
+but -0.0 + 0.0 is 0.0, and so 0.0 is added once. What several steps, or one step several times, add
+in the same place is a concat of its own, added in the same order. As a concat no step handles all
+of the tensor (which takes time quadratic in the steps), nor do steps differ by where their part
+lies.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ class _Part(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Parts that do not overlap, in order along `dim`. `before` is what the first of them was
-    added to, or written into."""
+    """Layers of parts that do not overlap, in order along `dim`. `before` is what the first of
+    them was added to, or written into."""
 
     before: Node | None
-    parts: list[_Part]
+    layers: list[list[_Part]]
     dim: int
 
 
@@ -81,8 +83,10 @@ def _chains(graph: Graph, link: Link, least: int) -> dict[Node, _Parts]:
             parts.append(_padded(rest))
             rest = None
         dim = _dim(parts) if len(parts) >= least else None
-        if dim is not None:
-            found[node] = _Parts(rest, sorted(parts, key=lambda part: int(part.low[dim])), dim)
+        layers = [] if dim is None else _layers(parts[::-1], dim)
+        many = len(parts) >= least * len(layers) and (link is _added or len(layers) == 1)
+        if dim is not None and layers and many:
+            found[node] = _Parts(rest, layers, dim)
     return found
 
 
@@ -119,29 +123,54 @@ def _written(node: Node) -> tuple[Node, _Part] | None:
 
 
 def _dim(parts: list[_Part]) -> int | None:
-    """The only dim along which the parts lie beside each other, if they do."""
+    """The only dim along which the parts lie at different places, if there is one."""
     moved = {
         d for part in parts for side in (part.low, part.high) for d, n in enumerate(side)
         if isinstance(n, Dim) or n != 0
     }
-    if len(moved) != 1:
-        return None
-    (dim,) = moved
-    sizes = [(part.low[dim], part.value.shape[dim], part.high[dim]) for part in parts]
-    if any(isinstance(n, Dim) for size in sizes for n in size):
-        return None
+    return moved.pop() if len(moved) == 1 else None
+
+
+def _layers(parts: list[_Part], dim: int) -> list[list[_Part]]:
+    """Parts that do not overlap, in order along `dim`: the first at each place, the second (what
+    is added there later), and so on. None at all where parts overlap in another way."""
+    layers: list[list[_Part]] = []
+    met: dict[tuple[Any, Any], int] = {}
+    for part in parts:
+        low, size = part.low[dim], part.value.shape[dim]
+        if any(isinstance(n, Dim) for n in (low, size, part.high[dim])):
+            return []
+        number = met.get((low, size), 0)
+        met[low, size] = number + 1
+        if number == len(layers):
+            layers.append([])
+        layers[number].append(part)
     end = 0
-    for low, size, _ in sorted(sizes):
+    for low, size in sorted(met):
         if low < end:
-            return None
+            return []
         end = low + size
-    return dim
+    return [sorted(layer, key=lambda part: int(part.low[dim])) for layer in layers]
 
 
 def _joined(builder: Builder, node: Node, found: _Parts, new: dict[Node, Node]) -> Node:
-    before, parts, dim = found
-    added = node.op.name == "add"
-    zero = 0.0 if node.dtype.is_float else 0
+    before, layers, dim = found
+    if node.op.name != "add":
+        return _beside(builder, node, before, layers[0], dim, new)
+    total = None if before is None else new[before]
+    zero = builder.const(0.0 if node.dtype.is_float else 0, node.dtype)
+    for parts in layers:
+        joined = builder.emit(get("add"), _beside(builder, node, None, parts, dim, new), zero)
+        total = joined if total is None else builder.emit(get("add"), total, joined)
+    assert total is not None
+    return total
+
+
+def _beside(
+    builder: Builder, node: Node, before: Node | None, parts: list[_Part], dim: int,
+    new: dict[Node, Node],
+) -> Node:
+    """The parts beside each other, among parts of what was there before, or zeros."""
     pieces: list[Node] = []
     end = 0
 
@@ -150,11 +179,11 @@ def _joined(builder: Builder, node: Node, found: _Parts, new: dict[Node, Node]) 
             return
         starts = tuple(end if d == dim else 0 for d in range(len(node.shape)))
         stops = tuple(start if d == dim else n for d, n in enumerate(node.shape))
-        if added:
+        if before is None:
             shape = tuple(start - end if d == dim else n for d, n in enumerate(node.shape))
-            piece = builder.emit(get("full"), shape=shape, value=zero, dtype=node.dtype)
+            value = 0.0 if node.dtype.is_float else 0
+            piece = builder.emit(get("full"), shape=shape, value=value, dtype=node.dtype)
         else:
-            assert before is not None
             piece = builder.emit(
                 get("slice"), new[before], starts=starts, stops=stops, steps=(1,) * len(starts)
             )
@@ -165,8 +194,4 @@ def _joined(builder: Builder, node: Node, found: _Parts, new: dict[Node, Node]) 
         pieces.append(new[part.value])
         end = part.low[dim] + part.value.shape[dim]
     fill(end + parts[-1].high[dim])
-    joined = builder.emit(get("concat"), *pieces, dim=dim)
-    if not added:
-        return joined
-    total = builder.emit(get("add"), joined, builder.const(zero, node.dtype))
-    return total if before is None else builder.emit(get("add"), new[before], total)
+    return builder.emit(get("concat"), *pieces, dim=dim)
