@@ -45,7 +45,7 @@ from .ir.dtypes import DType as dtype
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
 _dispatch.set_runner(_numpy_backend.run)
-random.Counting.asked = staticmethod(lambda: config.current().random == "counter")
+_numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random == "counter")
 
 __version__ = "0.1.0"
 

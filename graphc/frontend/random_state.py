@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import dtypes
-from graphc.ir.counter_draws import DRAWS, drawn
 from graphc.ir.op import Op
 from graphc.ir.op import get as get_op
 
@@ -28,7 +27,6 @@ from .random_state_bytes import SIZE, from_bytes, to_bytes
 from .storage import LOOSE
 from .tensor import Tensor, from_array
 from .transfer import moved
-from .values import ArrayValue
 
 _WORDS = 624
 _NO_SPARE = -1
@@ -183,18 +181,6 @@ def generator_at(place: Place | None) -> Generator:
     return found
 
 
-class Counting:
-    """Whether eager draws, too, come from a counter (GRAPHC_RANDOM): injected, as runners are."""
-
-    asked: Callable[[], bool] = staticmethod(lambda: False)
-
-
-def _counted(op: Op, state: Tensor, attrs: dict[str, Any]) -> Iterator[Tensor]:
-    """What a compiled draw gives, and the state after it."""
-    found = drawn(op.name, ArrayValue(state._array), attrs)
-    return (from_array(np.ascontiguousarray(x.array)) for x in found)
-
-
 def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: Any) -> Tensor:
     """Draws on the host, as a device's arithmetic may lack what the algorithms need; the state
     stays where the generator is. The meta device draws nothing."""
@@ -209,13 +195,8 @@ def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: An
         ))
     state = generator.state
     away = local.trace is None and state.device.type not in ("cpu", "meta")
-    given = moved(state, None) if away else state
-    host = local.trace is None and given.device.type == "cpu"
-    if host and op.name in DRAWS and Counting.asked():
-        values, after = _counted(op, given, attrs)
-    else:
-        near = [moved(x, None) for x in parameters] if away else parameters
-        values, after = apply(op, given, *near, **attrs)
+    near = [moved(x, None) for x in parameters] if away else parameters
+    values, after = apply(op, moved(state, None) if away else state, *near, **attrs)
     if away:
         values._storage.away |= LOOSE
         if parameters and values.dtype is parameters[0].dtype and place_at(parameters[0]) is place:

@@ -325,12 +325,13 @@ def test_attention_keeps_no_mask() -> None:
 
 
 @pytest.mark.usefixtures("counter")
-@pytest.mark.parametrize("name", ["rand", "randn", "bernoulli", "randint", "dropout"])
+@pytest.mark.parametrize("name", ["rand", "randn", "bernoulli", "randint", "dropout", "vmap"])
 def test_eager_draws_are_those_of_compiled_code(name: str) -> None:
     calls: dict[str, Callable[[graphc.Tensor], graphc.Tensor]] = {
         "rand": lambda x: graphc.rand(5, 7), "randn": lambda x: graphc.randn(5, 7),
         "bernoulli": lambda x: graphc.bernoulli(x, 0.3),
         "randint": lambda x: graphc.randint(-9, 9, (4, 3)), "dropout": lambda x: F.dropout(x, 0.3),
+        "vmap": graphc.vmap(lambda x: F.dropout(x, 0.3), randomness="different"),
     }
     x, found = graphc.ones(6, 10), []
     for function in (calls[name], graphc.compile(calls[name])):

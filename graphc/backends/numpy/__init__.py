@@ -1,5 +1,6 @@
 """NumPy: the reference for every operator, and what eager mode runs."""
 
+from .counter import Draws
 from .ops import TABLE, run
 
-__all__ = ["TABLE", "run"]
+__all__ = ["TABLE", "Draws", "run"]

@@ -25,6 +25,7 @@ from . import (
     special_functions,
 )
 from .common import Array, Function
+from .counter import draws
 
 TABLE: dict[str, Function] = {
     **elementwise.TABLE,
@@ -41,13 +42,16 @@ TABLE: dict[str, Function] = {
 }
 
 
+_EAGER = {**TABLE, **draws(TABLE)}
+
+
 def run(op: Op, arrays: Sequence[Array], attrs: Mapping[str, Any]) -> Any:
     """Apply one operator to arrays: an array, or a tuple of them. Views share memory.
 
     Raises IndexError or RuntimeError for values the operator does not take (an index out of
     range, an integer division by zero).
     """
-    function = TABLE.get(op.name)
+    function = _EAGER.get(op.name)
     if function is None:
         return interpret.run_control(op, arrays, attrs, TABLE)
     if op.family in _SILENT:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...frontend import functions as T
+from ...frontend.grad_mode import is_grad_enabled
 from ...frontend.tensor import Tensor
 from .. import functional as F
 from .. import init
@@ -154,7 +155,11 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """Copies of an encoder layer one after another."""
+    """Copies of an encoder layer one after another.
+
+    In evaluation without gradients, padding at the rows' ends comes out as zeros (before `norm`):
+    torch's fast path leaves it out, as nested tensors.
+    """
 
     def __init__(
         self, encoder_layer: Module, num_layers: int, norm: Module | None = None,
@@ -170,13 +175,45 @@ class TransformerEncoder(Module):
         self, src: Tensor, mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None, is_causal: bool | None = None,
     ) -> Tensor:
+        padding = src_key_padding_mask
+        left_out = None
+        if padding is not None and mask is None and self._leaves_out(src):
+            left_out = _ends_of_rows(padding)
+            if padding.dtype is not T.bool:  # a number is no weight here, but padding
+                padding = padding.masked_fill(left_out, float("-inf"))
         output = src
         for layer in self.layers:
             output = layer(
-                output, src_mask=mask, src_key_padding_mask=src_key_padding_mask,
-                is_causal=bool(is_causal),
+                output, src_mask=mask, src_key_padding_mask=padding, is_causal=bool(is_causal)
             )
+        if left_out is not None:
+            output = output.masked_fill(left_out.unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)
+
+
+    def _leaves_out(self, src: Tensor) -> bool:
+        """Whether torch would go the way of nested tensors."""
+        layer = self.layers[0]
+        if not self.enable_nested_tensor or not isinstance(layer, TransformerEncoderLayer):
+            return False
+        attention = layer.self_attn
+        kept_gradients = is_grad_enabled() and any(
+            x.requires_grad for x in (src, *layer.parameters())
+        )
+        return (
+            not (layer.training or layer.norm_first or kept_gradients)
+            and src.dim() == 3 and attention.batch_first and attention.num_heads % 2 == 0
+            and attention.in_proj_weight is not None and attention.in_proj_bias is not None
+            and layer.activation in (F.relu, F.gelu) and layer.norm1.eps == layer.norm2.eps
+        )
+
+
+def _ends_of_rows(padding: Tensor) -> Tensor:
+    """What is padding, bool [N, S], if it is at the ends of all rows; else nothing."""
+    padded = padding if padding.dtype is T.bool else padding != 0
+    before = padded[:, :-1] & ~padded[:, 1:]
+    found: Tensor = padded & ~before.any()
+    return found
 
 
 class TransformerDecoder(Module):
