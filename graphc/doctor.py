@@ -27,16 +27,23 @@ def examine() -> list[Section]:
     """All that is to be said, as data. Nothing missing raises."""
     asked = dict.fromkeys(map(backends.canonical, backends.names(exclude=("debug",))))
     asked = dict.fromkeys((backends.DEFAULT, *asked))
-    host = pipeline.host(config.current())
     sections = [Section("Python", tuple(_python()))]
     for name in asked:
-        found = tuple(backends.get(name).findings(host))
+        found = tuple(_said_by(name))
         if name == backends.DEFAULT:
             found = (*found, _compiled_code())
         else:
             found = tuple(finding._replace(needed=False) for finding in found)
         sections.append(Section(f"backend {name}", found))
     return sections
+
+
+def _said_by(name: str) -> Sequence[Finding]:
+    """What a backend finds; one that cannot even say it is a finding of its own."""
+    try:
+        return backends.get(name).findings(pipeline.host(config.current()))
+    except Exception as error:
+        return (Finding(name, None, f"{type(error).__name__}: {error}", needed=True),)
 
 
 def works(sections: Sequence[Section]) -> bool:

@@ -1,11 +1,12 @@
-"""What every Driver does, by the protocol's words: NVIDIA's, where there is a device."""
+"""What every Driver does, by the protocol's words: NVIDIA's, where there is a device, and the
+emulator's."""
 
 from __future__ import annotations
 
 import ctypes
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ from graphc.backends.cuda.driver import (
     Module,
     pack,
 )
+from graphc.backends.cuda.emulator import Toolchain
+from graphc.backends.cuda.emulator.driver import EmulatedDriver
 from graphc.backends.cuda.errors import CudaError, CudaOutOfMemory
 from graphc.backends.cuda.libraries import MissingLibrary
 from graphc.backends.cuda.prelude import PRELUDE
@@ -74,12 +77,12 @@ def device() -> Bed:
     """NVIDIA's driver and the first device."""
     try:
         driver = libcuda.driver()
-        compiler = nvrtc.compiler_for(driver.version())
+        made_for = nvrtc.compiler_for(driver.version())
     except (MissingLibrary, CudaError) as missing:
         pytest.skip(str(missing))
     driver.make_current(driver.retain(0))
     text = PRELUDE + TEXT
-    cubin = compiler.compile(text, nvrtc.architecture(driver, 0)).cubin
+    cubin = made_for.compile(text, nvrtc.architecture(driver, 0)).cubin
     return Bed(driver, driver.load(cubin))
 
 
@@ -90,12 +93,20 @@ def test_its_kernels_compile(architecture: str) -> None:
     assert needs.compiler().compile(text, architecture).uses.keys() >= {"scale", "turn"}
 
 
-BEDS: dict[str, Callable[[], Bed]] = {"device": device}
+def emulated(toolchain: Toolchain) -> Bed:
+    """The emulator's; nothing happens there before somebody waits."""
+    driver = EmulatedDriver(toolchain)
+    image = toolchain.compile({"text": TEXT}).path.read_bytes()
+    driver.make_current(driver.retain(0))
+    return Bed(driver, driver.load(image))
 
 
-@pytest.fixture(scope="module", params=BEDS)
+@pytest.fixture(scope="module", params=["device", "emulated"])
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
-    made = BEDS[request.param]()
+    if request.param == "device":
+        made = device()
+    else:
+        made = emulated(request.getfixturevalue("toolchain"))
     yield made
     made.driver.synchronise()
     made.driver.unload(made.module)
@@ -257,10 +268,13 @@ def test_refusals_leave_the_context_as_it_is(bed: Bed) -> None:
 
 
 LOST = """
+from pathlib import Path
 from graphc.backends.cuda.driver import DEFAULT_STREAM, pack
+from graphc.backends.cuda.emulator import Toolchain
+from graphc.backends.cuda.emulator.driver import EmulatedDriver
 from graphc.backends.cuda.errors import CudaContextLost
 from tests.backends.cuda import test_driver
-bed = test_driver.BEDS[{name!r}]()
+bed = {bed}
 place = bed.driver.allocate(4)
 words = pack("P", (place,))
 launch = bed.driver.prepare(bed.function("outside"), (1, 1, 1), (1, 1, 1), words)
@@ -275,7 +289,11 @@ for again in range(2):
 
 def test_an_illegal_address_loses_the_context(bed: Bed, request: pytest.FixtureRequest) -> None:
     """In a process of its own, since it cannot be had back."""
-    script = LOST.format(name=request.node.callspec.params["bed"])
+    made = "test_driver.device()"
+    if request.node.callspec.params["bed"] == "emulated":
+        folder = str(request.getfixturevalue("toolchain").folder)
+        made = f"test_driver.emulated(test_driver.Toolchain(Path({folder!r})))"
+    script = LOST.format(bed=made)
     result = subprocess.run(
         [sys.executable, "-c", script], cwd=request.config.rootpath, capture_output=True,
         text=True, check=False,
