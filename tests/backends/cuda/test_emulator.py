@@ -91,7 +91,7 @@ def test_every_thread_of_every_block_runs_once(good: Library) -> None:
 def test_what_no_device_launches(good: Library) -> None:
     o = np.zeros(2048, "f4")
     for grid, block, shared in (((0,), (32,), 0), ((1,), (1025,), 0), ((1,), (32,), 1 << 18)):
-        with pytest.raises(ValueError, match="a grid|a block"):
+        with pytest.raises(ValueError, match=r"a grid|a block"):
             good.launch("k_geometry", grid, block, [o], shared)
 
 
@@ -173,7 +173,8 @@ FAULTS = {
         race="that thread 63 has written, with no barrier in between",
     ),
     "a block that writes what others read": Fault(
-        "  if (blockIdx.x == 0) o[threadIdx.x] = a[0];\n  if (blockIdx.x == 1 && threadIdx.x == 9) a[0] = 1;",
+        "  if (blockIdx.x == 0) o[threadIdx.x] = a[0];\n"
+        "  if (blockIdx.x == 1 && threadIdx.x == 9) a[0] = 1;",
         race="that another block has read in this launch",
     ),
     "blocks that meet": Fault(
