@@ -153,7 +153,8 @@ def _recorded(
     nodes = toposort(ends, ())
     numbers = {source.node: i for i, source in enumerate(trace.inputs)}
     heads = [node for node in nodes if node.op.name == "input"]
-    if (trace.place and not kept) or len(nodes) > _MOST_NODES or not numbers.keys() >= set(heads) or (
+    elsewhere = bool(trace.place) and not kept
+    if elsewhere or len(nodes) > _MOST_NODES or not numbers.keys() >= set(heads) or (
         not all(_is_cheap(trace, node) for node in nodes)
     ):
         return None  # on another device; dear; computed of what is no input
@@ -194,7 +195,7 @@ def _captured(
 ) -> list[Node]:
     """The operands' values in a recording."""
     trace.beside = kept and all(
-        t._trace is None and type(t._array) is not DeviceArray for t in operands
+        t._trace is None and not isinstance(t._array, DeviceArray) for t in operands
     )
     try:
         return [trace.read(t if t._trace is trace else trace.shadow(t)) for t in operands]
