@@ -9,9 +9,9 @@ made on the way (positions, masks): it was not placed by a user.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from sys import _getframe
 from types import FrameType
 from typing import Any, TypeVar, cast
 
@@ -348,11 +348,7 @@ def makes(function: F) -> F:
         if device is _UNSAID or device is None:
             if Eager.elsewhere is None or local.making is not None:
                 return function(*args, **kwargs)
-            asking = sys._getframe(1)
-            loose = asking.f_globals.get("__name__", "").startswith("graphc.") and (
-                device is _UNSAID and _asked_by_own_code(asking)
-            )
-            place = local.place
+            loose, place = device is _UNSAID and _asked_by_own_code(_getframe(1)), local.place
             if place is None and not loose and local.trace is None:  # as nearly always
                 local.making = ON_CPU  # as in _on_cpu(), a call of which is felt
                 try:
@@ -414,7 +410,7 @@ _AROUND = frozenset({"graphc.frontend.tensors_only", "graphc.frontend.ownership"
 def _asked_by_own_code(frame: FrameType | None) -> bool:
     while frame is not None:
         name = frame.f_globals.get("__name__") or ""
-        if not name.startswith("graphc."):
+        if name[:7] != "graphc.":
             return False
         if name not in _AROUND:
             return True
