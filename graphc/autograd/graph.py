@@ -138,5 +138,6 @@ def register_multi_grad_hook(
         return hook
 
     handle = _MultiHandle([t.register_hook(hook_of(i)) for i, t in enumerate(tensors)])
-    places = [edge(current(t)) for t in tensors]  # in segments, hooks have ended one
+    # in segments, hooks have ended one: what there is now has its own history
+    places = [edge(t if t._trace is None else current(t)) for t in tensors]
     return handle

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.grad_mode import no_grad
 from ..frontend.numbers import Size
+from ..frontend.placement import place_at, selected
 from ..frontend.tensor import Tensor
+from ..frontend.values import Eager
 from . import constraints
+
+
+def _beside_parameters(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that draws where the distribution's parameters lie."""
+
+    @functools.wraps(draw)
+    def drawn(self: Distribution, *args: Any, **kwargs: Any) -> Any:
+        if Eager.elsewhere is None:
+            return draw(self, *args, **kwargs)
+        near = next((value for value in vars(self).values() if isinstance(value, Tensor)), None)
+        with nullcontext() if near is None else selected(place_at(near)):
+            return draw(self, *args, **kwargs)
+
+    return drawn
 
 
 class Distribution:
@@ -62,6 +81,12 @@ class Distribution:
                 "__init__ method must also define a custom .expand() method."
             )
         return object.__new__(type(self)) if instance is None else instance
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in ("sample", "rsample"):
+            if name in vars(cls) and cls.__module__.startswith("graphc."):
+                setattr(cls, name, _beside_parameters(vars(cls)[name]))
 
     # names of the parameters that expand() expands; a subclass of another form overrides it
     _expanded: tuple[str, ...] = ()

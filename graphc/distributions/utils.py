@@ -22,7 +22,10 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
         )
     tensors = [v for v in values if isinstance(v, Tensor)]
     dtype = tensors[0].dtype if tensors else promote.get_default_dtype()
-    made = [v if isinstance(v, Tensor) else T.tensor(v, dtype=dtype) for v in values]
+    device = tensors[0].device if tensors else None
+    made = [
+        v if isinstance(v, Tensor) else T.tensor(v, dtype=dtype, device=device) for v in values
+    ]
     broadcast: tuple[Tensor, ...] = tuple(T.broadcast_tensors(*made))
     return broadcast
 

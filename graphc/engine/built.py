@@ -20,6 +20,7 @@ from ..ir.kernel import Program
 from ..ir.memory import contiguous, write
 from ..ir.rewrite import apart
 from ..ir.types import TensorType
+from .on_host import OnHost
 
 Allocate: TypeAlias = Callable[[tuple[int, ...], Any], np.ndarray]
 Written: TypeAlias = Iterable[tuple[Storage, int]]  # a storage, and how many writes it sees
@@ -75,6 +76,7 @@ class Engine:
         self.place = place
         self.mutated = dict(mutated or {})
         self.assumed: tuple[Guard, ...] = built.assumed
+        self.on_host: OnHost | None = None  # of code on a device, made at its first call
         # per output: the input whose memory it goes into (-1: its own)
         self._outputs = [
             (self.mutated.get(i, -1), type_, type_.dtype.numpy)
@@ -90,16 +92,14 @@ class Engine:
     def call(
         self, arrays: Sequence[np.ndarray], dims: Mapping[str, int],
         parts: Iterable[int] = (), memory: Callable[[int], np.ndarray] | None = None,
-        host: Callable[[list[Any]], Mapping[int, np.ndarray]] | None = None,
     ) -> tuple[list[Any], list[np.ndarray]]:
         """The native call: the inputs as the code has got them, and an array per output. `parts`:
         inputs that lie in another's memory, and are read as they were before any write. `memory`:
-        of an input which is written to, where that is another than what is read. `host`: gives what
-        the host itself knows of outputs that a device computes."""
+        of an input which is written to, where that is another than what is read."""
         inputs: list[Any] = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
         known: Mapping[int, np.ndarray] = {}
         if self.place is not None:
-            known = {} if host is None else host(inputs)
+            known = self._known_on_host(inputs)
             inputs = [self.place.bring(buffer) for buffer in inputs]
         for i in parts:
             inputs[i] = arrays[i].copy()
@@ -117,6 +117,14 @@ class Engine:
         for real, value in scattered:
             write(real, value)
         return inputs, results
+
+    def _known_on_host(self, inputs: list[Any]) -> Mapping[int, np.ndarray]:
+        """What the host itself knows of outputs that a device computes."""
+        if not self.mutated:
+            return {}
+        if self.on_host is None:
+            self.on_host = OnHost(self.built.graph, self.mutated, inputs)
+        return self.on_host.values(inputs)
 
 
 class Engines:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphc.ir import dtypes, op
+from graphc.ir.device_array import DeviceArray
 from graphc.ir.dim import Size, evaluate
 from graphc.ir.graph import Graph, Node, toposort
 from graphc.ir.interpret import evaluate as interpret
@@ -83,17 +84,18 @@ class Ahead:
 
 def made_ahead(
     make: Make, operands: Sequence[Tensor], sizes: Sequence[Any], shapes: Sequence[Sequence[Any]],
-    **known: Any,
+    kept: bool = False, **known: Any,
 ) -> tuple[Tensor, ...]:
     """The tensors of make(*arrays of the operands, *sizes), which carry no gradients. `shapes`:
-    theirs, with a name for each size that `make` decides; equal names are one size. `known`:
-    further sizes that size_made() is to tell.
+    theirs, with a name for each size that `make` decides; equal names are one size. `kept`: they
+    are handed out to nobody, so that a recording on a device may have them there, of operands on
+    the CPU. `known`: further sizes that size_made() is to tell.
 
     `make` is a pure function: what it says of equal values is the same in every call.
     """
     trace = local.trace
     if isinstance(trace, SegmentTrace) and trace.whole and not local.exporting:
-        found = _recorded(trace, make, operands, sizes, shapes, known)
+        found = _recorded(trace, make, operands, sizes, shapes, kept, known)
         if found is not None:
             return found
     what = f"{make.__name__.strip('_').replace('_', ' ')}, which a tensor's values decide,"
@@ -144,17 +146,21 @@ def _was_written(trace: Trace, tensor: Tensor) -> bool:
 
 def _recorded(
     trace: SegmentTrace, make: Make, operands: Sequence[Tensor], sizes: Sequence[Any],
-    shapes: Sequence[Sequence[Any]], known: Mapping[str, Any],
+    shapes: Sequence[Sequence[Any]], kept: bool, known: Mapping[str, Any],
 ) -> tuple[Tensor, ...] | None:
     """The same as inputs of a version; None where an operand is not known as a call begins."""
-    ends = [trace.read(t if t._trace is trace else trace.shadow(t)) for t in operands]
+    ends = _captured(trace, operands, kept)
     nodes = toposort(ends, ())
     numbers = {source.node: i for i, source in enumerate(trace.inputs)}
     heads = [node for node in nodes if node.op.name == "input"]
-    if trace.place or len(nodes) > _MOST_NODES or not numbers.keys() >= set(heads) or (
+    elsewhere = bool(trace.place) and not kept
+    if elsewhere or len(nodes) > _MOST_NODES or not numbers.keys() >= set(heads) or (
         not all(_is_cheap(trace, node) for node in nodes)
     ):
         return None  # on another device; dear; computed of what is no input
+    arrays = input_arrays(trace)
+    if any(isinstance(arrays[numbers[node]], DeviceArray) for node in heads):
+        return None  # known when the device has computed it
     ahead = Ahead(
         make, Graph("ahead", tuple(heads), tuple(ends), trace.env),
         tuple([numbers[node] for node in heads]),
@@ -165,7 +171,7 @@ def _recorded(
         return tuple([trace.wrap(source.node) for source in before])
     ahead.named = {name: _plain(size) for name, size in known.items()}
     try:
-        made = ahead.now(input_arrays(trace), trace.env.hints)
+        made = ahead.now(arrays, trace.env.hints)
     except Exception as error:  # code that catches it has decided upon values
         trace.refused = TraceError(located(f"{error}, which the values of tensors decide"))
         trace.refused.__cause__ = error
@@ -182,6 +188,19 @@ def _recorded(
         trace.inputs.append(MadeInput(node, ahead, part, array, number))
         found.append(trace.wrap(node))
     return tuple(found)
+
+
+def _captured(
+    trace: SegmentTrace, operands: Sequence[Tensor], kept: bool
+) -> list[Node]:
+    """The operands' values in a recording."""
+    trace.beside = kept and all(
+        t._trace is None and not isinstance(t._array, DeviceArray) for t in operands
+    )
+    try:
+        return [trace.read(t if t._trace is trace else trace.shadow(t)) for t in operands]
+    finally:
+        trace.beside = False
 
 
 def _is_cheap(trace: SegmentTrace, node: Node) -> bool:

@@ -108,6 +108,19 @@ def _outside(bodies: Sequence[Body]) -> tuple[list[Tensor], list[Tensor]]:
     return list(read.values()), list(written.values())
 
 
+def _as_they_begin(outside: list[Tensor], written: list[Tensor]) -> list[Tensor]:
+    """The outside tensors; those that a body writes to, such as the state of a generator, as the
+    values that they hold now: a gradient that reads one has to do with what was there before."""
+    trace = local.trace
+    assert trace is not None
+    written_to = {id(tensor) for tensor in written}
+    return [
+        trace.wrap(trace.read(state))
+        if id(tensor) in written_to and not requires_grad(state := current(tensor)) else tensor
+        for tensor in outside
+    ]
+
+
 def _apply(op: Any, inputs: Sequence[Tensor], **attrs: Any) -> list[Tensor]:
     try:
         out = apply(op, *inputs, **attrs)
@@ -162,7 +175,8 @@ def cond(
         body.graph(outside, [*body.outputs, *[_value(body, t) for t in written]])
         for body in bodies
     )
-    results = _apply(ops.cond, [_predicate(pred), *leaves, *outside], graphs=graphs)
+    given = [_predicate(pred), *leaves, *_as_they_begin(outside, written)]
+    results = _apply(ops.cond, given, graphs=graphs)
     count = len(then.outputs)
     for tensor, value in zip(written, results[count:], strict=True):
         inplace(tensor, value)
@@ -225,7 +239,8 @@ def while_loop(cond_fn: Function, body_fn: Function, carried_inputs: Any) -> Any
         test.graph(outside, test.outputs),
         step.graph(outside, [*step.outputs, *[_value(step, t) for t in outside]]),
     )
-    results = _apply(ops.while_loop, [*leaves, *outside], graphs=graphs)
+    given = [*leaves, *_as_they_begin(outside, written)]
+    results = _apply(ops.while_loop, given, graphs=graphs)
     for tensor, value in zip(outside, results[len(leaves) :], strict=True):
         if any(tensor is t for t in written):
             inplace(tensor, value)
@@ -264,7 +279,7 @@ def scan(
     combine_fn: Function, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
 ) -> tuple[Any, Any]:
     """torch scan: `carry, y = combine_fn(carry, x)` for every slice x of `xs` along `dim`; the
-    last carry, and the ys stacked along dimension 0."""
+    last carry, and the ys stacked along `dim` (along dimension 0 where they have fewer)."""
     if not callable(combine_fn):
         raise ValueError(f"Combine_fn must be a callable, but got {combine_fn}")
     carry, carry_structure = flatten(init)
@@ -278,6 +293,7 @@ def scan(
     for x in sequences:
         if not -x.ndim <= dim < x.ndim:
             raise ValueError(f"All xs leaves must have dim {dim}, got a tensor of {x.ndim} dims")
+    dim %= sequences[0].ndim
     length = sequences[0].shape[dim]
     if any(x.shape[dim] != length for x in sequences):
         raise ValueError(
@@ -305,6 +321,7 @@ def scan(
         last, stacked, structure = _eager_scan(step, carry, rows, reverse)
     else:
         last, stacked, structure = _traced_scan(step, carry, rows, reverse)
+    stacked = [y.movedim(0, dim) if 0 < dim < y.ndim else y for y in stacked]
     return unflatten(last, carry_structure), unflatten(stacked, structure)
 
 
@@ -358,7 +375,7 @@ def _traced_scan(
     slices = [builder.input(x.tensor_type) for x in graph.inputs[count : count + len(rows)]]
     out = copied(builder, graph, [*heads, *slices, *extra])
     outputs = [*out[:count], *out[count + ys :], *out[count : count + ys]]
-    inputs = [*carry, *outside, *rows]
+    inputs = [*carry, *_as_they_begin(outside, written), *rows]
     plain = builder.build(outputs, "scan_body")
     if local.grad and any(requires_grad(current(t)) for t in inputs):
         plain = builder.build([*outputs, *saved_for_backward(plain, n)], "scan_body")

@@ -18,6 +18,7 @@ class OneDevice(OneGraph):
     # where its tensors lie (None: on the CPU); False: it has met none
     place: Place | Literal[False] | None = False
     stepping = 0  # optimizer steps that are running
+    beside = False  # what is captured now the host alone reads, ahead of each call
 
     def joins(self, place: Place | None) -> bool:
         """Whether tensors of a device can be part of this recording."""
@@ -48,7 +49,7 @@ class OneDevice(OneGraph):
 
     def is_foreign(self, tensor: Tensor) -> bool:
         """Whether a concrete tensor lies on another device than this recording's."""
-        return Eager.elsewhere is not None and not _follows(tensor) and (
+        return Eager.elsewhere is not None and not self.beside and not _follows(tensor) and (
             not self.joins(place_at(tensor))
         )
 

@@ -23,6 +23,7 @@ from graphc.ir.memory import (
     Buffer,
     Memory,
     as_strided,
+    contiguous,
     inverse,
     memory_order,
     on_host,
@@ -164,16 +165,19 @@ def wrap_runners(wrap: Wrap) -> Callable[[], None]:
 
 
 def _in_memory_order(run: Runner) -> Runner:
-    """An elementwise result has the layout of the first operand of its shape, as in torch; what
-    runs operators knows rows alone."""
+    """Results of operators that keep the order of dims have the layout of the first operand of
+    their shape, as in torch; what runs operators knows rows alone."""
 
     def ran(op: Op, buffers: list[Any], attrs: Attrs) -> Any:
-        if not op.pointwise or all(buffer.flags.c_contiguous for buffer in buffers):
+        if not op.keeps_order or all(buffer.flags.c_contiguous for buffer in buffers):
             return run(op, buffers, attrs)
-        rank = max(buffer.ndim for buffer in buffers)
+        if not op.pointwise:
+            out = run(op, buffers, attrs)
+            return tuple([_ordered(o, buffers) for o in out]) if type(out) is tuple else (
+                _ordered(out, buffers)
+            )
         shape = np.broadcast_shapes(*[buffer.shape for buffer in buffers])
-        first = next((buffer for buffer in buffers if buffer.shape == shape), None)
-        order = None if first is None else memory_order(first)
+        order, rank = _order_of(shape, buffers), len(shape)
         if order is None:
             return run(op, buffers, attrs)
         turned = [
@@ -182,12 +186,20 @@ def _in_memory_order(run: Runner) -> Runner:
             ).transpose(order)
             for b in buffers
         ]
-        out, back = run(op, turned, attrs), inverse(order)
-        return tuple([o.transpose(back) for o in out]) if type(out) is tuple else (
-            out.transpose(back)
-        )
+        return run(op, turned, attrs).transpose(inverse(order))
 
     return ran
+
+
+def _order_of(shape: tuple[int, ...], buffers: list[Any]) -> tuple[int, ...] | None:
+    first = next((buffer for buffer in buffers if buffer.shape == shape), None)
+    return None if first is None else memory_order(first)
+
+
+def _ordered(out: Any, buffers: list[Any]) -> Any:
+    """A row-major result, laid out anew."""
+    order = _order_of(out.shape, buffers)
+    return out if order is None else contiguous(out.transpose(order)).transpose(inverse(order))
 
 
 # --- which runner ------------------------------------------------------------------------------
@@ -317,7 +329,8 @@ LOOSELY = (None, LOOSE)  # while graphc's own code makes one on the way
 @contextmanager
 def selected(place: Place | None, loose: bool = False) -> Iterator[None]:
     """Operators without inputs run there."""
-    outer, local.making = local.making, LOOSELY if loose and place is None else (place,)
+    outer = local.making
+    local.making = (place,) if place is not None else LOOSELY if loose else ON_CPU
     try:
         yield
     finally:
@@ -416,11 +429,8 @@ def beside(function: F) -> F:
     def done(input: Any, *args: Any, **kwargs: Any) -> Any:
         if Eager.elsewhere is None:
             return function(input, *args, **kwargs)
-        outer, local.making = local.making, (place_at(input),)
-        try:
+        with selected(place_at(input)):
             result = function(input, *args, **kwargs)
-        finally:
-            local.making = outer
         if local.trace is None and not is_loose(input):
             for made in result if isinstance(result, tuple) else (result,):
                 if isinstance(made, type(input)):

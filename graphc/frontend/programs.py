@@ -8,42 +8,28 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.autodiff import VjpProgram, vjp_program
-from graphc.ir.graph import Graph
 from graphc.ir.op import Attrs, Op, OpError
+from graphc.ir.slots import Slots
 from graphc.ir.types import TensorType
 
 from .errors import raise_op_error
 from .values import Eager
 
 
-class ArrayProgram:
-    """A rule's Graph as a list of steps over numbered slots."""
+class ArrayProgram(Slots):
+    """A rule's Graph, to be run on arrays by the runner of their device."""
 
-    __slots__ = ("from_grads", "from_in", "from_out", "results", "slots", "steps")
+    __slots__ = ("from_grads", "from_in", "from_out", "results")
 
     def __init__(self, program: VjpProgram, inputs: int) -> None:
-        graph: Graph = program.graph
-        slot = {node: i for i, node in enumerate(graph.nodes)}
-        heads = [slot[node] for node in graph.inputs]
-        counts = len(program.grads), len(program.grads) + len(program.inputs)
-        # (slot, which gradient, saved input or saved result)
-        self.from_grads = tuple(zip(heads[: counts[0]], program.grads, strict=True))
-        self.from_in = tuple(zip(heads[counts[0] : counts[1]], program.inputs, strict=True))
-        self.from_out = tuple(zip(heads[counts[1] :], program.outs, strict=True))
-        self.slots: list[Any] = [None] * len(slot)
-        self.steps: list[tuple[Op | None, tuple[int, ...], Any, int]] = []
-        for node in graph.nodes:
-            sources = tuple([slot[x] for x in node.inputs])
-            if node.op.name == "const":
-                self.slots[slot[node]] = node.attrs["value"].array
-            elif node.op.name == "get":
-                self.steps.append((None, sources, node.attrs["index"], slot[node]))
-            elif node.op.name != "input":
-                attrs = dict(node.attrs)
-                if node.graphs:
-                    attrs["graphs"] = node.graphs
-                self.steps.append((node.op, sources, attrs, slot[node]))
-        places = dict(zip(program.results, (slot[x] for x in graph.outputs), strict=True))
+        super().__init__(program.graph, lambda node: node.op)
+        heads = iter(self.inputs)
+        # (which gradient, saved input or saved result, slot)
+        self.from_grads, self.from_in, self.from_out = (
+            tuple(zip(which, heads))  # noqa: B905 (each takes as many heads as it has)
+            for which in (program.grads, program.inputs, program.outs)
+        )
+        places = dict(zip(program.results, self.outputs, strict=True))
         self.results = tuple([places.get(i) for i in range(inputs)])
 
     def run(
@@ -53,20 +39,15 @@ class ArrayProgram:
         saved_out: Sequence[np.ndarray | None],
     ) -> list[np.ndarray | None]:
         """The gradient of each input; None where there is none."""
-        slots = self.slots.copy()
-        for place, i in self.from_grads:
-            slots[place] = grads[i]
-        for place, i in self.from_in:
-            slots[place] = saved_in[i]
-        for place, i in self.from_out:
-            slots[place] = saved_out[i]
-        run = Eager.elsewhere or Eager.run
-        for op, sources, attrs, place in self.steps:
-            if op is None:
-                slots[place] = slots[sources[0]][attrs]
-            else:
-                slots[place] = run(op, [slots[s] for s in sources], attrs)
-        return [None if place is None else slots[place] for place in self.results]
+        values = self.start.copy()
+        for i, slot in self.from_grads:
+            values[slot] = grads[i]
+        for i, slot in self.from_in:
+            values[slot] = saved_in[i]
+        for i, slot in self.from_out:
+            values[slot] = saved_out[i]
+        self.fill(values, Eager.elsewhere or Eager.run)
+        return [None if slot is None else values[slot] for slot in self.results]
 
 
 class GradientPlan:

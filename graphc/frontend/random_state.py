@@ -214,9 +214,12 @@ def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: An
     if host and op.name in DRAWS and Counting.asked():
         values, after = _counted(op, given, attrs)
     else:
-        values, after = apply(op, given, *parameters, **attrs)
+        near = [moved(x, None) for x in parameters] if away else parameters
+        values, after = apply(op, given, *near, **attrs)
     if away:
         values._storage.away |= LOOSE
+        if parameters and values.dtype is parameters[0].dtype and place_at(parameters[0]) is place:
+            values = moved(values, place)
     inplace(state, after)
     found: Tensor = values
     return found

@@ -242,7 +242,8 @@ def _take_over_hooks(tensor: Tensor, shadow: Tensor) -> None:
 
 
 class _Fill:
-    """Arrays and storages for traced tensors."""
+    """Arrays and storages for traced tensors, which the user's Python holds: they stay the objects
+    that they are. (What a version gives is made anew, by engine/version/results.py.)"""
 
     def __init__(self, segment: Segment, results: Sequence[np.ndarray]) -> None:
         self.trace = segment.trace

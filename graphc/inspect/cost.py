@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from graphc.ir import op
 from graphc.ir.dim import Dim, Size, ceil_div, product, substitute
 from graphc.ir.kernel import (
     Apply,
@@ -24,8 +25,6 @@ from graphc.ir.kernel import (
 from graphc.ir.machine import Machine
 from graphc.ir.types import TensorType
 
-# operators that give floats but only move or select them
-_FREE = frozenset({"cast", "where"})
 _UNKNOWN = 16  # assumed value of a size that only the data knows
 _EXACT = 256  # iterations of a loop with ragged loops inside that are counted one by one
 
@@ -133,6 +132,12 @@ def _mentions(body: Iterable[Stmt], var: str) -> bool:
 def _scalar(root: Scalar) -> int:
     """Floating-point operations of a scalar expression."""
     return sum(
-        2 if part.op == "fma" else 1 for part in walk.parts((root,))
-        if isinstance(part, Apply) and part.dtype.is_float and part.op not in _FREE
+        _operations(part.op) for part in walk.parts((root,))
+        if isinstance(part, Apply) and part.dtype.is_float
     )
+
+
+def _operations(name: str) -> int:
+    if name == "fma":  # of kernels alone: it has no record
+        return 2
+    return 0 if op.get(name).selects else 1

@@ -18,12 +18,13 @@ from .dim import evaluate as evaluate_size
 from .dtypes import from_numpy
 from .graph import Builder, Graph, Node
 from .op import Op
+from .slots import Slots
 from .types import TensorType, TupleType, Type
 
 Table: TypeAlias = Mapping[str, Callable[..., Any]]
 Arrays: TypeAlias = Sequence[np.ndarray]
 Dims: TypeAlias = Mapping[str, int]
-# called after each node with its value, an array or a tuple of arrays
+# called after each node that an operator computes with its value, an array or a tuple of arrays
 Observer: TypeAlias = Callable[[Node, Any], None]
 
 
@@ -46,58 +47,41 @@ def evaluate(
 def _evaluate(
     graph: Graph, arrays: Arrays, table: Table, dims: Dims, observe: Observer | None
 ) -> list[np.ndarray]:
-    plan = plan_of(graph)
-    if plan.symbolic:
+    prepared = _prepared(graph)
+    if prepared.symbolic:
         dims = bind_dims(graph, arrays, dims)
-    plan.check_inputs(graph, arrays)
-    values: list[Any] = [None] * plan.slots
-    for slot, array in zip(plan.inputs, arrays, strict=True):
-        values[slot] = array
-    for node, slot, sources, symbolic, dead in plan.steps:
-        attrs = resolve_attrs(node.attrs, dims) if symbolic else node.attrs
+    prepared.check_inputs(graph, arrays)
+
+    def run(node: Node, inputs: list[Any], attrs: Any) -> Any:
+        if node in prepared.sized:
+            attrs = resolve_attrs(attrs, dims)
         special = _SPECIAL.get(node.op.name)
-        inputs = [values[s] for s in sources]
-        if special is None:
+        # bodies on a device are the device's code
+        if special is None or (node.graphs and any(isinstance(x, DeviceArray) for x in inputs)):
             value = table[node.op.name](*inputs, **attrs)
-        elif node.graphs and any(isinstance(x, DeviceArray) for x in inputs):  # the device's code
-            value = table[node.op.name](*inputs, graphs=node.graphs, **attrs)
         else:
             value = special(node, inputs, attrs, table, dims)
-        values[slot] = value
         if observe is not None:
             observe(node, value)
-        for s in dead:
-            values[s] = None
-    return [values[slot] for slot in plan.outputs]
+        return value
+
+    values = prepared.start.copy()
+    for slot, array in zip(prepared.inputs, arrays, strict=True):
+        values[slot] = array
+    prepared.fill(values, run)
+    return [values[slot] for slot in prepared.outputs]
 
 
-class Plan:
-    """A Graph's steps, with slots in place of nodes, and the slots that die after each step."""
+class _Prepared(Slots):
+    """A Graph's steps, and what has to be known of sizes before they run."""
 
-    __slots__ = ("inputs", "outputs", "slots", "static", "steps", "symbolic")
+    __slots__ = ("sized", "static", "symbolic")
 
     def __init__(self, graph: Graph) -> None:
-        slot = {node: i for i, node in enumerate(graph.nodes)}
-        steps = [node for node in graph.nodes if node.op.name != "input"]
-        last: dict[int, int] = {}
-        for i, node in enumerate(steps):
-            last[slot[node]] = i  # a value nobody reads dies at once
-            for source in node.inputs:
-                last[slot[source]] = i
-        for node in graph.outputs:
-            last.pop(slot[node], None)
-        dead: list[list[int]] = [[] for _ in steps]
-        for s, i in last.items():
-            dead[i].append(s)
+        super().__init__(graph, lambda node: node)
         self.symbolic = any(_symbolic_type(n.type) or _has_dims(n.attrs) for n in graph.nodes)
-        self.steps = [
-            (node, slot[node], tuple(slot[x] for x in node.inputs),
-             self.symbolic and _has_dims(node.attrs), tuple(dead[i]))
-            for i, node in enumerate(steps)
-        ]
-        self.slots = len(slot)
-        self.inputs = tuple(slot[n] for n in graph.inputs)
-        self.outputs = tuple(slot[n] for n in graph.outputs)
+        # those whose attributes hold symbolic sizes
+        self.sized = frozenset(n for n in graph.nodes if self.symbolic and _has_dims(n.attrs))
         self.static = tuple(
             None if _symbolic_type(n.type) else (n.dtype.numpy, n.shape) for n in graph.inputs
         )
@@ -116,15 +100,15 @@ class Plan:
                 )
 
 
-_plans: WeakKeyDictionary[Graph, Plan] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Graph, _Prepared] = WeakKeyDictionary()
 
 
-def plan_of(graph: Graph) -> Plan:
-    """The graph's Plan, made once."""
-    plan = _plans.get(graph)
-    if plan is None:
-        plan = _plans[graph] = Plan(graph)
-    return plan
+def _prepared(graph: Graph) -> _Prepared:
+    """The graph's steps, made once."""
+    found = _known.get(graph)
+    if found is None:
+        found = _known[graph] = _Prepared(graph)
+    return found
 
 
 # --- symbolic sizes --------------------------------------------------------------------------
@@ -222,14 +206,6 @@ def run_control(
 # --- structure and control flow --------------------------------------------------------------
 
 
-def _get(node: Node, inputs: list[Any], attrs: Any, table: Table, dims: Dims) -> Any:
-    return inputs[0][attrs["index"]]
-
-
-def _const(node: Node, inputs: list[Any], attrs: Any, table: Table, dims: Dims) -> Any:
-    return attrs["value"].array
-
-
 def _fusion(node: Node, inputs: list[Any], attrs: Any, table: Table, dims: Dims) -> Any:
     return _packed(node, _evaluate(node.graphs[0], inputs, table, dims, None))
 
@@ -289,8 +265,6 @@ def _empty(type_: Type, index: int, dims: Dims) -> np.ndarray:
 
 
 _SPECIAL: dict[str, Callable[[Node, list[Any], Any, Table, Dims], Any]] = {
-    "get": _get,
-    "const": _const,
     "fusion": _fusion,
     "cond": _cond,
     "while_loop": _while_loop,

@@ -76,6 +76,8 @@ class Machine:
     What costs `dear` or more is kept rather than computed again in another pass; what costs at
     most `cheap` is computed again in each kernel that reads it.
 
+    A buffer in the arena begins at a multiple of `alignment` bytes.
+
     From `unrolled_steps` equal steps on, unrolled code becomes a loop. Steps of elementwise work
     alone, of which few kernels are made, do so if they are `unrolled_light` operators together.
     """
@@ -102,6 +104,7 @@ class Machine:
     template_chunks: int
     dear: int
     cheap: int
+    alignment: int
     unrolled_steps: int
     unrolled_light: int
     tiling: Tiling | None = None

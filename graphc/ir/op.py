@@ -100,6 +100,7 @@ class Op:
     in_its_order: bool = False  # results lie in memory in the order of the first operand's dims
     nondifferentiable: str = ""  # why there is no vjp (e.g. "integer result")
     adjoint: bool = False  # on complex numbers the vjp conjugates by itself: not holomorphic
+    selects: bool = False  # gives an operand, or that in another dtype: no work that cost.py counts
     divides: bool = False  # by its second input: an integer 0 there raises
     domain: tuple[float, float] = (-10.0, 10.0)  # where samples of a float input are drawn
     doc: str = ""

@@ -216,8 +216,6 @@ def sparse_(
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
     """A (semi-)orthogonal matrix (Saxe et al. 2013)."""
-
-
     if tensor.dim() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
@@ -227,14 +225,13 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     flat = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
     if rows < columns:
         flat = flat.t()
-    q, r = np.linalg.qr(flat.detach().numpy())
+    q, r = np.linalg.qr(flat.detach().cpu().numpy())
     q = q * np.sign(np.diag(r))
     if rows < columns:
         q = q.T
     with no_grad():
-        tensor.view_as(T.from_numpy(np.ascontiguousarray(q))).copy_(
-            T.from_numpy(np.ascontiguousarray(q))
-        )
+        found = T.from_numpy(np.ascontiguousarray(q))
+        tensor.view_as(found).copy_(found)
         tensor.mul_(gain)
     return tensor
 

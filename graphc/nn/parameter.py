@@ -34,7 +34,8 @@ class UninitializedTensorMixin:
         given: Any = self
         kind = given.data.dtype if dtype is None else dtype
         self.__class__ = self.cls_to_become  # type: ignore[assignment]
-        given.data = T.empty(tuple(shape), dtype=kind, device=device)
+        where = given.data.device if device is None else device
+        given.data = T.empty(tuple(shape), dtype=kind, device=where)
 
     @property
     def shape(self) -> Any:

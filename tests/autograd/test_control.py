@@ -97,6 +97,26 @@ def test_scan(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dim", [1, -1, -2])
+def test_what_a_scan_stacks_lies_along_its_dim(mode: str, dim: int) -> None:
+    def ours(x: Any) -> Any:
+        begin = graphc.zeros(x.shape[1 - dim % 2], dtype=x.dtype)
+        last, (ys, sums) = scan(lambda c, row: (c + row, (c * row, c.sum())), begin, x, dim=dim)
+        assert ys.shape == x.shape and sums.shape == (x.shape[dim],)
+        return (ys * x.cos()).sum() + last.prod() + sums.square().sum()
+
+    def theirs(x: Any) -> Any:
+        c, ys, sums = torch.zeros(x.shape[1 - dim % 2], dtype=x.dtype), [], []
+        for row in x.unbind(dim):
+            ys.append(c * row)
+            sums.append(c.sum())
+            c = c + row
+        return (torch.stack(ys, dim) * x.cos()).sum() + c.prod() + torch.stack(sums).square().sum()
+
+    same(gradients(ours, [X], mode), reference(theirs, [X]))
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_while_loop(mode: str) -> None:
     def ours(n: Any, a: Any, w: Any) -> Any:
         def body(i: Any, x: Any) -> Any:

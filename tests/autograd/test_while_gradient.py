@@ -181,3 +181,28 @@ def test_a_loop_back_over_the_rows_is_native() -> None:
     (part,) = explanation.parts
     both = [s for s in part.built.program.steps if isinstance(s, Repeat)]
     assert len(both) == 3 and all(s.flag is not None for s in both)  # forward, count, back
+
+
+@pytest.mark.parametrize("steps", [0, 1, 7])
+def test_random_numbers_and_writes_in_a_loop(few_rows: None, steps: int) -> None:
+    """Steps that run again draw what they drew, and write nothing a second time."""
+    total = graphc.zeros(4)
+
+    def step(n: Any, x: Any, w: Any) -> Any:
+        def body(i: Any, h: Any) -> Any:
+            total.add_(h.detach().sum(0))
+            return i + 1, graphc.nn.functional.dropout(h * w, 0.3).tanh() + x
+
+        h = while_loop(lambda i, h: i < n, body, (graphc.tensor(0), x))[1]
+        loss = (h**2).sum()
+        found = graphc.autograd.grad(loss, (x, w), materialize_grads=True, allow_unused=True)
+        return loss.detach(), *found
+
+    x, w = graphc.randn(3, 4, requires_grad=True), graphc.randn(4, requires_grad=True)
+    results = []
+    for function in (step, graphc.compile(step, fullgraph=True)):
+        graphc.manual_seed(steps)
+        total.zero_()
+        results.append([*function(graphc.tensor(steps), x, w), total.clone(), graphc.rand(2)])
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)

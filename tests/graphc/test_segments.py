@@ -210,7 +210,7 @@ READERS = {
     "masked_select": lambda t, x: t.masked_select(x, x > 0),
     "multinomial": lambda t, x: t.multinomial(x.abs(), 2),
     "repeat_interleave": lambda t, x: x.repeat_interleave((x * 3).long().abs()),
-    "split": lambda t, x: x.split((x[:2] > 9).long().add(2).tolist() + [x.numel() - 4])[2],
+    "split": lambda t, x: x.split([*(x[:2] > 9).long().add(2).tolist(), x.numel() - 4])[2],
 }
 
 

@@ -120,3 +120,16 @@ def test_exact_results_do_not_depend_on_the_precision_of_the_arithmetic(name: st
             exact = opinfo.as_tuple(run(op, wide, sample.attrs))
             for narrow, again in zip(results, exact, strict=True):
                 np.testing.assert_array_equal(narrow, again.astype(narrow.dtype))
+
+
+@pytest.mark.parametrize("op", [op for op in REGISTRY.values() if op.selects], ids=lambda o: o.name)
+def test_what_selects_gives_its_operands_numbers(op: Op) -> None:
+    """Each element of the result is one of an operand's, perhaps in another dtype."""
+    for sample in opinfo.samples(OPINFOS[op.name], dtypes.f32):
+        (result,) = opinfo.as_tuple(run(op, sample.arrays, sample.attrs))
+        same = [np.broadcast_to(a, result.shape).astype(result.dtype) for a in sample.arrays]
+        assert np.any([_equal(result, array) for array in same], axis=0).all()
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (a == b) | ((a != a) & (b != b))

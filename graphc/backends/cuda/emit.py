@@ -83,7 +83,8 @@ def emit(kernel: Kernel) -> Source:
 def batch(sources: Iterable[Source]) -> str:
     """One text of several kernels, which compiles in half of their time. Their functions keep their
     names."""
-    parts = [f"namespace part{number} {{\n{s.text}}}" for number, s in enumerate(sources)]
+    texts = [source.text.removeprefix(PRELUDE) for source in sources]
+    parts = [f"inline namespace part{n} {{\n{text}}}" for n, text in enumerate(texts)]
     return "\n".join((PRELUDE, *parts, ""))
 
 

@@ -45,6 +45,11 @@ CURES = {
     "CUDA_ERROR_OUT_OF_MEMORY": "a smaller batch, fewer tensors alive, or another device",
     "CUDA_ERROR_NO_DEVICE": "give the process a GPU: see CUDA_VISIBLE_DEVICES, `nvidia-smi`, and "
     "for a container `--gpus all`",
+    "CUDA_ERROR_STUB_LIBRARY": "this libcuda is the toolkit's, for linking alone: take its folder "
+    "(.../stubs) out of LD_LIBRARY_PATH",
+    "CUDA_ERROR_SYSTEM_NOT_READY": "start the service nvidia-fabricmanager, which NVSwitch needs",
+    "CUDA_ERROR_UNKNOWN": "load the kernel module nvidia_uvm (`nvidia-modprobe -u`), or see dmesg",
+    "CUDA_ERROR_INVALID_IMAGE": "compile for this device's architecture",
     "CUDA_ERROR_NOT_INITIALIZED": "CUDA does not survive a fork: start workers by 'spawn'",
     "CUDA_ERROR_INVALID_CONTEXT": "make a context current in this thread",
     "CUDA_ERROR_NO_BINARY_FOR_GPU": "compile for this device's architecture",

@@ -128,9 +128,8 @@ class Prepared:
         packed = bytearray(arguments)
         self.arguments = memoryview(packed)
         self._size = ctypes.c_size_t(len(packed))
-        buffer = (ctypes.c_char * len(packed)).from_buffer(packed)
-        self.extra = (ctypes.c_void_p * 5)(
-            CONSTANTS["CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT"], ctypes.addressof(buffer),
+        self.extra = None if not packed else (ctypes.c_void_p * 5)(
+            CONSTANTS["CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT"], _address(packed),
             CONSTANTS["CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT"], ctypes.addressof(self._size),
             CONSTANTS["CU_LAUNCH_PARAM_END_AS_INT"],
         )
@@ -148,8 +147,13 @@ class Prepared:
 
     def node(self) -> CUDA_KERNEL_NODE_PARAMS_v2:
         """As a graph is told."""
-        extra = ctypes.cast(self.extra, ctypes.c_void_p)
+        extra = None if self.extra is None else ctypes.addressof(self.extra)
         return CUDA_KERNEL_NODE_PARAMS_v2(*self.words, None, extra)
+
+
+def _address(packed: bytearray) -> int:
+    """Where its bytes are; a memoryview of it keeps them there."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(packed))
 
 
 class LibCuda:

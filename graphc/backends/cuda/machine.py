@@ -27,6 +27,7 @@ GPU = Machine(
     template_chunks=1024,
     dear=16,
     cheap=12,
+    alignment=64,
     unrolled_steps=32,
     unrolled_light=512,
 )

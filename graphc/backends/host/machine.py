@@ -48,6 +48,7 @@ CPU = Machine(
     template_chunks=32,
     dear=8,
     cheap=8,
+    alignment=64,  # a line of the caches
     unrolled_steps=32,
     unrolled_light=512,
     tiling=_TILING,

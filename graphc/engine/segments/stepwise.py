@@ -11,10 +11,12 @@ from ...backends.numpy.ops import TABLE
 from ...frontend.errors import located
 from ...frontend.placement import table_for
 from ...ir.dim import Guard
-from ...ir.graph import Graph, Node
+from ...ir.graph import Graph, Node, const, get_, input_
 from ...ir.interpret import evaluate
 from ...ir.memory import DeviceArray, write
 from ..built import concrete_shape
+
+_GIVEN = (input_, const, get_)  # operators that compute nothing
 
 
 class Stepwise:
@@ -32,7 +34,7 @@ class Stepwise:
 
         Raises what an operator finds wrong (an index out of range) before anything is written.
         """
-        steps = iter([node for node in self.graph.nodes if node.op.name != "input"])
+        steps = iter([node for node in self.graph.nodes if node.op not in _GIVEN])
 
         def observe(node: Node, value: Any) -> None:
             next(steps)

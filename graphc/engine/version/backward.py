@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +23,10 @@ from ..built import concrete_shape
 from .call import Call
 from .parts import Parts
 from .replay import replay, replay_of
+from .results import Version
 from .saved import SavingNode
 from .sources import Moved, owner_of, tensor_of
 from .spent import Spending
-
-if TYPE_CHECKING:
-    from .version import Specialisation
 
 _LAYOUTS = 8  # sizes for which a tape's layout is kept
 
@@ -80,7 +78,7 @@ class CompiledBackwardPlan:
         self.read = {i for kind, i in self.saved if kind == "input"} | self.replay.read
 
     def history(
-        self, version: Specialisation, call: Call, before: dict[int, np.ndarray]
+        self, version: Version, call: Call, before: dict[int, np.ndarray]
     ) -> History:
         """Of the results of a call. `before`: copies of what it overwrites and a backward reads."""
         inputs = call.arrays

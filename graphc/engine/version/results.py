@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from ...frontend.captured import Output, TensorInput
+from ...frontend.captured import Input, Output, TensorInput
 from ...frontend.dispatch import apply
 from ...frontend.grad_mode import no_grad
 from ...frontend.history import edge, requires_grad
@@ -14,18 +14,32 @@ from ...frontend.nodes import Edge, SpentNode
 from ...frontend.tensor import Tensor, from_array
 from ...frontend.views import Chain
 from ...ir.dim import Dim, evaluate
+from ..built import Engine
 from ..capture.argument_writes import Given
 from .call import Call
-from .sources import owner_of, tensor_of
+from .sources import Moved, owner_of, tensor_of
 
-if TYPE_CHECKING:
-    from .version import Specialisation
+
+class Version(Protocol):
+    """What makes results of a call's outputs has to know of the version that was called."""
+
+    inputs: list[Input]
+    engine: Engine
+    records: dict[int, Output]  # outputs of the graph that are given back, by id
+    spent: list[Output]  # results that are used up
+    leaves: dict[int, list[Tensor]]  # what waits for these, by id
+    changes_history: bool
+    moved: Moved
 
 
 class Results:
-    """Turns Output records into Tensors; one record is one Tensor."""
+    """Turns Output records into Tensors; one record is one Tensor.
 
-    def __init__(self, version: Specialisation, call: Call) -> None:
+    A version's Python does not run: all that a call gives is made, from what a recording says. The
+    tensors of a segment are the user's already, and become concrete in place (segment_close.py).
+    """
+
+    def __init__(self, version: Version, call: Call) -> None:
         self.version, self.call = version, call
         # where what the call wrote to is about to have another history
         self.behind = {

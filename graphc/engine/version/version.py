@@ -47,7 +47,6 @@ from .guards_of_calls import (
     of_made_input,
 )
 from .late_numbers import LateNumbers
-from .on_host import OnHost
 from .rebuild import Rebuild
 from .refused import ERRORS, mark
 from .results import Results
@@ -95,7 +94,6 @@ class Specialisation:
         self.numbers_ahead = [i for i in self.computed if i.number in read]
         self.said = [o.number for o in traced.outputs() if o.number is not None]
         self.late = LateNumbers(self.said, traced.deferred)
-        self.on_host: OnHost | None = None  # of a recording on a device, made at its first call
         self.sources = number_sources(traced, self.said, self.draws)
         # inputs that are parts of a "storage" input: their values before any write
         self.forwarded = {part for part, _ in traced.overlaps}
@@ -289,9 +287,7 @@ class Specialisation:
             if plan is not None:
                 before = kept_for_backward(plan.read, call.arrays, engine.mutated)
             try:
-                _, call.results = engine.call(
-                    call.arrays, call.dims, self.forwarded, host=self._known_on_host
-                )
+                _, call.results = engine.call(call.arrays, call.dims, self.forwarded)
             except ERRORS as error:
                 mark(error)
                 raise
@@ -305,11 +301,6 @@ class Specialisation:
             call.history = plan.history(self, call, before)
         count_writes(written)
         return self.finish(call)
-
-    def _known_on_host(self, inputs: list[Any]) -> dict[int, np.ndarray]:
-        if self.on_host is None:
-            self.on_host = OnHost(self.graph, self.engine.mutated, inputs)
-        return self.on_host.values(inputs)
 
     def _written(self, arguments: list[Any]) -> list[tuple[Storage, int]]:
         """The memory that a call writes to, and how many writes each sees."""

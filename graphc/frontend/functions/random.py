@@ -15,9 +15,10 @@ from ..dispatch import apply
 from ..errors import located
 from ..history import requires_grad
 from ..overlap import check_apart
-from ..placement import beside, makes, makes_like
+from ..placement import beside, makes, makes_like, place_at
 from ..random_state import Generator, draw
 from ..tensor import Tensor
+from ..transfer import moved
 from . import pointwise as P
 from .arguments import (
     broadcast_sizes,
@@ -336,10 +337,13 @@ def _with_replacement(
     totals = apply(ops.cumsum, weights, dim=along)
     last = shape(weights)[-1]
     sums = slice_dim(totals, along, last - 1, last)
-    edges = P.div(totals, sums)
+    edges, place = P.div(totals, sums), place_at(weights)
+    if local.trace is None:  # draws are on the host, and float64, which a device may lack
+        edges = moved(edges, None)
     u = draw("uniform", generator, shape=(*shape(weights)[:-1], count), dtype=dtypes.f64)
     found = searchsorted(promote.cast(edges, dtypes.f64), u, right=True)
-    return P.clamp(found, max=public_size(last - 1))
+    chosen: Tensor = P.clamp(found, max=public_size(last - 1))
+    return chosen if local.trace is not None else moved(chosen, place)
 
 
 METHODS = {

@@ -7,9 +7,12 @@ from typing import Any
 from graphc.ir import dtypes
 
 from .. import promote
+from ..context import local
 from ..errors import located
+from ..placement import beside, place_at
 from ..random_state import Generator, draw_from
 from ..tensor import Tensor
+from ..transfer import moved
 from . import pointwise as P
 from .ranges import arange
 from .repetition import broadcast_tensors
@@ -26,11 +29,13 @@ def _float(input: Tensor, name: str) -> Tensor:
     return input.detach()
 
 
+@beside
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers of the rates in `input`."""
     return draw_from("poisson", generator, _float(input, "poisson"))
 
 
+@beside
 def binomial(
     count: Tensor, prob: Tensor, generator: Generator | None = None
 ) -> Tensor:
@@ -43,6 +48,7 @@ def binomial(
     return draw_from("binomial", generator, trials, probability)
 
 
+@beside
 def _standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Gamma numbers with the shape parameters in `input` and scale 1, differentiable in it."""
     drawn = draw_from("gamma", generator, _float(input, "standard_gamma"))
@@ -53,8 +59,8 @@ def _along(drawn: Tensor, parameter: Tensor, slope: Any) -> Tensor:
     """`drawn`, whose derivative with respect to the parameter is slope()."""
     if not parameter.requires_grad:
         return drawn
-    moved: Tensor = drawn + (parameter - parameter.detach()) * slope()
-    return moved
+    result: Tensor = drawn + (parameter - parameter.detach()) * slope()
+    return result
 
 
 def gamma_gradient(alpha: Tensor, value: Tensor) -> Tensor:
@@ -74,18 +80,23 @@ def gamma_gradient(alpha: Tensor, value: Tensor) -> Tensor:
     return promote.cast(P.where(a > _LARGE, hilferty, series), alpha.dtype)
 
 
+@beside
 def _sample_dirichlet(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Dirichlet numbers of the concentrations in the last dimension, differentiable in them."""
-    wide = promote.cast(_float(input, "dirichlet"), dtypes.f64)
-    gamma = draw_from("gamma", generator, wide)
+    given = _float(input, "dirichlet")
+    if local.trace is None:  # draws are on the host, and float64, which a device may lack
+        given = moved(given, None)
+    gamma = draw_from("gamma", generator, promote.cast(given, dtypes.f64))
     ratio = promote.cast(gamma / gamma.sum(-1, keepdim=True), input.dtype)
+    if local.trace is None:
+        ratio = moved(ratio, place_at(input))
     tiny, below = _ENDS[input.dtype]
     drawn = ratio.clamp(tiny, below)
     if not input.requires_grad:
         return drawn  # type: ignore[no-any-return]
     slope = beta_gradient(input.detach(), input.detach().sum(-1, keepdim=True), drawn)
-    moved = (input - input.detach()) * slope
-    result: Tensor = drawn + moved - drawn * moved.sum(-1, keepdim=True)
+    change = (input - input.detach()) * slope
+    result: Tensor = drawn + change - drawn * change.sum(-1, keepdim=True)
     return result
 
 

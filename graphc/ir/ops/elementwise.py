@@ -444,7 +444,7 @@ def _clamp_vjp(grads: Any, inputs: Any, outs: Any, needs: Any) -> Any:
 register(
     Op(
         "where", "ternary", _where_type, _where_vjp, arity=3, cost=LIGHT,
-        rounding=EXACT, takes_complex=True,
+        rounding=EXACT, takes_complex=True, selects=True,
         doc="a where the bool condition holds, else b.",
     )
 )
@@ -482,7 +482,7 @@ def _cast_rounding(
 register(
     Op(
         "cast", "cast", _cast_type, _cast_vjp, arity=1, attrs=("dtype",), cost=LIGHT,
-        rounding=_cast_rounding, takes_complex=True,
+        rounding=_cast_rounding, takes_complex=True, selects=True,
         doc="x as `dtype`: float to int truncates and wraps; to bool: x != 0 (NaN is True).",
     )
 )

@@ -57,7 +57,8 @@ def scaled_dot_product_attention(
         ))
     if 0.0 < dropout_p < 1.0:
         scores = (*query.shape[:-1], key.shape[-2])
-        inputs = (*inputs, T.empty(scores, dtype=T.bool).bernoulli_(1 - dropout_p))
+        mask = T.empty(scores, dtype=T.bool, device=query.device)
+        inputs = (*inputs, mask.bernoulli_(1 - dropout_p))
         attrs["dropout"] = dropout_p
     result: Tensor
     result, _ = apply(ops.attention, *inputs, **attrs)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...frontend import functions as T
 from ...frontend.grad_mode import no_grad
+from ...frontend.placement import beside
 from ...frontend.random_state import draw_from
 from ...frontend.tensor import Tensor
 from .activation import celu, elu, hardtanh, leaky_relu, selu, threshold
@@ -58,10 +61,11 @@ def rrelu(
     return input.copy_(result) if inplace else result
 
 
+@beside
 def _slopes(input: Tensor, lower: Any, upper: Any) -> Tensor:
     """1 for positive elements; torch draws a number for each of the others alone."""
     if input.dtype is not T.float64:  # the bounds are rounded to the input's precision
-        lower, upper = T.tensor([lower, upper], dtype=T.float32).double().unbind()
+        lower, upper = float(np.float32(lower)), float(np.float32(upper))
     with no_grad():
         negative = input <= 0
         drawn = draw_from("uniform_where", None, negative) * (upper - lower) + lower

@@ -17,7 +17,7 @@ from ...frontend.grad_mode import no_grad
 from ...frontend.shared_memory import share_tensors
 from ...frontend.tensor import Parameter, Tensor
 from ...frontend.watched import Watched, WatchedOrdered
-from ..parameter import Buffer
+from ..parameter import Buffer, is_lazy
 from .conversion import parse_to
 from .hooks import EVERYWHERE, HookHandle, call_with_hooks, run_registration_hooks
 from .module_notes import note_module
@@ -372,7 +372,11 @@ class Module(TraversalMixin, StateDictMixin):
                 if grad is not None:
                     parameter.grad = fn(grad)
         for name, buffer in self._buffers.items():
-            if buffer is not None:
+            if buffer is None:
+                continue
+            if is_lazy(buffer):  # which stays one
+                buffer.data = fn(buffer.data)
+            else:
                 self._buffers[name] = fn(buffer)
         state_version.bump()
         return self

@@ -157,7 +157,7 @@ class RNNBase(Module):
         else:
             count, rows = count_of(packed), data.shape[0]
             packing = Padding(*made_ahead(
-                rows_and_places, [sizes], [rows], [[sizes.shape[0], count], [rows]]
+                rows_and_places, [sizes], [rows], [[sizes.shape[0], count], [rows]], kept=True
             ))
         if given is not None and order is not None:
             given = tuple(state.index_select(1, order) for state in given)

@@ -8,7 +8,9 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.grad_mode import no_grad
+from ...frontend.placement import place_at
 from ...frontend.tensor import Tensor
+from ...frontend.transfer import moved
 
 
 def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -26,7 +28,8 @@ def get_total_norm(
     norm_type = float(norm_type)
     if not given:
         return T.tensor(0.0)
-    norms = [tensor.norm(norm_type) for tensor in given]
+    # tensors may lie on several devices, as in torch: the norm is where the first one is
+    norms = [moved(tensor.norm(norm_type), place_at(given[0])) for tensor in given]
     total: Tensor = T.stack(norms).norm(norm_type)
     if error_if_nonfinite and not bool(T.isfinite(total)):
         raise RuntimeError(
@@ -45,7 +48,7 @@ def clip_grads_with_norm_(
     """Scale gradients, whose norm is total_norm, so that it is at most max_norm."""
     scale: Any = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     for grad in _grads(parameters):
-        grad.mul_(scale)
+        grad.mul_(moved(scale, place_at(grad)))
 
 
 @no_grad()

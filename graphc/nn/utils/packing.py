@@ -72,7 +72,7 @@ def check_rows(sizes: Any, rows: int) -> None:
 
 def count_of_sequences(sizes: Any) -> tuple[np.ndarray, ...]:
     """An empty array that is as long as there are sequences."""
-    return (np.empty((int(sizes[0]), 0)),)
+    return (np.empty((int(sizes[0]), 0), np.int64),)
 
 
 def _check(sizes: Any) -> None:

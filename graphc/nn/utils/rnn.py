@@ -154,7 +154,9 @@ def count_of(sequence: PackedSequence) -> Any:
         return sequence.sorted_indices.shape[0]
     count = size_made(sizes, "sequences")
     if count is None:
-        count = made_ahead(count_of_sequences, [sizes], [], [["sequences", 0]])[0].shape[0]
+        count = made_ahead(
+            count_of_sequences, [sizes], [], [["sequences", 0]], kept=True
+        )[0].shape[0]
     return count
 
 

@@ -2,7 +2,7 @@
 
 An address is a token that the worker alone translates. Fresh bytes are poisoned, every access is
 checked against its block's bounds. What the host asks for is queued and happens later: an error
-appears when the host next waits.
+appears when the host next waits, and what was queued behind it is not done.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ class Queue:
         """Whether the caller is the device."""
         return threading.current_thread() is self._thread
 
-    def put(self, work: Callable[[], None]) -> None:
-        """Have something done after all that was put before."""
+    def put(self, work: Callable[[], None], always: bool = False) -> None:
+        """Have something done after all that was put before. Not where that has failed, until the
+        host was told, unless `always`."""
         if self.inside:
             work()
         else:
-            self._work.put(work)
+            self._work.put(lambda: work() if always or self._error is None else None)
 
     def wait(self) -> None:
         """Until all is done. Raises the first error since the last wait."""
@@ -103,8 +104,11 @@ class ApartMemory:
             start = -room.__array_interface__["data"][0] % 64
             self._bytes[token] = room[start : start + count]
 
-        self.queue.put(begin)
-        weakref.finalize(block, self.queue.put, lambda: self._bytes.pop(token).fill(0x5A))
+        def end() -> None:
+            self._bytes.pop(token).fill(0x5A)
+
+        self.queue.put(begin, always=True)
+        weakref.finalize(block, self.queue.put, end, always=True)
         return DeviceArray(self, block, 0, sizes, row_major(sizes, dtype.itemsize), dtype)
 
     def address(self, buffer: DeviceArray) -> int:
@@ -124,7 +128,8 @@ class ApartMemory:
 
     def write(self, buffer: DeviceArray, array: Array) -> None:
         kept = np.array(array)  # as it is now
-        self.queue.put(lambda: np.copyto(self.numbers(buffer), kept))
+        # what the host knows hangs on nothing that may have failed; constants are written once
+        self.queue.put(lambda: np.copyto(self.numbers(buffer), kept), always=True)
 
     def copy(self, target: DeviceArray, source: DeviceArray) -> None:
         self.queue.put(lambda: np.copyto(self.numbers(target), self.numbers(source)))

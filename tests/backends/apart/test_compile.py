@@ -282,7 +282,31 @@ def test_packed_sequences() -> None:
         equal(compiled(there, x.to(HERE), given), want)
 
 
-def test_a_compiled_step_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_layer_over_packed_sequences_is_one_graph(ordered: bool) -> None:
+    """What batch_sizes decide is made on the host as a call begins, and taken there."""
+    tools = nn.utils.rnn
+    torch.manual_seed(0)
+    there = copy.deepcopy(lstm := nn.LSTM(3, 4, 2, bidirectional=True)).to(HERE)
+    compiled = torch.compile(there, fullgraph=True)
+
+    def step(layer: Any, run: Any, x: Any, lengths: Any) -> Any:
+        x = x.detach().clone().requires_grad_()
+        packed = tools.pack_padded_sequence(x, lengths, enforce_sorted=ordered)
+        output, last = run(packed)
+        assert output.batch_sizes.device.type == "cpu"
+        padded, _ = tools.pad_packed_sequence(output)
+        layer.zero_grad()
+        (padded.square().sum() + last[1].sum()).backward()
+        return padded, last[0], x.grad, *(p.grad for p in layer.parameters())
+
+    for lengths in ([6, 4, 3, 1], [6, 2, 2, 1], [5, 5, 5, 5], [3, 1, 1, 1]):
+        x, given = torch.randn(6, 4, 3), torch.tensor(lengths if ordered else lengths[::-1])
+        equal(step(there, compiled, x.to(HERE), given), step(lstm, lstm, x, given))
+
+
+@pytest.mark.parametrize("demands", [0, 1])
+def test_a_compiled_step_waits_for_nothing(demands: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An optimizer's counts of steps are CPU tensors: what is written to them the host knows."""
     reads: list[Any] = []
     read = ApartMemory.read
@@ -296,11 +320,14 @@ def test_a_compiled_step_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         def step(x: Any) -> Any:
             optimizer.zero_grad()
             loss = model(x).pow(2).mean()
+            if demands and loss.item() > 1e6:
+                loss = loss * 2
             loss.backward()
             optimizer.step()
             return loss
 
-        run = torch.compile(step, fullgraph=True)
+        run = torch.compile(step, fullgraph=not demands)
+        run.always_compiled = True
         x = torch.ones(4, 3).to(device)
         for i in range(6):
             if i == 4:  # a user's own write is seen
@@ -309,7 +336,7 @@ def test_a_compiled_step_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> N
             run(x)
             if i == 2:
                 reads.clear()
-        assert not reads
+        assert len(reads) == (3 * demands if device == HERE else 0)  # of calls 4 to 6
         counts = [state["step"].item() for state in optimizer.state.values()]
         return model.weight.detach().cpu(), counts
 

@@ -107,6 +107,19 @@ def test_a_check_appears_when_the_host_waits() -> None:
     assert (x + 1).tolist() == [1, 2, 3, 4]
 
 
+def test_what_is_queued_behind_a_failure_writes_nothing() -> None:
+    layer = nn.Embedding(4, 3).to(HERE)
+    before, seen = layer.weight.tolist(), torch.zeros(2, device=HERE)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    layer(torch.tensor([1, 7], device=HERE)).sum().backward()
+    optimizer.step()
+    seen.add_(1)
+    with pytest.raises(IndexError, match="7 is out of bounds"):
+        torch.accelerator.synchronize()
+    assert layer.weight.tolist() == before and seen.tolist() == [0, 0]
+    assert (seen + 3).tolist() == [3, 3]
+
+
 def test_printing_and_numbers() -> None:
     x = torch.arange(3.0, device=HERE)
     assert repr(x) == "tensor([0., 1., 2.], device='apart:0')"

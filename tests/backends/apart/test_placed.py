@@ -61,7 +61,8 @@ LAYOUTS: list[Callable[[Any], Any]] = [
     lambda x: x.reshape(1, 3, 2, 2).to(memory_format=torch.channels_last).cpu(),
     lambda x: torch.where(x.t() > 0, x.t(), x.t()[:, :1]), lambda x: x.t().clone(),
     lambda x: x[:, None].expand(3, 2, 4).mul(2),
-    lambda x: x.t() + torch.zeros(4, 1, device=x.device),
+    lambda x: x.t() + torch.zeros(4, 1, device=x.device), lambda x: x.rot90(3),
+    lambda x: x.t().sort(0)[1],
 ]
 
 

@@ -102,6 +102,25 @@ def test_hooks_see_tensors_of_the_device() -> None:
         layer.bias.grad = torch.zeros(2)
 
 
+def test_lazy_modules_find_their_shape_where_they_are() -> None:
+    layers = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d()).to("apart")
+    layers(torch.ones(4, 2, device="apart"))
+    assert devices([*layers.parameters(), *layers.buffers()]) == {"apart:0"}
+
+
+def test_gradients_on_several_devices_are_clipped_together() -> None:
+    norms = []
+    for device in ("cpu", "apart"):
+        torch.manual_seed(0)
+        first, second = nn.Linear(3, 4), nn.Linear(4, 2).to(device)
+        second(first(torch.ones(2, 3)).to(device)).square().mean().backward()
+        grads = [p.grad for p in (*first.parameters(), *second.parameters())]
+        total = nn.utils.clip_grad_norm_([*first.parameters(), *second.parameters()], 0.1)
+        assert total.device.type == "cpu"
+        norms.append([total.item(), *[g.norm().item() for g in grads]])
+    np.testing.assert_allclose(norms[1], norms[0], rtol=1e-4)
+
+
 class Doubled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:

@@ -142,12 +142,12 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(
   return CUDA_SUCCESS;
 }
 
-/* Where `extra` has its bytes: {1, bytes, 2, &size, 0}, in any order. */
+/* Where `extra` has its bytes: {1, bytes, 2, &size, 0}, in any order; null without arguments. */
 static void show_launch(char *text, size_t room, CUfunction function, const unsigned grid[3],
                         const unsigned block[3], unsigned shared, void **extra) {
   const unsigned char *bytes = 0;
   size_t size = 0, n = 0;
-  for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+  for (; extra && *extra != CU_LAUNCH_PARAM_END; extra += 2) {
     if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) bytes = extra[1];
     if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = *(size_t *)extra[1];
   }

@@ -88,6 +88,20 @@ def test_every_thread_of_every_block_runs_once(good: Library) -> None:
     np.testing.assert_array_equal(o, 1000 * block + thread)
 
 
+def test_what_no_device_launches(good: Library) -> None:
+    o = np.zeros(2048, "f4")
+    for grid, block, shared in (((0,), (32,), 0), ((1,), (1025,), 0), ((1,), (32,), 1 << 18)):
+        with pytest.raises(ValueError, match="a grid|a block"):
+            good.launch("k_geometry", grid, block, [o], shared)
+
+
+def test_atomics(toolchain: Toolchain) -> None:
+    text = kernel("  atomicAdd((unsigned*)o, threadIdx.x);", "float* o")
+    o = np.zeros(1, "u4")
+    toolchain.compile({"atomics": text}).launch("k", (3,), (128,), [o], schedule=WATCHED)
+    assert o[0] == 3 * sum(range(128))
+
+
 class Fault(NamedTuple):
     """A wrong kernel. `report`: what is said of it, under every schedule; or, where only results or
     a watched launch show it, `race`."""
@@ -134,6 +148,10 @@ FAULTS = {
         "    *(float4*)(o + 4 * threadIdx.x) = *(float4*)(a + threadIdx.x);",
         "16 bytes at ", 1, 3,
     ),
+    "an atomic behind a buffer": Fault(
+        "  atomicAdd((unsigned*)o + threadIdx.x * 2, 1u);",
+        "writes 4 bytes at byte 512 of a buffer of 512", 64, 2,
+    ),
     "division by zero": Fault(
         "  o[threadIdx.x] = 100 / (int)threadIdx.x;", "integer division by zero", 0, 2
     ),
@@ -153,6 +171,10 @@ FAULTS = {
         "  for (int i = 0; i < 2; i++) {\n    s[threadIdx.x] = a[threadIdx.x] + i;\n"
         "    __syncthreads();\n    x += s[127 - threadIdx.x];\n  }\n  o[threadIdx.x] = x;",
         race="that thread 63 has written, with no barrier in between",
+    ),
+    "a block that writes what others read": Fault(
+        "  if (blockIdx.x == 0) o[threadIdx.x] = a[0];\n  if (blockIdx.x == 1 && threadIdx.x == 9) a[0] = 1;",
+        race="that another block has read in this launch",
     ),
     "blocks that meet": Fault(
         "  if (threadIdx.x == 0) o[0] = o[0] + a[blockIdx.x];",
@@ -187,7 +209,7 @@ def run(library: Library, name: str, schedule: Schedule) -> np.ndarray:
     number = list(FAULTS).index(name)
     a = np.random.default_rng(0).standard_normal(128).astype("f4")
     o = np.zeros(128, "f4")
-    library.launch(f"k{number}", (2,) if "blocks" in name else (1,), (128,), [a, o], 1024, schedule)
+    library.launch(f"k{number}", (2,) if "block" in name else (1,), (128,), [a, o], 1024, schedule)
     return o
 
 

@@ -187,6 +187,7 @@ def test_graphs(driver: Driver, log: Callable[[], list[str]]) -> None:
     fill = driver.add_fill(graph, (), a, 5, 1, 3)
     copy = driver.add_copy(graph, (fill,), b, a, 64)
     node = driver.add_launch(graph, (fill, copy), launch)
+    driver.add_launch(graph, (), driver.prepare(function, (1, 1, 1), (1, 1, 1), b""))
     executable = driver.instantiate(graph)
     stream = driver.create_stream()
     driver.launch_graph(executable, stream)
@@ -204,6 +205,7 @@ def test_graphs(driver: Driver, log: Callable[[], list[str]]) -> None:
             "  1 after 0: copy 64",
             f"  2 after 0 1: <function> grid {grid},1,1 block 128,1,1 shared 64 arguments "
             f"{argument:02}" + 14 * "0",
+            "  3 after: <function> grid 1,1,1 block 1,1,1 shared 0 arguments ",
         ]
 
     lines = log()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from graphc.backends.cuda.driver import pack
+from graphc.backends.cuda.driver import Dim3, check_grid, pack
+from graphc.backends.cuda.emit import SHARED_MOST
 from graphc.backends.cuda.emulator.schedule import Schedule, ScheduleWords
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -20,16 +24,25 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Argument: TypeAlias = Array | int | float
 
 
+class Fault(IntEnum):
+    """The kinds of faults: as state.h has them."""
+
+    LAUNCH = 1  # what has no meaning: a race, a shuffle from nowhere, a division by zero
+    ADDRESS = 2
+    ALIGNMENT = 3
+    HANG = 4
+
+
 class EmulatedError(RuntimeError):
     """What a GPU would not do as meant. Its fields say where; `place` is a line of a source."""
 
     def __init__(
-        self, kernel: str, block: tuple[int, ...], thread: tuple[int, ...], place: str, text: str
+        self, fault: Fault, kernel: str, block: tuple[int, ...], thread: tuple[int, ...],
+        place: str, text: str,
     ) -> None:
         super().__init__(f"{kernel}, block {block}, thread {thread}, {place}: {text}")
-        self.kernel, self.block, self.thread, self.place, self.text = (
-            kernel, block, thread, place, text,
-        )
+        self.fault, self.kernel, self.place, self.text = fault, kernel, place, text
+        self.block, self.thread = block, thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +76,11 @@ class _Counts(ctypes.Structure):
 
 
 class Runtime:
-    """The C++ side, and its memory."""
+    """The C++ side, and its memory. It runs one launch at a time."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
+        self._lock = threading.Lock()
         self._allocate = library.emulated_allocate
         self._allocate.argtypes, self._allocate.restype = [ctypes.c_ulonglong], ctypes.c_void_p
         self._free = library.emulated_free
@@ -76,14 +90,17 @@ class Runtime:
 
     def allocate(self, size: int) -> int:
         """An address, aligned to 4096 bytes. Raises MemoryError."""
-        address: int | None = self._allocate(size)
+        with self._lock:
+            address: int | None = self._allocate(size)
         if address is None:
             raise MemoryError(f"no {size} bytes left for the emulator")
         return address
 
     def free(self, address: int) -> None:
         """Raises ValueError where no buffer begins there."""
-        if self._free(address):
+        with self._lock:
+            refused = self._free(address)
+        if refused:
             raise ValueError(f"no buffer begins at {address:#x}")
 
     def launch(
@@ -92,25 +109,28 @@ class Runtime:
     ) -> tuple[_Report, _Counts]:
         """One launch, by the address of its entry."""
         report, counts = _Report(), _Counts()
-        self.library.emulated_launch(
-            ctypes.c_void_p(entry), packed, (ctypes.c_uint * 3)(*grid),
-            (ctypes.c_uint * 3)(*block), ctypes.c_uint(shared), static, ctypes.byref(schedule),
-            ctypes.byref(report), ctypes.byref(counts),
-        )
+        with self._lock:
+            self.library.emulated_launch(
+                ctypes.c_void_p(entry), packed, (ctypes.c_uint * 3)(*grid),
+                (ctypes.c_uint * 3)(*block), ctypes.c_uint(shared), static,
+                ctypes.byref(schedule), ctypes.byref(report), ctypes.byref(counts),
+            )
         return report, counts
 
 
 class Library:
-    """Compiled kernels. `kernels`: the source of each, by its name."""
+    """Compiled kernels. `kernels`: the source of each, by its name. Raises OSError for a file that
+    is none."""
 
-    def __init__(
-        self, path: Path, runtime: Runtime, kernels: Mapping[str, str], sources: Sequence[str]
-    ) -> None:
-        self.path, self.runtime, self.kernels = path, runtime, kernels
+    def __init__(self, path: Path, runtime: Runtime) -> None:
+        self.path, self.runtime = path, runtime
         self._library = ctypes.CDLL(str(path))
+        self._library.contents.restype = ctypes.c_char_p
+        contents: dict[str, list[str]] = json.loads(self._library.contents())
+        self.kernels = {kernel: name for name, found in contents.items() for kernel in found}
         inside = ctypes.cast(self._library.range_0, ctypes.c_void_p)
         self._base: int = runtime.library.emulated_add_image(inside)
-        self._static = {name: self._range(f"range_{n}") for n, name in enumerate(sources)}
+        self._static = {name: self._range(f"range_{n}") for n, name in enumerate(contents)}
 
     def _range(self, name: str) -> Any:
         found = (ctypes.c_void_p * 2)()
@@ -134,7 +154,10 @@ class Library:
         self, kernel: str, grid: Sequence[int], block: Sequence[int], packed: bytes, shared: int,
         schedule: Schedule,
     ) -> Counts:
-        """The same on the emulator's own addresses."""
+        """The same on the emulator's own addresses. Raises ValueError for what no device runs."""
+        check_grid(_three(grid), _three(block))
+        if not 0 <= shared <= SHARED_MOST:
+            raise ValueError(f"{shared} bytes of shared memory: a block has {SHARED_MOST} at most")
         entry = ctypes.cast(getattr(self._library, f"entry_{kernel}"), ctypes.c_void_p).value or 0
         static = self._static[self.kernels[kernel]]
         report, counts = self.runtime.launch(
@@ -143,7 +166,8 @@ class Library:
         if report.failed:
             place, other = self.line(report.place), self.line(report.other_place)
             text = report.text.decode() + (f" ({other})" if other else "")
-            raise EmulatedError(kernel, tuple(report.block), tuple(report.thread), place, text)
+            block, thread = tuple(report.block), tuple(report.thread)
+            raise EmulatedError(Fault(report.failed), kernel, block, thread, place, text)
         return Counts(
             counts.accesses, counts.phases, counts.wavefronts, counts.worst,
             self.line(counts.worst_place),
@@ -202,5 +226,6 @@ def _value(argument: Argument, addresses: Mapping[int, int]) -> int | float:
     return addresses[argument.ctypes.data] if isinstance(argument, np.ndarray) else argument
 
 
-def _three(sizes: Sequence[int]) -> tuple[int, ...]:
-    return (*sizes, *(1,) * (3 - len(sizes)))
+def _three(sizes: Sequence[int]) -> Dim3:
+    x, y, z = (*sizes, *(1,) * (3 - len(sizes)))
+    return x, y, z

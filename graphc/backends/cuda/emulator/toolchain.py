@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -62,8 +63,14 @@ class Toolchain:
             made = path.with_suffix(".o")
             self._run([*_COMMON, *instrument, f"-I{_FOLDER}", "-c", written, "-o", made])
             self._run(["-shared", made, "-o", path])
-        kernels = {kernel: name for name, text in texts.items() for kernel in kernel_names(text)}
-        return Library(path, self.runtime, kernels, list(texts))
+        return Library(path, self.runtime)
+
+    def load(self, image: bytes) -> Library:
+        """A library by the bytes of its file: what a driver calls a cubin."""
+        path = self.folder / f"loaded_{_digest(image)}.so"
+        if not path.exists():
+            path.write_bytes(image)
+        return Library(path, self.runtime)
 
     def _runtime(self) -> Path:
         parts = sorted(_FOLDER.iterdir())
@@ -87,6 +94,10 @@ def _digest(data: bytes) -> str:
 def _unit(texts: Mapping[str, str]) -> str:
     """One C++ file: what sources begin with once, then each source in a namespace of its own."""
     parts = ['#include "device.h"', '#line 1 "prelude"', PRELUDE + INSTRUCTIONS]
+    contents = json.dumps({name: kernel_names(text) for name, text in texts.items()})
+    parts.append(
+        f'extern "C" const char* contents() {{ return {json.dumps(contents)}; }}'
+    )
     for number, (name, text) in enumerate(texts.items()):
         section = f"shared_{number}"
         parts += ["#undef SHARED_SECTION", f'#define SHARED_SECTION "{section}"']

@@ -117,7 +117,7 @@ class Planner:
         control = plan_control(node, reads, self)
         self.results[node] = control.results
         self.storage[node] = control.results[0]
-        step = Step(node, reads, control.writes, control.scratch, control=control)
+        step = Step(node, reads, control.writes, control.scratch, inside=control.steps)
         step.can_fail = control.can_fail
         self._insert(step)
 
@@ -269,7 +269,7 @@ class Planner:
     def program(self) -> Program:
         live = [s for s in self.steps if any(w.elements != 0 for w in s.writes)]
         order = schedule(live, self.graph.env)
-        size = assign_offsets(order, self.graph.env)
+        size = assign_offsets(order, self.machine.alignment)
         steps = [self._emit(step) for step in order]
         first = next((i for i, s in enumerate(order) if s.visible), len(order))
         first = sum(map(len, steps[:first]))
@@ -281,8 +281,8 @@ class Planner:
         )
 
     def _emit(self, step: Step) -> tuple[ProgramStep, ...]:
-        if step.control is not None:
-            return step.control.steps()
+        if step.inside is not None:
+            return step.inside()
         if step.lowered is not None:
             return (_launch(step, step.lowered),)
         assert step.node is not None

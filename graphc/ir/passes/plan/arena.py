@@ -7,24 +7,20 @@ again by values of the same size expression.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from ...dim import Size, floordiv, unwrap
+from .step import Step, Storage
 
-from ...dim import DimEnv, Size, floordiv, unwrap
-
-if TYPE_CHECKING:
-    from .step import Step, Storage
-
-_ALIGN = 64
 Life = tuple[int, int]
 
 
-def assign_offsets(order: list[Step], env: DimEnv) -> Size:
-    """Set the offset of every arena value; returns the arena's size in bytes."""
+def assign_offsets(order: list[Step], alignment: int) -> Size:
+    """Set the offset of every arena value, a multiple of `alignment` bytes; returns the arena's
+    size in bytes."""
     lives = _lives(order)
     static = [(s, life) for s, life in lives.items() if isinstance(s.size, int)]
-    top = _place_static(static)
+    top = _place_static(static, alignment)
     symbolic = [(s, life) for s, life in lives.items() if not isinstance(s.size, int)]
-    return _place_symbolic(symbolic, top)
+    return _place_symbolic(symbolic, top, alignment)
 
 
 def _lives(order: list[Step]) -> dict[Storage, Life]:
@@ -38,21 +34,17 @@ def _lives(order: list[Step]) -> dict[Storage, Life]:
     return lives
 
 
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGN) * _ALIGN
-
-
 def _bytes(storage: Storage) -> int:
     assert isinstance(storage.size, int)
     return storage.size
 
 
-def _place_static(values: list[tuple[Storage, Life]]) -> int:
+def _place_static(values: list[tuple[Storage, Life]], alignment: int) -> int:
     top = 0
     placed: list[tuple[int, int, int, int]] = []  # start, end (bytes), first, last (steps)
     values.sort(key=lambda item: (-_bytes(item[0]), item[1]))
     for storage, (first, last) in values:
-        size = _aligned(_bytes(storage))
+        size = -(-_bytes(storage) // alignment) * alignment
         busy = sorted((s, e) for s, e, f, t in placed if f <= last and first <= t)
         start = _best_gap(busy, size)
         storage.offset = start
@@ -73,7 +65,7 @@ def _best_gap(busy: list[tuple[int, int]], size: int) -> int:
     return at if best < 0 else best
 
 
-def _place_symbolic(values: list[tuple[Storage, Life]], top: int) -> Size:
+def _place_symbolic(values: list[tuple[Storage, Life]], top: int, alignment: int) -> Size:
     end: Size = top
     slots: dict[Size, list[tuple[Size, int]]] = {}  # size -> (offset, last step)
     for storage, (first, last) in sorted(values, key=lambda item: item[1]):
@@ -86,5 +78,5 @@ def _place_symbolic(values: list[tuple[Storage, Life]], top: int) -> Size:
         else:
             storage.offset = end
             free.append((end, last))
-            end = unwrap(end + floordiv(storage.size + (_ALIGN - 1), _ALIGN) * _ALIGN)
+            end = unwrap(end + floordiv(storage.size + (alignment - 1), alignment) * alignment)
     return end

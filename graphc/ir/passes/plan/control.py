@@ -9,7 +9,7 @@ read where it lies; where other carried values live: `carried.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from ... import dtypes, op
 from ...dim import Dim, DimEnv, Size, least, maximum, product, unwrap
@@ -18,19 +18,30 @@ from ...kernel import (
     Branch,
     BufferRef,
     Launch,
+    Program,
     ProgramStep,
     Repeat,
     Routine,
     leaves,
     rebound,
 )
+from ...machine import Machine
 from ...types import TensorType, TupleType
 from ..lower.copy import copy_kernel
 from .carried import Leaving, Place, Trail, Turns
 from .step import HARMLESS, Storage, has_check, moved
 
-if TYPE_CHECKING:
-    from . import Planner
+
+class Planner(Protocol):
+    """What plans a graph, as its loops and branches see it."""
+
+    graph: Graph
+    machine: Machine
+    constants: list[Any]
+    leaving: set[tuple[Node, int]]  # values that are the graph's outputs
+
+    def inner(self, graph: Graph) -> tuple[Planner, Program]:
+        """A body planned by itself."""
 
 
 def plan_control(node: Node, reads: Sequence[Storage], planner: Planner) -> Control:

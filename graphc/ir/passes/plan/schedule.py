@@ -7,13 +7,9 @@ what the user sees wait for every step that can fail.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...dim import DimEnv, Size
 from ..lower.index_maps import substitute_hints
-
-if TYPE_CHECKING:
-    from .step import Step, Storage
+from .step import Step, Storage
 
 _WINDOW = 48  # ready steps that are compared
 

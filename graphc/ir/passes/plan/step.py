@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ...dim import Size, unwrap
 from ...dtypes import DType
 from ...graph import Node
-from ...kernel import BufferRef, Check, Kernel, walk
+from ...kernel import BufferRef, Check, Kernel, ProgramStep, walk
 from ...types import TensorType
 from ..lower import Lowered
-
-if TYPE_CHECKING:
-    from .control import Control
 
 HARMLESS = frozenset({"random", "sort"})  # families of routines that cannot fail
 
@@ -80,7 +77,7 @@ class Step:
     writes: list[Storage]
     scratch: list[Storage] = field(default_factory=list)
     lowered: Lowered | None = None
-    control: Control | None = None
+    inside: Callable[[], tuple[ProgramStep, ...]] | None = None  # what a loop or branch runs
     can_fail: bool = False
     visible: bool = False  # writes a buffer that the user sees
     after: set[Step] = field(default_factory=set)  # must run first, beyond the writers of `reads`

@@ -57,9 +57,10 @@ void wait(State state, const char* what, const void* place) {
 }
 
 // Of a thread that is named, or of the running one.
-static void write_report(int thread, const void* place, const void* other, const char* text) {
+static void write_report(
+    Fault fault, int thread, const void* place, const void* other, const char* text) {
   if (report.failed) return;
-  report.failed = 1;
+  report.failed = (int)fault;
   place_registers(thread);
   const uint3 block = emulated_registers.block, at = emulated_registers.thread;
   const unsigned blocks[3] = {block.x, block.y, block.z}, threads[3] = {at.x, at.y, at.z};
@@ -70,13 +71,13 @@ static void write_report(int thread, const void* place, const void* other, const
   snprintf(report.text, sizeof report.text, "%s", text);
 }
 
-void fail(const void* place, const void* other_place, const char* format, ...) {
+void fail(Fault fault, const void* place, const char* format, ...) {
   char text[sizeof report.text];
   va_list list;
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  write_report(current, place, other_place, text);
+  write_report(fault, current, place, nullptr, text);
   void* abandoned;
   switch_stack(&abandoned, scheduler);
   __builtin_unreachable();
@@ -87,7 +88,9 @@ void fail(const void* place, const void* other_place, const char* format, ...) {
 void join(const Collective& collective, unsigned mask, int detail, const void* place) {
   Fiber& fiber = fibers[current];
   const unsigned bit = 1u << current % LANES;
-  if (!(mask & bit)) fail(place, nullptr, "%s: the mask %08x leaves out the lane that calls it", collective.name, mask);
+  if (!(mask & bit))
+    fail(Fault::launch, place,
+        "%s: the mask %08x leaves out the lane that calls it", collective.name, mask);
   fiber.collective = &collective;
   fiber.mask = mask;
   fiber.detail = detail;
@@ -168,9 +171,10 @@ static bool release_barrier() {
     if (!first) first = &fiber;
     if (fiber.line == first->line) continue;
     char text[160];
-    snprintf(text, sizeof text, "threads wait at different barriers: others at line %d, this one at line %d",
+    snprintf(text, sizeof text,
+             "threads wait at different barriers: others at line %d, this one at line %d",
              first->line, fiber.line);
-    write_report((int)(&fiber - fibers.data()), fiber.place, first->place, text);
+    write_report(Fault::hang, (int)(&fiber - fibers.data()), fiber.place, first->place, text);
     return false;
   }
   unfenced = false;
@@ -198,10 +202,11 @@ static void report_hang() {
   } else {
     const int number = (int)(other - fibers.data());
     const bool left = other->state == State::done;
-    snprintf(text, sizeof text, "hang: this thread waits in %s, while thread %d %s%s", waiting->waits_for,
-             number, left ? "has left the kernel" : "waits in ", left ? "" : other->waits_for);
+    snprintf(text, sizeof text, "hang: this thread waits in %s, while thread %d %s%s",
+             waiting->waits_for, number, left ? "has left the kernel" : "waits in ", left ? "" : other->waits_for);
   }
-  write_report((int)(waiting - fibers.data()), waiting->place, other ? other->place : nullptr, text);
+  const void* other_place = other ? other->place : nullptr;
+  write_report(Fault::hang, (int)(waiting - fibers.data()), waiting->place, other_place, text);
 }
 
 static bool may_run(Fiber& fiber) {
@@ -266,7 +271,8 @@ static void run_block(int threads) {
   while (!report.failed) {
     if (schedule.ahead ? ahead(warps) : in_step(warps)) continue;
     if (report.failed) return;
-    const bool done = std::all_of(fibers.begin(), fibers.end(), [](const Fiber& f) { return f.state == State::done; });
+    const auto has_left = [](const Fiber& fiber) { return fiber.state == State::done; };
+    const bool done = std::all_of(fibers.begin(), fibers.end(), has_left);
     if (done) break;
     if (!release_barrier() && !report.failed && !land_late()) report_hang();
   }
@@ -292,10 +298,12 @@ bool is_any_stack(const void* pointer) {
 
 using namespace emulated;
 
-// Returns 0, or 1 with a report. `static_shared`: begin and end of the source's static shared memory.
+// Returns 0, or 1 with a report. `static_shared`: where the source's static shared memory begins and
+// ends.
 extern "C" int emulated_launch(
-    void (*function)(const unsigned char*), const unsigned char* packed, const unsigned* grid, const unsigned* block,
-    unsigned dynamic_bytes, unsigned char** static_shared, const Schedule* how, Report* found, Counts* counted) {
+    void (*function)(const unsigned char*), const unsigned char* packed, const unsigned* grid,
+    const unsigned* block, unsigned dynamic_bytes, unsigned char** static_shared,
+    const Schedule* how, Report* found, Counts* counted) {
   if (!stacks) {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     stacks = (char*)mmap(nullptr, 1024u * STACK, PROT_READ | PROT_WRITE, flags, -1, 0);
@@ -327,5 +335,5 @@ extern "C" int emulated_launch(
   current = -1;
   *found = report;
   *counted = counts;
-  return report.failed;
+  return report.failed != 0;
 }

@@ -20,10 +20,14 @@ static void land(Copy& copy) {
 }
 
 void copy_async(unsigned to, const void* from, int size, int bytes) {
-  Copy copy{to, from, size, bytes, {}, CALLER};
-  if (size != 4 && size != 8 && size != 16) fail(CALLER, nullptr, "cp.async of %d bytes", size);
-  if (bytes < 0 || bytes > size) fail(CALLER, nullptr, "cp.async of %d bytes reads %d", size, bytes);
-  if ((Word)from % (Word)size) fail(CALLER, nullptr, "cp.async of %d bytes from %p, which is not aligned to them", size, from);
+  Copy copy{to, from, size, bytes, CALLER};
+  if (size != 4 && size != 8 && size != 16)
+    fail(Fault::launch, CALLER, "cp.async of %d bytes", size);
+  if (bytes < 0 || bytes > size)
+    fail(Fault::launch, CALLER, "cp.async of %d bytes reads %d", size, bytes);
+  if ((Word)from % (Word)size)
+    fail(Fault::alignment, CALLER,
+        "cp.async of %d bytes from %p, which is not aligned to them", size, from);
   unsigned char* place = at_shared(to, size, size, CALLER);
   if (schedule.early) {
     land(copy);
@@ -48,8 +52,12 @@ void copy_wait(int groups_left) {
   auto& groups = fibers[current].copies.committed;
   while ((int)groups.size() > groups_left) {
     for (Copy& copy : groups.front()) {
-      if (!schedule.early) land(copy);
-      else touch(at_shared(copy.to, copy.size, copy.size, copy.place), (unsigned)copy.size, true, copy.place);
+      if (!schedule.early) {
+        land(copy);
+        continue;
+      }
+      const void* place = at_shared(copy.to, copy.size, copy.size, copy.place);
+      touch(place, (unsigned)copy.size, true, copy.place);
     }
     groups.erase(groups.begin());
   }
@@ -59,12 +67,19 @@ void copy_wait(int groups_left) {
 
 struct Mbarrier { int arrivals, pending; long long bytes; int phase; };
 static std::unordered_map<unsigned, Mbarrier> mbarriers;
-struct Bulk { unsigned to; const void* from; unsigned bytes, mbarrier; const void* place; int thread; };
+struct Bulk {
+  unsigned to;
+  const void* from;
+  unsigned bytes, mbarrier;
+  const void* place;
+  int thread;
+};
 
 static Mbarrier& mbarrier_at(unsigned address, const void* place) {
   at_shared(address, 8, 8, place);
   const auto found = mbarriers.find(address);
-  if (found == mbarriers.end()) fail(place, nullptr, "an mbarrier at %u that has not been initialised", address);
+  if (found == mbarriers.end())
+    fail(Fault::launch, place, "an mbarrier at %u that has not been initialised", address);
   return found->second;
 }
 
@@ -82,7 +97,8 @@ void mbarrier_init(unsigned address, int arrivals) {
 
 void mbarrier_arrive(unsigned address, unsigned transaction_bytes) {
   Mbarrier& barrier = mbarrier_at(address, CALLER);
-  if (!barrier.pending) fail(CALLER, nullptr, "an mbarrier gets more arrivals than its %d", barrier.arrivals);
+  if (!barrier.pending)
+    fail(Fault::launch, CALLER, "an mbarrier gets more arrivals than its %d", barrier.arrivals);
   barrier.bytes += transaction_bytes;
   barrier.pending--;
   complete(barrier);
@@ -114,7 +130,9 @@ static void land(const Bulk& bulk) {
 
 void copy_bulk(unsigned to, const void* from, unsigned bytes, unsigned address) {
   mbarrier_at(address, CALLER);
-  if (bytes % 16 || (Word)from % 16) fail(CALLER, nullptr, "a bulk copy of %u bytes from %p: not in units of 16", bytes, from);
+  if (bytes % 16 || (Word)from % 16)
+    fail(Fault::alignment, CALLER,
+        "a bulk copy of %u bytes from %p: not in units of 16", bytes, from);
   at_shared(to, (int)bytes, 16, CALLER);
   touch(from, bytes, false, CALLER);
   const Bulk bulk{to, from, bytes, address, CALLER, current};
@@ -143,8 +161,12 @@ void proxy_fence() { fibers[current].unfenced = false; }
 void wgmma_fence() {}
 
 void wgmma(float* d, Word a, Word b, int columns, Numbers numbers) {
-  if (unfenced) fail(CALLER, nullptr, "wgmma reads shared memory without fence.proxy.async after it was written");
-  if (fibers.size() % 128) fail(CALLER, nullptr, "wgmma in a block of %zu threads: a warpgroup has 128", fibers.size());
+  if (unfenced)
+    fail(Fault::launch, CALLER,
+        "wgmma reads shared memory without fence.proxy.async after it was written");
+  if (fibers.size() % 128)
+    fail(Fault::launch, CALLER,
+        "wgmma in a block of %zu threads: a warpgroup has 128", fibers.size());
   fibers[current].products.open.push_back({d, a, b, columns, numbers, CALLER});
 }
 
@@ -165,8 +187,10 @@ void wgmma_commit() {
 static float element(Word descriptor, int row, int k, const Product& product) {
   const unsigned start = (unsigned)(descriptor & 0x3fff) << 4;
   const unsigned eight_rows = (unsigned)(descriptor >> 32 & 0x3fff) << 4;
-  if (descriptor >> 62 != 1) fail(product.place, nullptr, "wgmma: only the 128-byte swizzle is emulated");
-  unsigned address = start + (unsigned)row / 8 * eight_rows + (unsigned)row % 8 * 128 + (unsigned)k * 2;
+  if (descriptor >> 62 != 1)
+    fail(Fault::launch, product.place, "wgmma: only the 128-byte swizzle is emulated");
+  const unsigned r = (unsigned)row;
+  unsigned address = start + r / 8 * eight_rows + r % 8 * 128 + (unsigned)k * 2;
   address ^= (address >> 7 & 7) << 4;
   unsigned short half;
   memcpy(&half, at_shared(address, 2, 2, product.place), 2);

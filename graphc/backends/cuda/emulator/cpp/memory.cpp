@@ -46,9 +46,10 @@ void start_memory() {
   accesses_left = schedule.accesses;
   for (Buffer& buffer : buffers) {
     free(buffer.traces);
-    buffer.traces = schedule.watch ? (Traces*)calloc(buffer.bytes, sizeof(Traces)) : nullptr;
+    buffer.traces = nullptr;
   }
-  if (schedule.watch && !shared_traces) shared_traces = (Traces*)malloc((STATIC_WINDOW + SHARED_MOST) * sizeof(Traces));
+  const size_t all = (STATIC_WINDOW + SHARED_MOST) * sizeof(Traces);
+  if (schedule.watch && !shared_traces) shared_traces = (Traces*)malloc(all);
 }
 
 void start_block_memory() {
@@ -62,12 +63,15 @@ void start_block_memory() {
 
 // 32-bit addresses
 
-static bool in_dynamic(const void* pointer) { return (size_t)((const unsigned char*)pointer - memory) < SHARED_MOST; }
+static bool in_dynamic(const void* pointer) {
+  return (size_t)((const unsigned char*)pointer - memory) < SHARED_MOST;
+}
 static bool in_static(const void* pointer) { return pointer >= static_begin && pointer < static_end; }
 
 unsigned shared_address(const void* pointer) {
   if (in_static(pointer)) return (unsigned)((const unsigned char*)pointer - static_begin);
-  if (!in_dynamic(pointer)) fail(CALLER, nullptr, "the address %p is not one of shared memory", pointer);
+  if (!in_dynamic(pointer))
+    fail(Fault::address, CALLER, "the address %p is not one of shared memory", pointer);
   return STATIC_WINDOW + (unsigned)((const unsigned char*)pointer - memory);
 }
 
@@ -82,13 +86,21 @@ unsigned char* at_shared(unsigned address, int bytes, int alignment, const void*
   const unsigned last = address + (unsigned)bytes;
   const bool dynamic = address >= STATIC_WINDOW;
   const unsigned most = dynamic ? STATIC_WINDOW + shared_bytes : (unsigned)(static_end - static_begin);
-  if (last > most) fail(place, nullptr, "%d bytes of shared memory at %u end behind its %u bytes", bytes,
+  if (last > most) fail(Fault::address, place,
+      "%d bytes of shared memory at %u end behind its %u bytes", bytes,
                         dynamic ? address - STATIC_WINDOW : address, dynamic ? shared_bytes : most);
-  if (address % (unsigned)alignment) fail(place, nullptr, "shared memory at %u is not aligned to %d bytes", address, alignment);
+  if (address % (unsigned)alignment)
+    fail(Fault::alignment, place,
+        "shared memory at %u is not aligned to %d bytes", address, alignment);
   return dynamic ? memory + (address - STATIC_WINDOW) : static_begin + address;
 }
 
 // Order
+
+static int warp_of(const Trace& trace) {
+  if (trace.thread == MANY) return -1;
+  return trace.thread & WARP ? trace.thread & 31 : trace.thread / LANES;
+}
 
 static bool ordered(const Trace& before, bool global) {
   if (!before.block) return true;
@@ -96,7 +108,7 @@ static bool ordered(const Trace& before, bool global) {
   if (before.in_flight) return false;
   if (before.thread == current || before.epoch < epoch) return true;
   if (before.thread == MANY) return false;
-  const int warp = before.thread & WARP ? before.thread & 31 : before.thread / LANES;
+  const int warp = warp_of(before);
   return warp == current / LANES && before.warp_epoch < warp_epochs[warp];
 }
 
@@ -104,33 +116,45 @@ static Trace trace_now(bool in_flight) {
   return {block_number, epoch, warp_epochs[current / LANES], (unsigned short)current, in_flight};
 }
 
-static void note_read(Trace& read) {
+static void note_read(Trace& read, bool global) {
+  if (global && read.block && read.block != block_number) return;  // a write would meet it
   Trace now = trace_now(false);
   const bool fresh = read.block == block_number && read.epoch == epoch && read.thread != current;
   if (fresh) {
-    const int warp = read.thread == MANY ? -1 : read.thread & WARP ? read.thread & 31 : read.thread / LANES;
+    const int warp = warp_of(read);
     now.thread = warp == current / LANES ? (unsigned short)(WARP | warp) : MANY;
   }
   read = now;
 }
 
-static void report_race(const Trace& before, bool write, bool wrote, const void* what, const void* place) {
+static void report_race(
+    const Trace& before, bool write, bool wrote, const void* what, const void* place) {
   const char* now = write ? "writes" : "reads";
   const char* then = wrote ? "has written" : "has read";
-  if (before.in_flight) fail(place, nullptr, "race: it %s memory (%p) into which a cp.async may still be writing", now, what);
-  if (before.block != block_number) fail(place, nullptr, "race: it %s memory (%p) that another block %s in this launch", now, what, then);
-  if (before.thread == MANY || before.thread & WARP) fail(place, nullptr, "race: it %s memory (%p) that other threads may still read", now, what);
-  fail(place, nullptr, "race: it %s memory (%p) that thread %d %s, with no barrier in between", now, what, before.thread, then);
+  if (before.in_flight)
+    fail(Fault::launch, place,
+        "race: it %s memory (%p) into which a cp.async may still be writing", now, what);
+  if (before.block != block_number)
+    fail(Fault::launch, place,
+        "race: it %s memory (%p) that another block %s in this launch", now, what, then);
+  if (before.thread == MANY || before.thread & WARP)
+    fail(Fault::launch, place,
+        "race: it %s memory (%p) that other threads may still read", now, what);
+  fail(Fault::launch, place,
+      "race: it %s memory (%p) that thread %d %s, with no barrier in between",
+      now, what, before.thread, then);
 }
 
-static void check_order(Traces* traces, unsigned bytes, bool write, bool global, const void* what, const void* place) {
+static void check_order(
+    Traces* traces, unsigned bytes, bool write, bool global, const void* what, const void* place) {
   for (unsigned i = 0; i < bytes; i++) {
     Traces& each = traces[i];
-    const bool landing = each.write.in_flight && each.write.block == block_number && write && each.write.thread == current;
+    const bool own = each.write.block == block_number && each.write.thread == current;
+    const bool landing = own && each.write.in_flight && write;
     if (!landing && !ordered(each.write, global)) report_race(each.write, write, true, what, place);
     if (write && !ordered(each.read, global)) report_race(each.read, write, false, what, place);
     if (write) each.write = trace_now(false);
-    else note_read(each.read);
+    else note_read(each.read, global);
   }
 }
 
@@ -152,7 +176,8 @@ static unsigned wavefronts(const Access* accesses, size_t count) {
   std::vector<unsigned> words[LANES];
   size_t most = 0;
   for (size_t i = 0; i < count; i++) {
-    for (unsigned word = accesses[i].address / 4; word <= (accesses[i].address + accesses[i].bytes - 1) / 4; word++) {
+    const unsigned last = (accesses[i].address + accesses[i].bytes - 1) / 4;
+    for (unsigned word = accesses[i].address / 4; word <= last; word++) {
       std::vector<unsigned>& bank = words[word % LANES];
       if (std::find(bank.begin(), bank.end(), word) == bank.end()) bank.push_back(word);
       most = std::max(most, bank.size());
@@ -184,7 +209,8 @@ void touch_row(unsigned address, int, const void* place) {
 static void touch_shared(const void* pointer, unsigned bytes, bool write, const void* place) {
   const auto at = (const unsigned char*)pointer;
   const unsigned char* end = in_static(pointer) ? static_end : memory + shared_bytes;
-  if (at + bytes > end) fail(place, nullptr, "%u bytes of shared memory at %lld end behind its %u bytes", bytes,
+  if (at + bytes > end) fail(Fault::address, place,
+      "%u bytes of shared memory at %lld end behind its %u bytes", bytes,
                              (long long)(at - memory), shared_bytes);
   if (write) fibers[current].unfenced = true;
   if (!schedule.watch) return;
@@ -193,10 +219,15 @@ static void touch_shared(const void* pointer, unsigned bytes, bool write, const 
   check_order(shared_traces + address_in_shared(pointer), bytes, write, false, pointer, place);
 }
 
-static const Buffer* buffer_of(const unsigned char* at) {
-  if (latest < buffers.size() && (Word)(at - buffers[latest].begin) < buffers[latest].bytes) return &buffers[latest];
-  const auto behind = std::upper_bound(buffers.begin(), buffers.end(), at,
-                                       [](const unsigned char* p, const Buffer& b) { return p < b.begin; });
+static std::vector<Buffer>::iterator first_behind(const unsigned char* at) {
+  const auto before = [](const unsigned char* p, const Buffer& buffer) { return p < buffer.begin; };
+  return std::upper_bound(buffers.begin(), buffers.end(), at, before);
+}
+
+static Buffer* buffer_of(const unsigned char* at) {
+  if (latest < buffers.size() && (Word)(at - buffers[latest].begin) < buffers[latest].bytes)
+    return &buffers[latest];
+  const auto behind = first_behind(at);
   if (behind == buffers.begin()) return nullptr;
   latest = (size_t)(behind - buffers.begin()) - 1;
   return &buffers[latest];
@@ -210,42 +241,61 @@ static bool is_known(const unsigned char* at) {
 }
 
 static void touch_global(const unsigned char* at, unsigned bytes, bool write, const void* place) {
-  const Buffer* buffer = buffer_of(at);
+  Buffer* buffer = buffer_of(at);
   const bool inside = buffer && (Word)(at - buffer->begin) < buffer->bytes;
   if (!inside && is_known(at)) return;
   const char* verb = write ? "writes" : "reads";
-  if (!buffer) fail(place, nullptr, "it %s %u bytes at %p, outside of every buffer", verb, bytes, (const void*)at);
+  if (!buffer)
+    fail(Fault::address, place,
+        "it %s %u bytes at %p, outside of every buffer", verb, bytes, (const void*)at);
   const long long start = at - buffer->begin;
   if (start + bytes > (long long)buffer->bytes) {
-    fail(place, nullptr, "it %s %u bytes at byte %lld of a buffer of %llu bytes", verb, bytes, start, buffer->bytes);
+    fail(Fault::address, place,
+        "it %s %u bytes at byte %lld of a buffer of %llu bytes", verb, bytes, start, buffer->bytes);
   }
-  if (schedule.watch) check_order(buffer->traces + start, bytes, write, true, at, place);
+  if (!schedule.watch) return;
+  if (!buffer->traces) buffer->traces = (Traces*)calloc(buffer->bytes, sizeof(Traces));
+  check_order(buffer->traces + start, bytes, write, true, at, place);
 }
 
 void touch(const void* pointer, unsigned bytes, bool write, const void* place) {
   if (current < 0 || is_own_stack(pointer)) return;
-  if (--accesses_left < 0) fail(place, nullptr, "the launch does not come to an end");
-  if (is_any_stack(pointer)) fail(place, nullptr, "it uses another thread's local memory");
+  if (--accesses_left < 0) fail(Fault::hang, place, "the launch does not come to an end");
+  if (is_any_stack(pointer)) fail(Fault::address, place, "it uses another thread's local memory");
   if (in_dynamic(pointer) || in_static(pointer)) touch_shared(pointer, bytes, write, place);
   else touch_global((const unsigned char*)pointer, bytes, write, place);
 }
 
 static void touch_aligned(const void* pointer, unsigned bytes, bool write, const void* place) {
-  if (current >= 0 && (Word)pointer % bytes) fail(place, nullptr, "%u bytes at %p, which is not aligned to them", bytes, pointer);
+  if (current >= 0 && (Word)pointer % bytes)
+    fail(Fault::alignment, place, "%u bytes at %p, which is not aligned to them", bytes, pointer);
   touch(pointer, bytes, write, place);
 }
 
 void aligned(const void* pointer, int bytes) {
-  if ((Word)pointer % (Word)bytes) fail(CALLER, nullptr, "%p is not aligned to %d bytes", pointer, bytes);
+  if ((Word)pointer % (Word)bytes)
+    fail(Fault::alignment, CALLER, "%p is not aligned to %d bytes", pointer, bytes);
+}
+
+// Inside of a buffer; in no order with other threads' atomics.
+static void touch_atomically(void* pointer, unsigned bytes, const void* place) {
+  const int watch = schedule.watch;
+  schedule.watch = 0;
+  if ((Word)pointer % bytes)
+    fail(Fault::alignment, place, "an atomic of %u bytes at %p", bytes, pointer);
+  touch(pointer, bytes, true, place);
+  schedule.watch = watch;
 }
 
 Word compare_and_swap(Word* place, Word expected, Word value) {
+  touch_atomically(place, 8, CALLER);
   const Word before = *place;
   if (before == expected) *place = value;
   return before;
 }
 
 Word add_atomically(void* place, Word value, int bytes) {
+  touch_atomically(place, (unsigned)bytes, CALLER);
   Word before = 0;
   memcpy(&before, place, (size_t)bytes);
   const Word after = before + value;
@@ -261,19 +311,19 @@ using namespace emulated;
 constexpr Word GUARD = 1 << 20;
 extern "C" unsigned char* emulated_allocate(Word bytes) {
   const Word inside = (bytes + 4095) / 4096 * 4096 + 4096;
-  void* all = mmap(nullptr, inside + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* all = mmap(nullptr, inside + 2 * GUARD, PROT_NONE, flags, -1, 0);
   if (all == MAP_FAILED) return nullptr;
   unsigned char* begin = (unsigned char*)all + GUARD;
   mprotect(begin, inside, PROT_READ | PROT_WRITE);
-  const auto place = std::upper_bound(buffers.begin(), buffers.end(), begin,
-                                      [](const unsigned char* p, const Buffer& b) { return p < b.begin; });
-  buffers.insert(place, {begin, bytes, nullptr});
+  buffers.insert(first_behind(begin), {begin, bytes, nullptr});
   return begin;
 }
 
 // Returns 0, or 1 where no buffer begins there.
 extern "C" int emulated_free(unsigned char* begin) {
-  const auto found = std::find_if(buffers.begin(), buffers.end(), [&](const Buffer& b) { return b.begin == begin; });
+  const auto is_it = [&](const Buffer& buffer) { return buffer.begin == begin; };
+  const auto found = std::find_if(buffers.begin(), buffers.end(), is_it);
   if (found == buffers.end()) return 1;
   munmap(begin - GUARD, (found->bytes + 4095) / 4096 * 4096 + 4096 + 2 * GUARD);
   free(found->traces);
@@ -288,8 +338,10 @@ extern "C" const unsigned char* emulated_add_image(const unsigned char* inside) 
     Image& wanted = *(Image*)data;
     const auto base = (const unsigned char*)info->dlpi_addr;
     const unsigned char* end = base;
-    for (int i = 0; i < info->dlpi_phnum; i++)
-      if (info->dlpi_phdr[i].p_type == PT_LOAD) end = std::max(end, base + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+      const auto& part = info->dlpi_phdr[i];
+      if (part.p_type == PT_LOAD) end = std::max(end, base + part.p_vaddr + part.p_memsz);
+    }
     if (wanted.begin < base || wanted.begin >= end) return 0;
     wanted = {base, end};
     return 1;
@@ -315,10 +367,12 @@ extern "C" void __tsan_func_entry(void*) {}
 extern "C" void __tsan_func_exit() {}
 
 // and those of -fsanitize=shift-exponent,integer-divide-by-zero,bounds
-extern "C" void __ubsan_handle_divrem_overflow(void*, Word, Word) { fail(CALLER, nullptr, "integer division by zero"); }
+extern "C" void __ubsan_handle_divrem_overflow(void*, Word, Word) {
+  fail(Fault::launch, CALLER, "integer division by zero");
+}
 extern "C" void __ubsan_handle_shift_out_of_bounds(void*, Word, Word by) {
-  fail(CALLER, nullptr, "a shift by %lld, more than the number's width", (long long)by);
+  fail(Fault::launch, CALLER, "a shift by %lld, more than the number's width", (long long)by);
 }
 extern "C" void __ubsan_handle_out_of_bounds(void*, Word index) {
-  fail(CALLER, nullptr, "index %lld is outside of its array", (long long)index);
+  fail(Fault::launch, CALLER, "index %lld is outside of its array", (long long)index);
 }

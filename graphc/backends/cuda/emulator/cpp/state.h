@@ -21,7 +21,7 @@ struct Collective {
   void (*run)(Lanes lanes, unsigned mask);  // once, when all lanes of the mask have come
 };
 
-struct Copy { unsigned to; const void* from; int size, bytes; unsigned char data[16]; const void* place; };
+struct Copy { unsigned to; const void* from; int size, bytes; const void* place; };
 struct Product { float* d; Word a, b; int columns; Numbers numbers; const void* place; };
 template <class T> struct Groups {  // committed, oldest first; and what has no group yet
   std::vector<std::vector<T>> committed;
@@ -50,6 +50,7 @@ struct Schedule {  // as schedule.py's
   int ahead, direction, seed, early, watch;
   long long accesses;
 };
+enum class Fault { none, launch, address, alignment, hang };  // as launch.py's
 struct Report {  // as launch.py's
   int failed;
   unsigned block[3], thread[3];
@@ -73,8 +74,8 @@ extern unsigned epoch;            // barriers that the block has passed
 extern unsigned warp_epochs[32];  // the same of each warp
 extern bool unfenced;             // at the last barrier some thread had such writes: wgmma may miss them
 
-// Ends the launch: a report of the running thread. Does not return to the kernel.
-[[noreturn]] void fail(const void* place, const void* other_place, const char* format, ...)
+// Ends the launch with a report of the running thread; does not return to the kernel.
+[[noreturn]] void fail(Fault fault, const void* place, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 void wait(State state, const char* what, const void* place);
 void join(const Collective& collective, unsigned mask, int detail, const void* place);

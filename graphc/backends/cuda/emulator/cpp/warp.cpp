@@ -30,7 +30,9 @@ Word shuffle(unsigned mask, Word value, int source) {
   fibers[thread].words[0] = value;
   fibers[thread].words[1] = (Word)source;
   join(SHUFFLE, mask, 0, CALLER);
-  if (!fibers[thread].words[1]) fail(CALLER, nullptr, "a shuffle reads lane %d, which its mask %08x does not name", source, mask);
+  if (!fibers[thread].words[1])
+    fail(Fault::launch, CALLER,
+        "a shuffle reads lane %d, which its mask %08x does not name", source, mask);
   return fibers[thread].words[0];
 }
 

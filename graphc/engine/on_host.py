@@ -39,10 +39,12 @@ class OnHost:
         self._graph = Graph(graph.name, tuple(read), kept, graph.env)
 
     def values(self, arrays: Sequence[Buffer]) -> dict[int, Array]:
-        """What is written, by the output's number."""
-        if not self._outputs:
+        """What is written, by the output's number; nothing where a number is on the device this
+        time."""
+        given = [arrays[i] for i in self._inputs]
+        if not self._outputs or any(isinstance(array, DeviceArray) for array in given):
             return {}
-        found = interpret.evaluate(self._graph, [arrays[i] for i in self._inputs], TABLE)
+        found = interpret.evaluate(self._graph, given, TABLE)
         return dict(zip(self._outputs, found, strict=True))
 
 
