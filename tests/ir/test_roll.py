@@ -196,6 +196,111 @@ def test_a_sum_that_is_read_on_the_way_is_no_concat() -> None:
     assert joined_parts(graph, 4) is graph
 
 
+# --- the ends of a loop ---------------------------------------------------------------------------
+
+
+def names(graph: Graph) -> set[str]:
+    return {node.op.name for node in graph.nodes}
+
+
+def steps_of(graph: Graph) -> list[int]:
+    return [int(node.inputs[-1].shape[0]) for node in scans(graph)]
+
+
+def test_the_first_addend_of_a_sum_is_in_the_loop() -> None:
+    def function(x: Expr, h: Expr, w: Expr) -> tuple[Expr, Expr]:
+        total = None
+        for i in range(20):
+            h = ops.tanh(column(x, i) + times(h, w))
+            total = h if total is None else total + h
+        return total, h
+
+    result = roll(made(function, (2, 20), (2, 3), (3, 3)), CPU)
+    assert steps_of(result) == [20] and not names(result) & {"add", "tanh"}
+    (begin,) = [node for node in result.nodes if node.op.name == "full"]
+    assert np.signbit(begin.attrs["value"])  # -0.0 + -0.0 is -0.0
+    zeros = [np.full(shape, -0.0, np.float32) for shape in ((2, 20), (2, 3), (3, 3))]
+    (total, _) = interpret.evaluate(result, zeros, TABLE)
+    (expected, _) = interpret.evaluate(
+        made(function, (2, 20), (2, 3), (3, 3)), zeros, TABLE
+    )
+    assert total.tobytes() == expected.tobytes()
+
+
+def test_what_the_first_step_alone_needs_is_computed_before() -> None:
+    def function(x: Expr, h: Expr, w: Expr, v: Expr) -> Expr:
+        for i in range(20):
+            h = ops.tanh(column(x, i) + times(h, w) * ops.exp(v))
+        return h
+
+    builder_shapes = (2, 20), (2, 3), (3, 3), (2, 3)
+    result = roll(made(function, *builder_shapes), CPU)
+    assert steps_of(result) == [20]
+
+
+def test_what_the_last_step_lacks_is_computed_for_nothing() -> None:
+    """h is read by the next step alone, through a product."""
+    def function(x: Expr, h: Expr, w: Expr) -> Expr:
+        carried, shown = times(h, w), []
+        for i in range(20):
+            shown.append(ops.tanh(column(x, i) + carried))
+            carried = times(shown[-1], w)
+        return ops.concat(*shown, dim=1)
+
+    graph = made(function, (2, 20), (2, 3), (3, 3))
+    result = roll(graph, CPU)
+    assert steps_of(result) == [20]
+    np.testing.assert_array_equal(terms(graph)[0], terms(result)[0])
+
+
+def test_random_numbers_are_not_drawn_for_nothing() -> None:
+    """The last step's state is handed on, but what it would draw is not asked for."""
+    def function(state: Expr, h: Expr, w: Expr) -> tuple[Expr, Expr]:
+        for i in range(20):
+            h = ops.tanh(times(h, w))
+            if i < 19:
+                mask, state = ops.rng_uniform(state, shape=(2, 3), dtype=dtypes.f32)
+                h = h * mask
+        return h, state
+
+    builder = Builder()
+    state = Expr(builder, builder.input(TensorType(dtypes.i64, (626,))))
+    h, w = (Expr(builder, builder.input(TensorType(dtypes.f32, s))) for s in ((2, 3), (3, 3)))
+    graph = builder.build([x.node for x in function(state, h, w)], "drawn")
+    result = roll(graph, CPU)
+    assert steps_of(result) == [19]
+    words = np.zeros(626, np.int64)
+    words[:624] = np.random.default_rng(0).integers(0, 2**32, 624)
+    words[624] = 624
+    arrays = [words, np.ones((2, 3), np.float32), np.eye(3, dtype=np.float32)]
+    for one, other in zip(*(interpret.evaluate(g, arrays, TABLE) for g in (graph, result)),
+                          strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_two_reads_of_one_sequence_have_one_backward_loop() -> None:
+    def function(x: Expr, h: Expr, w: Expr) -> Expr:
+        for i in range(20):
+            h = ops.tanh(column(x, i) + times(h, w)) * ops.sigmoid(column(x, i))
+        return h
+
+    result = roll(joint_graph(made(function, (2, 20), (2, 3), (3, 3))), CPU)
+    assert steps_of(result) == [20, 20]
+    assert not names(result) & {"dot_general", "tanh", "pad"}
+
+
+def test_steps_may_read_the_same_number() -> None:
+    """1.0 is one node, which belongs to none of the steps that read it."""
+    def function(h: Expr, w: Expr) -> Expr:
+        for i in range(20):
+            number = 1.0 if i % 6 == 0 else 2.0**i
+            h = times(h, w) * Expr(h.builder, h.builder.const(number, dtypes.f32))
+        return h
+
+    result = roll(made(function, (2, 3), (3, 3)), CPU)
+    assert steps_of(result) == [20]
+
+
 # --- what becomes a loop --------------------------------------------------------------------------
 
 

@@ -63,6 +63,8 @@ class _Ends:
                 if operand.kind == STEP:
                     self.readers[operand.offset].append(_Reader(i, number, operand.back))
         self.known: dict[tuple[int, int], int] = {}  # offset and step -> place
+        self.met: set[tuple[int, int]] = set()  # offset and place
+        self.given: dict[tuple[int, int], int] = {}  # what is read in the place of such a node
         # A sum that is its only addend in that step: which of its operands is not there.
         self.lacking: dict[tuple[int, int], int] = {}
         self.todo: deque[tuple[int, int]] = deque()  # whose readers are looked for
@@ -100,7 +102,10 @@ class _Ends:
         waiting: list[tuple[int, int]] = []
         while self.asked or self.todo:
             if self.asked:
-                self.take(*self.asked.popleft())
+                offset, step, place = self.asked.popleft()
+                if not self.take(offset, step, place) and (offset, step) not in self.given:
+                    self.given[offset, step] = place
+                    self.todo.append((offset, step))
                 continue
             offset, step = self.todo.popleft()
             if not self._readers(offset, step):
@@ -115,7 +120,10 @@ class _Ends:
         """Whether this node does in this step what a step's node does; it is kept if so."""
         if 0 <= step < self.loop.count or (offset, step) in self.known:
             return self.at(offset, step) == place
+        if (offset, place) in self.met:  # in one step alone
+            return False
         if self._is(offset, step, place):
+            self.met.add((offset, place))
             self.known[offset, step] = place
             for operand, given in zip(self.operands(offset), self.read(place), strict=True):
                 if operand.kind == STEP:
@@ -153,6 +161,7 @@ class _Ends:
             if absent.kind != STEP or (given.kind == STEP and given.back):
                 continue
             if given.kind == ROW or (given.kind == STEP and self.take(given.offset, step, place)):
+                self.met.add((offset, place))
                 self.known[offset, step] = place
                 self.lacking[offset, step] = number
                 return True
@@ -161,7 +170,8 @@ class _Ends:
     def _readers(self, offset: int, step: int) -> bool:
         """Find what reads a node; whether there is nothing left to find."""
         place = self.at(offset, step)
-        assert place is not None
+        if place is None:
+            place = self.given[offset, step]
         done = True
         for reader in self.readers[offset]:
             there = reader.offset, step + reader.back
