@@ -210,7 +210,7 @@ class TransformerEncoder(Module):
 
 def _ends_of_rows(padding: Tensor) -> Tensor:
     """What is padding, bool [N, S], if it is at the ends of all rows; else nothing."""
-    padded = padding if padding.dtype is T.bool else padding != 0
+    padded = padding if padding.dtype is T.bool else T.ne(padding, 0)
     before = padded[:, :-1] & ~padded[:, 1:]
     found: Tensor = padded & ~before.any()
     return found
