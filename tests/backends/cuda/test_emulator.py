@@ -6,6 +6,7 @@ it, or the report that it gives.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +63,15 @@ GOOD = {
 @pytest.fixture(scope="module")
 def good(toolchain: Toolchain) -> Library:
     return toolchain.compile(GOOD)
+
+
+def test_a_second_toolchain_runs_beside_the_first(good: Library, tmp_path: Path) -> None:
+    other = Toolchain(tmp_path).compile({"sum": GOOD["sum"]})
+    a = np.random.default_rng(0).standard_normal((3, 256)).astype("f4")
+    for library in (other, good, other):
+        o = np.zeros(3, "f4")
+        library.launch("k", (3,), (256,), [a, o], 1024, WATCHED)
+        np.testing.assert_allclose(o, a.sum(1), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("schedule", [*ALL, WATCHED], ids=str)

@@ -63,7 +63,7 @@ def test_every_kernel_of_the_benchmark_models_compiles(
     architecture: str, sources: dict[str, dict[str, Source]], golden: Callable[[str, str], None],
 ) -> None:
     """What they use is recorded; a kernel that spills fails."""
-    nvrtc = needs.compiler()
+    nvrtc = needs.compiler(12)
     distinct = {symbol: s for each in sources.values() for symbol, s in each.items()}
     uses = nvrtc.compile(batch(distinct.values()), architecture).uses
     lines = []

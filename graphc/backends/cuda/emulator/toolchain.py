@@ -26,6 +26,7 @@ _KERNELS = (
     "-fsanitize=thread -fsanitize=shift-exponent,integer-divide-by-zero,bounds"
 ).split()
 _NO_ENTRIES = {"g++": ["--param", "tsan-instrument-func-entry-exit=0"]}
+_runtime: list[Runtime] = []  # the one that is loaded
 _KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
 
 
@@ -49,7 +50,7 @@ class Toolchain:
         if name is None:
             raise RuntimeError("the emulator needs a C++ compiler: install g++ or clang++")
         self.folder, self.compiler = folder, name
-        self.runtime = Runtime(ctypes.CDLL(str(self._runtime()), os.RTLD_GLOBAL))
+        self.runtime = self._runtime()
 
     def compile(self, texts: Mapping[str, str]) -> Library:
         """One library of several sources of CUDA C, by name; names are those of places in reports.
@@ -72,13 +73,16 @@ class Toolchain:
             path.write_bytes(image)
         return Library(path, self.runtime)
 
-    def _runtime(self) -> Path:
-        parts = sorted(_FOLDER.iterdir())
-        path = self.folder / f"runtime_{_digest(b''.join(p.read_bytes() for p in parts))}.so"
-        if not path.exists():
-            sources = [_FOLDER / name for name in _RUNTIME]
-            self._run([*_COMMON, "-O2", "-shared", *sources, "-o", path])
-        return path
+    def _runtime(self) -> Runtime:
+        # once per process: kernels find its functions by their names, which a second one has, too
+        if not _runtime:
+            parts = sorted(_FOLDER.iterdir())
+            path = self.folder / f"runtime_{_digest(b''.join(p.read_bytes() for p in parts))}.so"
+            if not path.exists():
+                sources = [_FOLDER / name for name in _RUNTIME]
+                self._run([*_COMMON, "-O2", "-shared", *sources, "-o", path])
+            _runtime.append(Runtime(ctypes.CDLL(str(path), os.RTLD_GLOBAL)))
+        return _runtime[0]
 
     def _run(self, arguments: list[str | Path]) -> None:
         command = [self.compiler, *map(str, arguments)]
