@@ -19,5 +19,5 @@ def toolchain(tmp_path_factory: pytest.TempPathFactory) -> Toolchain:
 def emulated(toolchain: Toolchain) -> EmulatedBackend:
     """Registered under NAME, for this session."""
     backend = EmulatedBackend(toolchain)
-    backends.register(NAME, lambda: backend)
+    backends.register(NAME, lambda: backend, ("debug",))
     return backend

@@ -44,7 +44,7 @@ class Collecting(CudaBackend):
 def sources() -> dict[str, dict[str, Source]]:
     """By model, of its whole training step."""
     collecting = Collecting()
-    backends.register("collecting cuda", lambda: collecting)
+    backends.register("collecting cuda", lambda: collecting, ("debug",))
     found = {}
     for name in models.NAMES:
         model, optimizer = models.make(SPACE, name)

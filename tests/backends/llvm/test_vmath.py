@@ -333,10 +333,10 @@ def test_large_arguments_go_to_libm() -> None:
 
 def test_repeated_functions_become_calls() -> None:
     module = Module()
-    fn = module.function("<16 x float> @four(<16 x float> %x)")
+    fn = module.function("<16 x float> @five(<16 x float> %x)")
     lanes = VectorMath(fn, module, host_target(), "f32", 16)
     x = "%x"
-    for _ in range(4):
+    for _ in range(5):
         x = lanes.tanh(x)
     fn.ret(f"{lanes.vtype} {x}")
     text = module.text()
