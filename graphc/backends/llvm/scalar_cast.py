@@ -97,6 +97,14 @@ def _convert_f16(o: Instructions, x: str) -> str:
 
 
 def _narrow_f16(o: Instructions, x: str) -> str:
+    if o.lanes == 1 and o.target.arch == "x86_64":
+        # of fptrunc and a copysign before it LLVM would make a conversion from f64, by a library;
+        # 4: rounds as the CPU is set
+        name = "@llvm.x86.vcvtps2ph.128"
+        o.module.declare(f"declare <8 x i16> {name}(<4 x float>, i32)")
+        row = o.fn.let(f"insertelement <4 x float> zeroinitializer, float {x}, i32 0")
+        halves = o.fn.let(f"call <8 x i16> {name}(<4 x float> {row}, i32 4)")
+        return o.fn.let(f"extractelement <8 x i16> {halves}, i32 0")
     half = _half_type(o)
     value = o.fn.let(f"fptrunc {o.type(dtypes.f32)} {x} to {half}")
     return o.fn.let(f"bitcast {half} {value} to {o.type(dtypes.f16)}")

@@ -1,8 +1,11 @@
 """Every elementwise operator on every element type, special values included, against NumPy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import graphc
 from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.scalar import FLOAT
 from graphc.backends.llvm.scalar_integer import INTEGER
@@ -240,3 +243,13 @@ def test_half_precision_without_half_instructions() -> None:
     native([x, narrow])
     with np.errstate(all="ignore"):
         assert close(narrow, x.astype(np.float16), dtypes.f16, 0).all()
+
+
+@pytest.mark.parametrize("name", ["atan", "copysign", "fmod"])
+@pytest.mark.parametrize("shape", [(), (1,), (3,)], ids=str)
+def test_f16_of_a_sign_put_on_in_f64_calls_no_library(name: str, shape: tuple[int, ...]) -> None:
+    def f(x: Any, y: Any) -> Any:
+        return (graphc.atan(x) if name == "atan" else getattr(graphc, name)(x, y)).half()
+
+    x, y = graphc.full(shape, 1.38, dtype=graphc.float64), graphc.full(shape, -0.5).double()
+    assert graphc.compile(f)(x, y).tolist() == f(x, y).tolist()
