@@ -1,11 +1,12 @@
 """Text to object bytes, and object bytes to addresses."""
 
+import contextlib
 import ctypes
 import functools
 import itertools
 import struct
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from graphc.backends.llvm.binding import binding
@@ -36,16 +37,21 @@ def _target_machine(target: Target, opt_level: int) -> Any:
     )
 
 
-def _parse(text: str, verify: bool) -> Any:
+@contextlib.contextmanager
+def _parsed(text: str, verify: bool) -> Iterator[Any]:
+    """A module, freed when the block ends, and its context after it. Left to a collection, say of
+    an exception that has this frame in its traceback, the context may go first: it frees the
+    module with it, which is then freed twice."""
     llvm = binding()
-    try:
-        # A context of its own: the global one keeps every type and constant for ever.
-        module = llvm.parse_assembly(text, llvm.create_context())
-        if verify:
-            module.verify()
-    except RuntimeError as error:
-        raise LLVMError(_explain(text, str(error))) from None
-    return module
+    # A context of its own: the global one keeps every type and constant for ever.
+    with llvm.create_context() as context, contextlib.ExitStack() as owned:
+        try:
+            module = owned.enter_context(llvm.parse_assembly(text, context))
+            if verify:
+                module.verify()
+        except RuntimeError as error:
+            raise LLVMError(_explain(text, str(error))) from None
+        yield module
 
 
 def _explain(text: str, message: str) -> str:
@@ -74,8 +80,8 @@ def compile_object(
     opt_level is the code generator's (0-3). Emitters write explicit vector code, so "none" is the
     norm; "light" cleans up scalar code (SROA, CSE, instcombine, CFG). Raises LLVMError.
     """
-    with _lock:
-        module, machine = _parse(text, verify), _target_machine(target, opt_level)
+    with _lock, _parsed(text, verify) as module:
+        machine = _target_machine(target, opt_level)
         module.triple = target.triple
         module.data_layout = str(machine.target_data)
         if passes == "light":
@@ -88,8 +94,8 @@ def compile_object(
 
 def compile_assembly(text: str, target: Target, opt_level: int = 1) -> str:
     """The target's assembly of a module, for people and tests (never reuse the parsed module)."""
-    with _lock:
-        module, machine = _parse(text, verify=True), _target_machine(target, opt_level)
+    with _lock, _parsed(text, verify=True) as module:
+        machine = _target_machine(target, opt_level)
         module.triple = target.triple
         module.data_layout = str(machine.target_data)
         return str(machine.emit_assembly(module))

@@ -2,7 +2,10 @@
 
 import ctypes
 import gc
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -148,6 +151,38 @@ b:
 }"""
     with pytest.raises(LLVMError, match="does not dominate"):
         compiled(text)
+
+
+def test_what_an_error_keeps_alive_is_freed_once() -> None:
+    """The error's frames refer to it, so that a collection frees what they hold, in its order."""
+    script = '''
+import gc
+from graphc.backends.llvm.jit import LLVMError, compile_object
+from graphc.backends.llvm.target import host_target
+
+def refused():
+    try:
+        compile_object("""define i64 @f() {
+entry:
+  br label %a
+a:
+  %x = add i64 %y, 1
+  br label %b
+b:
+  %y = add i64 %x, 1
+  ret i64 %y
+}""", host_target())
+    except LLVMError as error:
+        kept = error
+
+gc.disable()
+for _ in range(3):
+    refused()
+print(gc.collect() > 0)
+'''
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 @pytest.mark.skipif(not HOST_IS_ELF, reason="reads ELF symbol tables")
