@@ -3,8 +3,12 @@
 import importlib
 import inspect
 import math
+import pkgutil
+import subprocess
+import sys
 from collections import OrderedDict, namedtuple
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -316,3 +320,14 @@ def test_futures():
     future.set_result(4)
     assert doubled.wait() == 8 and together.done()
     assert graphc.futures.wait_all([future, doubled]) == [4, 8]
+
+
+def test_torchs_modules_are_there_without_an_import_of_their_own():
+    shared = [
+        module.name for module in pkgutil.iter_modules(graphc.__path__)
+        if isinstance(getattr(torch, module.name, None), ModuleType)
+    ]
+    script = f"import graphc; print([n for n in {shared} if not hasattr(graphc, n)])"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert len(shared) > 40 and done.stdout.strip() == "[]"
