@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.nn.both import compare_modules
+from tests.nn.both import SPACES, compare_modules
 
 RNG = np.random.default_rng(0)
 
@@ -227,3 +227,10 @@ def test_layer_evaluated(name: str) -> None:
 def test_running_statistics_over_calls(name: str) -> None:
     make, inputs = LAYERS[name]
     compare_modules(make, inputs, "float64", calls=3)
+
+
+@pytest.mark.parametrize("name", ["GRU", "RNN"])
+def test_a_projection_is_lstms_alone(name: str) -> None:
+    for space in SPACES:
+        with pytest.raises(ValueError, match="only supported for LSTM"):
+            getattr(space.nn, name)(3, 4, proj_size=2)

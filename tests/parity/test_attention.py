@@ -91,3 +91,25 @@ def test_two_versions_for_any_length() -> None:
         for got, expected in zip(_results(graphc, compiled, arrays), want, strict=True):
             np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5)
     assert compiled.compile_count == 2  # the first length as it is, then any
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("heads", [(3, 2), (3, 6), (2, 2), (4, 4), (12, 12)], ids=str)
+def test_heads_of_key_and_value_are_grouped_apart(heads: tuple[int, int], compiled: bool) -> None:
+    found = []
+    for t in (torch, graphc):
+        q, k, v = (t.linspace(-1, 1, 2 * n * 12).reshape(2, n, 3, 4).sin() for n in (6, *heads))
+
+        def call(q: Any, k: Any, v: Any, t: Any = t) -> Any:
+            return t.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+        run = graphc.compile(call) if compiled and t is graphc else call
+        try:
+            found.append(run(q, k, v).tolist())
+        except RuntimeError as error:
+            assert "must divide the number of heads" in str(error)
+            found.append("refused")
+    if "refused" in found:
+        assert found[0] == found[1]
+    else:
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-6)

@@ -41,8 +41,14 @@ def scaled_dot_product_attention(
     width = query.shape[-1]
     factor = width**-0.5 if scale is None else scale
     if enable_gqa:
-        repeats = query.shape[-3] // key.shape[-3]
-        key, value = _repeated(key, repeats), _repeated(value, repeats)
+        heads, *groups = [x.shape[-3] for x in (query, key, value)]
+        if min(groups) < 1 or any(heads % n for n in groups):
+            raise RuntimeError(located(
+                "scaled_dot_product_attention: Number of heads in key and value must divide the "
+                f"number of heads in query, but {heads} is no multiple of {groups[0]} and "
+                f"{groups[1]}"
+            ))
+        key, value = (_repeated(x, heads // n) for x, n in zip((key, value), groups, strict=True))
     if attn_mask is not None and attn_mask.dtype is T.bool:
         attn_mask = T.where(
             attn_mask, T.zeros((), dtype=query.dtype),

@@ -216,6 +216,13 @@ class RNNBase(Module):
         return text
 
 
+def _check_unknown(kind: str, unknown: dict[str, Any]) -> None:
+    if "proj_size" in unknown:
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+    for name in unknown:
+        raise TypeError(f"{kind}.__init__() got an unexpected keyword argument '{name}'")
+
+
 def _check_sizes(
     input_size: Any, hidden_size: Any, num_layers: int, bias: Any, batch_first: Any,
     dropout: Any, proj_size: int,
@@ -259,8 +266,9 @@ class RNN(RNNBase):
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh",
         bias: bool = True, batch_first: bool = False, dropout: float = 0.0,
-        bidirectional: bool = False, device: Any = None, dtype: Any = None,
+        bidirectional: bool = False, device: Any = None, dtype: Any = None, **unknown: Any,
     ) -> None:
+        _check_unknown("RNN", unknown)
         modes = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
         if nonlinearity not in modes:
             raise ValueError(
@@ -302,8 +310,9 @@ class GRU(RNNBase):
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
-        device: Any = None, dtype: Any = None,
+        device: Any = None, dtype: Any = None, **unknown: Any,
     ) -> None:
+        _check_unknown("GRU", unknown)
         super().__init__(
             "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout,
             bidirectional, 0, device, dtype,
