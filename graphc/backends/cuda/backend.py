@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from graphc.backends import Backend, Finding, Host
-from graphc.backends.cuda import emit, scalar
+from graphc.backends.cuda import emit, scalar, templates
 from graphc.backends.cuda.findings import findings
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.host.memory import HOST
@@ -34,8 +34,8 @@ class CudaBackend:
         )
 
     def renders(self, template: Template) -> bool:
-        """None yet: they become loops."""
-        return False
+        """What has a Renderer that takes it; the rest becomes loops."""
+        return templates.renders(template)
 
     def emit(self, kernel: Kernel) -> str:
         """CUDA C. Raises NotImplementedError for what there is no code for."""

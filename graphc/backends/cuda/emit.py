@@ -1,4 +1,4 @@
-"""`emit(kernel)`: a kernel of loops as CUDA C. Pure: nothing is compiled or run.
+"""`emit(kernel)`: a kernel as CUDA C; here, those of loops. Pure: nothing is compiled or run.
 
 A stage is one `__global__` function: launches in order are the barrier between stages. Iterations
 of a parallel loop are shared out to blocks, those of a vector loop to a block's threads; what lies
@@ -10,12 +10,13 @@ dynamic part: first what the trees use, then its Locals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from graphc.backends.cuda import templates
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import apply, c_type, combine, literal
-from graphc.ir.dim import Dim, Size, evaluate
+from graphc.backends.cuda.source import OLDEST, SHARED_MOST, Source, Stage, Target
+from graphc.ir.dim import Size
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import (
     Apply,
@@ -38,34 +39,13 @@ from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.kernel.walk import children
 
 BLOCK = 256  # threads; a power of two
-SHARED_MOST = 227 << 10  # bytes that a block may have, on sm_90; 163 KiB on sm_80
 _TREES = BLOCK * 16  # bytes: a value and its index of each thread
-_GRID_MOST = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One launch: the function's name, its number of blocks over the kernel's dims, and its bytes
-    of dynamic shared memory (more than 48 KiB have to be asked for)."""
-
-    name: str
-    blocks: Size
-    shared: int
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """CUDA C and its launches, in order. Every function takes the buffers in order of params, the
-    dims as i64, and the status words (see the fail function in the text)."""
-
-    text: str
-    stages: tuple[Stage, ...]
-
-
-def emit(kernel: Kernel) -> Source:
-    """A kernel as CUDA C. Raises NotImplementedError for what only the CPU backend has."""
+def emit(kernel: Kernel, target: Target = OLDEST) -> Source:
+    """A kernel as CUDA C. Raises NotImplementedError for what there is no code for."""
     if kernel.template is not None:
-        raise NotImplementedError("the CUDA backend has no contractions yet")
+        return templates.render(kernel, target)
     symbol = kernel_symbol(kernel)
     functions: list[str] = []
     stages: list[Stage] = []
@@ -75,17 +55,9 @@ def emit(kernel: Kernel) -> Source:
         name = f"{symbol}_stage{number}"
         emitter = _Stage(kernel, reductions, checks)
         functions.append(emitter.function(name, body))
-        stages.append(Stage(name, _blocks(body), emitter.shared))
+        stages.append(Stage(name, _blocks(body), BLOCK, emitter.shared))
     text = "\n".join((PRELUDE, *reductions.values(), *functions))
     return Source(text, tuple(stages))
-
-
-def batch(sources: Iterable[Source]) -> str:
-    """One text of several kernels, which compiles in half of their time. Their functions keep their
-    names."""
-    texts = [source.text.removeprefix(PRELUDE) for source in sources]
-    parts = [f"inline namespace part{n} {{\n{text}}}" for n, text in enumerate(texts)]
-    return "\n".join((PRELUDE, *parts, ""))
 
 
 def _blocks(body: Sequence[Stmt]) -> Size:
@@ -361,11 +333,3 @@ def index_text(size: Size) -> str:
             factors += [text] * power
         terms.append(" * ".join(factors))
     return f"({' + '.join(terms)})" if terms else "0LL"
-
-
-def grid(stage: Stage, dims: Sequence[tuple[str, int]]) -> int:
-    """The number of blocks of a launch for given dims: at least one, where there is nothing to do,
-    and no more than a grid may have. Blocks walk on by the size of the grid."""
-    blocks = stage.blocks
-    number = evaluate(blocks, dict(dims)) if isinstance(blocks, Dim) else blocks
-    return min(max(1, number), _GRID_MOST)

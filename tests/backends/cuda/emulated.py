@@ -12,8 +12,9 @@ import numpy as np
 
 from graphc.backends import Host
 from graphc.backends.cuda.backend import CudaBackend
-from graphc.backends.cuda.emit import BLOCK, Source, emit, grid
+from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, Library, Schedule, Toolchain
+from graphc.backends.cuda.source import Source, grid
 from graphc.backends.numpy.ops import TABLE
 from graphc.ir.dim import evaluate
 from graphc.ir.kernel import (
@@ -75,7 +76,7 @@ class EmulatedBackend(CudaBackend):
         named = list(zip(kernel.dims, dims, strict=True))
         for stage in self.sources[symbol].stages:
             self.library(symbol).launch(
-                stage.name, (grid(stage, named),), (BLOCK,), [*buffers, *dims, status],
+                stage.name, (grid(stage, named),), (stage.threads,), [*buffers, *dims, status],
                 stage.shared, self.schedule,
             )
             if status[0]:

@@ -10,11 +10,12 @@ import pytest
 
 from graphc.backends.cuda.backend import BACKEND
 from graphc.backends.cuda.driver import DEFAULT_STREAM, Driver, Launch, Node, Stream, pack
-from graphc.backends.cuda.emit import BLOCK, SHARED_MOST, batch, emit, grid
+from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, Schedule, Toolchain
 from graphc.backends.cuda.emulator.driver import EmulatedDriver
 from graphc.backends.cuda.errors import CudaContextLost, CudaError, CudaOutOfMemory
 from graphc.backends.cuda.machine import GPU
+from graphc.backends.cuda.source import SHARED_MOST, batch, grid
 from graphc.backends.numpy import TABLE
 from graphc.ir import ops
 from graphc.ir.dim import evaluate
@@ -223,7 +224,7 @@ class OnDevice:
             for stage in source.stages:
                 blocks = grid(stage, list(zip(step.kernel.dims, dims, strict=True)))
                 self.launches.append(driver.prepare(
-                    driver.function(module, stage.name), (blocks, 1, 1), (BLOCK, 1, 1),
+                    driver.function(module, stage.name), (blocks, 1, 1), (stage.threads, 1, 1),
                     pack(kinds, (*places, *dims, self.status)), stage.shared,
                 ))
 

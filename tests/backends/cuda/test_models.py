@@ -14,8 +14,9 @@ from benchmarks import models
 from graphc import backends
 from graphc.backends import Host
 from graphc.backends.cuda.backend import CudaBackend
-from graphc.backends.cuda.emit import Source, batch, emit
+from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import Schedule
+from graphc.backends.cuda.source import Source, batch
 from graphc.ir.kernel import Launch, Program, leaves
 from graphc.ir.kernel.text import kernel_symbol
 

@@ -25,11 +25,11 @@ from graphc.backends.cuda.driver import (
     Usage,
     check_grid,
 )
-from graphc.backends.cuda.emit import SHARED_MOST
 from graphc.backends.cuda.emulator.launch import EmulatedError, Fault, Library
 from graphc.backends.cuda.emulator.schedule import Schedule
 from graphc.backends.cuda.emulator.toolchain import Toolchain
 from graphc.backends.cuda.errors import error_of
+from graphc.backends.cuda.source import SHARED_MOST
 
 ATTRIBUTES = {
     Attribute.MAX_THREADS_PER_BLOCK: 1024,

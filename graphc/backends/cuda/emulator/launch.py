@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from graphc.backends.cuda.driver import Dim3, check_grid, pack
-from graphc.backends.cuda.emit import SHARED_MOST
 from graphc.backends.cuda.emulator.schedule import Schedule, ScheduleWords
+from graphc.backends.cuda.source import SHARED_MOST
 
 Array: TypeAlias = np.ndarray[Any, Any]
 # An array is copied to memory with guards around it, and back; an int is an i64, a float an f32.

@@ -1,0 +1,62 @@
+"""What is emitted for a kernel: CUDA C, its launches in order, and what it was emitted for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from graphc.backends.cuda.prelude import PRELUDE
+from graphc.ir.dim import Dim, Size, evaluate
+
+SHARED_MOST = 227 << 10  # bytes that a block may have, on sm_90; 163 KiB on sm_80
+_GRID_MOST = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An architecture that NVRTC knows ("sm_80", "sm_90", "sm_90a"). The order of arithmetic does
+    not depend on it; which instructions a template uses may."""
+
+    architecture: str
+
+
+OLDEST = Target("sm_80")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One launch: the function's name, its number of blocks over the kernel's dims, the threads of
+    a block, and its bytes of dynamic shared memory (more than 48 KiB have to be asked for)."""
+
+    name: str
+    blocks: Size
+    threads: int
+    shared: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """CUDA C and its launches, in order. Every function takes the buffers in order of params, the
+    dims as i64, the status words (see the fail function in the prelude), and, where `scratch` is
+    not 0, the address of so many bytes over the kernel's dims, aligned to 256, which hold nothing
+    before the first launch and are free behind the last."""
+
+    text: str
+    stages: tuple[Stage, ...]
+    scratch: Size = 0
+
+
+def batch(sources: Iterable[Source]) -> str:
+    """One text of several kernels, which compiles in half of their time. Their functions keep their
+    names."""
+    texts = [source.text.removeprefix(PRELUDE) for source in sources]
+    parts = [f"inline namespace part{n} {{\n{text}}}" for n, text in enumerate(texts)]
+    return "\n".join((PRELUDE, *parts, ""))
+
+
+def grid(stage: Stage, dims: Sequence[tuple[str, int]]) -> int:
+    """The number of blocks of a launch for given dims: at least one, where there is nothing to do,
+    and no more than a grid may have. Blocks walk on by the size of the grid."""
+    blocks = stage.blocks
+    number = evaluate(blocks, dict(dims)) if isinstance(blocks, Dim) else blocks
+    return min(max(1, number), _GRID_MOST)

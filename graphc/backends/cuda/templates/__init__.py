@@ -1,0 +1,38 @@
+"""Contractions as CUDA C: a Renderer for each class of Template, in a file of its own.
+
+What has no Renderer, or is refused by it, becomes loops before anything is emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from graphc.backends.cuda.source import Source, Target
+from graphc.ir.kernel import Kernel, Template
+
+
+class Renderer(NamedTuple):
+    """`takes`: whether there is code for a template as it stands, on every architecture; `render`:
+    the code of a kernel of one. Sizes are read at run time wherever the code can: a text is for
+    many shapes."""
+
+    takes: Callable[[Template], bool]
+    render: Callable[[Kernel, Target], Source]
+
+
+RENDERERS: dict[type, Renderer] = {}
+
+
+def renders(template: Template) -> bool:
+    """See Backend."""
+    found = RENDERERS.get(type(template))
+    return found is not None and found.takes(template)
+
+
+def render(kernel: Kernel, target: Target) -> Source:
+    """A template's kernel. Raises NotImplementedError for one that is not rendered."""
+    found = RENDERERS.get(type(kernel.template))
+    if found is None:
+        raise NotImplementedError(f"the CUDA backend has no {type(kernel.template).__name__}")
+    return found.render(kernel, target)
