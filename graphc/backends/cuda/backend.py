@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from graphc.backends import Backend, Finding, Host
 from graphc.backends.cuda import emit, scalar, templates
+from graphc.backends.cuda.device import GPUS, Gpus
 from graphc.backends.cuda.findings import findings
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.host.memory import HOST
@@ -21,6 +22,9 @@ class CudaBackend:
 
     machine = GPU
     memory = HOST
+
+    def __init__(self, gpus: Gpus = GPUS) -> None:
+        self.gpus = gpus  # what torch.cuda is about
 
     def claims(self, node: Node, machine: Machine) -> bool:
         """Nothing yet."""

@@ -45,6 +45,7 @@ class EmulatedBackend(CudaBackend):
     """See Backend. `schedule` may be changed between calls."""
 
     def __init__(self, toolchain: Toolchain) -> None:
+        super().__init__()
         self.toolchain = toolchain
         self.schedule = Schedule()
         self.sources: dict[str, Source] = {}
