@@ -73,7 +73,8 @@ class Device:
     # --- streams ------------------------------------------------------------------------------
 
     def current_stream(self) -> Stream:
-        """Where the running thread's work goes."""
+        """Where the running thread's work goes; the device is active there from then on."""
+        self.activate()
         return self._selected.stream
 
     def select(self, stream: Stream) -> Stream:
@@ -99,10 +100,10 @@ class Device:
 
     # --- memory -------------------------------------------------------------------------------
 
-    def allocate(self, size: int) -> Block:
-        """Bytes for the current stream's work. Raises OutOfMemoryError."""
+    def allocate(self, size: int, stream: Stream) -> Block:
+        """Bytes for the work of a stream, aligned to 512. Raises OutOfMemoryError."""
         self.activate()
-        return self.allocator.allocate(size, self._selected.stream)
+        return self.allocator.allocate(size, stream)
 
     def free(self, block: Block) -> None:
         """What ends with a Block's own end, now."""
