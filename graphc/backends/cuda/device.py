@@ -6,14 +6,38 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from graphc.backends.cuda import libcuda
 from graphc.backends.cuda.allocator import Allocator, Block
-from graphc.backends.cuda.driver import DEFAULT_STREAM, Attribute, Context, Driver, Stream
+from graphc.backends.cuda.driver import (
+    DEFAULT_STREAM,
+    SHARED_DEFAULT,
+    Attribute,
+    Context,
+    Driver,
+    Stream,
+)
 from graphc.backends.cuda.pinned import PinnedMemory
 
 STREAMS = 32  # of a priority: who asks for more gets the first one again, as in torch
+
+
+# torch's names of a device's properties
+FACTS = {
+    "multi_processor_count": Attribute.MULTIPROCESSOR_COUNT,
+    "warp_size": Attribute.WARP_SIZE,
+    "max_threads_per_block": Attribute.MAX_THREADS_PER_BLOCK,
+    "max_threads_per_multi_processor": Attribute.MAX_THREADS_PER_MULTIPROCESSOR,
+    "regs_per_multiprocessor": Attribute.MAX_REGISTERS_PER_MULTIPROCESSOR,
+    "shared_memory_per_block_optin": Attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+    "shared_memory_per_multiprocessor": Attribute.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+    "L2_cache_size": Attribute.L2_CACHE_SIZE,
+    "clock_rate": Attribute.CLOCK_RATE,
+    "memory_clock_rate": Attribute.MEMORY_CLOCK_RATE,
+    "memory_bus_width": Attribute.GLOBAL_MEMORY_BUS_WIDTH,
+}
 
 
 class _Thread(threading.local):
@@ -21,6 +45,7 @@ class _Thread(threading.local):
 
     index = 0  # of the current device
     active: Device | None = None  # whose context the driver has in this thread
+    waits = True  # for copies from pinned memory
 
 
 class _Selected(threading.local):
@@ -32,10 +57,14 @@ class _Selected(threading.local):
 class Device:
     """A GPU as this process uses it. Its primary context is made at the first use."""
 
-    def __init__(self, driver: Driver, index: int = 0, thread: _Thread | None = None) -> None:
+    def __init__(
+        self, driver: Driver, index: int = 0, thread: _Thread | None = None,
+        pinned: PinnedMemory | None = None,
+    ) -> None:
         self.driver, self.index = driver, index
         self.allocator = Allocator(driver, self.activate, index)
         self._thread = thread or _Thread()
+        self._pinned = pinned or PinnedMemory(driver, self.activate)
         self._selected = _Selected()
         self._context: Context | None = None
         self._process = os.getpid()
@@ -69,6 +98,11 @@ class Device:
     def begun(self) -> bool:
         """Whether it was used."""
         return self._context is not None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it was used by this process, and not by one that this one was forked from."""
+        return self.begun and self._process == os.getpid()
 
     # --- streams ------------------------------------------------------------------------------
 
@@ -109,6 +143,17 @@ class Device:
         """What ends with a Block's own end, now."""
         self.allocator.free(block)
 
+    def sent(self, address: int, stream: Stream) -> None:
+        """A copy of what lies at an address of the host was begun, last of all: pageable memory was
+        read by then, pinned memory is waited for, unless the caller has said that it stays as it
+        is (Gpus.unwaited)."""
+        if not self._pinned.holds(address):
+            return
+        if self._thread.waits:
+            self.driver.wait_for_stream(stream)
+        else:
+            self._pinned.begun(address, stream)
+
     # --- facts --------------------------------------------------------------------------------
 
     @property
@@ -123,6 +168,18 @@ class Device:
             self.attribute(Attribute.COMPUTE_CAPABILITY_MAJOR),
             self.attribute(Attribute.COMPUTE_CAPABILITY_MINOR),
         )
+
+    @property
+    def total_memory(self) -> int:
+        """Bytes."""
+        return self.driver.device_memory(self.index)
+
+    def facts(self) -> dict[str, int]:
+        """Its numbers, by the names of torch's properties."""
+        return {
+            "shared_memory_per_block": SHARED_DEFAULT,
+            **{name: self.attribute(attribute) for name, attribute in FACTS.items()},
+        }
 
     def attribute(self, attribute: Attribute) -> int:
         """A number of the device."""
@@ -157,10 +214,20 @@ class Gpus:
         except RuntimeError as missing:
             self.missing = missing
             return []
-        found = [Device(driver, index, self._thread) for index in range(count)]
-        if found:
-            self.pinned = PinnedMemory(driver, found[0].activate)
-        return found
+        self.pinned = PinnedMemory(driver, self._activate)
+        return [Device(driver, index, self._thread, self.pinned) for index in range(count)]
+
+    def _activate(self) -> None:
+        (self._thread.active or self.devices[self._thread.index]).activate()
+
+    @contextmanager
+    def unwaited(self) -> Iterator[None]:
+        """Copies from pinned memory that the running thread begins may read it later."""
+        before, self._thread.waits = self._thread.waits, False
+        try:
+            yield
+        finally:
+            self._thread.waits = before
 
     @property
     def begun(self) -> bool:
@@ -168,9 +235,9 @@ class Gpus:
         return any(device.begun for device in self._devices or ())
 
     @property
-    def current(self) -> Device:
-        """The running thread's. Raises IndexError where there is no device."""
-        return self.devices[self._thread.index]
+    def current_index(self) -> int:
+        """The number of the running thread's device."""
+        return self._thread.index
 
     def select(self, index: int) -> int:
         """That device is the running thread's from now on; gives the number of the one until now.
