@@ -9,6 +9,7 @@ made on the way (positions, masks): it was not placed by a user.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sys import _getframe
@@ -51,6 +52,7 @@ class Place:
         self.own_run = _in_memory_order(run)
         self.run = _wrapped(self.own_run)
         self.generator: Any = None  # its default generator, made at first use
+        self.process = os.getpid()  # in one that is forked from it, no device can be used
         self._constants: dict[Any, Buffer] = {}
 
     def take(self, array: Array) -> Buffer:

@@ -233,11 +233,11 @@ class Gpus:
         finally:
             self._thread.waits = before
 
-    def first(self) -> Device:
-        """The first device. Raises what said that there is none, with the cure."""
+    def device(self, index: int) -> Device:
+        """One of them. Raises what said that there is none, with the cure."""
         if not self.devices:
             raise self.missing or error_of("cuDeviceGetCount", "CUDA_ERROR_NO_DEVICE", "no device")
-        return self.devices[0]
+        return self.devices[index]
 
     @property
     def begun(self) -> bool:

@@ -60,6 +60,7 @@ from . import (
     storages,
     strided,
     tensor_types,
+    transfers,
     windows,
 )
 from . import einsum as einsum_module
@@ -180,6 +181,7 @@ _METHODS = {
     statistics: "sum_to_size",
     copied_views: "unsafe_chunk unsafe_split",
     storages: "is_shared share_memory_ untyped_storage",
+    transfers: "is_pinned pin_memory record_stream",
 }
 
 

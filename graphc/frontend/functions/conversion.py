@@ -18,7 +18,7 @@ from ..device import registered
 from ..errors import kind_name, located, user_location
 from ..known import known, values
 from ..numbers import is_traced_number
-from ..placement import Pinned, look, place_at, place_of
+from ..placement import Pinned, place_at, place_of
 from ..tensor import Tensor, concrete, current, from_array, held
 from ..transfer import moved
 from ..values import Eager
@@ -158,26 +158,6 @@ def cuda(
     with Pinned.later() if non_blocking else nullcontext():
         result = moved(self, place)
     return _laid_out(result, memory_format)
-
-
-def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """A copy in memory from which a device copies while the host goes on; the tensor itself where
-    it lies there, or no device is faster for it. Raises RuntimeError for one that is not on the
-    CPU."""
-    if self.device.type != "cpu":
-        raise RuntimeError(located(
-            f"cannot pin a tensor on {self.device}: only dense CPU tensors can be pinned"
-        ))
-    if local.trace is None:
-        look()
-    if local.trace is not None or Pinned.copy is None or is_pinned(self):
-        return self
-    return from_array(Pinned.copy(self._array))
-
-
-def is_pinned(self: Tensor, device: Any = None) -> bool:
-    """Whether it lies in memory from which a device copies while the host goes on."""
-    return self._trace is None and place_at(self) is None and Pinned.holds(self._array)
 
 
 # --- to Python ---------------------------------------------------------------------------------
@@ -478,8 +458,7 @@ def is_inference(input: Tensor) -> bool:
 
 METHODS = {
     "to": to, "to_dense": to_dense,
-    "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda, "pin_memory": pin_memory,
-    "is_pinned": is_pinned, "item": item, "tolist": tolist, "numpy": numpy,
+    "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda, "item": item, "tolist": tolist, "numpy": numpy,
     "size": size, "numel": numel, "nelement": numel, "dim": dim, "ndimension": dim,
     "element_size": element_size, "is_floating_point": is_floating_point,
     "is_nonzero": is_nonzero, "is_signed": is_signed,
