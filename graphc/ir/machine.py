@@ -80,6 +80,9 @@ class Machine:
 
     From `unrolled_steps` equal steps on, unrolled code becomes a loop. Steps of elementwise work
     alone, of which few kernels are made, do so if they are `unrolled_light` operators together.
+
+    What convolutions read and write has its channels last in memory, where it has at least
+    `channels_last` of them (0: nothing has).
     """
 
     kind: str  # "cpu" or "gpu": what a person calls it
@@ -108,6 +111,7 @@ class Machine:
     unrolled_steps: int
     unrolled_light: int
     tiling: Tiling | None = None
+    channels_last: int = 0
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

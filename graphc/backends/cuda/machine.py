@@ -30,4 +30,5 @@ GPU = Machine(
     alignment=64,
     unrolled_steps=32,
     unrolled_light=512,
+    channels_last=8,  # 16 bytes of 16-bit floats
 )
