@@ -32,8 +32,9 @@ from graphc.ir.kernel.program import ProgramStep
 @dataclass(frozen=True, slots=True)
 class KernelLaunch:
     """One launch. Its arguments are words of 8 bytes: the buffers' addresses, `dims` (and sizes
-    that the text leaves open) over the program's, the status words, and, where `scratch` is not 0, the address of so many bytes.
-    `blocks` are over the program's dims. `checked`: what it may say has failed."""
+    that the text leaves open) over the program's, the status words, and, where `scratch` is not 0,
+    the address of so many bytes. `blocks` are over the program's dims. `checked`: what it may say
+    has failed."""
 
     name: str
     function: Function
