@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphc.backends.cuda import templates
+from graphc.backends.cuda.indices import index_text
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import apply, c_type, combine, literal
 from graphc.backends.cuda.source import OLDEST, SHARED_MOST, Source, Stage, Target
@@ -312,24 +313,3 @@ __device__ inline void {name}({t}* x, {i}* index, unsigned char* shared) {{
             return f"({texts[id(scalar.mask)]} ? {load} : {other})"
         args = [texts[id(arg)] for arg in scalar.args]
         return apply(scalar.op, scalar.dtype, [arg.dtype for arg in scalar.args], args)
-
-
-def index_text(size: Size) -> str:
-    """An index expression in C, with Python's rounding in divisions."""
-    if isinstance(size, int):
-        return f"{size}LL"
-    terms: list[str] = []
-    for monomial, coefficient in size.terms:
-        factors = [] if coefficient == 1 and monomial else [f"{coefficient}LL"]
-        for atom, power in monomial:
-            if atom.kind == "var":
-                text = f"(i64){atom.name}"
-            else:
-                a, b = (index_text(arg) for arg in atom.args)
-                function = {"floordiv": "floordiv", "mod": "floormod"}.get(
-                    atom.kind, f"take_{atom.kind}<i64>"
-                )
-                text = f"{function}({a}, {b})"
-            factors += [text] * power
-        terms.append(" * ".join(factors))
-    return f"({' + '.join(terms)})" if terms else "0LL"
