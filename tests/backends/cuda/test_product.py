@@ -1,133 +1,163 @@
-"""Products rendered as CUDA C: their sums on the emulator against float64, their cubins."""
+"""Products rendered as CUDA C: what they compute on the emulator."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import random
 
 import numpy as np
 import pytest
 
-from graphc.backends.cuda.emulator import ALL, Schedule
+from graphc.backends.cuda.emit import emit
+from graphc.backends.cuda.emulator import ALL, Library, Schedule, Toolchain
 from graphc.backends.cuda.templates import renders
-from graphc.backends.numpy.elementwise import TABLE
-from graphc.ir.dim import evaluate
-from graphc.ir.kernel import Kernel, Product
-from graphc.ir.kernel.interpret import run_kernel
 from graphc.ir.kernel.text import parse_kernel
 from graphc.ir.kernel.verify import verify_kernel
 
-from .emulated import EmulatedBackend
+from .product_cases import Case, arrays, launch, wrong
 
-Array = np.ndarray[Any, Any]
-RNG = np.random.default_rng(0)
-WATCHED = (Schedule(watch=True), Schedule(watch=True, early=True))
-TOLERANCE = {"bf16": 1.6e-2, "f16": 2e-3, "f32": 1e-5, "f64": 1e-13}
+SCHEDULES = (ALL[1], ALL[-2], Schedule(watch=True), Schedule(watch=True, early=True))
 
-
-class Case(NamedTuple):
-    """A product with relu(acc + bias) and, of every second, a second result. `left`, `right`: "k"
-    where k is contiguous, "r" where rows are, "s" where neither is; `pad`: of the lines."""
-
-    dtype: str
-    m: int
-    n: int
-    k: int
-    left: str = "k"
-    right: str = "k"
-    batch: int = 1
-    pad: int = 0
-
-    def text(self) -> str:
-        """The kernel's."""
-        d, acc = self.dtype, "f64" if self.dtype == "f64" else "f32"
-        a, a_size = self._operand("m", self.m, self.left)
-        w, w_size = self._operand("n", self.n, self.right)
-        rounded = "acc" if acc == d else f"cast.{d}(acc)"
-        size = self.batch * self.m * self.n
-        place = f"{self.m * self.n}*b + {self.n}*m + n"
-        return f"""kernel product(a: {d}[{a_size}] in, w: {d}[{w_size}] in,
-            bias: {d}[{self.n}] in, o: {d}[{size}] out, p: f32[{size}] out) dims () {{
-          gemm batch [{self.batch}] m [{self.m}] n [{self.n}] k [{self.k}] acc {acc} {{
-          left a[{a}]: {d}
-          right w[{w}]: {d}
-            epilogue {{
-              t0 = {rounded}
-              t1 = add.{d}(t0, bias[n])
-              store o[{place}] = relu.{d}(t1)
-              store p[{place}] = cast.f32(acc)
-            }}
-          }}
-        }}"""
-
-    def _operand(self, row: str, rows: int, kind: str) -> tuple[str, int]:
-        lines, length = (self.k, rows) if kind == "r" else (rows, self.k)
-        step = 3 if kind == "s" else 1
-        pitch = length * step + self.pad
-        line, along = ("k", row) if kind == "r" else (row, "k")
-        return f"{lines * pitch}*b + {pitch}*{line} + {step}*{along}", self.batch * lines * pitch
-
-
-def arrays(kernel: Kernel, dims: dict[str, int] | None = None) -> dict[str, Array]:
-    """Random operands; NaN where results are written."""
-    found = {}
-    for p in kernel.params:
-        size = max(evaluate(p.size, dims or {}), 1)
-        values = RNG.standard_normal(size) if p.access == "in" else np.full(size, np.nan)
-        found[p.name] = values.astype(p.dtype.numpy)
-    return found
-
-
-def check(
-    kernel: Kernel, emulated: EmulatedBackend, schedule: Schedule,
-    dims: dict[str, int] | None = None,
-) -> None:
-    """A kernel's results on the emulator are those of its meaning."""
-    dims = dims or {}
-    memory = arrays(kernel, dims)
-    emulated.schedule = schedule
-    got = {name: array.copy() for name, array in memory.items()}
-    emulated.launch(kernel, list(got.values()), list(dims.values()))
-    t = kernel.template
-    assert isinstance(t, Product)
-    run_kernel(kernel, list(memory.values()), list(dims.values()), TABLE)
-    scale = np.sqrt(max(evaluate(t.k, dims), 1))
-    for p in kernel.params:
-        if p.access != "in":
-            want = memory[p.name].astype("f8")
-            error = TOLERANCE[t.left.dtype.name] * scale
-            np.testing.assert_allclose(
-                got[p.name].astype("f8"), want, rtol=error, atol=error, err_msg=str(schedule)
-            )
-
-
-def parsed(case: Case) -> Kernel:
-    kernel = parse_kernel(case.text())
-    verify_kernel(kernel)
-    return kernel
-
-
-CASES = [
+CASES = (
     Case("bf16", 70, 66, 264),
     Case("bf16", 70, 66, 264, "r", "r"),
     Case("f16", 65, 130, 72, "k", "r", batch=2),
     Case("bf16", 33, 40, 100, "r", "k", pad=1),
-    Case("bf16", 5, 3, 7, "s", "s"),
-    Case("f16", 1, 1, 1),
-    Case("bf16", 64, 64, 0),
-    Case("f32", 70, 66, 50),
-    Case("f32", 70, 66, 50, "r", "r", pad=2),
+    Case("bf16", 40, 24, 80, "k", "r", batch=6, heads=3, pad=8),
+    Case("bf16", 20, 24, 64, "r", "r", offset=1),
+    Case("f16", 1, 1, 1, "k", "r"),
+    Case("bf16", 64, 64, 0, "r", "k"),
+    Case("f32", 70, 66, 50, "k", "r"),
     Case("f32", 65, 130, 33, "k", "r", batch=2),
     Case("f32", 9, 17, 600, "r", "k"),
-    Case("f32", 7, 5, 3, "s", "s"),
-    Case("f32", 3, 2, 0),
-    Case("f64", 70, 66, 50),
+    Case("f32", 3, 2, 0, "k", "r"),
     Case("f64", 17, 70, 300, "r", "r", pad=1),
-]
+)
+# the large tiles: their emulation takes longer; and more layouts
+LARGE = (
+    Case("bf16", 5, 3, 7, "s", "s"),
+    Case("f32", 70, 66, 50, "r", "r", pad=2),
+    Case("f32", 70, 66, 50),
+    Case("f32", 20, 24, 64, "r", "k", batch=4, heads=2, offset=3),
+    Case("f32", 7, 5, 3, "s", "s"),
+    Case("f64", 70, 66, 50),
+    Case("bf16", 130, 136, 72, "k", "k", batch=33),
+    Case("bf16", 136, 130, 72, "r", "r", batch=33),
+    Case("f32", 130, 136, 20, "k", "r", batch=33),
+    Case("f32", 136, 130, 20, "r", "k", batch=33),
+)
+
+
+def compiled(cases: tuple[Case, ...], toolchain: Toolchain) -> Library:
+    """The texts of all, once each."""
+    texts = {source.stages[0].name: source.text for source in (emit(c.kernel()) for c in cases)}
+    return toolchain.compile(texts)
+
+
+@pytest.fixture(scope="module")
+def library(toolchain: Toolchain) -> Library:
+    return compiled(CASES, toolchain)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_product(case: Case, emulated: EmulatedBackend) -> None:
-    kernel = parsed(case)
-    assert renders(kernel.template)
-    for schedule in (ALL[1], ALL[-2], *WATCHED):
-        check(kernel, emulated, schedule)
+def test_sums_and_the_epilogue(case: Case, library: Library) -> None:
+    kernel = case.kernel()
+    assert kernel.template is not None and renders(kernel.template)
+    source = emit(kernel)
+    for schedule in SCHEDULES:
+        assert not wrong(kernel, source, library, schedule)
+
+
+def test_all_schedules(library: Library) -> None:
+    for case in (CASES[1], CASES[8]):
+        for schedule in ALL:
+            assert not wrong(case.kernel(), emit(case.kernel()), library, schedule)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", LARGE, ids=str)
+def test_large_tiles_and_other_layouts(case: Case, toolchain: Toolchain) -> None:
+    kernel = case.kernel()
+    assert emit(kernel).stages[0].threads in (128, 256)
+    for schedule in SCHEDULES:
+        assert not wrong(kernel, emit(kernel), compiled((case,), toolchain), schedule)
+
+
+def test_any_grid_gives_the_same_bits(library: Library) -> None:
+    for case in (CASES[2], CASES[7], CASES[9], CASES[10], CASES[12]):
+        source = emit(case.kernel())
+        results = []
+        for blocks in (None, 1, 3):
+            found = arrays(case.kernel(), {})
+            launch(library, source, found, {}, Schedule(ahead=True), blocks)
+            results.append(found)
+        for other in results[1:]:
+            for x, y in zip(results[0], other, strict=True):
+                np.testing.assert_array_equal(x, y)
+
+
+def test_a_text_is_for_many_shapes() -> None:
+    same = (
+        Case("bf16", 70, 66, 264), Case("bf16", 71, 66, 264), Case("bf16", 64, 8, 200, pad=5),
+    )
+    sources = [emit(case.kernel()) for case in same]
+    assert len({source.text for source in sources}) == 1
+    assert len({source.sizes for source in sources}) == 3
+    other = (Case("bf16", 70, 66, 264, "r"), Case("f16", 70, 66, 264), Case("bf16", 70, 66, 1024))
+    assert len({emit(case.kernel()).text for case in (same[0], *other)}) == 4
+
+
+SYMBOLIC = """kernel symbolic(a: bf16[64*T] in, w: bf16[2112] in, o: bf16[33*T] out) dims (T) {
+  gemm batch [1] m [T] n [33] k [64] acc f32 {
+  left a[64*m + k]: bf16
+  right w[64*n + k]: bf16
+    epilogue {
+      store o[33*m + n] = cast.bf16(acc)
+    }
+  }
+}"""
+SYMBOLIC_DEPTH = """kernel depth(a: f32[20*T] in, w: f32[12*T] in, o: f32[240] out) dims (T) {
+  gemm batch [1] m [20] n [12] k [T] acc f32 {
+  left a[20*k + m]: f32
+  right w[n*T + k]: f32
+    epilogue {
+      store o[12*m + n] = acc
+    }
+  }
+}"""
+
+
+@pytest.mark.parametrize("text", (SYMBOLIC, SYMBOLIC_DEPTH))
+def test_symbolic_sizes(text: str, toolchain: Toolchain) -> None:
+    kernel = parse_kernel(text)
+    verify_kernel(kernel)
+    source = emit(kernel)
+    library = toolchain.compile({"symbolic": source.text})
+    for size in (2, 70, 200):
+        for schedule in (Schedule(watch=True), ALL[-2]):
+            assert not wrong(kernel, source, library, schedule, {"T": size})
+
+
+def drawn(seed: int) -> Case:
+    """A product of odd sizes."""
+    rng = random.Random(seed)
+    sizes = (1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 40, 63, 64, 65, 96, 100, 127, 130)
+    m, n = rng.choice(sizes), rng.choice(sizes)
+    k = rng.choice((*sizes, 0, 300, 520))
+    batch = rng.choice((1, 1, 1, 2, 5, 6))
+    heads = rng.choice((1, 2, 3)) if batch > 1 else 1
+    return Case(
+        rng.choice(("bf16", "bf16", "f16", "f32", "f32", "f64")), m, n, k, rng.choice("kkrrs"),
+        rng.choice("kkrrs"), batch, rng.choice((0, 0, 1, 3, 8)), rng.choice((0, 0, 1, 4, 8)), heads,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 300, 20))
+def test_drawn_products(first: int, toolchain: Toolchain) -> None:
+    seeds = range(first, first + 20)
+    cases = tuple(drawn(seed) for seed in seeds)
+    library = compiled(cases, toolchain)
+    for seed, case in zip(seeds, cases, strict=True):
+        schedule = (*SCHEDULES, *ALL)[seed % 14]
+        found = wrong(case.kernel(), emit(case.kernel()), library, schedule)
+        assert not found, (seed, case, found)

@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME_sum(PARAMETERS) {
 """
 _PART = "((ACC*)scratch)[((piece * TOTAL_B + b) * TOTAL_M + m) * TOTAL_N + n] = acc;"
 _COMBINE = """
-extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE) NAME_combine(PARAMETERS) {
+extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_combine(PARAMETERS) {
   const i64 all = TOTAL_B * TOTAL_M * TOTAL_N;
   for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all;
        i += (i64)gridDim.x * blockDim.x) {

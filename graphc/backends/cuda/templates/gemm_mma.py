@@ -66,6 +66,7 @@ __device__ __forceinline__ void right_fragment(unsigned* r, unsigned tile, int r
 }
 
 _MULTIPLY = """
+struct __align__(8) Pair { float x, y; };
 template <class Left, class Right>
 __device__ __forceinline__ void load_step(
     unsigned char* stage, const Left& left, const Right& right, i64 m0, i64 n0, i64 k) {
@@ -115,9 +116,10 @@ __device__ __forceinline__ void multiply(
     #pragma unroll
     for (int j = 0; j < WARP_BROAD / 8; j++)
       #pragma unroll
-      for (int e = 0; e < 4; e++) {
+      for (int e = 0; e < 4; e += 2) {
         const int row = row0 + i * 16 + lane / 4 + e / 2 * 8;
-        sums[row * PITCH + column0 + j * 8 + lane % 4 * 2 + e % 2] = d[i][j][e];
+        const Pair pair = {d[i][j][e], d[i][j][e + 1]};
+        *(Pair*)(sums + row * PITCH + column0 + j * 8 + lane % 4 * 2) = pair;
       }
 }
 """
