@@ -104,6 +104,9 @@ class Machine:
 
     From `unrolled_steps` equal steps on, unrolled code becomes a loop. Steps of elementwise work
     alone, of which few kernels are made, do so if they are `unrolled_light` operators together.
+
+    What convolutions read and write has its channels last in memory, where it has at least
+    `channels_last` of them (0: nothing has).
     """
 
     kind: str  # "cpu" or "gpu": what a person calls it
@@ -132,8 +135,12 @@ class Machine:
     unrolled_steps: int
     unrolled_light: int
     tiling: Tiling | None = None
+<<<<<<< HEAD
     sorting: Sorting | None = None
     lasting: int = 0
+=======
+    channels_last: int = 0
+>>>>>>> main
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

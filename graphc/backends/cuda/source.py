@@ -37,19 +37,23 @@ class Stage:
 @dataclass(frozen=True, slots=True)
 class Source:
     """CUDA C and its launches, in order. Every function takes the buffers in order of params, the
-    dims as i64, the status words (see the fail function in the prelude), and, where `scratch` is
-    not 0, the address of so many bytes over the kernel's dims, aligned to 256, which hold nothing
-    before the first launch and are free behind the last."""
+    dims as i64, the values of `sizes` as i64, the status words (see the fail function in the
+    prelude), and, where `scratch` is not 0, the address of so many bytes over the kernel's dims,
+    aligned to 256, which hold nothing before the first launch and are free behind the last.
+
+    `sizes`, over the kernel's dims, is what a template's text leaves open: kernels of many shapes
+    have one text, which is compiled once; functions are named by it."""
 
     text: str
     stages: tuple[Stage, ...]
     scratch: Size = 0
+    sizes: tuple[Size, ...] = ()
 
 
 def batch(sources: Iterable[Source]) -> str:
     """One text of several kernels, which compiles in half of their time. Their functions keep their
-    names."""
-    texts = [source.text.removeprefix(PRELUDE) for source in sources]
+    names; equal texts are one."""
+    texts = dict.fromkeys(source.text.removeprefix(PRELUDE) for source in sources)
     parts = [f"inline namespace part{n} {{\n{text}}}" for n, text in enumerate(texts)]
     return "\n".join((PRELUDE, *parts, ""))
 
