@@ -15,6 +15,8 @@ from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, Library, Schedule, Toolchain
 from graphc.backends.cuda.source import Source, grid
+from graphc.backends.cuda.status import kernel_checks
+from graphc.backends.host.memory import HOST
 from graphc.backends.numpy.ops import TABLE
 from graphc.ir.dim import evaluate
 from graphc.ir.kernel import (
@@ -23,10 +25,8 @@ from graphc.ir.kernel import (
     Kernel,
     Launch,
     Leaf,
-    Loop,
     Program,
     Routine,
-    Stmt,
     leaves,
     run_steps,
 )
@@ -43,6 +43,8 @@ SCHEDULES = (*ALL[::2], Schedule(watch=True))  # loops have no asynchronous copi
 
 class EmulatedBackend(CudaBackend):
     """See Backend. `schedule` may be changed between calls."""
+
+    memory = HOST  # type: ignore[assignment]
 
     def __init__(self, toolchain: Toolchain) -> None:
         self.toolchain = toolchain
@@ -80,28 +82,12 @@ class EmulatedBackend(CudaBackend):
                 stage.shared, self.schedule,
             )
             if status[0]:
-                raise CheckFalse(checks(kernel)[status[2]], int(status[3]))
+                raise CheckFalse(kernel_checks(kernel)[status[2]], int(status[3]))
 
 
 class CheckFalse(Exception):
     def __init__(self, check: Check, value: int) -> None:
         super().__init__(check.message.replace("{value}", str(value)))
-
-
-def checks(kernel: Kernel) -> list[Check]:
-    """In the order in which emit() numbers them."""
-    found: list[Check] = []
-
-    def walk(body: Sequence[Stmt]) -> None:
-        for stmt in body:
-            if isinstance(stmt, Check):
-                found.append(stmt)
-            elif isinstance(stmt, Loop):
-                walk(stmt.body)
-
-    for stage in kernel.stages:
-        walk(stage)
-    return found
 
 
 class KernelStats(NamedTuple):

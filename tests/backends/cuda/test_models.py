@@ -17,6 +17,7 @@ from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import Schedule
 from graphc.backends.cuda.source import Source, batch
+from graphc.backends.host.memory import HOST
 from graphc.ir.kernel import Launch, Program, leaves
 from graphc.ir.kernel.text import kernel_symbol
 
@@ -33,6 +34,7 @@ class Collected(Exception):
 class Collecting(CudaBackend):
     """Keeps the sources of what it is given."""
 
+    memory = HOST  # type: ignore[assignment]
     sources: dict[str, Source]
 
     def build(self, program: Program, host: Host) -> NoReturn:
