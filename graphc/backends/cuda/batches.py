@@ -1,9 +1,7 @@
-"""Several launches of one kernel as one: each block looks up in a table whose block it is, and
-which buffers and dims that launch has. The launches are independent (`plan/together.py`).
-
-A table has a row of i64 for each launch: its first block, its number of blocks, the addresses of
-its buffers in order of params, its dims. Blocks number differently in each stage, so each stage has
-a table of its own.
+"""Several launches of one kernel as one, which are independent (`plan/together.py`): each block
+finds out from the launch's arguments whose block it is. They are all there, as words of 8 bytes:
+the buffers of every launch, then, for every launch, its first block, its number of blocks and its
+dims. So they are patched like any launch's, and nothing has to lie in memory.
 """
 
 from __future__ import annotations
@@ -11,61 +9,60 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import c_type
-from graphc.backends.cuda.source import Source, Stage, grid
-from graphc.ir.kernel import Kernel
+from graphc.backends.cuda.source import Source, Stage
+from graphc.ir.dim import Size, maximum, substitute, unwrap
+from graphc.ir.kernel import Kernel, Launch
 
-_SUFFIX = "_batch"
+_WORDS = 4096 // 8  # that a launch may have, on every architecture
 _HEAD = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\((.*?)\) \{')
-
-
-class Arguments(NamedTuple):
-    """One launch: addresses in order of the kernel's params, and its dims."""
-
-    addresses: Sequence[int]
-    dims: Sequence[int]
-
-
-def batched(kernel: Kernel, source: Source) -> Source:
-    """The kernel's functions for many launches, each with the parameters (const i64* table, i64
-    launches, i64* status). Raises NotImplementedError for one that needs scratch of its own."""
-    if source.scratch != 0:
-        raise NotImplementedError(f"{kernel.name}: its launches cannot share their scratch")
-    text = source.text.removeprefix(PRELUDE)
-    for variable in ("blockIdx.x", "gridDim.x"):
-        text = text.replace(variable, _OF_ONE[variable])
-    text = _HEAD.sub(
-        r"__device__ inline void \1_one(\2, const i64 own_block, const i64 own_blocks) {", text
-    )
-    wrappers = [_wrapper(kernel, stage) for stage in source.stages]
-    stages = tuple(replace(stage, name=stage.name + _SUFFIX) for stage in source.stages)
-    return Source("\n".join((PRELUDE, text, *wrappers)), stages)
-
-
 _OF_ONE = {"blockIdx.x": "own_block", "gridDim.x": "own_blocks"}
 
 
-def _wrapper(kernel: Kernel, stage: Stage) -> str:
-    buffers = [
-        f"({c_type(param.dtype)}*)row[{2 + number}]" for number, param in enumerate(kernel.params)
-    ]
-    words = [f"row[{2 + len(buffers) + number}]" for number in range(len(kernel.dims))]
-    arguments = ", ".join((*buffers, *words, "status", "at - row[0]", "row[1]"))
-    width = width_of(kernel)
+def fits(kernel: Kernel, source: Source) -> int:
+    """How many launches of a kernel one may stand for: 1 where they have scratch, or sizes that its
+    text leaves open."""
+    if source.scratch != 0 or source.sizes:
+        return 1
+    return max(1, (_WORDS - 1) // (len(kernel.params) + len(kernel.dims) + 2))
+
+
+def batched(kernel: Kernel, source: Source, count: int) -> Source:
+    """What launches so many of a kernel's at once; its functions take the words and the status."""
+    text = source.text.removeprefix(PRELUDE)
+    for variable, own in _OF_ONE.items():
+        text = text.replace(variable, own)
+    one = r"__device__ inline void \1_one(\2, const i64 own_block, const i64 own_blocks) {"
+    parts = [PRELUDE, _HEAD.sub(one, text)]
+    stages = []
+    for stage in source.stages:
+        name = f"{stage.name}_x{count}"
+        parts.append(_wrapper(kernel, stage, name, count))
+        stages.append(replace(stage, name=name))
+    return Source("\n".join(parts), tuple(stages))
+
+
+def _wrapper(kernel: Kernel, stage: Stage, name: str, count: int) -> str:
+    params, row = len(kernel.params), len(kernel.dims) + 2
+    rows = f"words.at + {count * params}"
+    buffers = [f"({c_type(p.dtype)}*)buffers[{n}]" for n, p in enumerate(kernel.params)]
+    dims = [f"row[{2 + n}]" for n in range(len(kernel.dims))]
+    arguments = ", ".join((*buffers, *dims, "status", "at - row[0]", "row[1]"))
     return f"""\
-extern "C" __global__ void {stage.name}{_SUFFIX}(const i64* table, i64 launches, i64* status) {{
-  const i64* const end = table + (launches - 1) * {width};
-  const i64 blocks = end[0] + end[1];
+struct {name}_words {{ i64 at[{count * (params + row)}]; }};
+extern "C" __global__ void {name}(const __grid_constant__ {name}_words words, i64* status) {{
+  const i64* const rows = {rows};
+  const i64 blocks = rows[{(count - 1) * row}] + rows[{(count - 1) * row + 1}];
   for (i64 at = blockIdx.x; at < blocks; at += gridDim.x) {{
-    i64 low = 0, high = launches;
+    int low = 0, high = {count};
     while (high - low > 1) {{
-      const i64 half = (low + high) / 2;
-      if (table[half * {width}] <= at) low = half; else high = half;
+      const int half = (low + high) / 2;
+      if (rows[half * {row}] <= at) low = half; else high = half;
     }}
-    const i64* const row = table + low * {width};
+    const i64* const row = rows + low * {row};
+    const i64* const buffers = words.at + low * {params};
     {stage.name}_one({arguments});
     __syncthreads();
   }}
@@ -73,22 +70,14 @@ extern "C" __global__ void {stage.name}{_SUFFIX}(const i64* table, i64 launches,
 """
 
 
-def width_of(kernel: Kernel) -> int:
-    """The words of a table's row."""
-    return 2 + len(kernel.params) + len(kernel.dims)
-
-
-def tables(
-    kernel: Kernel, source: Source, launches: Sequence[Arguments]
-) -> list[tuple[list[int], int]]:
-    """For each stage of what `batched` gave: the words of its table, and the blocks of its grid."""
-    found: list[tuple[list[int], int]] = []
-    for stage in source.stages:
-        words: list[int] = []
-        first = 0
-        for addresses, dims in launches:
-            blocks = grid(stage, list(zip(kernel.dims, dims, strict=True)))
-            words += [first, blocks, *addresses, *dims]
-            first += blocks
-        found.append((words, grid(replace(stage, blocks=first), ())))
-    return found
+def words(stage: Stage, launches: Sequence[Launch]) -> tuple[tuple[Size, ...], Size]:
+    """What follows the buffers of a stage's launches, and their number of blocks together, over the
+    program's dims."""
+    found: list[Size] = []
+    first: Size = 0
+    for launch in launches:
+        dims = dict(zip(launch.kernel.dims, launch.dims, strict=True))
+        blocks = maximum(1, substitute(stage.blocks, dims))
+        found += [first, blocks, *launch.dims]
+        first = unwrap(first + blocks)
+    return tuple(found), first

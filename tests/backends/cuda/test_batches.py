@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphc.backends.cuda.batches import Arguments, batched, tables
+from graphc.backends.cuda.batches import batched, fits, words
 from graphc.backends.cuda.driver import DEFAULT_STREAM, pack
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, Schedule, Toolchain
@@ -13,7 +13,7 @@ from graphc.backends.cuda.emulator.driver import EmulatedDriver
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.numpy import TABLE
 from graphc.ir.dim import evaluate
-from graphc.ir.kernel import Kernel
+from graphc.ir.kernel import Kernel, Launch
 from graphc.ir.kernel.interpret import run_kernel
 
 from ...ir import kernel_cases as cases
@@ -52,9 +52,9 @@ def test_as_single_launches(
     make, launches = CASES[name]
     kernel = make()
     source = emit(kernel)
-    together = batched(kernel, source)
+    one = batched(kernel, source, len(launches))
     driver = EmulatedDriver(toolchain, schedule=schedule)
-    module = driver.load(toolchain.compile({"text": together.text}).path.read_bytes())
+    module = driver.load(toolchain.compile({"text": one.text}).path.read_bytes())
     rng = np.random.default_rng(0)
 
     def put(array: np.ndarray) -> int:
@@ -62,24 +62,23 @@ def test_as_single_launches(
         driver.copy_in(place, array.ctypes.data, array.nbytes, DEFAULT_STREAM)
         return place
 
-    rows, wants, places = [], [], []
+    wants, places = [], []
     for dims in launches:
         env = dict(zip(kernel.dims, dims, strict=True))
         arrays = [
             rng.standard_normal(evaluate(p.size, env)).astype(p.dtype.numpy) for p in kernel.params
         ]
         places.append([put(array) for array in arrays])
-        rows.append(Arguments(places[-1], dims))
         run_kernel(kernel, arrays, dims, TABLE)
         wants.append(arrays)
     status = put(np.zeros(4, np.int64))
-    for stage, (words, blocks) in zip(
-        together.stages, tables(kernel, source, rows), strict=True
-    ):
-        table = put(np.array(words, np.int64))
+    steps = [Launch(kernel, (), dims) for dims in launches]
+    for stage in one.stages:
+        rows, blocks = words(stage, steps)
+        arguments = [*(place for each in places for place in each), *rows, status]
         driver.launch(driver.prepare(
-            driver.function(module, stage.name), (min(blocks, most), 1, 1), (stage.threads, 1, 1),
-            pack("PqP", (table, len(rows), status)), stage.shared,
+            driver.function(module, stage.name), (min(evaluate(blocks, {}), most), 1, 1),
+            (stage.threads, 1, 1), pack("q" * len(arguments), arguments), stage.shared,
         ), DEFAULT_STREAM)
     for arrays, addresses in zip(wants, places, strict=True):
         for want, place, param in zip(arrays, addresses, kernel.params, strict=True):
@@ -91,9 +90,13 @@ def test_as_single_launches(
 
 @pytest.mark.parametrize("architecture", ("sm_80", "sm_90"))
 def test_the_compiler_takes_it(architecture: str) -> None:
-    """Without spills."""
+    """As many launches as there may be: no word is copied to a stack, nothing spills."""
     for make, _ in CASES.values():
         kernel = make()
-        source = batched(kernel, emit(kernel))
-        uses = needs.compiler(12).compile(source.text, architecture).uses
-        assert [stage.name for stage in source.stages if uses[stage.name].spilled] == []
+        source = emit(kernel)
+        most = fits(kernel, source)
+        assert most > 30
+        one = batched(kernel, source, most)
+        uses = needs.compiler(12).compile(one.text, architecture).uses
+        for stage in one.stages:
+            assert uses[stage.name].stack == 0 and not uses[stage.name].spilled
