@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ def trained(device: str) -> tuple[list[np.ndarray], Any]:
     """Parameters after three compiled steps of AdamW, and the compiled step."""
     graphc.manual_seed(0)
     sizes = (5, 7, 6, 9, 4)
-    layers = [nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+    layers = [nn.Linear(a, b) for a, b in pairwise(sizes)]
     model = nn.Sequential(*layers).to(device)
     optimizer = graphc.optim.AdamW(model.parameters(), lr=0.1)
 
