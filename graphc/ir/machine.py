@@ -100,7 +100,9 @@ class Machine:
     What costs `dear` or more is kept rather than computed again in another pass; what costs at
     most `cheap` is computed again in each kernel that reads it.
 
-    A buffer in the arena begins at a multiple of `alignment` bytes.
+    A buffer in the arena begins at a multiple of `alignment` bytes. A value of at most `lasting`
+    bytes keeps its place there to the end, so that steps wait for no others than whose results
+    they read (`plan/together.py`).
 
     `sorting` says how what has an order is done in parallel (None: one after another, and sorts by
     a routine).
@@ -142,8 +144,9 @@ class Machine:
     unrolled_steps: int
     unrolled_light: int
     tiling: Tiling | None = None
-    channels_last: int = 0
     sorting: Sorting | None = None
+    lasting: int = 0
+    channels_last: int = 0
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""
