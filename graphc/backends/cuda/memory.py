@@ -75,8 +75,7 @@ class CudaMemory:
         if not buffer.size:
             np.broadcast_to(values, buffer.shape)  # raises where that does not go
         elif values.shape == buffer.shape and buffer.flags.c_contiguous:
-            self.driver.copy_in(self.address(buffer), values.ctypes.data, values.nbytes, stream)
-            self.device.sent(values.ctypes.data, stream)
+            self._send(self.address(buffer), values, stream)
         elif values.size == 1 and buffer.itemsize <= 4 and buffer.flags.c_contiguous:
             value = int.from_bytes(values.tobytes(), "little")
             self.driver.fill(
@@ -84,9 +83,13 @@ class CudaMemory:
             )
         else:
             held = self.allocate(values.shape, buffer.dtype)
-            self.driver.copy_in(self.address(held), values.ctypes.data, values.nbytes, stream)
-            self.device.sent(values.ctypes.data, stream)
+            self._send(self.address(held), values, stream)
             self._launch(buffer, held, self.status.never, stream)
+
+    def _send(self, to: int, values: Array, stream: Stream) -> None:
+        source = values.ctypes.data
+        self.driver.copy_in(to, source, values.nbytes, stream)
+        self.device.sent(source, stream)
 
     def copy(self, target: DeviceArray, source: DeviceArray) -> None:
         """Not where something has failed."""

@@ -458,7 +458,8 @@ def is_inference(input: Tensor) -> bool:
 
 METHODS = {
     "to": to, "to_dense": to_dense,
-    "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda, "item": item, "tolist": tolist, "numpy": numpy,
+    "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda,
+    "item": item, "tolist": tolist, "numpy": numpy,
     "size": size, "numel": numel, "nelement": numel, "dim": dim, "ndimension": dim,
     "element_size": element_size, "is_floating_point": is_floating_point,
     "is_nonzero": is_nonzero, "is_signed": is_signed,

@@ -15,10 +15,11 @@ import pytest
 import graphc as torch
 from graphc import nn
 from graphc.backends.cuda.emulator import Toolchain
+from graphc.backends.cuda.emulator.driver import EmulatedDriver
 from graphc.frontend.values import Eager
 from graphc.utils.data import DataLoader, TensorDataset
 
-from .emulated_device import CountingDriver, EmulatedPlatform, there
+from .emulated_device import CountingDriver, there
 
 MB = 1 << 20
 
@@ -36,7 +37,7 @@ class Two(CountingDriver):
 @pytest.fixture(scope="module", autouse=True)
 def driver(toolchain: Toolchain) -> Iterator[Two]:
     driver = Two(toolchain)
-    with there(EmulatedPlatform(toolchain, driver)):
+    with there(driver):
         yield driver
 
 
@@ -47,7 +48,7 @@ def test_the_first_question_makes_the_device(toolchain: Toolchain) -> None:
         lambda: torch.Generator(device="cuda"), lambda: torch.ones(2).cuda(0),
         lambda: torch.cuda.FloatTensor([1, 2]), lambda: loaded(torch.ones(2), "cuda"),
     ):
-        with there(EmulatedPlatform(toolchain)):
+        with there(EmulatedDriver(toolchain)):
             assert torch.cuda.is_available() and Eager.elsewhere is None
             assert ask().device == torch.device("cuda:0")
 
