@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import backends
 from ..frontend import placement
-from ..frontend.placement import Pinned, Place
+from ..frontend.placement import Pinned, Place, Streams
 from .available import gpu, gpus, is_available
 
 _lock = threading.Lock()
@@ -28,8 +28,24 @@ def find(index: int | None) -> Place | None:
             Pinned.copy = gpus().pinned.array
             Pinned.holds = staticmethod(lambda array: gpus().pinned.holds(array.ctypes.data))
             Pinned.later = gpus().unwaited
+            Streams.current, Streams.order = staticmethod(_current), staticmethod(_order)
             found = registered(number)
     return found
+
+
+def _current(place: Place) -> int:
+    found: int = gpu(place.device.index).current_stream()
+    return found
+
+
+def _order(place: Place, waiting: int, behind: int) -> None:
+    found = gpu(place.device.index)
+    if waiting != behind:
+        found.activate()
+        event = found.driver.create_event()
+        found.driver.record(event, behind)
+        found.driver.order(waiting, event)
+        found.driver.destroy_event(event)
 
 
 def _backend(index: int) -> str:

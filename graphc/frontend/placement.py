@@ -160,6 +160,14 @@ class Pinned:
     later: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
+class Streams:
+    """A device's queues, as other libraries call them: set where it has any."""
+
+    current: Callable[[Place], int]  # the handle of the running thread's
+    # what comes next on the first waits for what was begun on the second
+    order: Callable[[Place, int, int], None]
+
+
 # --- who watches the runners -------------------------------------------------------------------
 
 Wrap = Callable[[Runner], Runner]

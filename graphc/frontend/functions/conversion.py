@@ -288,26 +288,6 @@ def _reversed(self: Tensor) -> Tensor:
     return flip(self, 0) if self.ndim else self
 
 
-def _dlpack(self: Tensor, **kwargs: Any) -> Any:
-    if (place := place_at(self)) is not None:
-        raise BufferError(located(f"Cannot pack tensors on {place.device}. Cure: Tensor.cpu()"))
-    return numpy(self).__dlpack__(**kwargs)
-
-
-def _dlpack_device(self: Tensor) -> tuple[int, int]:
-    """DLPack's code of a device's type, and its number."""
-    place = place_at(self)
-    if place is None:
-        return _KDL_CPU, 0
-    if place.device.type == "meta":
-        raise ValueError(located("Unknown device type meta for Dlpack"))
-    return _KDL.get(place.device.type, _KDL_EXTENSION), place.device.index or 0
-
-
-_KDL_CPU, _KDL_EXTENSION = 1, 12
-_KDL = {"cuda": 2, "mps": 8, "hip": 10, "xpu": 14}
-
-
 def _contains(self: Tensor, element: Any) -> bool:
     if isinstance(element, Tensor) or promote.is_number(element):
         return bool(any_of(eq(self, element)))
@@ -468,7 +448,7 @@ METHODS = {
     "__array__": _array, "__bool__": _bool, "__float__": _float, "__int__": _int,
     "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
     "__format__": _format, "__array_priority__": 1000, "__array_wrap__": _array_wrap,
-    "__reversed__": _reversed, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
+    "__reversed__": _reversed,
     **{name: _absent(name, *reason) for name, reason in _ABSENT.items()},
     **CASTS,
 }

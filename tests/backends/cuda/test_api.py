@@ -128,7 +128,7 @@ def test_two_devices() -> None:
 
 def test_a_module_trains_with_autocast_and_a_scaler(driver: Two) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)).cuda()
+    model = nn.Linear(4, 1).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cuda", init_scale=2.0**8)
     x, want = torch.randn(16, 4).cuda(), torch.ones(16, 1).cuda()
@@ -143,7 +143,7 @@ def test_a_module_trains_with_autocast_and_a_scaler(driver: Two) -> None:
         scaler.scale(loss).backward()
         losses.append(loss)
 
-    for _ in range(6):
+    for _ in range(3):
         backward()
         before = driver.calls["wait"]
         scaler.unscale_(optimizer)
@@ -154,7 +154,7 @@ def test_a_module_trains_with_autocast_and_a_scaler(driver: Two) -> None:
     assert losses[-1].item() < losses[0].item() and scaler.get_scale() == 256
     before_step = [p.detach().clone() for p in model.parameters()]
     backward()
-    model[0].weight.grad[0, 0] = float("inf")
+    model.weight.grad[0, 0] = float("inf")
     scaler.step(optimizer)
     scaler.update()
     assert scaler.get_scale() == 128
@@ -280,7 +280,7 @@ def test_a_loader_pins_its_batches() -> None:
     assert batch["a"].is_pinned() and batch["b"] == ["text"]
 
 
-def test_threads_have_their_own_context(driver: Two) -> None:
+def test_threads_have_their_own_context() -> None:
     seen: list[Any] = []
 
     def work() -> None:
