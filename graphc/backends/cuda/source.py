@@ -37,19 +37,21 @@ class Stage:
 @dataclass(frozen=True, slots=True)
 class Source:
     """CUDA C and its launches, in order. Every function takes the buffers in order of params, the
-    dims as i64, the status words (see the fail function in the prelude), and, where `scratch` is
+    dims as i64, `sizes` (which are over the dims: what the text leaves open, so that it is for many
+    shapes) as i64, the status words (see the fail function in the prelude), and, where `scratch` is
     not 0, the address of so many bytes over the kernel's dims, aligned to 256, which hold nothing
     before the first launch and are free behind the last."""
 
     text: str
     stages: tuple[Stage, ...]
     scratch: Size = 0
+    sizes: tuple[Size, ...] = ()
 
 
 def batch(sources: Iterable[Source]) -> str:
     """One text of several kernels, which compiles in half of their time. Their functions keep their
-    names."""
-    texts = [source.text.removeprefix(PRELUDE) for source in sources]
+    names; what has one text is there once."""
+    texts = dict.fromkeys(source.text.removeprefix(PRELUDE) for source in sources)
     parts = [f"inline namespace part{n} {{\n{text}}}" for n, text in enumerate(texts)]
     return "\n".join((PRELUDE, *parts, ""))
 

@@ -48,7 +48,7 @@ class EmulatedBackend(CudaBackend):
         self.toolchain = toolchain
         self.schedule = Schedule()
         self.sources: dict[str, Source] = {}
-        self._pending: dict[str, str] = {}
+        self._pending: dict[str, str] = {}  # by text, which kernels of several shapes may have
         self._libraries: dict[str, Library] = {}
 
     def add(self, kernel: Kernel) -> str:
@@ -56,7 +56,9 @@ class EmulatedBackend(CudaBackend):
         symbol = kernel_symbol(kernel)
         if symbol not in self.sources:
             self.sources[symbol] = emit(kernel)
-            self._pending[symbol] = self.sources[symbol].text
+            text = self.sources[symbol].text
+            if text not in self._libraries:
+                self._pending.setdefault(text, symbol)
         return symbol
 
     def build(self, program: Program, host: Host) -> Executable:  # type: ignore[override]
@@ -64,20 +66,24 @@ class EmulatedBackend(CudaBackend):
 
     def library(self, symbol: str) -> Library:
         if self._pending:
-            library = self.toolchain.compile(self._pending)
+            library = self.toolchain.compile({name: text for text, name in self._pending.items()})
             self._libraries.update(dict.fromkeys(self._pending, library))
             self._pending.clear()
-        return self._libraries[symbol]
+        return self._libraries[self.sources[symbol].text]
 
     def launch(self, kernel: Kernel, buffers: Sequence[Array], dims: Sequence[int]) -> None:
         """All stages. Raises what a Check names."""
         symbol = self.add(kernel)
+        source = self.sources[symbol]
         status = np.zeros(4, np.int64)
         named = list(zip(kernel.dims, dims, strict=True))
-        for stage in self.sources[symbol].stages:
+        numbers = [*dims, *(evaluate(size, dict(named)) for size in source.sizes)]
+        scratch = np.full(evaluate(source.scratch, dict(named)), 0xFF, np.uint8)
+        arguments = [*buffers, *numbers, status, *([scratch] if source.scratch else [])]
+        for stage in source.stages:
             self.library(symbol).launch(
-                stage.name, (grid(stage, named),), (stage.threads,), [*buffers, *dims, status],
-                stage.shared, self.schedule,
+                stage.name, (grid(stage, named),), (stage.threads,), arguments, stage.shared,
+                self.schedule,
             )
             if status[0]:
                 raise CheckFalse(checks(kernel)[status[2]], int(status[3]))
