@@ -13,7 +13,7 @@ comma  := ,
 EXTRAS := dev,demo$(if $(filter 1,$(PARITY)),$(comma)parity)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-tools lint types clean
+.PHONY: help venv demo test test-slow gpu-bundle test-tools lint types clean
 
 help:
 	@echo "make demo        train on real digits, compiled (2 minutes on 2 cores)"
@@ -41,10 +41,14 @@ demo: $(VENV)/.stamp-demo
 	$(PY) -m graphc demo
 
 test: venv
-	$(PY) -m pytest
+	$(PY) -m pytest -n auto --dist loadfile
 
 test-slow: venv
 	$(PY) -m pytest -m slow
+
+# What a machine with a GPU takes along; PACKAGES=FILE names what it has (pip list there).
+gpu-bundle: venv
+	$(PY) -m tests.gpu.bundle $(if $(PACKAGES),--packages $(PACKAGES))
 
 test-tools: venv
 	$(PIP) 'coverage>=7.7'

@@ -32,6 +32,7 @@ from graphc.ir.passes.dce import dce
 from graphc.ir.passes.decompose import decompose
 from graphc.ir.passes.fold import fold
 from graphc.ir.passes.fuse import fuse
+from graphc.ir.passes.layout import layout
 from graphc.ir.passes.lower import lower
 from graphc.ir.passes.lower.attention import whole_template
 from graphc.ir.passes.pack import pack
@@ -65,6 +66,7 @@ OPTIMISE: tuple[Step, ...] = (
     Step("simplify", simplify, "canonical spelling: cse and fuse then meet one form of each thing"),
     Step("cse", cse, "after rewriting, which makes unequal spellings equal"),
     Step("dce", dce, "drops what rewriting and merging left unused, before fusion counts uses"),
+    Step("layout", layout, "no rule undoes its permutes; a joint graph then saves what lies so"),
 )
 # For one Machine, and what its backend renders.
 ABSORB = Step("absorb", absorb, "before pack, which lays out the weights that it puts together")
@@ -170,7 +172,8 @@ def adapt(config: Config) -> None:
 
 def _optimise(config: Config, backend: Backend) -> list[Step]:
     given: dict[Any, dict[str, Any]] = {
-        roll: {"machine": backend.machine}, decompose: {"claimed": _kept(backend)}
+        roll: {"machine": backend.machine}, decompose: {"claimed": _kept(backend)},
+        layout: {"machine": backend.machine},
     }
     steps = [
         step._replace(function=partial(step.function, **given[step.function]))

@@ -168,12 +168,15 @@ def branching(x: Any) -> Any:
     return y.tolist(), y[y > 0.1]
 
 
-@pytest.mark.parametrize(
-    "function",
-    [closure(), Holder(), Slots().step, with_globals, in_place, drawing, raising, generating,
-     branching, functools.partial(torch.clamp, max=0.5), lambda x: x.exp().sum()],
-    ids=str,
-)
+STATEFUL = {
+    "closure": closure(), "object": Holder(), "method": Slots().step, "globals": with_globals,
+    "in place": in_place, "drawing": drawing, "raising": raising, "generating": generating,
+    "branching": branching, "partial": functools.partial(torch.clamp, max=0.5),
+    "lambda": lambda x: x.exp().sum(),
+}
+
+
+@pytest.mark.parametrize("function", STATEFUL.values(), ids=STATEFUL)
 def test_functions_with_state_agree(function: Callable[..., Any]) -> None:
     agrees(function, torch.tensor([0.5, -1.0, 2.0]))
     assert TOTALS == {"calls": 0, "seen": []} and HISTORY is None and WEIGHT.grad is None

@@ -31,12 +31,13 @@ def test_the_duration_of_a_call() -> None:
 
     compiled = torch.compile(step)
     x = torch.ones(200, 200)
+    shares = []
     for _ in range(6):
         before = time.perf_counter()
         compiled(x)
-        whole = time.perf_counter() - before
-        # most of a call but the first is what it computes
-        assert log[-1] <= whole and (len(log) == 1 or log[-1] > whole / 5)
+        shares.append(log[-1] / (time.perf_counter() - before))
+    # most of a call but the first is what it computes; another process may stop any of them
+    assert max(shares) <= 1 and max(shares[1:]) > 1 / 5
     assert compiled.segments is None and compiled.compile_count == 1
 
 

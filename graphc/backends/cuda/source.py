@@ -9,7 +9,7 @@ from graphc.backends.cuda.prelude import PRELUDE
 from graphc.ir.dim import Dim, Size, evaluate
 
 SHARED_MOST = 227 << 10  # bytes that a block may have, on sm_90; 163 KiB on sm_80
-_GRID_MOST = (1 << 31) - 1
+GRID_MOST = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,12 @@ class Stage:
 @dataclass(frozen=True, slots=True)
 class Source:
     """CUDA C and its launches, in order. Every function takes the buffers in order of params, the
-    dims as i64, `sizes` (which are over the dims: what the text leaves open, so that it is for many
-    shapes) as i64, the status words (see the fail function in the prelude), and, where `scratch` is
-    not 0, the address of so many bytes over the kernel's dims, aligned to 256, which hold nothing
-    before the first launch and are free behind the last."""
+    dims as i64, the values of `sizes` as i64, the status words (see the fail function in the
+    prelude), and, where `scratch` is not 0, the address of so many bytes over the kernel's dims,
+    aligned to 256, which hold nothing before the first launch and are free behind the last.
+
+    `sizes`, over the kernel's dims, is what a template's text leaves open: kernels of many shapes
+    have one text, which is compiled once; functions are named by it."""
 
     text: str
     stages: tuple[Stage, ...]
@@ -50,7 +52,7 @@ class Source:
 
 def batch(sources: Iterable[Source]) -> str:
     """One text of several kernels, which compiles in half of their time. Their functions keep their
-    names; what has one text is there once."""
+    names; equal texts are one."""
     texts = dict.fromkeys(source.text.removeprefix(PRELUDE) for source in sources)
     parts = [f"inline namespace part{n} {{\n{text}}}" for n, text in enumerate(texts)]
     return "\n".join((PRELUDE, *parts, ""))
@@ -61,4 +63,4 @@ def grid(stage: Stage, dims: Sequence[tuple[str, int]]) -> int:
     and no more than a grid may have. Blocks walk on by the size of the grid."""
     blocks = stage.blocks
     number = evaluate(blocks, dict(dims)) if isinstance(blocks, Dim) else blocks
-    return min(max(1, number), _GRID_MOST)
+    return min(max(1, number), GRID_MOST)

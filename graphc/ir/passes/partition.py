@@ -8,7 +8,7 @@ every value costs its bytes to keep; values that must not be computed twice hang
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,7 @@ def _minimum_cut(
     """The cheapest set of values from which the frontier can be computed."""
     import networkx as nx
 
+    users = graph.users()
     boykov = nx.algorithms.flow.boykov_kolmogorov  # the fastest of networkx on such graphs
     net: Any = nx.DiGraph()
     net.add_nodes_from(("source", "sink"))
@@ -103,7 +104,7 @@ def _minimum_cut(
         net.add_edge((node, "out"), "sink")  # no capacity: infinite
     while stack:
         node = stack.pop()
-        cost = _cost(node, graph, results)
+        cost = None if _is_view(node, users) else _cost(node, graph, results)
         net.add_edge((node, "in"), (node, "out"), **({} if cost is None else {"capacity": cost}))
         if node in anchored:
             net.add_edge("source", (node, "in"))
@@ -126,6 +127,13 @@ def _cost(node: Node, graph: Graph, results: set[Node]) -> int | None:
         return 1
     elements = evaluate(node.type.elements, graph.env.hints)
     return max(elements, 1) * node.dtype.itemsize
+
+
+def _is_view(node: Node, users: Mapping[Node, list[Node]]) -> bool:
+    """Whether a value is only how convolutions read another one: what it is read from is kept."""
+    return node.op.name == "permute" and bool(users[node]) and all(
+        user.op.family == "contract" and user.op.name != "dot_general" for user in users[node]
+    )
 
 
 def _build(graph: Graph, saved: list[Node], forward_inputs: int, forward_outputs: int) -> Split:

@@ -43,11 +43,12 @@ def sized(case: Case, m: int, n: int) -> Case:
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options(name: str, emulated: EmulatedBackend) -> None:
-    """At several lengths, all by one text."""
+    """At several lengths, all by one text: but where numbers are equal by chance, or 1."""
     texts = set()
     for m, n in SIZES:
         case = sized(OPTIONS[name], m, n)
-        texts.add(emit(case.kernel()).text)
+        if m != n:
+            texts.add(emit(case.kernel()).text)
         check(emulated, case, (Schedule(ahead=True, direction="descending"),))
     assert len(texts) == 1
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from graphc.backends.cuda.source import Source, Target
-from graphc.backends.cuda.templates import attention
-from graphc.ir.kernel import Attention, Kernel, Template
+from graphc.backends.cuda.templates import attention, product
+from graphc.ir.kernel import Attention, Kernel, Product, Template
 
 
 class Renderer(NamedTuple):
@@ -23,6 +23,7 @@ class Renderer(NamedTuple):
 
 
 RENDERERS: dict[type, Renderer] = {
+    Product: Renderer(product.takes, product.render),
     Attention: Renderer(attention.takes, attention.render),
 }
 

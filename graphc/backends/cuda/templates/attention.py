@@ -9,13 +9,13 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from graphc.backends.cuda.indices import index_text
 from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import c_type
 from graphc.backends.cuda.source import Source, Stage, Target
 from graphc.backends.cuda.templates import attention_engines as engines
 from graphc.backends.cuda.templates import attention_text as texts
-from graphc.backends.cuda.templates.arguments import Arguments
 from graphc.backends.cuda.templates.attention_plan import (
     FEW,
     FEW_KEYS,
@@ -25,10 +25,12 @@ from graphc.backends.cuda.templates.attention_plan import (
     forward_tiles,
     sums_together,
 )
+from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir import dtypes
 from graphc.ir.dim import Size, ceil_div, product, unwrap
-from graphc.ir.kernel import Attention, Kernel, Template
+from graphc.ir.kernel import Attention, Kernel, Operand, Template
 from graphc.ir.kernel.templates.attention import DRAW, INPUTS, OPTIONAL, RESULTS
+from graphc.ir.kernel.templates.operand import strides_of
 
 _TAKEN = (dtypes.f32, dtypes.bf16, dtypes.f16)
 _WIDEST = 256  # of a head
@@ -64,7 +66,7 @@ def _forward(w: _Writer) -> None:
     parts: Size = 1
     if few:
         parts = ceil_div(t.n, FEW_KEYS)
-        words["PARTS"] = w.arguments.number("parts", parts)
+        words["PARTS"] = w.numbers.named("parts", parts)
         w.scratch = product((t.batch, t.m, parts, tiles.f + 2, 4))
     words["FINISH"] = texts.FINISH["part"] if few else "".join(texts.FINISH[x] for x in wanted)
     blocks = product((t.batch, ceil_div(t.m, tiles.rows), parts))
@@ -117,18 +119,18 @@ class _Writer:
 
     def __init__(self, kernel: Kernel, t: Attention) -> None:
         self.kernel, self.t = kernel, t
-        self.arguments = Arguments()
+        self.numbers = _Numbers(kernel)
         self.scratch: Size = 0
         self._functions: list[str] = []
         self._stages: list[Stage] = []
         for name in ("batch", "m", "n", "e", "f"):
-            self.arguments.number(name, getattr(t, name))
+            self.numbers.named(name, getattr(t, name))
         for name, number in (
             ("scale", t.scale * (1.0 if t.dtype is dtypes.f32 else math.log2(math.e))),
             ("plain_scale", t.scale), ("kept_factor", 1.0 / (1.0 - t.dropout)),
         ):
-            self.arguments.number(name, _bits(number))
-        self.words = {**_operands(t, self.arguments), **_pairs(t, self.arguments)}
+            self.numbers.named(name, _bits(number))
+        self.words = {**_operands(t, self.numbers), **_pairs(t, self.numbers)}
 
     def stage(
         self, name: str, text: str, tiles: Tiles, places: Places, words: Mapping[str, str],
@@ -182,14 +184,49 @@ class _Writer:
 
     def source(self) -> Source:
         """What was added."""
-        parameters = self.arguments.parameters(self.kernel, self.scratch != 0)
-        body = _filled("".join(self._functions), {"PARAMETERS": parameters})
+        parameters = [
+            f"{'const ' * (p.access == 'in')}{c_type(p.dtype)}* {p.name}"
+            for p in self.kernel.params
+        ]
+        parameters += [f"i64 {name}" for name in (*self.kernel.dims, *self.numbers.sizes.names())]
+        parameters += ["i64* status", *["unsigned char* scratch"] * (self.scratch != 0)]
+        words = {"PARAMETERS": ", ".join(parameters), "NUMBERS": self.numbers.declared()}
+        body = _filled("".join(self._functions), words)
         name = "attention_" + hashlib.sha256(body.encode()).hexdigest()[:24]
         return Source(
             PRELUDE + INSTRUCTIONS + body.replace("ATTENTION", name),
             tuple(replace(stage, name=f"{name}_{stage.name}") for stage in self._stages),
-            unwrap(self.scratch), tuple(self.arguments.sizes),
+            unwrap(self.scratch), tuple(self.numbers.sizes.values),
         )
+
+
+class _Numbers:
+    """What the text leaves open, by its names there."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.sizes = Sizes(kernel.dims)
+        self._named: dict[str, Size] = {}
+
+    def named(self, name: str, value: Size) -> str:
+        """A name that is declared."""
+        self._named[name] = self.sizes.argument(value)
+        return name
+
+    def declared(self) -> str:
+        """Names, for a function to begin with."""
+        pairs = (f"{name} = {value}" for name, value in self._named.items())
+        return f"const i64 {', '.join(pairs)};"
+
+    def place(self, name: str, operand: Operand, variables: str) -> tuple[str, ...]:
+        """Where an operand of b begins, and its stride along each variable."""
+        found = strides_of(operand.index, tuple(variables))
+        if found is None:
+            raise ValueError(f"index {operand.index} is not affine in {', '.join(variables)}")
+        strides = (
+            self.named(f"{name}_by_{variable}", stride)
+            for variable, stride in zip(variables, found[1:], strict=True)
+        )
+        return f"{operand.buffer} + {index_text(self.sizes.index(found[0]))}", *strides
 
 
 _WORD = re.compile(r"\b[A-Z][A-Z_]*[a-z]*\b")
@@ -202,21 +239,21 @@ def _filled(text: str, words: Mapping[str, str]) -> str:
     return text
 
 
-def _operands(t: Attention, arguments: Arguments) -> dict[str, str]:
+def _operands(t: Attention, numbers: _Numbers) -> dict[str, str]:
     """How each operand is named in a text."""
     words: dict[str, str] = {}
     for name, operand in t.inputs:
         if name in OPTIONAL or name in DRAW:
             continue
         variables = INPUTS[t.kind][name][1:]
-        base, *strides = arguments.place(name, operand, variables)
+        base, *strides = numbers.place(name, operand, variables)
         if len(strides) == 2:
             words[f"MATRIX_{name}"] = f"{base}, {strides[0]}, {strides[1]}, {variables[1]}"
         else:
             words[f"PLACE_{name}"] = base
     for name, operand in t.results:
         variables = RESULTS[t.kind][name][1:]
-        base, *strides = arguments.place(name, operand, variables)
+        base, *strides = numbers.place(name, operand, variables)
         steps = [
             f"{step} * {stride}" for step, stride in zip(("row", "column"), strides, strict=False)
         ]
@@ -224,7 +261,7 @@ def _operands(t: Attention, arguments: Arguments) -> dict[str, str]:
     return words
 
 
-def _pairs(t: Attention, arguments: Arguments) -> dict[str, str]:
+def _pairs(t: Attention, numbers: _Numbers) -> dict[str, str]:
     """What is known of pairs of a query and a key: fields of Pairs, what they are for a b, and for
     a tile."""
     fields: list[str] = []
@@ -236,7 +273,7 @@ def _pairs(t: Attention, arguments: Arguments) -> dict[str, str]:
         if operand is None:
             continue
         kind = c_type(operand.dtype)
-        base, by_m, by_n = arguments.place(name, operand, "mn")
+        base, by_m, by_n = numbers.place(name, operand, "mn")
         fields.append(f"const {kind}* {name}; i64 {name}_by_m, {name}_by_n;")
         bases.append(f"const {kind}* const {name} = {base};")
         values.append(f"{name} + first_query * {by_m} + first_key * {by_n}, {by_m}, {by_n}")
@@ -246,8 +283,8 @@ def _pairs(t: Attention, arguments: Arguments) -> dict[str, str]:
             masked = "bool" if operand.dtype is dtypes.bool_ else "float"
     draw = t.optional("draw")
     if draw is not None:
-        base, by_d = arguments.place("draw", draw, "d")
-        keep = arguments.number("keep", t.keep)
+        base, by_d = numbers.place("draw", draw, "d")
+        keep = numbers.named("keep", t.keep)
         fields.append("u64 counter, row, key, keep;")
         bases.append(f"const i64* const draw = {base};")
         place = "(b * m + first_query) * n + first_key"

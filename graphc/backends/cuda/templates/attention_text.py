@@ -69,6 +69,7 @@ __device__ __forceinline__ unsigned squares32(u64 counter, u64 key) {
 
 _BLOCKS = """
 extern "C" __global__ void __launch_bounds__(BOUNDS) FUNCTION(PARAMETERS) {
+  NUMBERS
   DYNAMIC_SHARED(shared);
   const i64 tiles = (ROW_COUNT + ROWS - 1) / ROWS;
   for (i64 block = blockIdx.x; block < batch * tiles * PARTS; block += gridDim.x) {
@@ -207,6 +208,7 @@ float* const values = (float*)scratch + ((b * m + row) * PARTS + part) * (F + 2)
 FINISH["dq"] = FINISH["dk"].replace("AT_dk", "AT_dq")
 COMBINE = """
 extern "C" __global__ void __launch_bounds__(BOUNDS) FUNCTION(PARAMETERS) {
+  NUMBERS
   for (i64 block = blockIdx.x; block < batch * m; block += gridDim.x) {
     const i64 b = block / m, row = block % m;
     const float* const values = (const float*)scratch + block * PARTS * (F + 2);

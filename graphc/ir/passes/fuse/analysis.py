@@ -3,7 +3,7 @@ again, and which values must be in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -217,12 +217,14 @@ def _stored_permuted(a: Analysis, node: Node) -> bool:
     )
 
 
-def _operands(body: Body, node: Node) -> tuple[str, list[tuple[Node, Coordinates | None]]]:
+def _operands(
+    body: Body, node: Node
+) -> tuple[Sequence[str], list[tuple[Node, Coordinates | None]]]:
     """The variables that a template's operands are affine in, and their nodes and places."""
     if node.op.name in ATTENTION.heads:
         return VARIABLES, [(operand, at) for _, operand, at in sides(node, body.shape)]
     t = contraction(body, node)
-    return "mnk", [(t.left, t.left_at), (t.right, t.right_at)]
+    return t.variables, [(t.left, t.left_at), (t.right, t.right_at)]
 
 
 def find_cones(a: Analysis, stored: Container[Node]) -> None:

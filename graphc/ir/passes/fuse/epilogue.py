@@ -99,7 +99,7 @@ class Epilogues:
         if node.op.name == "reshape":
             return single
         if node.op.name == "permute":
-            return single and _keeps_rows(node, contraction)
+            return single and self._keeps_rows(node, contraction)
         if a.category[node] != POINT or node.op.cost is None or can_fail(node):
             return False  # a template has no way out in the middle
         if node in a.updates and not self._plain_update(contraction):
@@ -116,6 +116,15 @@ class Epilogues:
             and len(self.members[gradient]) <= _MOST_UPDATE
             and not self._fails_late
         )
+
+    def _keeps_rows(self, node: Node, contraction: Node) -> bool:
+        """Whether rows or columns of the product stay contiguous in the permuted result."""
+        dims: tuple[int, ...] = node.attrs["dims"]
+        if len(node.inputs[0].shape) != len(contraction.shape):
+            return False
+        if contraction.op.name != "dot_general":  # channels are rows, positions columns
+            return bool(self.a.machine.channels_last) and dims[-1] == 1
+        return dims[-1] >= len(contraction.attrs["batch_a"])
 
     def _absorb(self, node: Node, contraction: Node) -> None:
         self.owner[node] = contraction
@@ -144,13 +153,3 @@ def _reaches_memory(a: Analysis) -> set[Node]:
         ):
             found.add(node)
     return found
-
-
-def _keeps_rows(node: Node, contraction: Node) -> bool:
-    """Whether rows or columns of the product stay contiguous in the permuted result."""
-    if contraction.op.name != "dot_general":
-        return False
-    dims: tuple[int, ...] = node.attrs["dims"]
-    return len(node.inputs[0].shape) == len(contraction.shape) and dims[-1] >= len(
-        contraction.attrs["batch_a"]
-    )

@@ -6,6 +6,7 @@ in the row, column and summed position; `operand_index` says so, to fuse.py as w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ... import dtypes
@@ -22,7 +23,7 @@ from ...kernel import (
     SumTemplate,
     Var,
 )
-from ...kernel.templates.convolution import OPERANDS
+from ...kernel.templates.convolution import OPERANDS, VARIABLES
 from ...kernel.templates.operand import panels_of
 from ...types import Shape
 from . import index_maps
@@ -45,6 +46,7 @@ class Contraction:
     left_at: Coordinates | None  # None: the whole contiguous tensor
     right_at: Coordinates | None
     result: Coordinates  # of the contraction node
+    variables: tuple[str, ...] = ("m", "n", "k")  # of the operands' places
 
 
 def contraction(body: Body, node: Node, swap: bool = False) -> Contraction:
@@ -116,7 +118,20 @@ def _convolution(body: Body, node: Node) -> Contraction:
             *index_maps.unravel(b, shape[:1]), *index_maps.unravel(m, shape[1:2]),
             *index_maps.unravel(n, shape[2:]),
         )
-    return Contraction(geometry, second, first, None, None, result)
+    if not body.machine.channels_last:
+        return Contraction(geometry, second, first, None, None, result)
+    left, right = (_place(body, operand) for operand in (second, first))
+    return Contraction(geometry, second, first, left, right, result, VARIABLES)
+
+
+def _place(body: Body, operand: Node) -> Coordinates:
+    """Of an element of a convolution's operand, by its image, channel and position."""
+    image, channel, position = (Dim.var(v) for v in VARIABLES)
+    shape = body.shape(operand)
+    return (
+        *index_maps.unravel(image, shape[:1]), *index_maps.unravel(channel, shape[1:2]),
+        *index_maps.unravel(position, shape[2:]),
+    )
 
 
 def _known(size: Size) -> int:
@@ -126,11 +141,12 @@ def _known(size: Size) -> int:
 
 
 def operand_index(
-    body: Body, operand: Node, at: Coordinates | None, leaf: Node, variables: str = "mnk"
+    body: Body, operand: Node, at: Coordinates | None, leaf: Node,
+    variables: Sequence[str] = "mnk",
 ) -> Size | None:
     """The element offset in the buffer `leaf` that `operand` is a view of, for the template's
     variables; None where it is not affine in `variables` (or, for a convolution, not the whole
-    tensor in order)."""
+    tensor in order, or one whose channels lie apart)."""
     node, coordinates = operand, at
     while node is not leaf:
         if node.op.name not in (MOVES if coordinates is not None else ("reshape",)):
@@ -146,6 +162,8 @@ def operand_index(
             c = index_maps.coefficient(index, var)
             if c is None or (isinstance(c, Dim) and c.variables() & {"b", *variables}):
                 return index if _in_panels(body, index, leaf) else None
+    if variables is VARIABLES and index_maps.coefficient(index, "channel") not in (0, 1):
+        return None
     return index
 
 
@@ -204,7 +222,10 @@ def _write(body: Body, node: Node, swap: bool) -> SumTemplate:
     if isinstance(t.sizes, ConvGeometry):
         left, right = (
             Operand(body.buffers[leaf_of(body, side)], t.sizes.planes(tensor), side.dtype)
-            for side, tensor in zip((t.left, t.right), OPERANDS[node.op.name], strict=False)
+            if at is None or side in body.buffers else _operand(body, side, at, VARIABLES)
+            for side, at, tensor in zip(
+                (t.left, t.right), (t.left_at, t.right_at), OPERANDS[node.op.name], strict=False
+            )
         )
         return Convolution(node.op.name, t.sizes, left, right, acc, epilogue)
     left, right = _operand(body, t.left, t.left_at), _operand(body, t.right, t.right_at)
@@ -218,9 +239,11 @@ def leaf_of(body: Body, node: Node) -> Node:
     return node
 
 
-def _operand(body: Body, node: Node, at: Coordinates | None) -> Operand:
+def _operand(
+    body: Body, node: Node, at: Coordinates | None, variables: Sequence[str] = "mnk"
+) -> Operand:
     leaf = leaf_of(body, node)
-    index = operand_index(body, node, at, leaf)
+    index = operand_index(body, node, at, leaf, variables)
     if index is None:
         raise ValueError(f"operand {node} is not an affine view of a buffer")
     return Operand(body.buffers[leaf], index, leaf.dtype)

@@ -1,0 +1,115 @@
+"""The first hour on a GPU, in one command:
+
+    python -m tests.gpu.first_contact                  # all stages, in order
+    python -m tests.gpu.first_contact --from training  # that one, and those behind it
+    python -m tests.gpu.first_contact --only kernels ceilings
+    python -m tests.gpu.first_contact --rehearse       # no GPU: on the emulator, with small sizes
+
+Each stage is a process of its own with a time limit: a lost context, or a hang, ends that stage
+alone. What is found is a JSON line at once (tests/gpu/results.jsonl), and a table at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from . import bed as beds
+from .results import Results, new_run, said
+
+FOLDER = Path(__file__).parent
+
+
+class Stage(NamedTuple):
+    """A module of stages/, whose `run(bed, record)` is the work, and the seconds that it may
+    take."""
+
+    name: str
+    seconds: int
+    what: str
+
+
+STAGES = (
+    Stage("environment", 60, "driver, device, libraries and their versions"),
+    Stage("ceilings", 90, "copies, products of libraries, launches, nodes of graphs"),
+    Stage("driver", 90, "every call of the Driver, by its tests"),
+    Stage("kernels", 120, "every kernel of small models against the interpreter's numbers"),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the number of stages that did not come to their end."""
+    asked = _parser().parse_args(arguments)
+    if asked.stage:
+        return _child(asked)
+    results = new_run(asked.results)
+    names = [stage.name for stage in STAGES]
+    chosen = [
+        stage for stage in STAGES
+        if stage.name in (asked.only or names[names.index(asked.start):])
+    ]
+    end = time.monotonic() + 60 * asked.minutes
+    failed = sum(_run(stage, results, asked, end) for stage in chosen)
+    print("\n" + "\n".join(map(said, results.lines())))
+    print(f"{len(chosen) - failed} of {len(chosen)} stages came to their end; {results.path}")
+    return failed
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.first_contact")
+    names = [stage.name for stage in STAGES]
+    parser.add_argument("--from", dest="start", choices=names, default=names[0])
+    parser.add_argument("--only", nargs="+", choices=names)
+    parser.add_argument("--rehearse", action="store_true", help="on the emulator")
+    parser.add_argument("--minutes", type=float, default=9.0, help="for all stages together")
+    parser.add_argument("--results", type=Path, default=FOLDER / "results.jsonl")
+    parser.add_argument("--stage", choices=names, help=argparse.SUPPRESS)
+    parser.add_argument("--run", type=int, default=0, help=argparse.SUPPRESS)
+    return parser
+
+
+def _run(stage: Stage, results: Results, asked: argparse.Namespace, end: float) -> bool:
+    """One stage, in a process. Returns whether it failed."""
+    record = results.recorder(stage.name, "")
+    left = end - time.monotonic()
+    if left < 5:
+        record("not begun", reason="the time of all stages is over")
+        return True
+    command = [
+        sys.executable, "-m", "tests.gpu.first_contact", "--stage", stage.name,
+        "--run", str(results.run), "--results", str(results.path),
+        *(["--rehearse"] if asked.rehearse else []),
+    ]
+    began = time.monotonic()
+    try:
+        code = subprocess.run(command, check=False, timeout=min(stage.seconds, left)).returncode
+        ended = "ok" if code == 0 else f"exit status {code}"
+    except subprocess.TimeoutExpired:
+        ended = "stopped: it took too long"
+    record("stage", ended=ended, seconds=round(time.monotonic() - began, 1))
+    return ended != "ok"
+
+
+def _child(asked: argparse.Namespace) -> int:
+    """A stage, in this process."""
+    module = importlib.import_module(f"{__package__}.stages.{asked.stage}")
+    results = Results(asked.results, asked.run)
+    try:
+        bed = beds.emulated() if asked.rehearse else beds.nvidia()
+        module.run(bed, results.recorder(asked.stage, bed.name))
+    except Exception as error:
+        traceback.print_exc()
+        results.recorder(asked.stage, "")("failed", error=f"{type(error).__name__}: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
