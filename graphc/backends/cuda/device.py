@@ -69,6 +69,7 @@ class Device:
         self._pinned = pinned or PinnedMemory(driver, self.activate)
         self._selected = _Selected()
         self._context: Context | None = None
+        self.blocking = False  # whether each call of a program is waited for, to find what fails
         self.timer: Timer | None = None  # of all that is launched meanwhile
         self._several = False  # whether work has gone to other streams than the default
         self._process = os.getpid()
