@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.host.machine import CPU
+from graphc.ir.machine import Sorting
 
 # Little shapes take the paths of big ones.
 TINY = replace(
@@ -12,6 +13,12 @@ TINY = replace(
 )
 
 WIDE = GPU  # many cores with wide lanes
+
+# Everything that is done side by side, with few of everything.
+SORTS = replace(
+    GPU, block=8, columns=8, column_rows=4,
+    sorting=Sorting(lanes=4, each=3, digit=2, scanned=2, in_turn=2, beside=1 << 16),
+)
 # ... of which little shapes are already cut in pieces, done in stages, kept in tiles.
 CUTTING = replace(
     GPU, lane_steps=3, piece_steps=1, columns=4, block=4, parallelism=8, least_parallel=4,
