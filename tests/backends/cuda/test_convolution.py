@@ -113,6 +113,7 @@ CASES = [
     Case("f32", 8, 8, (5, 5), (3, 3), low=1, high=1, batch=None),
     Case("bf16", 16, 24, (7, 6), (3, 3), stride=2, low=1, high=1),
     Case("bf16", 12, 70, (5, 5), (3, 3), low=1, high=1),
+    Case("bf16", 16, 32, (6, 5), (1, 1), groups=2),
     Case("f16", 3, 8, (9, 9), (3, 3), stride=2),
     Case("f64", 8, 9, (5, 4), (3, 3), stride=2, low=1, high=1),
     Case("f32", 8, 8, (9, 9), (3, 3), stride=4, low=1, high=1, dilation=2),

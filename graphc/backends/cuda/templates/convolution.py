@@ -19,12 +19,19 @@ from dataclasses import dataclass, replace
 
 from graphc.backends.cuda.source import Source, Target
 from graphc.backends.cuda.templates import convolution_direct, gemm_kernel
-from graphc.backends.cuda.templates.convolution_parts import Parts, over, phasewise, pixelwise
-from graphc.backends.cuda.templates.gemm_operand import TileSource
+from graphc.backends.cuda.templates.convolution_operand import Strides
+from graphc.backends.cuda.templates.convolution_parts import (
+    Parts,
+    Placed,
+    over,
+    phasewise,
+    pixelwise,
+)
+from graphc.backends.cuda.templates.gemm_operand import TileSource, affine
 from graphc.backends.cuda.templates.gemm_plan import plan_product
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir import dtypes
-from graphc.ir.dim import Dim, Size, ceil_div, product
+from graphc.ir.dim import Dim, Size, ceil_div, product, unwrap
 from graphc.ir.kernel import Convolution, Kernel, Stmt, Template
 from graphc.ir.kernel.templates.convolution import VARIABLES
 from graphc.ir.kernel.templates.operand import strides_of
@@ -50,7 +57,8 @@ def render(kernel: Kernel, target: Target) -> Source:
     g, sizes = c.geometry, Sizes(kernel.dims)
     if g.groups > 1 and min(g.in_channels, g.out_channels) // g.groups < _FEW:
         return convolution_direct.source(kernel, Parts(c, sizes))
-    made = _PRODUCTS[c.kind](Parts(c, sizes))
+    parts = Parts(c, sizes)
+    made = _pointwise(parts) if _is_pointwise(parts) else _PRODUCTS[c.kind](parts)
     contraction = gemm_kernel.Contraction(
         made.batch, made.m, made.n, made.k, made.left, made.right, c.acc_dtype, made.epilogue,
         sizes, made.place,
@@ -72,6 +80,60 @@ class _Product:
     right: TileSource
     place: str
     epilogue: tuple[Stmt, ...]
+
+
+# --- windows of one tap: nothing is gathered -----------------------------------------------------
+
+
+def _is_pointwise(p: Parts) -> bool:
+    """Whether pixels of x and y are the same, and lie one behind the other."""
+    g = p.geometry
+    ones = {*g.window, *g.stride} == {1} and not any(g.pad_low) and g.input == g.output
+    tensors = zip((p.left, p.right), p.c.tensors, strict=False)
+    return ones and all(
+        tensor == "w" or s.image == unwrap(g.shape(tensor)[2] * s.position)
+        for s, tensor in tensors
+    )
+
+
+# what m, n and k go along
+_ROLES = {
+    "conv": ("pixel", "filter", "channel"), "conv_input_grad": ("pixel", "channel", "filter"),
+    "conv_weight_grad": ("filter", "channel", "pixel"),
+}
+
+
+def _pointwise(p: Parts) -> _Product:
+    """A product of operands as they lie."""
+    roles, group = _ROLES[p.c.kind], Dim.var("b")
+    totals: dict[str, Size] = {
+        "pixel": p.pixels("y"), "filter": p.filters, "channel": p.channels,
+    }
+    pixel, filter_, channel = (
+        Dim.var("mnk"[roles.index(role)]) for role in ("pixel", "filter", "channel")
+    )
+    sizes = p.write.sizes
+    extents = {name: sizes.argument(totals[role]) for name, role in zip("mnk", roles, strict=True)}
+
+    def side(name: str, row: str, tensor: str, s: Strides) -> TileSource:
+        index = (group * p.filters + filter_) * s.image + channel * s.channel
+        if tensor != "w":
+            count, inner = (p.channels, channel) if tensor == "x" else (p.filters, filter_)
+            index = (group * count + inner) * s.channel + pixel * s.position
+        operand = replace(s.operand, index=unwrap(s.start + index))
+        return affine(name, operand, row, extents[row], extents["k"], sizes)
+
+    given = dict(zip(p.c.tensors, (p.left, p.right), strict=False))
+    rows, columns = ("y", "x") if roles[0] == "filter" else (p.c.tensors[1], "w")
+    left, right = side("left", "m", rows, given[rows]), side("right", "n", columns, given[columns])
+    if roles[0] == "filter":
+        place, epilogue = _elementwise(p, "const i64 element = n;")
+    else:
+        tensor = p.c.tensors[2]
+        inner = p.filters if roles[1] == "filter" else p.channels
+        place, epilogue = pixelwise(p, tensor, p.channel("b", "n", inner))
+    m, n, k = (totals[role] for role in roles)
+    return _Product(p.geometry.groups, m, n, k, left, right, place, epilogue)
 
 
 # --- the three products -----------------------------------------------------------------------
@@ -144,13 +206,19 @@ def _weight_grad(p: Parts) -> _Product:
     ))
     right = p.patches("right", p.right, "rows")
     by = write.number(filled)
-    place = (
-        f"const i64 channel = n % {by}; if (channel >= {write.number(p.channels)}) continue; "
-        f"const i64 filter = {p.channel('b', 'm', p.filters)}, "
-        f"element = channel * {write.number(taps)} + n / {by};"
+    place, epilogue = _elementwise(
+        p, f"const i64 channel = n % {by}; if (channel >= {write.number(p.channels)}) continue; "
+        f"const i64 element = channel * {write.number(taps)} + n / {by};",
     )
-    epilogue = over(p.c.epilogue, {"b": 0, "m": Dim.var("filter"), "n": Dim.var("element")})
     return _Product(g.groups, p.filters, taps * filled, pixels, left, right, place, epilogue)
+
+
+def _elementwise(p: Parts, element: str) -> Placed:
+    """The epilogue of a weight's gradient; `element` makes an element's number in its filter."""
+    place = f"{element} const i64 filter = {p.channel('b', 'm', p.filters)};"
+    return place, over(
+        p.c.epilogue, {"b": 0, "m": Dim.var("filter"), "n": Dim.var("element")}
+    )
 
 
 _PRODUCTS: dict[str, Callable[[Parts], _Product]] = {
