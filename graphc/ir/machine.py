@@ -135,9 +135,9 @@ class Machine:
     unrolled_steps: int
     unrolled_light: int
     tiling: Tiling | None = None
+    channels_last: int = 0
     sorting: Sorting | None = None
     lasting: int = 0
-    channels_last: int = 0
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

@@ -30,8 +30,8 @@ GPU = Machine(
     alignment=64,
     unrolled_steps=32,
     unrolled_light=512,
-    lasting=64 << 10,
+    channels_last=8,  # 16 bytes of 16-bit floats
     # counters of 128 lanes for 64 digits are 32 KiB of a block's shared memory
     sorting=Sorting(lanes=128, each=64, digit=6, scanned=64, in_turn=64, beside=1 << 16),
-    channels_last=8,  # 16 bytes of 16-bit floats
+    lasting=64 << 10,
 )

@@ -50,6 +50,7 @@ class EmulatedBackend(CudaBackend):
         self.toolchain = toolchain
         self.schedule = Schedule()
         self.sources: dict[str, Source] = {}
+        self._texts: dict[str, str] = {}  # the symbol of the first kernel with a text
         self._pending: dict[str, str] = {}
         self._libraries: dict[str, Library] = {}
 
@@ -57,8 +58,10 @@ class EmulatedBackend(CudaBackend):
         """The symbol of a kernel, which is compiled at the next call."""
         symbol = kernel_symbol(kernel)
         if symbol not in self.sources:
-            self.sources[symbol] = emit(kernel)
-            self._pending[symbol] = self.sources[symbol].text
+            source = self.sources[symbol] = emit(kernel)
+            if source.text not in self._texts:
+                self._pending[symbol] = source.text
+            self._texts.setdefault(source.text, symbol)
         return symbol
 
     def build(self, program: Program, host: Host) -> Executable:  # type: ignore[override]
@@ -73,13 +76,18 @@ class EmulatedBackend(CudaBackend):
 
     def launch(self, kernel: Kernel, buffers: Sequence[Array], dims: Sequence[int]) -> None:
         """All stages. Raises what a Check names."""
-        symbol = self.add(kernel)
+        source = self.sources[self.add(kernel)]
+        library = self.library(self._texts[source.text])
         status = np.zeros(4, np.int64)
         named = list(zip(kernel.dims, dims, strict=True))
-        for stage in self.sources[symbol].stages:
-            self.library(symbol).launch(
-                stage.name, (grid(stage, named),), (stage.threads,), [*buffers, *dims, status],
-                stage.shared, self.schedule,
+        sizes = [evaluate(size, dict(named)) for size in source.sizes]
+        arguments = [*buffers, *dims, *sizes, status]
+        if source.scratch:
+            arguments.append(np.full(evaluate(source.scratch, dict(named)), 0xFF, np.uint8))  # NaN
+        for stage in source.stages:
+            library.launch(
+                stage.name, (grid(stage, named),), (stage.threads,), arguments, stage.shared,
+                self.schedule,
             )
             if status[0]:
                 raise CheckFalse(kernel_checks(kernel)[status[2]], int(status[3]))
