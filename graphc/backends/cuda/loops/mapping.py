@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from graphc.backends.cuda.loops.indices import Indices
 from graphc.backends.cuda.loops.ordering import coefficient, locals_of
-from graphc.ir.dim import Atom, Dim, Size, ceil_div, substitute, unwrap
+from graphc.backends.cuda.loops.shapes import invariants, is_dear, variables
+from graphc.ir.dim import Atom, Dim, Size, ceil_div, minimum, substitute, unwrap
 from graphc.ir.kernel import (
     Check,
     IndexValue,
@@ -31,6 +32,7 @@ WARP = 32
 _BLOCK = 256  # threads of a block of several groups; of a group with a pack for each
 _GROUP_MOST = 512  # threads of a group
 _BLOCKS = 512  # while there are fewer blocks, one has fewer groups
+_FEW_BLOCKS = 1024  # that fill a GPU
 _BLOCK_LEAST = 64  # threads of a block of several groups
 _THREADS = 1 << 16  # groups get wider while there are fewer threads
 _ELEMENTS = 32  # of a row, in a thread of a warp
@@ -119,9 +121,15 @@ class _Plan:
         group = self._group(widths)
         groups = self._groups(group)
         return StageMapping(
-            group, groups, ceil_div(self.iterations, groups), tuple(widths),
+            group, groups, self._blocks(groups), tuple(widths),
             _kept(self.body, self.lanes, widths, group),
         )
+
+    def _blocks(self, groups: int) -> Size:
+        """Of a grid: so many that a group makes one iteration, unless each block has to compute
+        first what takes long."""
+        blocks = ceil_div(self.iterations, groups)
+        return minimum(blocks, _FEW_BLOCKS) if is_dear(invariants(self.body)) else blocks
 
     def _group(self, widths: Sequence[int]) -> int:
         if not self.lanes:
@@ -311,13 +319,9 @@ def _has_tail(
         return False
     return all(
         is_pack(a, loop, width, inner)
-        or (not a.write and not _names(a.index) & (inner | {loop.var}))
+        or (not a.write and not variables(a.index) & (inner | {loop.var}))
         for a in found
     )
-
-
-def _names(index: Size) -> frozenset[str]:
-    return index.variables() if isinstance(index, Dim) else frozenset()
 
 
 # Locals
