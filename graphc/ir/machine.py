@@ -51,6 +51,25 @@ class Tiling:
 
 
 @dataclass(frozen=True, slots=True)
+class Sorting:
+    """How much of a sort, of a running sum and of a scatter is done side by side
+    (`passes/lower/radix.py`, `scan.py`, `segments.py`).
+
+    `lanes` of a parallel iteration work together, a power of two. In a sort each counts, and then
+    places, `each` neighbouring keys by a digit of at most `digit` bits; in a running sum each adds
+    `scanned` neighbours. Updates of `in_turn` places of one row, or less, are made one after
+    another where they fall; so is what has `beside` rows to be done side by side.
+    """
+
+    lanes: int
+    each: int
+    digit: int
+    scanned: int
+    in_turn: int
+    beside: int
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Numbers of one kind of machine. Work is counted in elements of light work (about 8
     additions each), costs in additions per element.
@@ -77,6 +96,9 @@ class Machine:
     most `cheap` is computed again in each kernel that reads it.
 
     A buffer in the arena begins at a multiple of `alignment` bytes.
+
+    `sorting` says how what has an order is done in parallel (None: one after another, and sorts by
+    a routine).
 
     From `unrolled_steps` equal steps on, unrolled code becomes a loop. Steps of elementwise work
     alone, of which few kernels are made, do so if they are `unrolled_light` operators together.
@@ -112,6 +134,7 @@ class Machine:
     unrolled_light: int
     tiling: Tiling | None = None
     channels_last: int = 0
+    sorting: Sorting | None = None
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

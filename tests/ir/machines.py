@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.host.machine import CPU
+from graphc.ir.machine import Sorting
 
 # Little shapes take the paths of big ones.
 TINY = replace(
@@ -12,3 +13,9 @@ TINY = replace(
 )
 
 WIDE = GPU  # many cores with wide lanes
+
+# Everything that is done side by side, with few of everything.
+SORTS = replace(
+    GPU, block=8, columns=8, column_rows=4,
+    sorting=Sorting(lanes=4, each=3, digit=2, scanned=2, in_turn=2, beside=1 << 16),
+)

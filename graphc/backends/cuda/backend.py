@@ -1,15 +1,20 @@
-"""The GPU's Backend, as far as it is: CUDA C for every kernel, and nothing yet that runs it."""
+"""The GPU's Backend: CUDA C for every kernel, compiled for the device at hand and run there. The
+device is looked for when its memory, or code for it, is first asked for."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import NoReturn
 
 from graphc.backends import Backend, Finding, Host
 from graphc.backends.cuda import emit, scalar, templates
+from graphc.backends.cuda.code import Code
+from graphc.backends.cuda.executable import Executable
 from graphc.backends.cuda.findings import findings
 from graphc.backends.cuda.machine import GPU
-from graphc.backends.host.memory import HOST
+from graphc.backends.cuda.memory import CudaMemory
+from graphc.backends.cuda.nvidia import Nvidia
+from graphc.backends.cuda.platform import Platform
 from graphc.ir.graph import Node
 from graphc.ir.kernel import Kernel, Program, Template
 from graphc.ir.machine import Machine
@@ -17,10 +22,23 @@ from graphc.ir.types import TupleType
 
 
 class CudaBackend:
-    """See Backend. Tensors stay on the host until there is a driver to give them another place."""
+    """See Backend."""
 
     machine = GPU
-    memory = HOST
+
+    def __init__(self, platform: Platform | None = None) -> None:
+        self.platform = platform or Nvidia()
+
+    @functools.cached_property
+    def code(self) -> Code:
+        """What was compiled and loaded. Raises as `memory` does."""
+        return Code(self.platform)
+
+    @functools.cached_property
+    def memory(self) -> CudaMemory:
+        """Of the device. Raises MissingLibrary, or CudaError where there is no device: both say
+        the cure."""
+        return CudaMemory(self.platform.device, self.code)
 
     def claims(self, node: Node, machine: Machine) -> bool:
         """Nothing yet."""
@@ -41,14 +59,13 @@ class CudaBackend:
         """CUDA C. Raises NotImplementedError for what there is no code for."""
         return emit.emit(kernel).text
 
-    def build(self, program: Program, host: Host) -> NoReturn:
-        """Raises RuntimeError."""
-        raise RuntimeError(
-            "the backend 'cuda' writes CUDA C and runs none of it yet. Cure: backend='llvm'"
-        )
+    def build(self, program: Program, host: Host) -> Executable:
+        """Raises NvrtcError, and as `memory` does."""
+        self.code.directory = host.cache_dir
+        return Executable(program, self.memory, self.code, self.platform.target, host.table)
 
     def adapt(self, host: Host) -> None:
-        """Nothing has been built."""
+        """Nothing: what runs here has the device's threads."""
 
     def findings(self, host: Host) -> Sequence[Finding]:
         """CUDA's libraries, the driver, its devices."""

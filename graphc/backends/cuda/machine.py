@@ -1,7 +1,7 @@
 """A GPU as the shared passes see it: the same numbers for every model, so that every model cuts
 and combines alike. Not measured yet: no kernel has run on one."""
 
-from graphc.ir.machine import Machine
+from graphc.ir.machine import Machine, Sorting
 
 # Many multiprocessors with wide lanes: nothing is too small to share, chunks are short.
 GPU = Machine(
@@ -31,4 +31,6 @@ GPU = Machine(
     unrolled_steps=32,
     unrolled_light=512,
     channels_last=8,  # 16 bytes of 16-bit floats
+    # counters of 128 lanes for 64 digits are 32 KiB of a block's shared memory
+    sorting=Sorting(lanes=128, each=64, digit=6, scanned=64, in_turn=64, beside=1 << 16),
 )

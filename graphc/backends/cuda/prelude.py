@@ -94,14 +94,25 @@ template <class T> __device__ inline T shuffle_xor(unsigned mask, T x, int by) {
 }
 """
 
-# Words of status: state, unused, number of the Check, its value.
+# Words of status: state, the device's words (0: there are none), what fail() is to call the launch
+# (else the Check's number), its value. The device's: state, where the host sees them.
 _FAIL = """\
 __device__ inline void fail(i64* status, i64 check, i64 value) {
-  if (atomicCAS((unsigned long long*)status, 0ULL, 1ULL) == 0ULL) {
-    status[2] = check;
-    status[3] = value;
+  i64* const first = status[1] ? (i64*)status[1] : status;
+  if (atomicCAS((unsigned long long*)first, 0ULL, 1ULL) == 0ULL) {
+    i64* const told = status[1] ? (i64*)first[1] : status;
+    told[1] = status[2];
+    told[2] = check;
+    told[3] = value;
+    told[0] = 1;
   }
 }
+#ifdef GRAPHC_HOST
+__device__ inline bool failed(const i64* status) { return *status != 0; }
+#else
+// all threads of a block see the same, also where another stream's launch fails meanwhile
+__device__ inline bool failed(const i64* status) { return __syncthreads_or(*status != 0); }
+#endif
 """
 
 _INTEGERS = """\

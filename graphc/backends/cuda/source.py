@@ -9,7 +9,7 @@ from graphc.backends.cuda.prelude import PRELUDE
 from graphc.ir.dim import Dim, Size, evaluate
 
 SHARED_MOST = 227 << 10  # bytes that a block may have, on sm_90; 163 KiB on sm_80
-_GRID_MOST = (1 << 31) - 1
+GRID_MOST = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +63,4 @@ def grid(stage: Stage, dims: Sequence[tuple[str, int]]) -> int:
     and no more than a grid may have. Blocks walk on by the size of the grid."""
     blocks = stage.blocks
     number = evaluate(blocks, dict(dims)) if isinstance(blocks, Dim) else blocks
-    return min(max(1, number), _GRID_MOST)
+    return min(max(1, number), GRID_MOST)

@@ -34,8 +34,6 @@ class Scope:
 def interval(index: Size, scope: Scope) -> Interval | None:
     """Bounds of `index` over every iteration, or None where they depend on data."""
     index = scope.resolve(index)
-    if isinstance(index, Dim) and index.variables() & scope.unknown:
-        return None
     order = list(scope.extents)
     high = _upper(index, scope, order)
     negated = _upper(unwrap(0 - index), scope, order)

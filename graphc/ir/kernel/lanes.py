@@ -54,6 +54,7 @@ class Lanes:
         self.table = table
         self.locals: dict[str, int] = {}  # Local buffers: their size per lane of the parallel axis
         self.lanes = 1  # of the parallel axis
+        self.active: Array | None = None  # which lanes a loop still runs; None: all
 
     def block(self, body: Iterable[Stmt]) -> None:
         for stmt in body:
@@ -128,15 +129,26 @@ class Lanes:
 
     def serial(self, loop: Loop) -> None:
         extent = self.index(loop.extent)
-        limits = extent if isinstance(extent, np.ndarray) and extent.size > 1 else None
-        last = int(np.max(extent)) if limits is not None else int(np.asarray(extent).reshape(()))
         self.bind({c.name: self.scalar(c.init) for c in loop.carries})
-        if limits is not None:
-            raise ValueError(f"extent of serial loop {loop.var} differs between lanes")
-        for i in range(last):
+        if isinstance(extent, np.ndarray) and extent.size > 1:
+            self.ragged(loop, extent)
+            return
+        for i in range(int(np.asarray(extent).reshape(()))):
             self.env[loop.var] = i
             self.block(loop.body)
             self.bind(self.next_carries(loop.carries))
+
+    def ragged(self, loop: Loop, extent: Array) -> None:
+        """A serial loop of which each lane has an end of its own: a lane that is done keeps what
+        it carries and touches no memory."""
+        outside = self.active
+        for i in range(int(extent.max())):
+            self.active = running = i < extent if outside is None else outside & (i < extent)
+            self.env[loop.var] = i
+            self.block(loop.body)
+            after = self.next_carries(loop.carries)
+            self.bind({k: np.where(running, new, self.env[k]) for k, new in after.items()})
+        self.active = outside
 
     def next_carries(self, carries: tuple[Carry, ...]) -> dict[str, Any]:
         results: dict[str, Any] = {}
@@ -195,13 +207,13 @@ class Lanes:
     def load(self, value: Load) -> Array:
         memory = self.memory[value.buffer]
         where = self.flat(value.buffer, value.index)
-        if value.mask is None:
+        if value.mask is None and self.active is None:
             _inside(value.buffer, where, memory)
             return memory[where]
-        if value.other is None:
+        if value.mask is not None and value.other is None:
             raise ValueError(f"masked load of {value.buffer} lacks its other value")
-        mask = np.asarray(self.scalar(value.mask))
-        other = self.scalar(value.other)
+        mask = self.touched(value.mask)
+        other = np.zeros((), memory.dtype) if value.other is None else self.scalar(value.other)
         where, mask = np.broadcast_arrays(where, mask)
         if mask.any():
             _inside(value.buffer, where[mask], memory)
@@ -212,7 +224,7 @@ class Lanes:
         memory = self.memory[stmt.buffer]
         where = self.flat(stmt.buffer, stmt.index)
         value = np.asarray(self.scalar(stmt.value))
-        mask = np.asarray(True if stmt.mask is None else self.scalar(stmt.mask))
+        mask = self.touched(stmt.mask)
         where, value, mask = np.broadcast_arrays(where, value, mask)
         where, value = where[mask], value[mask]
         _inside(stmt.buffer, where, memory)
@@ -222,8 +234,15 @@ class Lanes:
             # duplicates are combined one after another, in lane order
             COMBINES[stmt.combine].ufunc.at(memory, where, value)
 
+    def touched(self, mask: Scalar | None) -> Array:
+        """Where memory is touched: by lanes that still run, where `mask` is true."""
+        found = np.asarray(True if mask is None else self.scalar(mask))
+        return found if self.active is None else found & self.active
+
     def check(self, stmt: Check) -> None:
         ok = np.asarray(self.scalar(stmt.ok))
+        if self.active is not None:
+            ok = ok | ~self.active
         if not ok.all():
             value, ok = np.broadcast_arrays(np.asarray(self.scalar(stmt.value)), ok)
             raise CheckFailed(stmt.message, int(value[~ok].reshape(-1)[0]))

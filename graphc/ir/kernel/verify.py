@@ -235,13 +235,13 @@ class Verifier:
         if mask is not None:
             return
         resolved = self.scope.resolve(index)
-        if isinstance(resolved, Dim):
+        bounds = interval(index, self.scope)
+        if bounds is None and isinstance(resolved, Dim):
             loose = (resolved.variables() & self.scope.unknown) - self.checked
             if loose:
                 self.fail(f"{buffer}[{index}]: {', '.join(sorted(loose))} was never checked")
         if any(self.empty(loop) for loop in self.loops):
             return
-        bounds = interval(index, self.scope)
         size = self.buffers[buffer][1]
         if bounds is None or bounds[0] < 0 or bounds[1] >= size:
             bounds = exact_interval(index, self.scope) or bounds

@@ -15,14 +15,12 @@ from graphc import nn
 from graphc.engine import pipeline
 from graphc.inspect.explain import explain
 
-from .memory import ApartMemory
-
 HERE = "apart"
 
 
 def equal(got: Any, want: Any) -> None:
     for a, b in zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]:
-        assert a.device == torch.device("apart:0")
+        assert a.device == torch.device(f"{HERE}:0")
         np.testing.assert_allclose(a.detach().cpu(), b.detach(), rtol=1e-4, atol=1e-5)
 
 
@@ -54,7 +52,7 @@ def test_a_function_has_a_version_for_each_device(built: list[str]) -> None:
         equal(got, want)
         assert got[0].stride() == want[0].stride() and got[1]._storage is got[0]._storage
         assert compiled(x, w)[0].device.type == "cpu"
-    assert built == ["apart:0", "cpu"]
+    assert built == [f"{HERE}:0", "cpu"]
     transposed = x.t().contiguous().t()
     equal(compiled(transposed.to(HERE).t().contiguous().t(), w.to(HERE)), want)
 
@@ -157,10 +155,12 @@ def test_devices_meet_between_segments() -> None:
         equal(got[0], want[0])
         assert got[1].device.type == "cpu" and got[1].item() == want[1].item()
     bad = torch.compile(lambda x, y: x * 2 + y)
+    both = rf"on the same device.*({HERE}:0 and cpu|cpu and {HERE})"
     for _ in range(2):
-        with pytest.raises(RuntimeError, match=r"on the same device.*(apart:0 and cpu|cpu and ap)"):
+        with pytest.raises(RuntimeError, match=both):
             bad(torch.ones(3, device=HERE), torch.ones(3))
-    with pytest.raises(RuntimeError, match="backend 'numpy' does not run on tensors on apart:0"):
+    message = f"backend 'numpy' does not run on tensors on {HERE}:0"
+    with pytest.raises(RuntimeError, match=message):
         torch.compile(lambda x: x + 1, backend="numpy")(torch.ones(3, device=HERE))
 
 
@@ -204,7 +204,7 @@ def test_gradients_of_a_compiled_function() -> None:
         first, second = compiled(w)
         (g,) = torch.autograd.grad(first, w, create_graph=True)
         (g.sum() + second.sum()).backward()
-        assert w.grad.tolist() == [8, 14, 20] and w.grad.device.type == "apart"
+        assert w.grad.tolist() == [8, 14, 20] and w.grad.device.type == HERE
 
 
 def test_random_numbers_and_dropout_go_on_where_eager_mode_stopped() -> None:
@@ -230,7 +230,7 @@ def test_a_check_in_compiled_code_appears_when_the_host_waits() -> None:
 
 
 def test_explain_says_where_it_runs() -> None:
-    text = str(explain(torch.compile(lambda x: x.lgamma() * 2), torch.ones(8, device=HERE)))
+    text = str(explain(torch.compile(lambda x: torch.i0(x) * 2), torch.ones(8, device=HERE)))
     assert "on the host" in text
 
 
@@ -249,7 +249,7 @@ def test_seeding_all_devices_in_one_graph_of_the_cpu() -> None:
 def test_seeding_another_device_in_a_compiled_function() -> None:
     def draw(x: torch.Tensor) -> torch.Tensor:
         torch.manual_seed(3)
-        return x + torch.rand(2, device="apart").cpu()
+        return x + torch.rand(2, device=HERE).cpu()
 
     draw(torch.ones(2))  # makes the device's generator
     compiled = torch.compile(draw)
@@ -309,8 +309,9 @@ def test_a_layer_over_packed_sequences_is_one_graph(ordered: bool) -> None:
 def test_a_compiled_step_waits_for_nothing(demands: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An optimizer's counts of steps are CPU tensors: what is written to them the host knows."""
     reads: list[Any] = []
-    read = ApartMemory.read
-    monkeypatch.setattr(ApartMemory, "read", lambda self, b: (reads.append(b), read(self, b))[1])
+    kind: Any = type(torch.ones(1, device=HERE)._array.memory)
+    read = kind.read
+    monkeypatch.setattr(kind, "read", lambda self, b: (reads.append(b), read(self, b))[1])
 
     def trained(device: str) -> tuple[Any, list[float]]:
         torch.manual_seed(0)

@@ -16,6 +16,8 @@ import torch as reference
 import graphc
 from tests.torch_db import modules, optimizers
 
+HERE = "apart"
+
 CASES = 1  # of each module, in training and in evaluation
 
 
@@ -69,13 +71,13 @@ def test_module(name: str) -> None:
                 want = outcome(name, case, "cpu")
             except (modules.Untranslatable, NotImplementedError):
                 continue
-            found = outcome(name, case, "apart")
+            found = outcome(name, case, HERE)
             assert len(found) == len(want)
             for have, expected in zip(found, want, strict=True):
                 assert (have is None) == (expected is None)
                 if expected is None or graphc.nn.parameter.is_lazy(expected):
                     continue
-                assert have.device.type == "apart"
+                assert have.device.type == HERE
                 np.testing.assert_allclose(
                     have.detach().cpu().numpy(), expected.detach().numpy(), rtol=2e-3, atol=2e-4
                 )
@@ -108,7 +110,7 @@ def test_optimizer(name: str) -> None:
             kwargs = modules.translate(sample.kwargs)
             if name == "SparseAdam":  # as PyTorch's does
                 with pytest.raises(RuntimeError, match="dense gradients"):
-                    trained(name, kwargs, "apart")
+                    trained(name, kwargs, HERE)
                 continue
             want = trained(name, kwargs, "cpu")
-            np.testing.assert_allclose(trained(name, kwargs, "apart"), want, rtol=2e-3, atol=1e-5)
+            np.testing.assert_allclose(trained(name, kwargs, HERE), want, rtol=2e-3, atol=1e-5)

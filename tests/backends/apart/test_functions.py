@@ -12,6 +12,8 @@ import graphc as torch
 from tests.parity.cases import CASES
 from tests.parity.records import Case, gradients, leaves, to_tensors
 
+HERE = "apart"
+
 ABSENT = ("float64", "complex64", "complex128")  # dtypes that the device, or this test, leaves out
 # what NumPy reads, and what is on the CPU wherever new tensors are made: as PyTorch has it
 READ, ON_CPU = ("numpy", "numpy calls", "dlpack"), ("from_numpy", "numbers alone")
@@ -20,7 +22,7 @@ TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
 def same(have: Any, want: Any, what: str, scale: float = 1.0) -> None:
-    assert have.device.type == "apart", f"{what} on {have.device}"
+    assert have.device.type == HERE, f"{what} on {have.device}"
     assert have.dtype is want.dtype and have.shape == want.shape
     tolerance = TOLERANCE.get(want.dtype, 2e-5) * scale
     np.testing.assert_allclose(
@@ -73,10 +75,10 @@ def test_function(case: Case) -> None:
             tried += 1
             if case.name in KNOWN:
                 with pytest.raises((AssertionError, TypeError, BufferError)):
-                    for have, want in zip(run(case, dtype, "apart")[0], wanted[0], strict=True):
+                    for have, want in zip(run(case, dtype, HERE)[0], wanted[0], strict=True):
                         same(have, want, "result")
                 continue
-            found = run(case, dtype, "apart")
+            found = run(case, dtype, HERE)
         for i, (have, want) in enumerate(zip(found[0], wanted[0], strict=True)):
             same(have, want, f"result {i}")
         for i, (have, want) in enumerate(zip(found[1], wanted[1], strict=True)):

@@ -15,6 +15,8 @@ import graphc.nn.functional as F
 from graphc import nn
 from graphc.utils.checkpoint import checkpoint
 
+HERE = "apart"
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {}
 
 
@@ -242,8 +244,8 @@ def test_program(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         want = calls(function, "cpu")
-        same(calls(function, "apart"), want)
-        same(calls(torch.compile(function), "apart"), want)
+        same(calls(function, HERE), want)
+        same(calls(torch.compile(function), HERE), want)
 
 
 def test_draws_in_segments() -> None:
@@ -253,7 +255,7 @@ def test_draws_in_segments() -> None:
         y = x + torch.randn(5, device=x.device)
         return y * 2 if y.sum() > 0 else y + torch.rand(5, device=x.device)
 
-    compiled, x = torch.compile(function), torch.zeros(5, device="apart")
+    compiled, x = torch.compile(function), torch.zeros(5, device=HERE)
     torch.manual_seed(3)
     want = [function(x).tolist() for _ in range(5)]
     torch.manual_seed(3)

@@ -15,6 +15,8 @@ from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, Library, Schedule, Toolchain
 from graphc.backends.cuda.source import Source, grid
+from graphc.backends.cuda.status import kernel_checks
+from graphc.backends.host.memory import HOST
 from graphc.backends.numpy.ops import TABLE
 from graphc.ir.dim import evaluate
 from graphc.ir.kernel import (
@@ -23,10 +25,8 @@ from graphc.ir.kernel import (
     Kernel,
     Launch,
     Leaf,
-    Loop,
     Program,
     Routine,
-    Stmt,
     leaves,
     run_steps,
 )
@@ -44,10 +44,13 @@ SCHEDULES = (*ALL[::2], Schedule(watch=True))  # loops have no asynchronous copi
 class EmulatedBackend(CudaBackend):
     """See Backend. `schedule` may be changed between calls."""
 
+    memory = HOST  # type: ignore[assignment]
+
     def __init__(self, toolchain: Toolchain) -> None:
         self.toolchain = toolchain
         self.schedule = Schedule()
         self.sources: dict[str, Source] = {}
+        self._texts: dict[str, str] = {}  # the symbol of the first kernel with a text
         self._pending: dict[str, str] = {}
         self._libraries: dict[str, Library] = {}
 
@@ -55,8 +58,10 @@ class EmulatedBackend(CudaBackend):
         """The symbol of a kernel, which is compiled at the next call."""
         symbol = kernel_symbol(kernel)
         if symbol not in self.sources:
-            self.sources[symbol] = emit(kernel)
-            self._pending[symbol] = self.sources[symbol].text
+            source = self.sources[symbol] = emit(kernel)
+            if source.text not in self._texts:
+                self._pending[symbol] = source.text
+            self._texts.setdefault(source.text, symbol)
         return symbol
 
     def build(self, program: Program, host: Host) -> Executable:  # type: ignore[override]
@@ -71,37 +76,26 @@ class EmulatedBackend(CudaBackend):
 
     def launch(self, kernel: Kernel, buffers: Sequence[Array], dims: Sequence[int]) -> None:
         """All stages. Raises what a Check names."""
-        symbol = self.add(kernel)
+        source = self.sources[self.add(kernel)]
+        library = self.library(self._texts[source.text])
         status = np.zeros(4, np.int64)
         named = list(zip(kernel.dims, dims, strict=True))
-        for stage in self.sources[symbol].stages:
-            self.library(symbol).launch(
-                stage.name, (grid(stage, named),), (stage.threads,), [*buffers, *dims, status],
-                stage.shared, self.schedule,
+        sizes = [evaluate(size, dict(named)) for size in source.sizes]
+        arguments = [*buffers, *dims, *sizes, status]
+        if source.scratch:
+            arguments.append(np.full(evaluate(source.scratch, dict(named)), 0xFF, np.uint8))  # NaN
+        for stage in source.stages:
+            library.launch(
+                stage.name, (grid(stage, named),), (stage.threads,), arguments, stage.shared,
+                self.schedule,
             )
             if status[0]:
-                raise CheckFalse(checks(kernel)[status[2]], int(status[3]))
+                raise CheckFalse(kernel_checks(kernel)[status[2]], int(status[3]))
 
 
 class CheckFalse(Exception):
     def __init__(self, check: Check, value: int) -> None:
         super().__init__(check.message.replace("{value}", str(value)))
-
-
-def checks(kernel: Kernel) -> list[Check]:
-    """In the order in which emit() numbers them."""
-    found: list[Check] = []
-
-    def walk(body: Sequence[Stmt]) -> None:
-        for stmt in body:
-            if isinstance(stmt, Check):
-                found.append(stmt)
-            elif isinstance(stmt, Loop):
-                walk(stmt.body)
-
-    for stage in kernel.stages:
-        walk(stage)
-    return found
 
 
 class KernelStats(NamedTuple):

@@ -220,12 +220,18 @@ class OnDevice:
             source = texts[cases.print_kernel(step.kernel, name=False)]
             places = [self.place(ref) for ref in step.buffers]
             dims = [evaluate(size, {}) for size in step.dims]
-            kinds = f"{len(places)}P{len(dims)}qP" if dims else f"{len(places)}PP"
+            named = dict(zip(step.kernel.dims, dims, strict=True))
+            numbers = [*dims, *(evaluate(size, named) for size in source.sizes)]
+            kinds = "P" * len(places) + "q" * len(numbers) + "P"
+            arguments = [*places, *numbers, self.status]
+            if source.scratch:
+                kinds += "P"
+                arguments.append(driver.allocate(evaluate(source.scratch, named)))
             for stage in source.stages:
-                blocks = grid(stage, list(zip(step.kernel.dims, dims, strict=True)))
+                blocks = grid(stage, list(named.items()))
                 self.launches.append(driver.prepare(
                     driver.function(module, stage.name), (blocks, 1, 1), (stage.threads, 1, 1),
-                    pack(kinds, (*places, *dims, self.status)), stage.shared,
+                    pack(kinds, arguments), stage.shared,
                 ))
 
     def buffer(self, type_: object) -> int:

@@ -18,6 +18,7 @@ from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import Schedule
 from graphc.backends.cuda.loops import plan
 from graphc.backends.cuda.source import Source, batch
+from graphc.backends.host.memory import HOST
 from graphc.ir.kernel import Kernel, Launch, Program, leaves
 from graphc.ir.kernel.text import kernel_symbol
 
@@ -34,6 +35,7 @@ class Collected(Exception):
 class Collecting(CudaBackend):
     """Keeps the kernels of what it is given."""
 
+    memory = HOST  # type: ignore[assignment]
     kernels: dict[str, Kernel]
 
     def build(self, program: Program, host: Host) -> NoReturn:

@@ -56,15 +56,24 @@ class Toolchain:
         """One library of several sources of CUDA C, by name; names are those of places in reports.
         Raises RuntimeError with what the compiler says."""
         source = _unit(texts)
-        path = self.folder / f"kernels_{_digest(source.encode())}.so"
+        path = self.folder / f"kernels_{_digest((_first() + source).encode())}.so"
         if not path.exists():
             written = path.with_suffix(".cpp")
             written.write_text(source)
             instrument = [*_KERNELS, *_NO_ENTRIES.get(self.compiler, [])]
-            made = path.with_suffix(".o")
-            self._run([*_COMMON, *instrument, f"-I{_FOLDER}", "-c", written, "-o", made])
+            made, first = path.with_suffix(".o"), self._header(instrument)
+            self._run([*_COMMON, *instrument, "-include", first, "-c", written, "-o", made])
             self._run(["-shared", made, "-o", path])
         return Library(path, self.runtime)
+
+    def _header(self, options: list[str]) -> Path:
+        """What every unit begins with, compiled: that is most of the work for a small kernel."""
+        path = self.folder / f"first_{_digest(_first().encode())}.h"
+        made = Path(f"{path}.gch")
+        if not made.exists():
+            path.write_text(_first())
+            self._run([*_COMMON, *options, "-x", "c++-header", path, "-o", made])
+        return path
 
     def load(self, image: bytes) -> Library:
         """A library by the bytes of its file: what a driver calls a cubin."""
@@ -91,17 +100,20 @@ class Toolchain:
             raise RuntimeError(f"{' '.join(command)}\n{done.stderr[:4000]}")
 
 
+@functools.cache
+def _first() -> str:
+    device = (_FOLDER / "device.h").read_text()
+    return "\n".join((device, '#line 1 "prelude"', PRELUDE + INSTRUCTIONS, ""))
+
+
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _unit(texts: Mapping[str, str]) -> str:
-    """One C++ file: what sources begin with once, then each source in a namespace of its own."""
-    parts = ['#include "device.h"', '#line 1 "prelude"', PRELUDE + INSTRUCTIONS]
+    """One C++ file, behind what all begin with: each source in a namespace of its own."""
     contents = json.dumps({name: kernel_names(text) for name, text in texts.items()})
-    parts.append(
-        f'extern "C" const char* contents() {{ return {json.dumps(contents)}; }}'
-    )
+    parts = [f'extern "C" const char* contents() {{ return {json.dumps(contents)}; }}']
     for number, (name, text) in enumerate(texts.items()):
         section = f"shared_{number}"
         parts += ["#undef SHARED_SECTION", f'#define SHARED_SECTION "{section}"']

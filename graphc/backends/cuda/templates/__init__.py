@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from graphc.backends.cuda.source import Source, Target
-from graphc.ir.kernel import Kernel, Template
+from graphc.backends.cuda.templates import product
+from graphc.ir.kernel import Kernel, Product, Template
 
 
 class Renderer(NamedTuple):
@@ -21,7 +22,9 @@ class Renderer(NamedTuple):
     render: Callable[[Kernel, Target], Source]
 
 
-RENDERERS: dict[type, Renderer] = {}
+RENDERERS: dict[type, Renderer] = {
+    Product: Renderer(product.takes, product.render),
+}
 
 
 def renders(template: Template) -> bool:

@@ -2,15 +2,15 @@
 
 First the destination is filled, then the updates are made one after another. What runs at the
 same time writes disjoint parts of the destination: leading dims, and columns of trailing dims.
-16-bit floats are combined in f32 and rounded once, in a third stage.
+16-bit floats are combined in f32 and rounded once, in a third stage. Where a machine has more to
+do at a time than that, many updates are sorted by their positions first (segments.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ... import dtypes
-from ...dim import Dim, Size, ceil_div, minimum, product, unwrap
+from ...dim import Size, ceil_div, minimum, product, unwrap
 from ...dtypes import DType
 from ...graph import Node
 from ...kernel import Kernel, Literal, Param, Stmt
@@ -19,7 +19,10 @@ from .body import Body, carrier
 from .index_maps import Coordinates, Digit, exact
 from .loops import dims_of
 from .nest import Axis, hint, make_kernel, open_outer
+from .scan import Scratch, close_all
 from .scope import Value, Writer
+from .segments import segment_stages
+from .updates import broadcast_shape, index_place, position, sorted_updates
 from .values import Values
 
 _COMBINE = {"": "", "add": "add", "mul": "mul", "amax": "max", "amin": "min"}
@@ -40,16 +43,22 @@ def lower_scatter(body: Body, node: Node, checked: bool = True) -> Kernel:
     combine = _combine(node)
     wide = carrier(node.dtype)
     elements = unwrap(product(body.shape(node)))
+    updates = sorted_updates(body, node, combine, checked)
+    if updates is not None:
+        stages = [_fill(body, node, _Target("o0", node.dtype, combine))]
+        scratch = Scratch()
+        stages += segment_stages(body, updates, scratch)
+        return make_kernel(body, stages, dims_of(body), scratch.params)
     through = bool(combine) and wide is not node.dtype
     target = _Target("s0" if through else "o0", wide if through else node.dtype, combine)
     stages = [_fill(body, node, target)]
     update = {"scatter": _scatter, "index_put": _index_put, "max_pool_grad": _unpool}
     stages.append(update[node.op.name](body, node, target, checked))
-    scratch = []
+    buffers = []
     if through:
-        scratch.append(Param("s0", wide, elements, "scratch"))
+        buffers.append(Param("s0", wide, elements, "scratch"))
         stages.append(_round(elements, body.machine.block, node.dtype, target))
-    return make_kernel(body, stages, dims_of(body), scratch)
+    return make_kernel(body, stages, dims_of(body), buffers)
 
 
 def _combine(node: Node) -> str:
@@ -72,12 +81,6 @@ def _open_flat(writer: Writer, elements: Size, block: int) -> Size:
     return unwrap(p * block + writer.open("vector", "v", extent))
 
 
-def _close_all(writer: Writer) -> tuple[Stmt, ...]:
-    while len(writer.scopes) > 1:
-        writer.close()
-    return writer.finish()
-
-
 def _fill(body: Body, node: Node, target: _Target) -> tuple[Stmt, ...]:
     """The destination before the updates: the first operand, or zeros."""
     writer = Writer()
@@ -90,7 +93,7 @@ def _fill(body: Body, node: Node, target: _Target) -> tuple[Stmt, ...]:
     else:
         value = values.value(node.inputs[0], values.at(index_maps.unravel(flat, shape)))
     writer.store(target.buffer, flat, values.stored(value, target.dtype))
-    return _close_all(writer)
+    return close_all(writer)
 
 
 def _round(elements: Size, block: int, dtype: DType, target: _Target) -> tuple[Stmt, ...]:
@@ -98,26 +101,10 @@ def _round(elements: Size, block: int, dtype: DType, target: _Target) -> tuple[S
     flat = _open_flat(writer, elements, block)
     value = writer.load(target.buffer, flat, target.dtype)
     writer.store("o0", flat, writer.apply("cast", dtype, value))
-    return _close_all(writer)
+    return close_all(writer)
 
 
 # --- updates --------------------------------------------------------------------------------------
-
-
-def _position(
-    values: Values, index: Value, size: Size, dim: int, wrap: bool, checked: bool
-) -> tuple[Size, Value | None]:
-    """A position along a dim of `size`, and the mask of stores there (None: always)."""
-    if checked:
-        found = values.checked_index(index, size, dim, values.at(()), wrap)
-        return (int(found.value) if isinstance(found, Literal) else Dim.var(found.name)), None
-    limit = values.writer.index_value(size)
-    if wrap:
-        index = values.wrapped(index, limit)
-    mask = values.in_range(index, Literal(0, dtypes.i64), limit)
-    if isinstance(index, Literal):
-        return int(index.value), mask
-    return Dim.var(index.name), mask
 
 
 def _open_columns(
@@ -138,7 +125,7 @@ def _index_put(body: Body, node: Node, target: _Target, checked: bool) -> tuple[
     _, source, *indices = node.inputs
     shape, dim = body.shape(node), node.attrs["dim"]
     k = len(indices)
-    places = _broadcast(tuple(body.shape(i) for i in indices))
+    places = broadcast_shape(tuple(body.shape(i) for i in indices))
     lead, suffix = shape[:dim], shape[dim + k :]
     writer = Writer()
     values = Values(body, writer)
@@ -148,16 +135,7 @@ def _index_put(body: Body, node: Node, target: _Target, checked: bool) -> tuple[
     )
     i = 0 if count == 1 else writer.open("serial", "i", count)
     where = index_maps.unravel(i, places)
-    flat: Size = p
-    mask: Value | None = None
-    for number, node_ in enumerate(indices):
-        at = values.at(index_maps.broadcast(where, body.shape(node_)))
-        index = values.value(node_, at)
-        size = shape[dim + number]
-        position, inside = _position(values, index, size, dim + number, True, checked)
-        flat = flat * size + position
-        if inside is not None:
-            mask = inside if mask is None else values.both(mask, inside)
+    flat, mask = index_place(values, node, where, p, checked)
     column = 0 if extent == 1 else writer.open("vector", "v", extent)
     column = unwrap(start + column)
     coordinates = (
@@ -168,17 +146,7 @@ def _index_put(body: Body, node: Node, target: _Target, checked: bool) -> tuple[
     writer.store(
         target.buffer, flat, values.stored(value, target.dtype), mask, target.combine
     )
-    return _close_all(writer)
-
-
-def _broadcast(shapes: tuple[tuple[Size, ...], ...]) -> tuple[Size, ...]:
-    rank = max(len(s) for s in shapes)
-    result: list[Size] = [1] * rank
-    for shape in shapes:
-        for i, size in enumerate(shape, rank - len(shape)):
-            if size != 1:
-                result[i] = size
-    return tuple(result)
+    return close_all(writer)
 
 
 def _scatter(body: Body, node: Node, target: _Target, checked: bool) -> tuple[Stmt, ...]:
@@ -199,18 +167,18 @@ def _scatter(body: Body, node: Node, target: _Target, checked: bool) -> tuple[St
     )
     at = values.at(coordinates)
     index = values.value(index_node, at)
-    position, mask = _position(values, index, shape[dim], dim, False, checked)
+    place_, mask = position(values, index, shape[dim], dim, False, checked)
     place = [
         exact(index_maps.coordinate_value(c), size)
         for c, size in zip(coordinates, shape, strict=True)
     ]
-    place[dim] = exact(position, shape[dim])
+    place[dim] = exact(place_, shape[dim])
     value = values.value(source, at)
     writer.store(
         target.buffer, index_maps.linear_index(tuple(place), shape),
         values.stored(value, target.dtype), mask, target.combine,
     )
-    return _close_all(writer)
+    return close_all(writer)
 
 
 def _unpool(body: Body, node: Node, target: _Target, checked: bool) -> tuple[Stmt, ...]:
@@ -232,10 +200,10 @@ def _unpool(body: Body, node: Node, target: _Target, checked: bool) -> tuple[Stm
     )
     index = values.value(index_node, at)
     dim = len(shape) - 1
-    position, mask = _position(values, index, plane, dim, False, checked)
+    place, mask = position(values, index, plane, dim, False, checked)
     value = values.value(g, at)
     writer.store(
-        target.buffer, unwrap(p * plane + position), values.stored(value, target.dtype), mask,
+        target.buffer, unwrap(p * plane + place), values.stored(value, target.dtype), mask,
         target.combine,
     )
-    return _close_all(writer)
+    return close_all(writer)

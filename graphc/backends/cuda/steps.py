@@ -1,0 +1,189 @@
+"""What a program comes to on a GPU, as data: launches, library calls, what the host does, and the
+loops and branches around them. Made once for a program; a lease of it is `prepared.py`.
+
+What makes one launch of several, or another order, is a function from steps to steps, before
+anything is prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from graphc.backends.cuda.driver import Driver, Function, Stream
+from graphc.backends.cuda.source import Source, Stage
+from graphc.backends.cuda.status import Checked
+from graphc.ir.dim import Dim, Size, substitute
+from graphc.ir.kernel import (
+    Branch,
+    BufferRef,
+    Check,
+    Kernel,
+    Launch,
+    Program,
+    Repeat,
+    Routine,
+    leaves,
+)
+from graphc.ir.kernel.program import ProgramStep
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLaunch:
+    """One launch. Its arguments are words of 8 bytes: the buffers' addresses, `dims` over the
+    program's, the status words, and, where `scratch` is not 0, the address of so many bytes.
+    `blocks` are over the program's dims. `checked`: what it may say has failed."""
+
+    name: str
+    function: Function
+    blocks: Size
+    threads: int
+    shared: int
+    buffers: tuple[BufferRef, ...]
+    dims: tuple[Size, ...] = ()
+    scratch: Size = 0
+    checked: Checked | None = None
+
+
+@runtime_checkable
+class LibraryCall(Protocol):
+    """What a library does on a stream. It is never guarded, so what it writes lies in the arena;
+    `workspace`: bytes that it may use, over the program's dims."""
+
+    @property
+    def buffers(self) -> tuple[BufferRef, ...]: ...
+    @property
+    def workspace(self) -> Size: ...
+
+    def begin(
+        self, driver: Driver, addresses: Sequence[int], dims: Mapping[str, int], workspace: int,
+        stream: Stream,
+    ) -> None:
+        """Begins it, at addresses in the order of `buffers`."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """What NumPy computes, between reads and writes of the device's memory: the host waits."""
+
+    number: int  # of the leaf
+    routine: Routine
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Steps that the device does one after another, without the host; `number`: of the first
+    leaf."""
+
+    number: int
+    steps: tuple[KernelLaunch | LibraryCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """See Repeat. The host waits for a flag, once an iteration."""
+
+    var: str
+    steps: tuple[Part, ...]
+    count: Size | None
+    test: tuple[Part, ...] = ()
+    flag: BufferRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """See Branch. The host waits for the flag."""
+
+    flag: BufferRef
+    then: tuple[Part, ...]
+    otherwise: tuple[Part, ...]
+
+
+Part: TypeAlias = Line | HostStep | Loop | Choice
+Step: TypeAlias = KernelLaunch | LibraryCall | HostStep | Loop | Choice
+
+
+class Kernels(Protocol):
+    """What is known of the kernels of a program."""
+
+    def source(self, kernel: Kernel) -> Source:
+        """Guarded CUDA C."""
+
+    def functions(self, kernel: Kernel) -> Sequence[Function]:
+        """Those of the source's stages."""
+
+    def checked(self, kernel: Kernel, stage: Stage) -> tuple[Check, ...]:
+        """What a stage may say was false, by number; empty: nothing."""
+
+
+def launches_of(step: Launch, kernels: Kernels) -> list[KernelLaunch]:
+    """A kernel's launches, in order."""
+    dims = dict(zip(step.kernel.dims, step.dims, strict=True))
+
+    def here(size: Size) -> Size:
+        return substitute(size, dims) if isinstance(size, Dim) else size
+
+    source, found = kernels.source(step.kernel), []
+    for stage, function in zip(source.stages, kernels.functions(step.kernel), strict=True):
+        checks = kernels.checked(step.kernel, stage)
+        found.append(KernelLaunch(
+            stage.name, function, here(stage.blocks), stage.threads, stage.shared, step.buffers,
+            step.dims, here(source.scratch), Checked(checks, step.locs) if checks else None,
+        ))
+    return found
+
+
+def parts_of(program: Program, kernels: Kernels, single: bool = False) -> tuple[Part, ...]:
+    """A whole program. `single`: a Line for each Launch, in their order."""
+    return _Parts(kernels, single).of(program.steps, 0)
+
+
+class _Parts:
+    def __init__(self, kernels: Kernels, single: bool) -> None:
+        self.kernels, self.single = kernels, single
+
+    def of(self, steps: Iterable[ProgramStep], first: int) -> tuple[Part, ...]:
+        """Steps of which the first leaf has a number."""
+        parts: list[Part] = []
+        line: list[KernelLaunch | LibraryCall] = []
+        begin = first
+        for step in steps:
+            if isinstance(step, Launch):
+                if not line:
+                    begin = first
+                line += launches_of(step, self.kernels)
+            if line and (self.single or not isinstance(step, Launch)):
+                parts.append(Line(begin, tuple(line)))
+                line = []
+            if not isinstance(step, Launch):
+                parts.append(self.part(step, first))
+            first += _count((step,))
+        return (*parts, Line(begin, tuple(line))) if line else tuple(parts)
+
+    def part(self, step: Routine | Repeat | Branch, first: int) -> Part:
+        """What is no launch."""
+        if isinstance(step, Routine):
+            return HostStep(first, step)
+        if isinstance(step, Branch):
+            otherwise = self.of(step.otherwise, first + _count(step.then))
+            return Choice(step.flag, self.of(step.then, first), otherwise)
+        body = self.of(step.steps, first + _count(step.test))
+        return Loop(step.var, body, step.count, self.of(step.test, first), step.flag)
+
+
+def _count(steps: Iterable[ProgramStep]) -> int:
+    return sum(1 for _ in leaves(steps))
+
+
+def lines(parts: Iterable[Part]) -> Iterator[Line]:
+    """All of them, as they are written down."""
+    for part in parts:
+        if isinstance(part, Line):
+            yield part
+        elif isinstance(part, Loop):
+            yield from lines(part.test)
+            yield from lines(part.steps)
+        elif isinstance(part, Choice):
+            yield from lines(part.then)
+            yield from lines(part.otherwise)

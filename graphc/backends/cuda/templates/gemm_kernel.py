@@ -1,0 +1,172 @@
+"""The frame of a product's kernels: tiles shared out to blocks, sums, then the epilogue.
+
+What is between two operands (gemm_operand.TileSource) and the epilogue is the same for a product
+and for a convolution: `multiply` of an engine leaves a tile of sums in shared memory, from where
+threads take them in the order of memory, so that the epilogue is one text, and what it reads and
+writes is coalesced. Where k is summed in pieces, these go to scratch, and a second stage adds them
+in order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from graphc.backends.cuda.instructions import INSTRUCTIONS
+from graphc.backends.cuda.prelude import PRELUDE
+from graphc.backends.cuda.scalar import c_type
+from graphc.backends.cuda.source import Source, Stage
+from graphc.backends.cuda.templates import gemm_mma, gemm_simt
+from graphc.backends.cuda.templates.epilogue import epilogue_text
+from graphc.backends.cuda.templates.gemm_operand import LINES, TileSource
+from graphc.backends.cuda.templates.gemm_plan import Plan, Tile
+from graphc.backends.cuda.templates.gemm_sizes import Sizes
+from graphc.ir.dim import Size, ceil_div, product, unwrap
+from graphc.ir.dtypes import DType
+from graphc.ir.kernel import Kernel, Stmt
+
+_COMBINE_THREADS = 256
+_GROUP = 8  # rows of tiles that are walked together: what they share stays in the second cache
+
+_SUM = """
+extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME_sum(PARAMETERS) {
+  using namespace NAME_parts;
+  DYNAMIC_SHARED(shared);
+  const i64 tiles_m = (TOTAL_M + TALL - 1) / TALL, tiles_n = (TOTAL_N + BROAD - 1) / BROAD;
+  const i64 tiles = tiles_m * tiles_n;
+  for (i64 number = blockIdx.x; number < tiles * TOTAL_B * PIECES; number += gridDim.x) {
+    const i64 t = number % tiles, b = number / tiles % TOTAL_B, piece = number / tiles / TOTAL_B;
+    const i64 group = t / (GROUP * tiles_n) * GROUP, high = take_min<i64>(tiles_m - group, GROUP);
+    const i64 in_group = t % (GROUP * tiles_n);
+    const i64 m0 = (group + in_group % high) * TALL, n0 = in_group / high * BROAD;
+    const i64 first = take_min<i64>(piece * PIECE_STEPS, TOTAL_K);
+    const i64 end = take_min<i64>(first + PIECE_STEPS, TOTAL_K);
+    MAKE_LEFT
+    MAKE_RIGHT
+    ACC* const sums = (ACC*)shared;
+    multiply(shared, left, right, m0, n0, first, end, sums);
+    __syncthreads();
+    for (int i = threadIdx.x; i < TALL * BROAD; i += THREADS) {
+      const i64 m = m0 + i / BROAD, n = n0 + i % BROAD;
+      if (m < TOTAL_M && n < TOTAL_N) {
+        const ACC acc = sums[i / BROAD * PITCH + i % BROAD];
+        FINISH
+      }
+    }
+    __syncthreads();
+  }
+}
+"""
+_PART = "((ACC*)scratch)[((piece * TOTAL_B + b) * TOTAL_M + m) * TOTAL_N + n] = acc;"
+_COMBINE = """
+extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_combine(PARAMETERS) {
+  const i64 all = TOTAL_B * TOTAL_M * TOTAL_N;
+  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all;
+       i += (i64)gridDim.x * blockDim.x) {
+    const i64 b = i / (TOTAL_M * TOTAL_N), m = i / TOTAL_N % TOTAL_M, n = i % TOTAL_N;
+    const ACC* const parts = (const ACC*)scratch + i;
+    ACC acc = parts[0];
+    for (i64 piece = 1; piece < PIECES; piece++) acc += parts[piece * all];
+    FINISH
+  }
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """What is summed. Sizes are as the sums are laid out; `arguments` has all that the text leaves
+    open, also what made the operands."""
+
+    batch: Size
+    m: Size
+    n: Size
+    k: Size
+    left: TileSource
+    right: TileSource
+    acc: DType
+    epilogue: tuple[Stmt, ...]
+    arguments: Sizes
+
+
+def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
+    """The code of a contraction. The epilogue's indices are over b, m and n."""
+    tile, split, sizes = plan.tile, plan.pieces > 1, c.arguments
+    epilogue = epilogue_text(sizes.statements(c.epilogue))
+    words = {
+        "ACC": c_type(c.acc), "MAKE_LEFT": c.left.make, "MAKE_RIGHT": c.right.make,
+        "TOTAL_B": _argument(sizes, c.batch), "TOTAL_M": _argument(sizes, c.m),
+        "TOTAL_N": _argument(sizes, c.n), "TOTAL_K": _argument(sizes, c.k),
+        "PIECES": _argument(sizes, plan.pieces) if split else "1",
+        "PIECE_STEPS": _argument(sizes, plan.piece), "GROUP": str(_GROUP),
+        "THREADS_OF_COMBINE": str(_COMBINE_THREADS),
+        **{name: str(value) for name, value in _constants(tile).items()},
+    }
+    functions = [_SUM.replace("FINISH", _PART if split else epilogue)]
+    if split:
+        functions.append(_COMBINE.replace("FINISH", epilogue))
+    parameters = [f"{c_type(p.dtype)}* {p.name}" for p in kernel.params]
+    parameters += [f"i64 {name}" for name in (*kernel.dims, *sizes.names())]
+    parameters += ["i64* status", *(["unsigned char* scratch"] if split else [])]
+    words["PARAMETERS"] = ", ".join(parameters)
+    body = _declarations(c, tile) + _filled("".join(functions), words)
+    name = "product_" + hashlib.sha256(body.encode()).hexdigest()[:24]
+    return Source(
+        PRELUDE + INSTRUCTIONS + body.replace("NAME_", f"{name}_"), _stages(name, c, plan),
+        unwrap(product((plan.pieces, c.batch, c.m, c.n, c.acc.itemsize))) if split else 0,
+        tuple(sizes.values),
+    )
+
+
+def _argument(sizes: Sizes, value: Size) -> str:
+    return str(sizes.argument(value))
+
+
+def _filled(text: str, words: dict[str, str]) -> str:
+    """Longer words first: one may be the beginning of another."""
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(word, words[word])
+    return text
+
+
+def _declarations(c: Contraction, tile: Tile) -> str:
+    """Constants, structs of operands, and the engine's multiply(), in a namespace of their own:
+    texts are compiled together."""
+    lines = [f"const int {name} = {value};\n" for name, value in _constants(tile).items()]
+    declarations = dict.fromkeys((LINES, c.left.declarations, c.right.declarations))
+    return "".join((
+        "namespace NAME_parts {\n", *lines, *declarations, _multiply(c, tile), "}\n",
+    ))
+
+
+def _constants(tile: Tile) -> dict[str, int]:
+    """What engines and kernels both read."""
+    return {
+        "TALL": tile.m, "BROAD": tile.n, "DEEP": tile.k, "THREADS": tile.threads,
+        "PITCH": tile.pitch,
+    }
+
+
+def _multiply(c: Contraction, tile: Tile) -> str:
+    if tile.engine == "mma":
+        return gemm_mma.multiply(tile, c.left.along, c.right.along, c.left.dtype.name)
+    return gemm_simt.multiply(tile, c.left.along, c.right.along, c.left.dtype)
+
+
+def _shared(c: Contraction, tile: Tile) -> int:
+    """Bytes: the stages of the operands, then the sums in their place."""
+    if tile.engine == "mma":
+        stages = gemm_mma.shared_bytes(tile)
+    else:
+        stages = gemm_simt.shared_bytes(tile, c.left.along, c.right.along, c.left.dtype)
+    return max(stages, tile.m * tile.pitch * c.acc.itemsize)
+
+
+def _stages(name: str, c: Contraction, plan: Plan) -> tuple[Stage, ...]:
+    tile = plan.tile
+    tiles = product((c.batch, ceil_div(c.m, tile.m), ceil_div(c.n, tile.n), plan.pieces))
+    stages = [Stage(f"{name}_sum", unwrap(tiles), tile.threads, _shared(c, tile))]
+    if plan.pieces > 1:
+        sums = ceil_div(product((c.batch, c.m, c.n)), _COMBINE_THREADS)
+        stages.append(Stage(f"{name}_combine", unwrap(sums), _COMBINE_THREADS, 0))
+    return tuple(stages)

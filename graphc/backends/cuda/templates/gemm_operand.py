@@ -1,0 +1,76 @@
+"""Tiles of operands: where their elements lie, and how they come to shared memory.
+
+A tile is made of lines: runs of elements that lie one behind the other. What says where they lie is
+a struct of CUDA C with these members, `Lines` for an operand that is affine; a convolution has its
+own, and everything else of a product is the same for both:
+
+    i64 step;                    // from one element of a line to the next
+    bool wide() const;           // whether pieces of 16 bytes may be copied
+    const T* at(i64 line, i64 along, int* count) const;
+        // a piece's first element, and how many of PIECE are there; 0: nothing is read, all are 0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from graphc.backends.cuda.indices import index_text
+from graphc.backends.cuda.scalar import c_type
+from graphc.backends.cuda.templates.gemm_sizes import Sizes
+from graphc.ir.dim import Size
+from graphc.ir.dtypes import DType
+from graphc.ir.kernel import Operand
+from graphc.ir.kernel.templates.operand import base_and_strides
+
+Along = Literal["depth", "rows"]  # what a line goes along: k, or m (n)
+
+
+@dataclass(frozen=True, slots=True)
+class TileSource:
+    """One operand of a product as a kernel reads it. `along`: the direction of its lines.
+    `declarations`: the struct, where it is not Lines; `make`: C++ that makes `name`, where b is in
+    scope."""
+
+    dtype: DType
+    along: Along
+    struct: str
+    make: str
+    declarations: str = ""
+
+
+def affine(
+    name: str, operand: Operand, row: str, rows: Size, depth: Size, sizes: Sizes
+) -> TileSource:
+    """An operand affine in `row` ("m" or "n") and k. `rows` and `depth` are their extents."""
+    base, row_step, step = base_and_strides(operand, row, "k")
+    along: Along = "rows" if row_step == 1 and step != 1 else "depth"
+    line, inner = (row_step, step) if along == "depth" else (step, row_step)
+    lines, length = (rows, depth) if along == "depth" else (depth, rows)
+    dense = inner == 1
+    fields = [
+        f"{operand.buffer} + {index_text(sizes.index(base))}",
+        index_text(sizes.argument(line)),
+        "1" if dense else index_text(sizes.argument(inner)),
+        index_text(lines), index_text(length),
+    ]
+    struct = f"Lines<{c_type(operand.dtype)}, {str(dense).lower()}>"
+    make = f"const {struct} {name} = {{{', '.join(fields)}}};"
+    return TileSource(operand.dtype, along, struct, make)
+
+
+LINES = """
+template <class T, bool DENSE> struct Lines {
+  const T* x;
+  i64 line_step, step, lines, length;
+  bool wide() const {
+    return DENSE && ((u64)x | (u64)line_step * sizeof(T)) % 16 == 0;
+  }
+  const T* at(i64 line, i64 along, int* count) const {
+    const int PIECE = 16 / sizeof(T);
+    const i64 left = line < lines ? length - along : 0;
+    *count = left < PIECE ? (left < 0 ? 0 : (int)left) : PIECE;
+    return left > 0 ? x + line * line_step + along * step : x;
+  }
+};
+"""

@@ -1,0 +1,98 @@
+"""How a product is cut: which tile a block computes, and in how many pieces k is summed.
+
+A plan follows from dtypes and sizes alone. The order of a sum is that of k within a piece, and the
+pieces in order: it depends on the number of pieces, which one nominal parallelism decides for every
+model of a device, and not on the tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from graphc.ir import dtypes
+from graphc.ir.dim import Size, ceil_div
+from graphc.ir.dtypes import DType
+
+Engine = Literal["mma", "simt"]
+
+BLOCKS = 128  # that a launch should have
+LARGE = 1024  # what an extent that is not known counts as
+_MOST_PIECES = 32
+_LEAST_STEPS = 4  # of a piece
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a block computes at a time: `m` by `n` sums, `k` of each in one step. "mma": warps have
+    tiles of `warp_m` by `warp_n`; "simt": a thread has `own` by `own` sums."""
+
+    engine: Engine
+    m: int
+    n: int
+    k: int
+    threads: int
+    stages: int = 2
+    warp_m: int = 0
+    warp_n: int = 0
+    own: int = 0
+
+    @property
+    def pitch(self) -> int:
+        """Of a row of sums in shared memory: fragments are written without bank conflicts."""
+        return self.n + 8
+
+    def __str__(self) -> str:
+        inner = f"{self.warp_m} x {self.warp_n} a warp" if self.engine == "mma" else (
+            f"{self.own} x {self.own} a thread"
+        )
+        return (
+            f"{self.engine} {self.m} x {self.n} x {self.k}, {inner}, {self.threads} threads, "
+            f"{self.stages} stages"
+        )
+
+
+# Large, then small; by the bits of an element.
+TILES: dict[int, tuple[Tile, Tile]] = {
+    16: (
+        Tile("mma", 128, 128, 64, 128, 3, warp_m=64, warp_n=64),
+        Tile("mma", 64, 64, 64, 128, 3, warp_m=32, warp_n=32),
+    ),
+    32: (Tile("simt", 128, 128, 16, 256, own=8), Tile("simt", 64, 64, 16, 256, own=4)),
+    64: (Tile("simt", 64, 64, 16, 256, own=4), Tile("simt", 64, 64, 16, 256, own=4)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A product's tile, and the `pieces` in which k is summed; a piece has `piece` steps of k."""
+
+    tile: Tile
+    pieces: int
+    piece: Size
+
+    def __str__(self) -> str:
+        return f"{self.tile}; k in {self.pieces} pieces of {self.piece}"
+
+
+def plan_product(batch: Size, m: Size, n: Size, k: Size, dtype: DType) -> Plan:
+    """The plan of a product of such operands."""
+    large, small = TILES[dtype.bits]
+    tile = large if _tiles(large, batch, m, n) >= BLOCKS else small
+    wanted = BLOCKS // max(_tiles(tile, batch, m, n), 1)
+    steps = -(-_known(k) // tile.k)
+    pieces = max(1, min(wanted, _MOST_PIECES, steps // _LEAST_STEPS))
+    return Plan(tile, pieces, ceil_div(ceil_div(k, tile.k), pieces) * tile.k)
+
+
+def _known(size: Size) -> int:
+    return size if isinstance(size, int) else LARGE
+
+
+def _tiles(tile: Tile, batch: Size, m: Size, n: Size) -> int:
+    return _known(batch) * -(-_known(m) // tile.m) * -(-_known(n) // tile.n)
+
+
+def accumulator(dtype: DType) -> DType:
+    """What is summed in."""
+    return dtypes.f64 if dtype is dtypes.f64 else dtypes.f32

@@ -1,0 +1,15 @@
+"""All that tests/backends/apart asks of a device, of the emulated GPU: eager mode, programs,
+compiled functions, every parity record, torch's databases. Each small kernel is compiled as C++."""
+
+import pytest
+
+from ...apart.test_compile import *  # noqa: F403
+from ...apart.test_databases import *  # noqa: F403
+from ...apart.test_eager import *  # noqa: F403
+from ...apart.test_functions import *  # noqa: F403
+from ...apart.test_programs import *  # noqa: F403
+
+del test_what_there_is_not_of_this_device  # noqa: F821 of apart alone
+del test_what_is_known_is_so_in_pytorch  # noqa: F821 of no device
+
+pytestmark = pytest.mark.slow

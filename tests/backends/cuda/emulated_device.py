@@ -1,0 +1,92 @@
+"""The device "cuda:0" over the emulator: the CUDA backend as it is, over another driver and another
+compiler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from graphc import backends
+from graphc.backends.cuda.backend import CudaBackend
+from graphc.backends.cuda.driver import Executable, Launch, Node, Stream
+from graphc.backends.cuda.emulator import Toolchain
+from graphc.backends.cuda.emulator.driver import EmulatedDriver
+from graphc.backends.cuda.nvidia import OneStream
+from graphc.backends.cuda.platform import Compile
+from graphc.backends.cuda.source import OLDEST
+from graphc.engine import devices
+from graphc.engine.capture.kinds import is_part_of_machinery
+from graphc.frontend import device, placement
+from graphc.frontend.values import Eager
+
+
+class CountingDriver(EmulatedDriver):
+    """Counts what the host asks for, and how often it waits."""
+
+    def __init__(self, toolchain: Toolchain, size: int = 1 << 30) -> None:
+        super().__init__(toolchain, size)
+        self.calls: Counter[str] = Counter()
+
+    def launch(self, launch: Launch, stream: Stream) -> None:
+        self.calls["launch"] += 1
+        super().launch(launch, stream)
+
+    def allocate(self, size: int) -> int:
+        self.calls["allocate"] += 1
+        return super().allocate(size)
+
+    def launch_graph(self, executable: Executable, stream: Stream) -> None:
+        self.calls["launch_graph"] += 1
+        super().launch_graph(executable, stream)
+
+    def update_launch(self, executable: Executable, node: Node, launch: Launch) -> None:
+        self.calls["update_launch"] += 1
+        super().update_launch(executable, node, launch)
+
+    def _run(self, stream: Stream, call: str) -> None:
+        self.calls["wait"] += 1
+        super()._run(stream, call)
+
+
+class EmulatedPlatform:
+    """See Platform. `compiled`: how many texts were."""
+
+    target = OLDEST
+
+    def __init__(self, toolchain: Toolchain) -> None:
+        self.toolchain = toolchain
+        self.driver = CountingDriver(toolchain)
+        self.device = OneStream(self.driver)
+        self.compiled = 0
+
+    def compiler(self, directory: Path | None) -> Compile:
+        def compile(text: str) -> bytes:
+            self.compiled += 1
+            return self.toolchain.compile({"text": text}).path.read_bytes()
+
+        return compile
+
+
+@contextmanager
+def registered(toolchain: Toolchain) -> Iterator[CudaBackend]:
+    """The device, by the public lines; other tests find the process as if there were none."""
+    platform = EmulatedPlatform(toolchain)
+    backend = CudaBackend(platform)
+    with pytest.MonkeyPatch.context() as patch:
+        for table in ("_entries", "_loaded"):
+            patch.setattr(backends, table, dict(getattr(backends, table)))
+        patch.setattr(placement, "_places", dict(placement._places))
+        patch.setattr(Eager, "elsewhere", Eager.elsewhere)
+        kinds = set(device.registered)
+        del backends._entries["cuda"]
+        backends._loaded.pop("cuda", None)
+        backends.register("cuda", lambda: backend)
+        is_part_of_machinery(platform, platform.driver)
+        devices.register("cuda", "cuda")
+        yield backend
+        device.registered.clear()
+        device.registered.update(kinds)

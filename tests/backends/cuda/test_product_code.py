@@ -1,0 +1,128 @@
+"""The code of products: planted faults are found, no architecture spills, no bank conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from graphc.backends.cuda.emit import emit
+from graphc.backends.cuda.emulator import ALL, EmulatedError, Schedule, Toolchain
+from graphc.backends.cuda.source import Source
+
+from . import needs
+from .product_cases import Case, arrays, launch, wrong
+
+MMA = Case("bf16", 72, 66, 264, "r", "k")
+SIMT = Case("f32", 70, 66, 50, "k", "r")
+SPLIT = Case("f32", 9, 17, 600, "r", "k")
+EVERY = (*ALL, Schedule(watch=True), Schedule(watch=True, early=True))
+
+
+class Fault(NamedTuple):
+    """A change to a kernel's text, the place-th of those that could be so changed."""
+
+    case: Case
+    old: str
+    new: str
+    place: int = 0
+
+
+_WAIT = "    cp_async_wait<STAGES - 2>();\n    __syncthreads();\n"
+FAULTS = {
+    "a short wait": Fault(MMA, "cp_async_wait<STAGES - 2>", "cp_async_wait<STAGES - 1>"),
+    "no barrier behind the wait": Fault(MMA, _WAIT, _WAIT.split("\n")[0] + "\n"),
+    "no barrier before the sums": Fault(
+        MMA, "  cp_async_wait<0>();\n  __syncthreads();\n", "  cp_async_wait<0>();\n"
+    ),
+    "no barrier behind the sums": Fault(
+        MMA, "first, end, sums);\n    __syncthreads();", "first, end, sums);"
+    ),
+    "no zeros behind the edge": Fault(MMA, "from, count * 2)", "from, 16)"),
+    "a wrong transposed row": Fault(MMA, "lane / 16 * 8 + lane % 8;", "lane % 16;"),
+    "a wrong swizzle": Fault(MMA, "(piece ^ (line & 7))", "(piece ^ (line & 3))", -1),
+    "a wrong order of pieces": Fault(SPLIT, "((piece * size_", "((piece / 2 * size_"),
+    "a wait too many": Fault(SIMT, "cp_async_wait<0>();\n    __syncthreads();", "__syncthreads();"),
+    "no barrier between stages": Fault(
+        SIMT, "cp_async_wait<0>();\n    __syncthreads();", "cp_async_wait<0>();"
+    ),
+    "a stage too few": Fault(SIMT, "(step + 1) % 2", "step % 2"),
+    "a piece left out": Fault(SPLIT, "for (i64 piece = 1;", "for (i64 piece = 2;"),
+    "a row of another place": Fault(SIMT, "thread + i * (TALL / OWN)", "thread * OWN + i", -1),
+}
+HARMLESS = {"a wrong swizzle", "a row of another place"}  # as long as all sides agree
+
+
+def changed(name: str) -> Source:
+    fault = FAULTS[name]
+    source = emit(fault.case.kernel())
+    assert fault.old in source.text, name
+    return replace(source, text=source.text.replace(fault.old, fault.new))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_found(name: str, toolchain: Toolchain) -> None:
+    source, kernel = changed(name), FAULTS[name].case.kernel()
+    library = toolchain.compile({"fault": source.text})
+
+    def is_found(schedule: Schedule) -> bool:
+        try:
+            return bool(wrong(kernel, source, library, schedule))
+        except EmulatedError:
+            return True
+
+    assert any(map(is_found, EVERY)) != (name in HARMLESS)
+
+
+def code(dtypes: str, layouts: str) -> tuple[Case, ...]:
+    """Products that take the large tile, and such as take the small one, k in pieces."""
+    return tuple(
+        Case(dtype, m, 128, 4096, *layout)
+        for dtype in dtypes.split() for m in (1 << 15, 100) for layout in layouts.split()
+    )
+
+
+@pytest.mark.parametrize("architecture", needs.ARCHITECTURES)
+def test_registers(architecture: str, golden: Callable[[str, str], None]) -> None:
+    """What products use is recorded; one that spills fails."""
+    record(f"products_{architecture}", architecture, code("bf16 f32", "kr"), golden)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", needs.ARCHITECTURES)
+def test_registers_of_more(architecture: str, golden: Callable[[str, str], None]) -> None:
+    cases = (*code("bf16 f32", "kk rk rr"), *code("f16", "rr"), *code("f64", "kk kr rk rr"))
+    record(f"more_products_{architecture}", architecture, cases, golden)
+
+
+def record(
+    name: str, architecture: str, cases: tuple[Case, ...], golden: Callable[[str, str], None]
+) -> None:
+    nvrtc = needs.compiler(12)
+    lines, known = [], {}
+    for case in cases:
+        source = emit(case.kernel())
+        if source.text not in known:
+            known[source.text] = nvrtc.compile(source.text, architecture).uses
+        uses = known[source.text]
+        assert all(use.spilled == 0 for use in uses.values()), case
+        registers = ", ".join(f"{uses[stage.name].registers}" for stage in source.stages)
+        size = "large" if case.m > 100 else "small"
+        lines.append(
+            f"{case.dtype} {case.left}{case.right} {size}: registers {registers}; "
+            f"{source.stages[0].shared} bytes shared\n"
+        )
+    if nvrtc.version == (12, 9):
+        golden(f"cuda/{name}.txt", "".join(lines))
+
+
+def test_bank_conflicts(toolchain: Toolchain) -> None:
+    cases = [Case(d, 64, 64, 64, x, y) for d in ("bf16", "f32") for x in "kr" for y in "kr"]
+    sources = [emit(case.kernel()) for case in cases]
+    library = toolchain.compile({source.stages[0].name: source.text for source in sources})
+    for case, source in zip(cases, sources, strict=True):
+        (counts,) = launch(library, source, arrays(case.kernel(), {}), {}, Schedule(watch=True))
+        # where sums are written, once in a tile: a pair or a piece of them is several accesses here
+        assert counts.worst <= 4 and counts.wavefronts < 1.2 * counts.phases, (case, counts)
