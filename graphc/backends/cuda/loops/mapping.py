@@ -135,10 +135,11 @@ class _Plan:
         if not self.lanes:
             return 1
         wanted, best = 1, 1
+        rows = any(each.loop.carries for each in self.lanes)
         for each, width in zip(self.lanes, widths, strict=True):
             packs = -(-each.expected // width)
             wanted = max(wanted, min(_GROUP_MOST, _power(packs)))
-            best = max(best, _threads(packs, each, width))
+            best = max(best, _threads(packs, each.expected if rows else None))
         if isinstance(self.iterations, int):
             while best < wanted and self.iterations * best < _THREADS:
                 best *= 2
@@ -165,10 +166,10 @@ def _power(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def _threads(packs: int, each: Lanes, width: int) -> int:
-    """For so many packs of lanes, where there are iterations enough."""
-    if each.loop.carries:
-        elements = each.expected
+def _threads(packs: int, elements: int | None) -> int:
+    """For so many packs of lanes, where there are iterations enough. `elements`: of a row that is
+    reduced, whose threads have work enough with several; None: each lane is by itself."""
+    if elements is not None:
         if elements > WARP * _ELEMENTS:
             return min(_GROUP_MOST, max(2 * WARP, _power(-(-elements // _WIDE_ELEMENTS))))
         most = min(WARP, _power(packs))
