@@ -9,6 +9,7 @@ made on the way (positions, masks): it was not placed by a user.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sys import _getframe
@@ -51,6 +52,7 @@ class Place:
         self.own_run = _in_memory_order(run)
         self.run = _wrapped(self.own_run)
         self.generator: Any = None  # its default generator, made at first use
+        self.process = os.getpid()  # in one that is forked from it, no device can be used
         self._constants: dict[Any, Buffer] = {}
 
     def take(self, array: Array) -> Buffer:
@@ -77,6 +79,9 @@ class Place:
 
 
 _places: dict[str, Place] = {}
+# kinds of devices that nobody looks for until they are asked for: what finds the Place of a
+# number (None: the current one); None: there is no such device
+_late: dict[str, Callable[[int | None], Place | None]] = {}
 
 
 def register(kind: str, memory: Memory, run: Runner, backend: str | None = None) -> Place:
@@ -87,6 +92,17 @@ def register(kind: str, memory: Memory, run: Runner, backend: str | None = None)
     place = _places[memory.place] = Place(device(memory.place), memory, run, backend)
     Eager.elsewhere = staticmethod(_anywhere)
     return place
+
+
+def look_for(kind: str, find: Callable[[int | None], Place | None]) -> None:
+    """Have devices of a type found, and registered, when one is first asked for."""
+    _late[kind] = find
+
+
+def look() -> None:
+    """Have those found that nobody has asked for yet."""
+    for find in _late.values():
+        find(None)
 
 
 def place_of(given: Any) -> Place | None:
@@ -103,6 +119,8 @@ def place_of(given: Any) -> Place | None:
     if kind == "meta" and "meta" not in _places:
         return register("meta", meta.MEMORY, meta.run)
     found = _places.get(kind) or _places.get(f"{kind}:{asked.index or 0}")
+    if kind in _late and (found is None or asked.index is None):
+        found = _late[kind](asked.index)
     if found is not None:
         return found
     if kind == "cuda":
@@ -131,6 +149,23 @@ def of(buffer: Buffer) -> Place | None:
 def device_of(buffer: Buffer) -> device:
     """The device of a buffer."""
     return _places[buffer.memory.place].device if isinstance(buffer, DeviceArray) else CPU
+
+
+class Pinned:
+    """Memory of the host from which devices copy while it goes on: set where a device has it."""
+
+    copy: Callable[[Array], Array] | None = None  # a row-major copy in it
+    holds: Callable[[Array], bool] = staticmethod(lambda array: False)
+    # a context in which what is copied from it may be read later
+    later: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+class Streams:
+    """A device's queues, as other libraries call them: set where it has any."""
+
+    current: Callable[[Place], int]  # the handle of the running thread's
+    # what comes next on the first waits for what was begun on the second
+    order: Callable[[Place, int, int], None]
 
 
 # --- who watches the runners -------------------------------------------------------------------
@@ -274,6 +309,8 @@ def one_place(tensors: Iterable[Any]) -> Place | None:
 
 def mixed(one: Place | None, other: Place | None) -> RuntimeError:
     """The error for tensors on two devices."""
+    if one is None:  # the CPU is told last, as in torch
+        one, other = other, one
     first, second = (CPU if place is None else place.device for place in (one, other))
     if "meta" in (first.type, second.type):
         found = second if first.type == "meta" else first

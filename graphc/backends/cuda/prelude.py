@@ -19,11 +19,11 @@ __device__ inline float float_bits(unsigned b) {
 __device__ inline double double_bits(u64 b) {
   union { u64 u; double f; } x; x.u = b; return x.f;
 }
-__device__ inline i64 floordiv(i64 a, i64 b) {
-  i64 q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0));
+template <class T> __device__ inline T floordiv(T a, T b) {
+  T q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0));
 }
-__device__ inline i64 floormod(i64 a, i64 b) {
-  i64 r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+template <class T> __device__ inline T floormod(T a, T b) {
+  T r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
 template <class T> __device__ inline T take_max(T a, T b) { return a > b || a != a ? a : b; }
@@ -57,6 +57,41 @@ struct f16 {
 };
 __device__ inline bf16 bf16_bits(unsigned b) { bf16 x; x.bits = (unsigned short)b; return x; }
 __device__ inline f16 f16_bits(unsigned b) { f16 x; x.bits = (unsigned short)b; return x; }
+"""
+
+# What adjacent lanes touch: one access, where the address is aligned, and all of it is there; else
+# element by element, zeros behind the last.
+_PACKS = """\
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack { T x[N]; };
+template <int N, class T> __device__ inline Pack<T, N> load_pack(
+    const T* from, bool whole, i64 left = N) {
+  if (whole) return *(const Pack<T, N>*)from;
+  Pack<T, N> pack;
+  #pragma unroll
+  for (int n = 0; n < N; n++) pack.x[n] = n < left ? from[n] : T();
+  return pack;
+}
+template <class T, int N> __device__ inline void store_pack(
+    T* to, const Pack<T, N>& pack, bool whole, i64 left = N) {
+  if (whole) { *(Pack<T, N>*)to = pack; return; }
+  #pragma unroll
+  for (int n = 0; n < N; n++) if (n < left) to[n] = pack.x[n];
+}
+"""
+
+# Values of any type from another lane.
+_SHUFFLES = """\
+template <class T> __device__ inline T shuffle(unsigned mask, T x, int lane) {
+  if (sizeof(T) == 8) {
+    union { T value; u64 bits; } y; y.value = x;
+    y.bits = __shfl_sync(mask, y.bits, lane); return y.value;
+  }
+  union { T value; unsigned bits; } y; y.bits = 0; y.value = x;
+  y.bits = __shfl_sync(mask, y.bits, lane); return y.value;
+}
+template <class T> __device__ inline T shuffle_xor(unsigned mask, T x, int by) {
+  return shuffle(mask, x, (threadIdx.x & 31) ^ by);
+}
 """
 
 # Words of status: state, the device's words (0: there are none), what fail() is to call the launch
@@ -160,6 +195,6 @@ def _floats(kind: str, suffix: str) -> str:
 
 
 PRELUDE = "".join((
-    _COMMON, SHARED, *(each.text() for each in HALVES), _HALVES, _FAIL, _INTEGERS,
-    _floats("float", "f"), _floats("double", ""), _DIGAMMA, "#endif\n",
+    _COMMON, SHARED, *(each.text() for each in HALVES), _HALVES, _PACKS, _SHUFFLES, _FAIL,
+    _INTEGERS, _floats("float", "f"), _floats("double", ""), _DIGAMMA, "#endif\n",
 ))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..device import registered
 from ..errors import kind_name, located, user_location
 from ..known import known, values
 from ..numbers import is_traced_number
-from ..placement import place_at, place_of
+from ..placement import Pinned, place_at, place_of
 from ..tensor import Tensor, concrete, current, from_array, held
 from ..transfer import moved
 from ..values import Eager
@@ -48,7 +49,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
     other, copy = kwargs.pop("other", None), kwargs.pop("copy", False)
     layout = kwargs.pop("memory_format", None)
-    kwargs.pop("non_blocking", None)
+    later = kwargs.pop("non_blocking", False)
     if kwargs:
         raise TypeError(located(f"to() got an unexpected keyword argument {next(iter(kwargs))!r}"))
     flags = []
@@ -68,12 +69,14 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
                 f"to() received an invalid combination of arguments - got {value!r}; expected a "
                 "dtype, a device or a Tensor"
             ))
+    later = flags[0] if flags else later
     if len(flags) == 2:
         copy = flags[1]
     if other is not None:
         dtype, device = other.dtype, other.device
     place = place_at(self) if device is None else place_of(device)
-    result = promote.converted(self, None if dtype is None else _dtype(dtype), place)
+    with Pinned.later() if later else nullcontext():
+        result = promote.converted(self, None if dtype is None else _dtype(dtype), place)
     result = _laid_out(result, layout)
     return clone(result) if copy and result is self else result
 
@@ -152,17 +155,9 @@ def cuda(
 ) -> Tensor:
     """A copy on a GPU. Raises RuntimeError where there is none."""
     place = place_of("cuda" if device is None else device)
-    return _laid_out(moved(self, place), memory_format)
-
-
-def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """The tensor itself: no copy to a device is faster from pinned memory. Raises RuntimeError for
-    one that is not on the CPU."""
-    if self.device.type != "cpu":
-        raise RuntimeError(located(
-            f"cannot pin a tensor on {self.device}: only dense CPU tensors can be pinned"
-        ))
-    return self
+    with Pinned.later() if non_blocking else nullcontext():
+        result = moved(self, place)
+    return _laid_out(result, memory_format)
 
 
 # --- to Python ---------------------------------------------------------------------------------
@@ -293,26 +288,6 @@ def _reversed(self: Tensor) -> Tensor:
     return flip(self, 0) if self.ndim else self
 
 
-def _dlpack(self: Tensor, **kwargs: Any) -> Any:
-    if (place := place_at(self)) is not None:
-        raise BufferError(located(f"Cannot pack tensors on {place.device}. Cure: Tensor.cpu()"))
-    return numpy(self).__dlpack__(**kwargs)
-
-
-def _dlpack_device(self: Tensor) -> tuple[int, int]:
-    """DLPack's code of a device's type, and its number."""
-    place = place_at(self)
-    if place is None:
-        return _KDL_CPU, 0
-    if place.device.type == "meta":
-        raise ValueError(located("Unknown device type meta for Dlpack"))
-    return _KDL.get(place.device.type, _KDL_EXTENSION), place.device.index or 0
-
-
-_KDL_CPU, _KDL_EXTENSION = 1, 12
-_KDL = {"cuda": 2, "mps": 8, "hip": 10, "xpu": 14}
-
-
 def _contains(self: Tensor, element: Any) -> bool:
     if isinstance(element, Tensor) or promote.is_number(element):
         return bool(any_of(eq(self, element)))
@@ -434,7 +409,7 @@ _ABSENT = {
 
 
 PROPERTIES = {
-    "is_cuda": property(lambda self: False),
+    "is_cuda": property(lambda self: self.device.type == "cuda"),
     "is_cpu": property(lambda self: self.device.type == "cpu"),
     "is_mps": property(lambda self: False),
     "is_vulkan": property(lambda self: False),
@@ -463,8 +438,8 @@ def is_inference(input: Tensor) -> bool:
 
 METHODS = {
     "to": to, "to_dense": to_dense,
-    "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda, "pin_memory": pin_memory,
-    "is_pinned": lambda self, device=None: False, "item": item, "tolist": tolist, "numpy": numpy,
+    "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda,
+    "item": item, "tolist": tolist, "numpy": numpy,
     "size": size, "numel": numel, "nelement": numel, "dim": dim, "ndimension": dim,
     "element_size": element_size, "is_floating_point": is_floating_point,
     "is_nonzero": is_nonzero, "is_signed": is_signed,
@@ -473,7 +448,7 @@ METHODS = {
     "__array__": _array, "__bool__": _bool, "__float__": _float, "__int__": _int,
     "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
     "__format__": _format, "__array_priority__": 1000, "__array_wrap__": _array_wrap,
-    "__reversed__": _reversed, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
+    "__reversed__": _reversed,
     **{name: _absent(name, *reason) for name, reason in _ABSENT.items()},
     **CASTS,
 }

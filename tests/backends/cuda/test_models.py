@@ -16,9 +16,10 @@ from graphc.backends import Host
 from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import Schedule
+from graphc.backends.cuda.loops import plan
 from graphc.backends.cuda.source import Source, batch
 from graphc.backends.host.memory import HOST
-from graphc.ir.kernel import Launch, Program, leaves
+from graphc.ir.kernel import Kernel, Launch, Program, leaves
 from graphc.ir.kernel.text import kernel_symbol
 
 from . import needs
@@ -32,20 +33,20 @@ class Collected(Exception):
 
 
 class Collecting(CudaBackend):
-    """Keeps the sources of what it is given."""
+    """Keeps the kernels of what it is given."""
 
     memory = HOST  # type: ignore[assignment]
-    sources: dict[str, Source]
+    kernels: dict[str, Kernel]
 
     def build(self, program: Program, host: Host) -> NoReturn:
         launches = [step for step in leaves(program.steps) if isinstance(step, Launch)]
-        self.sources = {kernel_symbol(s.kernel): emit(s.kernel) for s in launches}
+        self.kernels = {kernel_symbol(s.kernel): s.kernel for s in launches}
         raise Collected
 
 
 @pytest.fixture(scope="module")
-def sources() -> dict[str, dict[str, Source]]:
-    """By model, of its whole training step."""
+def kernels() -> dict[str, dict[str, Kernel]]:
+    """By model and symbol, of its whole training step."""
     collecting = Collecting()
     backends.register("collecting cuda", lambda: collecting, ("debug",))
     found = {}
@@ -57,8 +58,31 @@ def sources() -> dict[str, dict[str, Source]]:
         )
         with pytest.raises(Collected):
             step(*map(graphc.tensor, models.batch(name)))
-        found[name] = collecting.sources
+        found[name] = collecting.kernels
     return found
+
+
+@pytest.fixture(scope="module")
+def sources(kernels: dict[str, dict[str, Kernel]]) -> dict[str, dict[str, Source]]:
+    """What is emitted for them."""
+    return {
+        model: {symbol: emit(kernel) for symbol, kernel in each.items()}
+        for model, each in kernels.items()
+    }
+
+
+def test_how_the_kernels_are_shared_out_to_threads(
+    kernels: dict[str, dict[str, Kernel]], golden: Callable[[str, str], None]
+) -> None:
+    """A kernel a line: each stage's mapping."""
+    lines = []
+    for model, each in kernels.items():
+        lines.append(f"{model}\n")
+        lines += [
+            f"  {kernel.name}: {'; '.join(map(str, plan(kernel)))}\n"
+            for kernel in each.values() if kernel.template is None
+        ]
+    golden("cuda/mappings.txt", "".join(lines))
 
 
 @pytest.mark.parametrize("architecture", ("sm_80", "sm_90"))

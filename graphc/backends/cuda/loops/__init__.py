@@ -1,0 +1,29 @@
+"""Kernels of loops as CUDA C: `mapping` shares them out to threads, `stage` and `vector` write."""
+
+from __future__ import annotations
+
+from graphc.backends.cuda.loops.mapping import StageMapping, plan
+from graphc.backends.cuda.loops.reductions import Reductions
+from graphc.backends.cuda.loops.stage import StageFunction
+from graphc.backends.cuda.prelude import PRELUDE
+from graphc.backends.cuda.source import Source, Stage
+from graphc.ir.kernel import Check, Kernel
+from graphc.ir.kernel.text import kernel_symbol
+
+__all__ = ["StageMapping", "plan", "render"]
+
+
+def render(kernel: Kernel) -> Source:
+    """CUDA C. Raises NotImplementedError for what there is no code for."""
+    symbol = kernel_symbol(kernel)
+    reductions = Reductions()
+    functions: list[str] = []
+    stages: list[Stage] = []
+    checks: list[Check] = []
+    for number, (body, mapping) in enumerate(zip(kernel.stages, plan(kernel), strict=True)):
+        name = f"{symbol}_stage{number}"
+        function = StageFunction(kernel, body, mapping, reductions, checks)
+        functions.append(function.function(name))
+        stages.append(Stage(name, mapping.blocks, mapping.threads, function.shared))
+    text = "\n".join((PRELUDE, *reductions.functions.values(), *functions))
+    return Source(text, tuple(stages))
