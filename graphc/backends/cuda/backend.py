@@ -74,7 +74,9 @@ class CudaBackend:
         """Raises NvrtcError, and as `memory` does."""
         self.code.directory = host.cache_dir
         target = self._compilers.target(self._device)
-        return Executable(program, self.memory, self.code, target, host.table)
+        return Executable(
+            program, self.memory, self.code, target, host.table, host.cuda_graphs
+        )
 
     def adapt(self, host: Host) -> None:
         """Nothing: what runs here has the device's threads."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 from graphc import backends
 from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.device import Device, Gpus
-from graphc.backends.cuda.driver import Executable, Launch, Node, Stream
+from graphc.backends.cuda.driver import Executable, Graph, Launch, Node, Stream
 from graphc.backends.cuda.emulator import Toolchain
 from graphc.backends.cuda.emulator.driver import EmulatedDriver
 from graphc.backends.cuda.source import OLDEST, Target
@@ -37,6 +37,10 @@ class CountingDriver(EmulatedDriver):
     def allocate(self, size: int) -> int:
         self.calls["allocate"] += 1
         return super().allocate(size)
+
+    def add_launch(self, graph: Graph, after: Sequence[Node], launch: Launch) -> Node:
+        self.calls["add_launch"] += 1
+        return super().add_launch(graph, after, launch)
 
     def launch_graph(self, executable: Executable, stream: Stream) -> None:
         self.calls["launch_graph"] += 1
