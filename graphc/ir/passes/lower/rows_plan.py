@@ -136,8 +136,9 @@ def _passes(body: Body, plan: ReductionPlan) -> None:
         else:
             raise ValueError(f"output {node} fits neither the kept axes nor the whole space")
     passes = max(len(plan.reductions), len(plan.columns))
-    for table in (plan.reductions, plan.full, plan.columns):
-        _at(table, passes - 1)
+    _at(plan.reductions, passes - 1)
+    _at(plan.full, passes - 1)
+    _at(plan.columns, passes - 1)
 
 
 def _at(table: list[list[T]], number: int) -> list[T]:
