@@ -223,6 +223,40 @@ def test_streams_that_wait_see_what_was_written() -> None:
         assert (z * 1).tolist() == [4] * 512 and other[0].item() == 5
 
 
+def test_a_recording_ends_where_the_stream_changes() -> None:
+    """What is written in a context runs on its stream, before and after it on the other one."""
+    side = torch.cuda.Stream()
+
+    def function(x: Any) -> Any:
+        y = x * 3
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            return y + 1
+
+    compiled = torch.compile(function)
+    for _ in range(3):
+        x = torch.ones(8, device="cuda")
+        torch.cuda.synchronize()
+        y = compiled(x)
+        assert not side.query()
+        side.synchronize()
+        assert y.tolist() == [4] * 8
+    with pytest.raises(Exception, match="change of the current stream"):
+        torch.compile(lambda x: torch.cuda.set_stream(side) or x + 1, fullgraph=True)(x)
+    assert torch.cuda.current_stream() != side
+
+
+def test_default_tensor_types() -> None:
+    try:
+        torch.set_default_tensor_type("torch.cuda.HalfTensor")
+        assert torch.zeros(2).is_cuda and torch.zeros(2).dtype is torch.float16
+        torch.set_default_tensor_type(torch.cuda.FloatTensor)
+        assert torch.zeros(2).is_cuda and torch.zeros(2).dtype is torch.float32
+    finally:
+        torch.set_default_tensor_type(torch.FloatTensor)
+    assert torch.zeros(2).is_cpu
+
+
 def test_constants_are_there_for_every_stream() -> None:
     """A number that is kept was written on the stream that met it first."""
     for number in range(3):
