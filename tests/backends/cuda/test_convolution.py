@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, Schedule
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.cuda.templates import renders
@@ -24,6 +26,7 @@ from graphc.ir.passes.plan import plan
 from graphc.ir.types import TensorType
 from tests.ir.kernel_cases import kernels
 
+from . import needs
 from .emulated import EmulatedBackend
 
 Array = np.ndarray[Any, Any]
@@ -143,6 +146,33 @@ def test_a_convolution_and_its_gradients(
         dims = dict.fromkeys(kernel.dims, 3)
         for schedule in (ALL[-2], *WATCHED):
             check(kernel, emulated, schedule, dims)
+
+
+LARGE = (
+    Case("bf16", 64, 64, (56, 56), (3, 3), low=1, high=1, batch=64),
+    Case("bf16", 256, 512, (28, 28), (1, 1), stride=2, batch=64),
+    Case("bf16", 64, 64, (56, 56), (3, 3), low=1, high=1, groups=64, batch=64),
+)
+
+
+@pytest.mark.parametrize("architecture", needs.ARCHITECTURES[:2])
+def test_registers(architecture: str, golden: Callable[[str, str], None]) -> None:
+    """What convolutions of 16-bit floats use is recorded; one that spills fails."""
+    nvrtc = needs.compiler(12)
+    lines = []
+    for case in LARGE:
+        for kernel in case.kernels():
+            source = emit(kernel)
+            uses = nvrtc.compile(source.text, architecture).uses
+            assert all(use.spilled == 0 for use in uses.values()), case
+            registers = ", ".join(f"{uses[stage.name].registers}" for stage in source.stages)
+            lines.append(
+                f"{kernel.template.kind} {case.channels} to {case.filters}, "
+                f"{'x'.join(map(str, case.window))}, groups {case.groups}: registers {registers}; "
+                f"{source.stages[0].shared} bytes shared\n"
+            )
+    if nvrtc.version == (12, 9):
+        golden(f"cuda/convolutions_{architecture}.txt", "".join(lines))
 
 
 def drawn(seed: int) -> Case:
