@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from graphc.backends.cuda.indices import index_text
 from graphc.backends.cuda.scalar import c_type
-from graphc.backends.cuda.templates.gemm_operand import Along, TileSource
+from graphc.backends.cuda.templates.gemm_operand import TileSource
+from graphc.backends.cuda.templates.gemm_plan import Along
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir.dim import Size, ceil_div
 from graphc.ir.kernel import Operand

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from graphc.backends.cuda.templates.convolution_operand import Strides, Writer
-from graphc.backends.cuda.templates.gemm_operand import Along, TileSource
+from graphc.backends.cuda.templates.gemm_operand import TileSource
+from graphc.backends.cuda.templates.gemm_plan import Along
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir.dim import Dim, Size, floordiv, mod, recombined, substitute, unwrap
 from graphc.ir.kernel import Convolution, IndexValue, Load, Scalar, Stmt, Store
