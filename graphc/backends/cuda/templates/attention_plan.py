@@ -110,7 +110,7 @@ def forward_tiles(t: Attention, few: bool) -> tuple[Tiles, Places]:
     """Queries along keys."""
     for tiles in _tiles(t, _FEW_CUTS if few else _CUTS):
         places = tiles.places(False, 0)
-        light = tiles.columns <= 32 or max(tiles.e, tiles.f) <= 128
+        light = tiles.columns <= 32 or max(tiles.e, tiles.f) <= 128 >> _burden(t)
         if (light or not tiles.tensor) and places.size <= SHARED:
             return tiles, places
     raise AssertionError(f"no tiles for heads of {t.e} and {t.f}")
@@ -120,10 +120,17 @@ def backward_tiles(t: Attention, values: int) -> tuple[Tiles, Places]:
     """Queries along keys, or keys along queries, each of which has `values` besides."""
     for tiles in _tiles(t, _CUTS):
         places = tiles.places(True, values)
-        light = tiles.columns <= 32 or (tiles.e + tiles.f <= 128 and not t.dropout)
+        light = tiles.columns <= 32 or tiles.e + tiles.f <= 128 >> _burden(t)
         if (light or not tiles.tensor) and places.size <= SHARED:
             return tiles, places
     raise AssertionError(f"no tiles for heads of {t.e} and {t.f}")
+
+
+def _burden(t: Attention) -> int:
+    """How often the width of heads is halved that fits wide tiles: dropout and a mask that is added
+    take registers, too. (Found by what ptxas spills.)"""
+    mask = t.optional("mask")
+    return (t.dropout > 0) + 2 * (mask is not None and mask.dtype.is_float)
 
 
 def _tiles(t: Attention, cuts: Mapping[bool, Sequence[tuple[int, int, int]]]) -> Iterator[Tiles]:
