@@ -175,8 +175,8 @@ class _Writer:
         ))
         filled = {
             **self.words, **words, "FUNCTION": f"ATTENTION_{name}",
-            # one block of 256 has all registers; ptxas gives it half of them otherwise, and spills
-            "BOUNDS": "THREADS, 1" if kind is dtypes.f32 else "THREADS",
+            # so few blocks at a time that a thread may have 255 registers: ptxas spills for more
+            "BOUNDS": f"THREADS, {1 if kind is dtypes.f32 else 2}",
             "MULTIPLY": f"mma_{kind.name}", "PACK": f"pack_{kind.name}",
         }
         body = _filled(text, filled)

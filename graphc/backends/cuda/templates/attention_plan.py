@@ -100,7 +100,7 @@ class Places(NamedTuple):
 
 # (rows, columns, stages): the first that fits is taken.
 _CUTS = {
-    True: ((64, 64, 2), (64, 32, 2), (64, 32, 1)),
+    True: ((64, 64, 2), (64, 32, 2), (64, 16, 2)),
     False: ((64, 64, 2), (64, 32, 2), (64, 32, 1), (32, 32, 1), (32, 16, 1), (16, 16, 1)),
 }
 _FEW_CUTS = {True: ((16, 64, 2), (16, 32, 2)), False: ((16, 64, 1), (16, 32, 1), (16, 16, 1))}
@@ -120,7 +120,8 @@ def backward_tiles(t: Attention, values: int) -> tuple[Tiles, Places]:
     """Queries along keys, or keys along queries, each of which has `values` besides."""
     for tiles in _tiles(t, _CUTS):
         places = tiles.places(True, values)
-        light = tiles.columns <= 32 or tiles.e + tiles.f <= 128 >> _burden(t)
+        most = 8192 // tiles.columns >> (_burden(t) > 0)
+        light = tiles.columns <= 16 or tiles.e + tiles.f <= most
         if (light or not tiles.tensor) and places.size <= SHARED:
             return tiles, places
     raise AssertionError(f"no tiles for heads of {t.e} and {t.f}")
