@@ -152,6 +152,13 @@ class Config(NamedTuple):
         "by one, to debug), `auto` where there are many of them, and the call has come before.",
         _one_of("auto", "0", "1"),
     )
+    cuda_libraries: str = env(
+        "GRAPHC_CUDA_LIBRARIES",
+        "0",
+        "On a GPU, what multiplies matrices: `0` graphc's own kernels, whose results are the same "
+        "on every model of a device; `1` cuBLASLt where it can, and a kernel for what comes after.",
+        _one_of("0", "1"),
+    )
 
 
 _PREFIX = "GRAPHC_"
