@@ -86,7 +86,12 @@ class Machine:
     fewer than `least_parallel` iterations. One over `split_least` elements that keeps few places
     is cut in pieces of `split_piece` elements (of rows of `split_row` at least), whose results
     are combined by a second stage. Up to `lanes_outside` lanes, the vector loop of a row goes
-    around the serial ones. A row of at most `tile` elements may be kept in a Local tile.
+    around the serial ones. A row of at most `tile` elements may be kept in a Local tile; rows of
+    what is read again are, too, as long as all tiles have at most `rereads` elements.
+
+    A lane goes along at most `lane_steps` elements by itself (0: as many as there are): longer
+    reductions are cut, in pieces of at least `piece_steps` of them where blocks are few, and done
+    in stages. Where it `hoists`, what is the same for all parallel iterations stands before them.
 
     A template's work is cut in pieces of at least `template_flops` floating-point operations, in
     at most `template_chunks` pieces; `tiling` says how a piece is computed (None: no template is
@@ -95,7 +100,9 @@ class Machine:
     What costs `dear` or more is kept rather than computed again in another pass; what costs at
     most `cheap` is computed again in each kernel that reads it.
 
-    A buffer in the arena begins at a multiple of `alignment` bytes.
+    A buffer in the arena begins at a multiple of `alignment` bytes. A value of at most `lasting`
+    bytes keeps its place there to the end, so that steps wait for no others than whose results
+    they read (`plan/together.py`).
 
     `sorting` says how what has an order is done in parallel (None: one after another, and sorts by
     a routine).
@@ -125,6 +132,10 @@ class Machine:
     split_row: int
     lanes_outside: int
     tile: int
+    rereads: int
+    lane_steps: int
+    piece_steps: int
+    hoists: bool
     template_flops: int
     template_chunks: int
     dear: int
@@ -133,8 +144,9 @@ class Machine:
     unrolled_steps: int
     unrolled_light: int
     tiling: Tiling | None = None
-    channels_last: int = 0
     sorting: Sorting | None = None
+    lasting: int = 0
+    channels_last: int = 0
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

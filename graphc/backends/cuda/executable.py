@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphc.backends.cuda.batches import batched, fits
 from graphc.backends.cuda.code import Code
 from graphc.backends.cuda.driver import Function
 from graphc.backends.cuda.emit import emit
@@ -16,7 +17,7 @@ from graphc.backends.cuda.lease import Lease, Plan
 from graphc.backends.cuda.memory import CudaMemory
 from graphc.backends.cuda.source import Source, Stage, Target
 from graphc.backends.cuda.status import guarded, kernel_checks
-from graphc.backends.cuda.steps import HostStep, Line, Loop, Part, parts_of
+from graphc.backends.cuda.steps import HostStep, Line, Loop, Part, parts_of, shares
 from graphc.ir.device_array import DeviceArray
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
@@ -25,6 +26,7 @@ from graphc.ir.kernel.program import Visit
 from graphc.ir.kernel.routine import HostRoutine
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.memory import Array
+from graphc.ir.passes.plan.together import Batch, together
 from graphc.ir.types import TensorType
 
 
@@ -53,16 +55,29 @@ class _Kernel(NamedTuple):
 class Built:
     """The kernels of a program. See steps.Kernels."""
 
-    def __init__(self, program: Program, target: Target, code: Code) -> None:
+    def __init__(
+        self, program: Program, gathered: Sequence[Batch], target: Target, code: Code
+    ) -> None:
         kernels = {
             id(step.kernel): step.kernel for step in leaves(program.steps)
             if isinstance(step, Launch)
         }
         start = time.perf_counter()
-        emitted = {key: guarded(emit(kernel, target)) for key, kernel in kernels.items()}
+        plain = {key: emit(kernel, target) for key, kernel in kernels.items()}
+        emitted = {key: guarded(source) for key, source in plain.items()}
+        self._most = {key: fits(kernel, plain[key]) for key, kernel in kernels.items()}
+        batches = {
+            (id(kernel), count): guarded(batched(kernel, plain[id(kernel)], count))[0]
+            for kernel, count in self._batches(gathered)
+        }
         middle = time.perf_counter()
-        loaded = code.load([source for source, _ in emitted.values()])
+        loaded = code.load([*(source for source, _ in emitted.values()), *batches.values()])
         seconds = {"emit": middle - start, "compile": time.perf_counter() - middle}
+        self._together = {
+            key: (source, found.functions)
+            for (key, source), found in zip(batches.items(), loaded[len(kernels) :], strict=True)
+        }
+        del loaded[len(kernels) :]
         self._kernels = {
             key: _Kernel(*emitted[key], kernel_checks(kernel), found.functions)
             for (key, kernel), found in zip(kernels.items(), loaded, strict=True)
@@ -72,6 +87,22 @@ class Built:
             for kernel, found in zip(kernels.values(), loaded, strict=True)
         }
         self.stats = Stats(seconds, list(stats.values()))
+
+    def _batches(self, gathered: Sequence[Batch]) -> Iterator[tuple[Kernel, int]]:
+        """The kernels that are launched together, and how many times."""
+        for batch in gathered:
+            launches = [step for step in batch if isinstance(step, Launch)]
+            if launches:
+                kernel = launches[0].kernel
+                for part in shares(launches, self.most(kernel)):
+                    if len(part) > 1:
+                        yield kernel, len(part)
+
+    def most(self, kernel: Kernel) -> int:
+        return self._most[id(kernel)]
+
+    def together(self, kernel: Kernel, count: int) -> tuple[Source, Sequence[Function]]:
+        return self._together[id(kernel), count]
 
     def source(self, kernel: Kernel) -> Source:
         return self._kernels[id(kernel)].source
@@ -91,7 +122,11 @@ class Executable:
         self, program: Program, memory: CudaMemory, code: Code, target: Target, table: Table
     ) -> None:
         self.program, self.memory, self._target = program, memory, target
-        self._kernels = Built(program, target, code)
+        # where bytes meet is known for known sizes
+        self._gathered: list[Batch] = [(step,) for step in program.steps]
+        if not program.dims:
+            self._gathered = together(program, {})
+        self._kernels = Built(program, self._gathered, target, code)
         self.stats = self._kernels.stats
         self._routines = {
             number: HostRoutine(step, table) for number, step in enumerate(leaves(program.steps))
@@ -105,7 +140,7 @@ class Executable:
         self._plan = self._planned()
 
     def _planned(self, single: bool = False) -> Plan:
-        parts = parts_of(self.program, self._kernels, single)
+        parts = parts_of(self.program, self._kernels, self._gathered, single)
         return Plan(self.program, parts, self.memory, self._constants)
 
     def run(

@@ -1,8 +1,7 @@
 """What a program comes to on a GPU, as data: launches, library calls, what the host does, and the
 loops and branches around them. Made once for a program; a lease of it is `prepared.py`.
 
-What makes one launch of several, or another order, is a function from steps to steps, before
-anything is prepared.
+Launches of one kernel in a batch (`plan/together.py`) become one.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from graphc.backends.cuda import batches
 from graphc.backends.cuda.driver import Driver, Function, Stream
 from graphc.backends.cuda.source import Source, Stage
 from graphc.backends.cuda.status import Checked
@@ -27,13 +27,15 @@ from graphc.ir.kernel import (
     leaves,
 )
 from graphc.ir.kernel.program import ProgramStep
+from graphc.ir.passes.plan.together import Batch
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLaunch:
-    """One launch. Its arguments are words of 8 bytes: the buffers' addresses, `dims` over the
-    program's, the status words, and, where `scratch` is not 0, the address of so many bytes.
-    `blocks` are over the program's dims. `checked`: what it may say has failed."""
+    """One launch. Its arguments are words of 8 bytes: the buffers' addresses, `dims` (and sizes
+    that the text leaves open) over the program's, the status words, and, where `scratch` is not 0,
+    the address of so many bytes. `blocks` are over the program's dims. `checked`: what it may say
+    has failed."""
 
     name: str
     function: Function
@@ -116,6 +118,12 @@ class Kernels(Protocol):
     def checked(self, kernel: Kernel, stage: Stage) -> tuple[Check, ...]:
         """What a stage may say was false, by number; empty: nothing."""
 
+    def most(self, kernel: Kernel) -> int:
+        """How many launches of a kernel may be one."""
+
+    def together(self, kernel: Kernel, count: int) -> tuple[Source, Sequence[Function]]:
+        """So many launches of it at once: guarded CUDA C, and its functions."""
+
 
 def launches_of(step: Launch, kernels: Kernels) -> list[KernelLaunch]:
     """A kernel's launches, in order."""
@@ -125,40 +133,75 @@ def launches_of(step: Launch, kernels: Kernels) -> list[KernelLaunch]:
         return substitute(size, dims) if isinstance(size, Dim) else size
 
     source, found = kernels.source(step.kernel), []
+    numbers = (*step.dims, *map(here, source.sizes))
     for stage, function in zip(source.stages, kernels.functions(step.kernel), strict=True):
         checks = kernels.checked(step.kernel, stage)
         found.append(KernelLaunch(
             stage.name, function, here(stage.blocks), stage.threads, stage.shared, step.buffers,
-            step.dims, here(source.scratch), Checked(checks, step.locs) if checks else None,
+            numbers, here(source.scratch), Checked(checks, step.locs) if checks else None,
         ))
     return found
 
 
-def parts_of(program: Program, kernels: Kernels, single: bool = False) -> tuple[Part, ...]:
-    """A whole program. `single`: a Line for each Launch, in their order."""
-    return _Parts(kernels, single).of(program.steps, 0)
+def launches_together(batch: Sequence[Launch], kernels: Kernels) -> list[KernelLaunch]:
+    """Independent launches of one kernel, in as few as there have to be."""
+    kernel, found = batch[0].kernel, []
+    for part in shares(batch, kernels.most(kernel)):
+        if len(part) == 1:
+            found += launches_of(part[0], kernels)
+            continue
+        source, functions = kernels.together(kernel, len(part))
+        buffers = tuple(ref for launch in part for ref in launch.buffers)
+        for stage, function in zip(source.stages, functions, strict=True):
+            words, blocks = batches.words(stage, part)
+            found.append(KernelLaunch(
+                stage.name, function, blocks, stage.threads, stage.shared, buffers, words
+            ))
+    return found
+
+
+def shares(batch: Sequence[Launch], most: int) -> list[Sequence[Launch]]:
+    """A batch in parts of at most so many launches, all of about one size."""
+    parts = -(-len(batch) // most)
+    size = -(-len(batch) // parts)
+    return [batch[start : start + size] for start in range(0, len(batch), size)]
+
+
+def parts_of(
+    program: Program, kernels: Kernels, gathered: Sequence[Batch] | None = None,
+    single: bool = False,
+) -> tuple[Part, ...]:
+    """A whole program; `gathered`: its steps in batches. `single`: a Line for each Launch, in
+    their order."""
+    if gathered is None or single:
+        gathered = [(step,) for step in program.steps]
+    return _Parts(kernels, single).of(gathered, 0)
 
 
 class _Parts:
     def __init__(self, kernels: Kernels, single: bool) -> None:
         self.kernels, self.single = kernels, single
 
-    def of(self, steps: Iterable[ProgramStep], first: int) -> tuple[Part, ...]:
+    def of_steps(self, steps: Iterable[ProgramStep], first: int) -> tuple[Part, ...]:
+        return self.of([(step,) for step in steps], first)
+
+    def of(self, gathered: Iterable[Batch], first: int) -> tuple[Part, ...]:
         """Steps of which the first leaf has a number."""
         parts: list[Part] = []
         line: list[KernelLaunch | LibraryCall] = []
         begin = first
-        for step in steps:
+        for batch in gathered:
+            step = batch[0]
             if isinstance(step, Launch):
                 if not line:
                     begin = first
-                line += launches_of(step, self.kernels)
+                line += launches_together([x for x in batch if isinstance(x, Launch)], self.kernels)
             if line and (self.single or not isinstance(step, Launch)):
                 parts.append(Line(begin, tuple(line)))
                 line = []
             if not isinstance(step, Launch):
                 parts.append(self.part(step, first))
-            first += _count((step,))
+            first += _count(batch)
         return (*parts, Line(begin, tuple(line))) if line else tuple(parts)
 
     def part(self, step: Routine | Repeat | Branch, first: int) -> Part:
@@ -166,10 +209,10 @@ class _Parts:
         if isinstance(step, Routine):
             return HostStep(first, step)
         if isinstance(step, Branch):
-            otherwise = self.of(step.otherwise, first + _count(step.then))
-            return Choice(step.flag, self.of(step.then, first), otherwise)
-        body = self.of(step.steps, first + _count(step.test))
-        return Loop(step.var, body, step.count, self.of(step.test, first), step.flag)
+            otherwise = self.of_steps(step.otherwise, first + _count(step.then))
+            return Choice(step.flag, self.of_steps(step.then, first), otherwise)
+        body = self.of_steps(step.steps, first + _count(step.test))
+        return Loop(step.var, body, step.count, self.of_steps(step.test, first), step.flag)
 
 
 def _count(steps: Iterable[ProgramStep]) -> int:

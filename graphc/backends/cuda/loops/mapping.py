@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from graphc.backends.cuda.loops.indices import Indices
 from graphc.backends.cuda.loops.ordering import coefficient, locals_of
-from graphc.backends.cuda.loops.shapes import invariants, is_dear, variables
+from graphc.backends.cuda.loops.shapes import is_dear, variables
 from graphc.ir.dim import Atom, Dim, Size, ceil_div, minimum, substitute, unwrap
 from graphc.ir.kernel import (
     Check,
@@ -129,7 +129,7 @@ class _Plan:
         """Of a grid: so many that a group makes one iteration, unless each block has to compute
         first what takes long."""
         blocks = ceil_div(self.iterations, groups)
-        return minimum(blocks, _FEW_BLOCKS) if is_dear(invariants(self.body)) else blocks
+        return minimum(blocks, _FEW_BLOCKS) if is_dear(self.body) else blocks
 
     def _group(self, widths: Sequence[int]) -> int:
         if not self.lanes:

@@ -269,7 +269,7 @@ class Planner:
     def program(self) -> Program:
         live = [s for s in self.steps if any(w.elements != 0 for w in s.writes)]
         order = schedule(live, self.graph.env)
-        size = assign_offsets(order, self.machine.alignment)
+        size = assign_offsets(order, self.machine)
         steps = [self._emit(step) for step in order]
         first = next((i for i, s in enumerate(order) if s.visible), len(order))
         first = sum(map(len, steps[:first]))

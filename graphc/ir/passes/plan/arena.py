@@ -8,19 +8,22 @@ again by values of the same size expression.
 from __future__ import annotations
 
 from ...dim import Size, floordiv, unwrap
+from ...machine import Machine
 from .step import Step, Storage
 
 Life = tuple[int, int]
 
 
-def assign_offsets(order: list[Step], alignment: int) -> Size:
-    """Set the offset of every arena value, a multiple of `alignment` bytes; returns the arena's
-    size in bytes."""
+def assign_offsets(order: list[Step], machine: Machine) -> Size:
+    """Set the offset of every arena value; returns the arena's size in bytes."""
     lives = _lives(order)
-    static = [(s, life) for s, life in lives.items() if isinstance(s.size, int)]
-    top = _place_static(static, alignment)
+    static = [
+        (s, (first, len(order) if _bytes(s) <= machine.lasting else last))
+        for s, (first, last) in lives.items() if isinstance(s.size, int)
+    ]
+    top = _place_static(static, machine.alignment)
     symbolic = [(s, life) for s, life in lives.items() if not isinstance(s.size, int)]
-    return _place_symbolic(symbolic, top, alignment)
+    return _place_symbolic(symbolic, top, machine.alignment)
 
 
 def _lives(order: list[Step]) -> dict[Storage, Life]:
