@@ -9,6 +9,7 @@ made on the way (positions, masks): it was not placed by a user.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sys import _getframe
@@ -51,6 +52,7 @@ class Place:
         self.own_run = _in_memory_order(run)
         self.run = _wrapped(self.own_run)
         self.generator: Any = None  # its default generator, made at first use
+        self.process = os.getpid()  # in one that is forked from it, no device can be used
         self._constants: dict[Any, Buffer] = {}
 
     def take(self, array: Array) -> Buffer:
@@ -156,6 +158,14 @@ class Pinned:
     holds: Callable[[Array], bool] = staticmethod(lambda array: False)
     # a context in which what is copied from it may be read later
     later: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+class Streams:
+    """A device's queues, as other libraries call them: set where it has any."""
+
+    current: Callable[[Place], int]  # the handle of the running thread's
+    # what comes next on the first waits for what was begun on the second
+    order: Callable[[Place, int, int], None]
 
 
 # --- who watches the runners -------------------------------------------------------------------

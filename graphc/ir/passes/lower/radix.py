@@ -43,6 +43,7 @@ class _Pass(NamedTuple):
     unit: int
     radix: int
     chunks: Size  # lanes of a row
+    lanes: int  # of them, in an iteration
     counts: str  # i64[rows, radix, chunks]
     source: Sorted | None
     target: Sorted
@@ -56,6 +57,7 @@ def radix_stages(
     passes = -(-keys.bits // numbers.digit)
     width = -(-keys.bits // passes)
     chunks = ceil_div(keys.length, numbers.each)
+    lanes = min(numbers.lanes, chunks) if isinstance(chunks, int) else numbers.lanes
     total = unwrap(keys.rows * keys.length)
     counts = scratch.new(dtypes.i64, unwrap(keys.rows * (1 << width) * chunks))
     pair = [
@@ -66,7 +68,9 @@ def radix_stages(
     source: Sorted | None = None
     for number in range(passes):
         target = pair[number % 2]
-        step = _Pass(keys, 1 << number * width, 1 << width, chunks, counts, source, target)
+        step = _Pass(
+            keys, 1 << number * width, 1 << width, chunks, lanes, counts, source, target
+        )
         stages.append(_count(body, step))
         stages += scan_stages(body, _starts(step), scratch)
         stages.append(_place(body, step))
@@ -75,13 +79,12 @@ def radix_stages(
     return stages, source
 
 
-def _open_lanes(body: Body, writer: Writer, step: _Pass) -> tuple[Size, Size, Size]:
+def _open_lanes(writer: Writer, step: _Pass) -> tuple[Size, Size, Size]:
     """Loops over the lanes of all rows: the row, the lane in its iteration, and in its row."""
-    lanes = how(body).lanes
-    row, block = open_rows(writer, step.keys.rows, ceil_div(step.chunks, lanes))
-    writer.local(_TALLY, dtypes.i32, step.radix * lanes)
-    first = unwrap(block * lanes)
-    v = writer.open("vector", "v", minimum(lanes, unwrap(step.chunks - first)))
+    row, block = open_rows(writer, step.keys.rows, ceil_div(step.chunks, step.lanes))
+    writer.local(_TALLY, dtypes.i32, step.radix * step.lanes)
+    first = unwrap(block * step.lanes)
+    v = writer.open("vector", "v", minimum(step.lanes, unwrap(step.chunks - first)))
     return row, v, unwrap(first + v)
 
 
@@ -92,8 +95,8 @@ def _open_keys(body: Body, writer: Writer, step: _Pass, chunk: Size) -> Size:
     return unwrap(first + writer.open("serial", "t", minimum(each, step.keys.length - first)))
 
 
-def _counter(body: Body, digit: Size, v: Size) -> Size:
-    return unwrap(digit * how(body).lanes + v)
+def _counter(step: _Pass, digit: Size, v: Size) -> Size:
+    return unwrap(digit * step.lanes + v)
 
 
 def _count_place(step: _Pass, row: Size, digit: Size, chunk: Size) -> Size:
@@ -115,16 +118,16 @@ def _count(body: Body, step: _Pass) -> tuple[Stmt, ...]:
     """Each lane's keys by digit."""
     writer = Writer()
     values = Values(body, writer)
-    row, v, chunk = _open_lanes(body, writer, step)
+    row, v, chunk = _open_lanes(writer, step)
     d = writer.open("serial", "d", step.radix)
-    writer.store(_TALLY, _counter(body, d, v), Literal(0, dtypes.i32))
+    writer.store(_TALLY, _counter(step, d, v), Literal(0, dtypes.i32))
     writer.close()
     i = _open_keys(body, writer, step, chunk)
     _, digit = _key(values, step, row, i)
-    writer.store(_TALLY, _counter(body, digit, v), Literal(1, dtypes.i32), combine="add")
+    writer.store(_TALLY, _counter(step, digit, v), Literal(1, dtypes.i32), combine="add")
     writer.close()
     d = writer.open("serial", "d", step.radix)
-    count = writer.load(_TALLY, _counter(body, d, v), dtypes.i32)
+    count = writer.load(_TALLY, _counter(step, d, v), dtypes.i32)
     writer.store(
         step.counts, _count_place(step, row, d, chunk), writer.apply("cast", dtypes.i64, count)
     )
@@ -155,10 +158,10 @@ def _place(body: Body, step: _Pass) -> tuple[Stmt, ...]:
     """Each key where it belongs, by this digit."""
     writer = Writer()
     values = Values(body, writer)
-    row, v, chunk = _open_lanes(body, writer, step)
+    row, v, chunk = _open_lanes(writer, step)
     d = writer.open("serial", "d", step.radix)
     start = writer.load(step.counts, _count_place(step, row, d, chunk), dtypes.i64)
-    writer.store(_TALLY, _counter(body, d, v), writer.apply("cast", dtypes.i32, start))
+    writer.store(_TALLY, _counter(step, d, v), writer.apply("cast", dtypes.i32, start))
     writer.close()
     i = _open_keys(body, writer, step, chunk)
     key, digit = _key(values, step, row, i)
@@ -166,7 +169,7 @@ def _place(body: Body, step: _Pass) -> tuple[Stmt, ...]:
     place = writer.index_value(i)
     if step.source is not None:
         place = writer.load(step.source.places, unwrap(row * length + i), dtypes.i64)
-    counter = _counter(body, digit, v)
+    counter = _counter(step, digit, v)
     at = writer.apply("cast", dtypes.i64, writer.load(_TALLY, counter, dtypes.i32))
     # always so, unless a Check of a key failed
     inside = values.in_range(at, Literal(0, dtypes.i64), writer.index_value(length))
