@@ -159,6 +159,13 @@ class Config(NamedTuple):
         "call, too, and what failed on the GPU is raised by the call that it is of.",
         _whole(0, 1),
     )
+    cuda_libraries: str = env(
+        "GRAPHC_CUDA_LIBRARIES",
+        "0",
+        "On a GPU, what multiplies matrices: `0` graphc's own kernels, whose results are the same "
+        "on every model of a device; `1` cuBLASLt where it can, and a kernel for what comes after.",
+        _one_of("0", "1"),
+    )
 
 
 _PREFIX = "GRAPHC_"
