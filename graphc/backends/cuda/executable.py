@@ -179,6 +179,8 @@ class Executable:
             self._run(plan.parts, lease, _nothing, _nothing)
         finally:
             plan.give_back(lease)
+        if self.memory.device.blocking:
+            self.memory.synchronise()
 
     def trace(
         self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray], before: Visit,
