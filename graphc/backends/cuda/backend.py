@@ -15,6 +15,7 @@ from graphc.backends.cuda.executable import Executable
 from graphc.backends.cuda.findings import findings
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.cuda.memory import CudaMemory
+from graphc.backends.cuda.products import Multiplies
 from graphc.ir.graph import Node
 from graphc.ir.kernel import Kernel, Program, Template
 from graphc.ir.machine import Machine
@@ -51,6 +52,11 @@ class CudaBackend:
         the cure."""
         return CudaMemory(self._device, self.code)
 
+    @functools.cached_property
+    def library(self) -> Multiplies | None:
+        """What computes large products; None: generated code does."""
+        return self._compilers.library(self._device)
+
     def claims(self, node: Node, machine: Machine) -> bool:
         """Nothing yet."""
         return False
@@ -75,7 +81,8 @@ class CudaBackend:
         self.code.directory = host.cache_dir
         target = self._compilers.target(self._device)
         return Executable(
-            program, self.memory, self.code, target, host.table, host.cuda_graphs
+            program, self.memory, self.code, target, host.table, host.cuda_graphs,
+            self.library,
         )
 
     def adapt(self, host: Host) -> None:

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphc.backends.cuda import apart, products
 from graphc.backends.cuda.batches import batched, fits
 from graphc.backends.cuda.code import Code
 from graphc.backends.cuda.driver import Function
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.lease import Lease, Plan
 from graphc.backends.cuda.memory import CudaMemory
+from graphc.backends.cuda.products import Multiplies
 from graphc.backends.cuda.remarks import remarks
 from graphc.backends.cuda.source import Source, Stage, Target
 from graphc.backends.cuda.status import guarded, kernel_checks
@@ -58,14 +60,21 @@ class Built:
     """The kernels of a program. See steps.Kernels."""
 
     def __init__(
-        self, program: Program, gathered: Sequence[Batch], target: Target, code: Code
+        self, program: Program, gathered: Sequence[Batch], target: Target, code: Code,
+        multiplies: Multiplies | None,
     ) -> None:
         kernels = {
             id(step.kernel): step.kernel for step in leaves(program.steps)
             if isinstance(step, Launch)
         }
         start = time.perf_counter()
-        plain = {key: emit(kernel, target) for key, kernel in kernels.items()}
+        self._libraries = {
+            key: multiplies for key, kernel in kernels.items() if products.taken(kernel)
+        }
+        plain = {
+            key: emit(kernel, target) if self.library(kernel) is None else apart.epilogue(kernel)
+            for key, kernel in kernels.items()
+        }
         emitted = {key: guarded(source) for key, source in plain.items()}
         self._most = {key: fits(kernel, plain[key]) for key, kernel in kernels.items()}
         batches = {
@@ -100,6 +109,9 @@ class Built:
                     if len(part) > 1:
                         yield kernel, len(part)
 
+    def library(self, kernel: Kernel) -> Multiplies | None:
+        return self._libraries.get(id(kernel))
+
     def most(self, kernel: Kernel) -> int:
         return self._most[id(kernel)]
 
@@ -122,14 +134,14 @@ class Executable:
 
     def __init__(
         self, program: Program, memory: CudaMemory, code: Code, target: Target, table: Table,
-        graphs: str = "auto",
+        graphs: str = "auto", multiplies: Multiplies | None = None,
     ) -> None:
         self.program, self.memory, self._target = program, memory, target
         # where bytes meet is known for known sizes
         self._gathered: list[Batch] = [(step,) for step in program.steps]
         if not program.dims:
             self._gathered = together(program, {})
-        self._kernels = Built(program, self._gathered, target, code)
+        self._kernels = Built(program, self._gathered, target, code, multiplies)
         self._routines = {
             number: HostRoutine(step, table) for number, step in enumerate(leaves(program.steps))
             if isinstance(step, Routine)
@@ -180,7 +192,10 @@ class Executable:
 
     def texts(self, kernel: Kernel) -> Iterator[tuple[str, str]]:
         """CUDA C."""
-        yield "cu", guarded(emit(kernel, self._target))[0].text
+        emitted = apart.epilogue(kernel) if self._kernels.library(kernel) is not None else (
+            emit(kernel, self._target)
+        )
+        yield "cu", guarded(emitted)[0].text
 
     def _placed(
         self, plan: Plan, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray],

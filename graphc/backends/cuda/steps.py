@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from graphc.backends.cuda import batches
+from graphc.backends.cuda import batches, products
 from graphc.backends.cuda.driver import Driver, Function, Stream
+from graphc.backends.cuda.products import Multiplies
 from graphc.backends.cuda.source import Source, Stage
 from graphc.backends.cuda.status import Checked
 from graphc.ir.dim import Dim, Size, substitute
@@ -118,6 +119,9 @@ class Kernels(Protocol):
     def checked(self, kernel: Kernel, stage: Stage) -> tuple[Check, ...]:
         """What a stage may say was false, by number; empty: nothing."""
 
+    def library(self, kernel: Kernel) -> Multiplies | None:
+        """What computes a product's sums, if no code of ours does."""
+
     def most(self, kernel: Kernel) -> int:
         """How many launches of a kernel may be one."""
 
@@ -125,14 +129,17 @@ class Kernels(Protocol):
         """So many launches of it at once: guarded CUDA C, and its functions."""
 
 
-def launches_of(step: Launch, kernels: Kernels) -> list[KernelLaunch]:
-    """A kernel's launches, in order."""
+def launches_of(step: Launch, kernels: Kernels) -> list[KernelLaunch | LibraryCall]:
+    """A kernel's launches, in order, behind what a library does for it."""
     dims = dict(zip(step.kernel.dims, step.dims, strict=True))
 
     def here(size: Size) -> Size:
         return substitute(size, dims) if isinstance(size, Dim) else size
 
-    source, found = kernels.source(step.kernel), []
+    found: list[KernelLaunch | LibraryCall] = []
+    source, library = kernels.source(step.kernel), kernels.library(step.kernel)
+    if library is not None:
+        found.append(products.call(step, here(source.scratch), library))
     numbers = (*step.dims, *map(here, source.sizes))
     for stage, function in zip(source.stages, kernels.functions(step.kernel), strict=True):
         checks = kernels.checked(step.kernel, stage)
@@ -143,9 +150,12 @@ def launches_of(step: Launch, kernels: Kernels) -> list[KernelLaunch]:
     return found
 
 
-def launches_together(batch: Sequence[Launch], kernels: Kernels) -> list[KernelLaunch]:
+def launches_together(
+    batch: Sequence[Launch], kernels: Kernels
+) -> list[KernelLaunch | LibraryCall]:
     """Independent launches of one kernel, in as few as there have to be."""
-    kernel, found = batch[0].kernel, []
+    kernel = batch[0].kernel
+    found: list[KernelLaunch | LibraryCall] = []
     for part in shares(batch, kernels.most(kernel)):
         if len(part) == 1:
             found += launches_of(part[0], kernels)
