@@ -7,15 +7,16 @@ import functools
 from collections.abc import Sequence
 
 from graphc.backends import Backend, Finding, Host
-from graphc.backends.cuda import emit, scalar, templates
+from graphc.backends.cuda import emit, libraries, scalar, templates
+from graphc.backends.cuda.apart import Products
 from graphc.backends.cuda.code import Code
 from graphc.backends.cuda.compilers import Compilers, WithNvrtc
+from graphc.backends.cuda.cublaslt import CublasLt
 from graphc.backends.cuda.device import GPUS, Device, Gpus
 from graphc.backends.cuda.executable import Executable
 from graphc.backends.cuda.findings import findings
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.cuda.memory import CudaMemory
-from graphc.backends.cuda.products import Multiplies
 from graphc.ir.graph import Node
 from graphc.ir.kernel import Kernel, Program, Template
 from graphc.ir.machine import Machine
@@ -53,9 +54,11 @@ class CudaBackend:
         return CudaMemory(self._device, self.code)
 
     @functools.cached_property
-    def library(self) -> Multiplies | None:
-        """What computes large products; None: generated code does."""
-        return self._compilers.library(self._device)
+    def products(self) -> Products:
+        """A library's, of the driver's release. Raises MissingLibrary, or as `memory` does."""
+        driver = self._device.driver
+        self._device.activate()
+        return Products(CublasLt(libraries.find(libraries.CUBLASLT, driver.version()[0])))
 
     def claims(self, node: Node, machine: Machine) -> bool:
         """Nothing yet."""
@@ -82,7 +85,7 @@ class CudaBackend:
         target = self._compilers.target(self._device)
         return Executable(
             program, self.memory, self.code, target, host.table, host.cuda_graphs,
-            self.library,
+            self.products if host.cuda_libraries else None,
         )
 
     def adapt(self, host: Host) -> None:

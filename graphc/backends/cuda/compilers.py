@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from graphc.backends.cuda import cublaslt, nvrtc
+from graphc.backends.cuda import nvrtc
 from graphc.backends.cuda.cubins import CubinCache, cubin_key
 from graphc.backends.cuda.device import Device
-from graphc.backends.cuda.products import Multiplies
 from graphc.backends.cuda.source import Target
 
 
@@ -27,16 +26,13 @@ class Compiler(Protocol):
 
 
 class Compilers(Protocol):
-    """Where the code for devices comes from."""
+    """Compilers for devices."""
 
     def target(self, device: Device) -> Target:
         """What is emitted for a device."""
 
     def make(self, device: Device, directory: Path | None) -> Compiler:
         """One that keeps its code in a directory. Raises MissingLibrary."""
-
-    def library(self, device: Device) -> Multiplies | None:
-        """What computes large products there; None: generated code does."""
 
 
 class WithNvrtc:
@@ -50,12 +46,6 @@ class WithNvrtc:
         """NVRTC of the newest release whose code the driver loads."""
         found = nvrtc.compiler_for(device.driver.version())
         return NvrtcCompiler(found, self.target(device).architecture, directory)
-
-
-    def library(self, device: Device) -> Multiplies | None:
-        """cuBLASLt, where it is installed."""
-        device.activate()
-        return cublaslt.available()
 
 
 class NvrtcCompiler:

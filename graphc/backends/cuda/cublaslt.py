@@ -11,7 +11,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from graphc.backends.cuda import libraries
 from graphc.backends.cuda.driver import Stream
 from graphc.backends.cuda.libraries import Found
 from graphc.backends.cuda.prototypes import bind, parse
@@ -252,14 +251,6 @@ class CublasLt:
         if status:
             meaning: bytes = self._calls["cublasLtGetStatusString"](status)
             raise CublasError(f"cublasLt{call}: {meaning.decode()}")
-
-
-def available() -> CublasLt | None:
-    """The library in the current context; None where it is not installed."""
-    try:
-        return CublasLt(libraries.find(libraries.CUBLASLT))
-    except libraries.MissingLibrary:
-        return None
 
 
 _BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}

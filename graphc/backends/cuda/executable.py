@@ -9,18 +9,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.backends.cuda import apart, products
+from graphc.backends.cuda.apart import Products, epilogue
 from graphc.backends.cuda.batches import batched, fits
 from graphc.backends.cuda.code import Code
 from graphc.backends.cuda.driver import Function
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.lease import Lease, Plan
 from graphc.backends.cuda.memory import CudaMemory
-from graphc.backends.cuda.products import Multiplies
 from graphc.backends.cuda.remarks import remarks
 from graphc.backends.cuda.source import Source, Stage, Target
 from graphc.backends.cuda.status import guarded, kernel_checks
-from graphc.backends.cuda.steps import HostStep, Line, Loop, Part, parts_of, shares
+from graphc.backends.cuda.steps import (
+    HostStep,
+    LibraryCall,
+    Line,
+    Loop,
+    Part,
+    parts_of,
+    shares,
+)
 from graphc.ir.device_array import DeviceArray
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
@@ -61,18 +68,19 @@ class Built:
 
     def __init__(
         self, program: Program, gathered: Sequence[Batch], target: Target, code: Code,
-        multiplies: Multiplies | None,
+        products: Products | None,
     ) -> None:
+        self._products = products
         kernels = {
             id(step.kernel): step.kernel for step in leaves(program.steps)
             if isinstance(step, Launch)
         }
         start = time.perf_counter()
-        self._libraries = {
-            key: multiplies for key, kernel in kernels.items() if products.taken(kernel)
+        self._apart = {
+            key for key, kernel in kernels.items() if products is not None and products.take(kernel)
         }
         plain = {
-            key: emit(kernel, target) if self.library(kernel) is None else apart.epilogue(kernel)
+            key: epilogue(kernel) if key in self._apart else emit(kernel, target)
             for key, kernel in kernels.items()
         }
         emitted = {key: guarded(source) for key, source in plain.items()}
@@ -109,8 +117,10 @@ class Built:
                     if len(part) > 1:
                         yield kernel, len(part)
 
-    def library(self, kernel: Kernel) -> Multiplies | None:
-        return self._libraries.get(id(kernel))
+    def call(self, step: Launch) -> LibraryCall | None:
+        if self._products is None or id(step.kernel) not in self._apart:
+            return None
+        return self._products.call(step)
 
     def most(self, kernel: Kernel) -> int:
         return self._most[id(kernel)]
@@ -134,14 +144,14 @@ class Executable:
 
     def __init__(
         self, program: Program, memory: CudaMemory, code: Code, target: Target, table: Table,
-        graphs: str = "auto", multiplies: Multiplies | None = None,
+        graphs: str = "auto", products: Products | None = None,
     ) -> None:
         self.program, self.memory, self._target = program, memory, target
         # where bytes meet is known for known sizes
         self._gathered: list[Batch] = [(step,) for step in program.steps]
         if not program.dims:
             self._gathered = together(program, {})
-        self._kernels = Built(program, self._gathered, target, code, multiplies)
+        self._kernels = Built(program, self._gathered, target, code, products)
         self._routines = {
             number: HostRoutine(step, table) for number, step in enumerate(leaves(program.steps))
             if isinstance(step, Routine)
@@ -169,6 +179,8 @@ class Executable:
             self._run(plan.parts, lease, _nothing, _nothing)
         finally:
             plan.give_back(lease)
+        if self.memory.device.blocking:
+            self.memory.synchronise()
 
     def trace(
         self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray], before: Visit,
@@ -192,10 +204,7 @@ class Executable:
 
     def texts(self, kernel: Kernel) -> Iterator[tuple[str, str]]:
         """CUDA C."""
-        emitted = apart.epilogue(kernel) if self._kernels.library(kernel) is not None else (
-            emit(kernel, self._target)
-        )
-        yield "cu", guarded(emitted)[0].text
+        yield "cu", guarded(emit(kernel, self._target))[0].text
 
     def _placed(
         self, plan: Plan, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray],

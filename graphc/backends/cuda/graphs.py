@@ -18,10 +18,10 @@ _UPDATES = 2  # it sends them one by one where more than one of so many has chan
 class Ready:
     """A prepared launch in its Run. Its arguments are words of 8 bytes."""
 
-    __slots__ = ("_call", "_run", "changed", "launch", "words")
+    __slots__ = ("_call", "_run", "changed", "launch", "name", "words")
 
-    def __init__(self, run: Run, launch: Launch) -> None:
-        self._run, self.launch = run, launch
+    def __init__(self, run: Run, launch: Launch, name: str) -> None:
+        self._run, self.launch, self.name = run, launch, name
         self.words = launch.arguments.cast("q")
         self.changed = False
         self._call = -1  # at which it was changed last
@@ -51,10 +51,15 @@ class Run:
 
     def begin(self, stream: Stream) -> None:
         """Sends them to a stream."""
-        driver = self._device.driver
+        driver, timer = self._device.driver, self._device.timer
         as_graph = self._as_graph()
         self.calls += 1
         self.touched = 0
+        if timer is not None:
+            for ready in self.launches:
+                with timer.timing(ready.name, stream):
+                    driver.launch(ready.launch, stream)
+            return
         if not as_graph:
             for ready in self.launches:
                 driver.launch(ready.launch, stream)

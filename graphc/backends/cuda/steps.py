@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from graphc.backends.cuda import batches, products
+from graphc.backends.cuda import batches
 from graphc.backends.cuda.driver import Driver, Function, Stream
-from graphc.backends.cuda.products import Multiplies
 from graphc.backends.cuda.source import Source, Stage
 from graphc.backends.cuda.status import Checked
 from graphc.ir.dim import Dim, Size, substitute
@@ -119,8 +118,8 @@ class Kernels(Protocol):
     def checked(self, kernel: Kernel, stage: Stage) -> tuple[Check, ...]:
         """What a stage may say was false, by number; empty: nothing."""
 
-    def library(self, kernel: Kernel) -> Multiplies | None:
-        """What computes a product's sums, if no code of ours does."""
+    def call(self, step: Launch) -> LibraryCall | None:
+        """What a library computes in front of the kernel."""
 
     def most(self, kernel: Kernel) -> int:
         """How many launches of a kernel may be one."""
@@ -136,10 +135,8 @@ def launches_of(step: Launch, kernels: Kernels) -> list[KernelLaunch | LibraryCa
     def here(size: Size) -> Size:
         return substitute(size, dims) if isinstance(size, Dim) else size
 
-    found: list[KernelLaunch | LibraryCall] = []
-    source, library = kernels.source(step.kernel), kernels.library(step.kernel)
-    if library is not None:
-        found.append(products.call(step, here(source.scratch), library))
+    call, source = kernels.call(step), kernels.source(step.kernel)
+    found: list[KernelLaunch | LibraryCall] = [] if call is None else [call]
     numbers = (*step.dims, *map(here, source.sizes))
     for stage, function in zip(source.stages, kernels.functions(step.kernel), strict=True):
         checks = kernels.checked(step.kernel, stage)

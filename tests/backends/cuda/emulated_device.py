@@ -3,19 +3,16 @@ compiler."""
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from graphc import backends
 from graphc.backends.cuda.backend import CudaBackend
-from graphc.backends.cuda.cublaslt import Matrix, Problem
 from graphc.backends.cuda.device import Device, Gpus
 from graphc.backends.cuda.driver import Executable, Graph, Launch, Node, Stream
 from graphc.backends.cuda.emulator import Toolchain
@@ -24,7 +21,6 @@ from graphc.backends.cuda.source import OLDEST, Target
 from graphc.engine.capture.kinds import is_part_of_machinery
 from graphc.frontend import device, placement
 from graphc.frontend.values import Eager
-from graphc.ir import dtypes
 
 
 class CountingDriver(EmulatedDriver):
@@ -59,36 +55,6 @@ class CountingDriver(EmulatedDriver):
         super()._run(stream, call)
 
 
-class NumpyProducts:
-    """See Multiplies: what cuBLASLt computes, when its turn comes on the stream."""
-
-    def __init__(self, driver: EmulatedDriver) -> None:
-        self._driver = driver
-        self.count = 0
-
-    def multiply(
-        self, problem: Problem, left: int, right: int, result: int, workspace: int, stream: Stream
-    ) -> None:
-        self.count += 1
-        self._driver._begin(stream, lambda _: _multiply(problem, left, right, result))
-
-
-def _multiply(p: Problem, left: int, right: int, result: int) -> None:
-    a = _matrix(p.left, left, (p.batch, p.m, p.k))
-    b = _matrix(p.right, right, (p.batch, p.k, p.n))
-    wide = np.float64 if p.compute == "64F" else np.float32
-    _matrix(p.result, result, (p.batch, p.m, p.n))[...] = a.astype(wide) @ b.astype(wide)
-
-
-def _matrix(matrix: Matrix, address: int, shape: tuple[int, int, int]) -> np.ndarray:
-    dtype = {each.name: each.numpy for each in dtypes.ALL}[matrix.dtype]
-    steps = (1, matrix.pitch) if matrix.transposed else (matrix.pitch, 1)
-    strides = [n * dtype.itemsize for n in (matrix.stride if shape[0] > 1 else 0, *steps)]
-    reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + dtype.itemsize
-    room = (ctypes.c_uint8 * reach).from_address(address)
-    return np.ndarray(shape, dtype, room, 0, strides)
-
-
 class ByToolchain:
     """See Compilers, and Compiler. `compiled`: the texts that nobody knew."""
 
@@ -102,10 +68,6 @@ class ByToolchain:
 
     def make(self, device: Device, directory: Path | None) -> ByToolchain:
         return self
-
-    def library(self, device: Device) -> NumpyProducts:
-        assert isinstance(device.driver, EmulatedDriver)
-        return NumpyProducts(device.driver)
 
     def key(self, text: str) -> bytes:
         return hashlib.sha256(text.encode()).digest()
@@ -129,8 +91,11 @@ def there(driver: EmulatedDriver) -> Iterator[CudaBackend]:
     with pytest.MonkeyPatch.context() as patch:
         for table in ("_entries", "_loaded"):
             patch.setattr(backends, table, dict(getattr(backends, table)))
-        patch.setattr(placement, "_places", dict(placement._places))
-        patch.setattr(Eager, "elsewhere", Eager.elsewhere)
+        others = {
+            name: place for name, place in placement._places.items() if place.device.type != "cuda"
+        }
+        patch.setattr(placement, "_places", others)
+        patch.setattr(Eager, "elsewhere", Eager.elsewhere if others else None)
         for name in ("copy", "holds", "later"):
             patch.setattr(placement.Pinned, name, placement.Pinned.__dict__[name])
         kinds = set(device.registered)

@@ -14,7 +14,6 @@ import pytest
 
 import graphc as torch
 from graphc import config, nn
-from graphc.backends.cuda import products
 from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.code import Code
 from graphc.backends.cuda.errors import CudaContextLost
@@ -22,7 +21,7 @@ from graphc.backends.cuda.source import Source, Stage
 from graphc.inspect.explain import explain
 from graphc.ir.device_array import DeviceArray
 
-from ..emulated_device import ByToolchain, CountingDriver, NumpyProducts
+from ..emulated_device import ByToolchain, CountingDriver
 
 GRAPHS = ("0", "1", "auto")
 
@@ -183,33 +182,6 @@ def test_threads_have_leases_of_their_own() -> None:
         worker.join()
     for number, x in enumerate(xs):
         np.testing.assert_allclose(found[number], scaled(x), rtol=1e-4)
-
-
-@pytest.mark.parametrize("graphs", GRAPHS)
-def test_a_library_multiplies_between_graphs(
-    graphs: str, cuda: CudaBackend, driver: CountingDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(products, "LEAST", 1)
-    library = cuda.library
-    assert isinstance(library, NumpyProducts)
-
-    def function(x: Any, w: Any) -> Any:
-        return scaled((x @ w + 1).relu() @ w.t()) @ w
-
-    torch.manual_seed(0)
-    w, (few, many) = torch.randn(7, 5), (torch.randn(n, 7) for n in (6, 300))
-    with config.override(cuda_graphs=graphs):
-        compiled = torch.compile(function, dynamic=True)
-        for x in (few, many, few, few):
-            driver.calls.clear()
-            before = library.count
-            got = compiled(x.to("cuda"), w.to("cuda"))
-            calls = dict(driver.calls)
-            np.testing.assert_allclose(got.cpu(), function(x, w), rtol=1e-3, atol=1e-5)
-            assert library.count == before + 3
-        assert ("launch_graph" in calls) == (graphs != "0")
-        text = str(explain(compiled, few.to("cuda"), w.to("cuda")))
-        assert "3 library calls" in text
 
 
 # --- what fails ---------------------------------------------------------------------------------
