@@ -11,25 +11,30 @@ from graphc.backends.cuda.device import Device
 from graphc.backends.cuda.driver import Executable, Graph, Launch, Node, Stream
 from graphc.backends.cuda.errors import CudaError
 
-LEAST = 8  # launches that "auto" makes a graph of, at the second call that finds them
-_UPDATES = 2  # it sends them one by one where one of so many has changed
+LEAST = 8  # launches that "auto" makes a graph of, not at the first call
+_UPDATES = 2  # it sends them one by one where more than one of so many has changed
 
 
 class Ready:
     """A prepared launch in its Run. Its arguments are words of 8 bytes."""
 
-    __slots__ = ("_run", "changed", "launch", "name", "words")
+    __slots__ = ("_call", "_run", "changed", "launch", "name", "words")
 
     def __init__(self, run: Run, launch: Launch, name: str) -> None:
         self._run, self.launch, self.name = run, launch, name
         self.words = launch.arguments.cast("q")
         self.changed = False
+        self._call = -1  # at which it was changed last
 
     def change(self) -> None:
         """Its words, or its grid, are others."""
+        run = self._run
+        if self._call != run.calls:
+            self._call = run.calls
+            run.touched += 1
         if not self.changed:
             self.changed = True
-            self._run.changed.append(self)
+            run.changed.append(self)
 
 
 class Run:
@@ -39,20 +44,23 @@ class Run:
         self._device, self._choice = device, choice
         self.launches: list[Ready] = []
         self.changed: list[Ready] = []  # since the graph saw them
-        self._calls = 0
+        self.touched = 0  # how many were changed since the last call
+        self.calls = 0
         self._executable: Executable | None = None
         self._nodes: dict[int, Node] = {}
 
     def begin(self, stream: Stream) -> None:
         """Sends them to a stream."""
         driver, timer = self._device.driver, self._device.timer
-        self._calls += 1
+        as_graph = self._as_graph()
+        self.calls += 1
+        self.touched = 0
         if timer is not None:
             for ready in self.launches:
                 with timer.timing(ready.name, stream):
                     driver.launch(ready.launch, stream)
             return
-        if not self._as_graph():
+        if not as_graph:
             for ready in self.launches:
                 driver.launch(ready.launch, stream)
             return
@@ -69,9 +77,8 @@ class Run:
     def _as_graph(self) -> bool:
         if self._choice != "auto":
             return self._choice == "1"
-        if len(self.launches) < LEAST or self._calls < 2:
-            return False
-        return self._executable is None or len(self.changed) * _UPDATES <= len(self.launches)
+        few = self.touched * _UPDATES <= len(self.launches)
+        return few and len(self.launches) >= LEAST and self.calls > 0
 
     def _build(self) -> Executable:
         driver = self._device.driver

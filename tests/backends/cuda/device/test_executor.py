@@ -3,6 +3,7 @@ the loops, branches and failed Checks of whole programs, launch by launch and as
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -207,6 +208,39 @@ def test_a_failed_check_leaves_what_the_user_sees(graphs: str) -> None:
         assert (table.tolist(), x.tolist()) == before
         compiled(table, good, x)
         assert x.tolist() == [item + 1 for item in before[1]]
+
+
+def decided(x: Any) -> Any:
+    y = x * 2
+    return y + 1 if y.sum() > 0 else y
+
+
+@pytest.mark.parametrize("function", [lambda x: torch.i0(x).sum(), decided], ids=["host", "item"])
+def test_what_failed_before_a_call_is_the_users(function: Callable[[Any], Any]) -> None:
+    """Also where the call waits in its middle, or is recorded: it does not run again without."""
+    compiled, x = torch.compile(function), torch.ones(3, device="cuda")
+    for _ in range(4):  # recorded, built, and run
+        x[torch.tensor([9], device="cuda")]
+        with pytest.raises(IndexError, match="index 9 is out of bounds"):
+            compiled(x)
+            torch.accelerator.synchronize()
+        np.testing.assert_allclose(compiled(x).cpu(), function(torch.ones(3)), rtol=1e-6)
+
+
+def test_graphs_end_with_their_function(driver: CountingDriver) -> None:
+    x = torch.ones(3, 4, device="cuda")
+
+    def graphs() -> int:
+        gc.collect()
+        return sum(isinstance(each, dict) for each in driver._things.values())
+
+    before, nodes = graphs(), driver.calls["add_launch"]
+    with config.override(cuda_graphs="1"):
+        compiled = torch.compile(scaled)
+        compiled(x)
+    assert driver.calls["add_launch"] > nodes and graphs() == before + 2  # and what is launched
+    del compiled
+    assert graphs() == before
 
 
 def test_behind_a_lost_context_nothing_is_begun(driver: CountingDriver) -> None:
