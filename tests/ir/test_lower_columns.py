@@ -122,3 +122,20 @@ def test_a_sum_of_what_the_rows_give() -> None:
     (rows,) = (s for s in walk.statements(kernels[0].stages[0])
                if isinstance(s, Loop) and s.var == "row")
     assert rows.kind == "serial" and max(w.depth for w in work_of(kernels[0], {})) <= 6
+
+
+def test_sums_that_need_each_other_stay_apart() -> None:
+    def function(x, y):
+        s = y - ops.amax(x * y, dims=(1,), keepdim=True)
+        centred = x - total(x, (0,), True) / 13.0
+        return s, total(centred * centred, (0,)), total(s, (0,))
+
+    check(build(function, (13, 5), (13, 5)), machine=CUTTING)
+
+
+def test_a_pass_of_nothing_but_sums_over_rows() -> None:
+    def function(x, y):
+        peak = ops.amax(x, dims=(1,), keepdim=True)
+        return peak, total((x - peak) * y, (0,))
+
+    check(build(function, (13, 5), (13, 5)), machine=CUTTING)

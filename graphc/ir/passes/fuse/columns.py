@@ -74,7 +74,25 @@ def _fit(grouping: Grouping, into: Group, group: Group) -> bool:
     return (
         bool(read & known) and not group.below >> into.number & 1
         and not _waits(grouping, into, group) and _same_places(grouping, into, group)
+        and _come_last(grouping, into, group)
     )
+
+
+def _come_last(grouping: Grouping, into: Group, group: Group) -> bool:
+    """Whether nothing of the rows, and no other sum, needs a sum over rows."""
+    a = grouping.a
+    assert into.pattern is not None
+    members = into.orders.keys() | group.orders.keys()
+    after: set[Node] = set()
+    for node in a.graph.nodes:
+        if node not in members:
+            continue
+        needs = not after.isdisjoint(node.inputs)
+        if needs and (a.category[node] == REDUCE or a.elements[node] != into.pattern[1][0]):
+            return False
+        if needs or _over_rows(node, into.pattern, a):
+            after.add(node)
+    return True
 
 
 def _same_places(grouping: Grouping, into: Group, group: Group) -> bool:

@@ -94,7 +94,7 @@ def _all_passes(body: Body, cuts: Cuts, values: Values, kept: list[Size]) -> Non
     """Every pass, then the outputs that have one element per kept place."""
     plan = cuts.plan
     for number in range(len(plan.reductions)):
-        if plan.reductions[number] or plan.full[number]:
+        if plan.reductions[number] or plan.full[number] or plan.columns[number]:
             _one_pass(body, cuts, values, kept, number)
     store_kept(body, plan, values, digits(plan.kept_axes, kept))
 
