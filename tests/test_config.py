@@ -32,8 +32,11 @@ def test_values_come_from_the_environment(repository: Path, tmp_path: Path) -> N
         GRAPHC_KEEP_FREED="7",
         GRAPHC_RANDOM="counter",
         GRAPHC_CUDA_GRAPHS="1",
+        CUDA_LAUNCH_BLOCKING="1",
     )
-    assert result.stdout.split() == ["3", "5", "None", "2", str(tmp_path), "7", "counter", "1"]
+    assert result.stdout.split() == [
+        "3", "5", "None", "2", str(tmp_path), "7", "counter", "1", "1",
+    ]
 
 
 @pytest.mark.parametrize(

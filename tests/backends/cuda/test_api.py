@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc import nn
+from graphc import config, nn
 from graphc.backends.cuda.emulator import Toolchain
 from graphc.backends.cuda.emulator.driver import EmulatedDriver
 from graphc.frontend.values import Eager
@@ -305,3 +305,19 @@ def test_a_compiled_function_may_wait_and_count() -> None:
         y, some = torch.compile(step)(x)
         np.testing.assert_array_equal(y.cpu(), [2, 2, 2])
         assert some
+
+
+def test_a_blocking_call_raises_what_failed_in_it(toolchain: Toolchain) -> None:
+    """As CUDA_LAUNCH_BLOCKING=1 has it; otherwise whoever waits next raises it."""
+    x, at = torch.ones(3), torch.tensor([5])
+    for blocking in (0, 1):
+        with there(EmulatedDriver(toolchain)), config.override(cuda_launch_blocking=blocking):
+            there_x, there_at = x.cuda(), at.cuda()
+            if blocking:
+                with pytest.raises(IndexError):
+                    there_x[there_at]
+            else:
+                y = there_x[there_at]
+                with pytest.raises(IndexError):
+                    y.tolist()
+            torch.cuda.synchronize()

@@ -161,6 +161,23 @@ def test_rows_that_attend_to_nothing(kind: str, dtype: DType, emulated: Emulated
     agree(kernel, launched(emulated, kernel, arrays, {}), meaning(kernel, arrays, {}))
 
 
+def test_rows_whose_mask_is_the_least_float(emulated: EmulatedBackend) -> None:
+    """What some models add in place of -inf: where all keys have it, they count alike."""
+    for kind in ("attention", GRAD):
+        case = Case(kind, dtype=bf16, mask=(bf16, (2, 1, 100)), drop="kept")
+        kernel = case.kernel()
+        arrays = operands(kernel, {})
+        assert isinstance(kernel.template, Attention)
+        reads = dict(kernel.template.inputs)
+        mask = arrays[[param.name for param in kernel.params].index(reads["mask"].buffer)]
+        mask[:130] = -3.3895314e38
+        assert np.isfinite(mask.astype("f8")).all()
+        if kind == GRAD:
+            lse = arrays[[param.name for param in kernel.params].index(reads["lse"].buffer)]
+            lse.reshape(2, 70)[0] = -3.3895314e38
+        agree(kernel, launched(emulated, kernel, arrays, {}), meaning(kernel, arrays, {}))
+
+
 @pytest.mark.slow
 def test_scores_of_f16_may_be_large(emulated: EmulatedBackend) -> None:
     """Beyond what f16 has: they are f32, and so is their log-sum-exp."""

@@ -63,7 +63,8 @@ def render(kernel: Kernel, target: Target) -> Source:
         made.batch, made.m, made.n, made.k, made.left, made.right, c.acc_dtype, made.epilogue,
         sizes, made.place,
     )
-    plan = plan_product(made.batch, made.m, made.n, made.k, c.left.dtype)
+    lines = made.left.along, made.right.along
+    plan = plan_product(made.batch, made.m, made.n, made.k, c.left.dtype, target, lines)
     return gemm_kernel.source(kernel, contraction, plan)
 
 

@@ -91,15 +91,16 @@ def plan_product(
     """The plan of a product of such operands, whose `lines` go so. The pieces are the same for
     every target, and every engine adds in the same order."""
     large, small = TILES[dtype.bits]
-    tile = large if _tiles(large, batch, m, n) >= BLOCKS else small
+    narrow = min(_known(m), _known(n)) <= small.n  # half of a large tile would be empty
+    tile = small if narrow or _tiles(large, batch, m, n) < BLOCKS else large
     wanted = BLOCKS // max(_tiles(tile, batch, m, n), 1)
     steps = -(-_known(k) // tile.k)
     pieces = max(1, min(wanted, _MOST_PIECES, steps // _LEAST_STEPS))
     piece = ceil_div(ceil_div(k, tile.k), pieces) * tile.k
     halves = dtype.bits == 16 and tile is large and lines == ("depth", "depth")
     if halves and target.architecture == "sm_90a":
-        wide, narrow = WARPGROUPS
-        tile = wide if _tiles(wide, batch, m, n) >= BLOCKS else narrow
+        first, second = WARPGROUPS
+        tile = first if _tiles(first, batch, m, n) >= BLOCKS else second
     return Plan(tile, pieces, piece)
 
 
