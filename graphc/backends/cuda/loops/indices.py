@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from graphc.ir import dtypes
-from graphc.ir.dim import Dim, Size, unwrap
+from graphc.ir.dim import Atom, Dim, Size, unwrap
 from graphc.ir.kernel import IndexValue, Let, Loop
 from graphc.ir.kernel.bounds import Interval, Scope, interval
 
@@ -121,13 +121,12 @@ class Indices:
         found = self.bounds(index)
         return found is not None and found[0] >= 0
 
-    def _is_natural_atom(self, atom: object) -> bool:
-        kind, name, args = atom.kind, atom.name, atom.args  # type: ignore[attr-defined]
-        if kind == "var":
-            return name not in self.scope.unknown
-        if kind == "mod":
-            return self._is_natural(unwrap(args[1]))
-        return all(self._is_natural(unwrap(arg)) for arg in args)
+    def _is_natural_atom(self, atom: Atom) -> bool:
+        if atom.kind == "var":
+            return atom.name not in self.scope.unknown
+        if atom.kind == "mod":
+            return self._is_natural(unwrap(atom.args[1]))
+        return all(self._is_natural(unwrap(arg)) for arg in atom.args)
 
     # C
 
