@@ -17,6 +17,7 @@ from .backends import numpy as _numpy_backend
 from .frontend import autograd as _autograd
 from .frontend import dispatch as _dispatch
 from .frontend import functions as _functions
+from .frontend import placement as _placement
 from .frontend import random_state as random
 from .frontend.device import device as device
 from .frontend.grad_mode import (
@@ -47,6 +48,10 @@ _keep_freed(config.current().keep_freed)
 _dispatch.set_runner(_numpy_backend.run)
 _numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random == "counter")
 
+_placement.look_for(
+    "cuda", lambda index: importlib.import_module(".cuda.places", __name__).find(index)
+)
+
 __version__ = "0.1.0"
 
 globals().update(_functions.NAMES)
@@ -63,7 +68,8 @@ _LAZY = {
     "cond": ".frontend.control",
     "while_loop": ".frontend.control", "ops": ".ops_registry", "classes": ".ops_registry",
     "sparse_coo_tensor": ".sparse", "sparse_csr_tensor": ".sparse", "PyTorchFileReader": "._C",
-    "_assert_async": "._C", "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
+    "_assert_async": "._C", "OutOfMemoryError": ".ir.memory",
+    "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
     "ScriptModule": ".jit", "ScriptFunction": ".jit",
 }
 # torch's copies of functions of nn.functional

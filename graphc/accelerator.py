@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from .frontend.device import device
 from .frontend.errors import located
-from .frontend.placement import Place, place_of, places
+from .frontend.placement import Place, look, place_of, places
 
 
 def is_available() -> bool:
@@ -42,6 +42,7 @@ def synchronize(device: Any = None) -> None:
 
 
 def _all() -> list[Place]:
+    look()
     found = [place for place in places() if place.backend is not None]
     return [place for place in found if place.device.type == found[0].device.type]
 

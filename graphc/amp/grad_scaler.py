@@ -64,8 +64,11 @@ class GradScaler:
 
     def _start(self) -> Tensor:
         if self._scale is None:
-            self._scale = T.full((), self._init_scale, dtype=dtypes.f32)
-            self._growth_tracker = T.full((), self._init_growth_tracker, dtype=dtypes.i32)
+            where = self._device
+            self._scale = T.full((), self._init_scale, dtype=dtypes.f32, device=where)
+            self._growth_tracker = T.full(
+                (), self._init_growth_tracker, dtype=dtypes.i32, device=where
+            )
         return self._scale
 
     def scale(self, outputs: Any) -> Any:
@@ -80,8 +83,9 @@ class GradScaler:
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def _unscale_grads_(self, optimizer: Any, inverse: Tensor, allow_fp16: bool) -> Tensor:
-        """Divides the gradients by the scale; 1.0 if one was not finite, else 0.0."""
-        bad = T.zeros((), dtype=dtypes.bool_)
+        """Divides the gradients by the scale; 1.0 if one was not finite, else 0.0. Both stay where
+        the scale is: no gradient is waited for."""
+        bad = T.zeros((), dtype=dtypes.bool_, device=inverse.device)
         with no_grad():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:

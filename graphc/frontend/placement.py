@@ -77,6 +77,9 @@ class Place:
 
 
 _places: dict[str, Place] = {}
+# kinds of devices that nobody looks for until they are asked for: what finds the Place of a
+# number (None: the current one); None: there is no such device
+_late: dict[str, Callable[[int | None], Place | None]] = {}
 
 
 def register(kind: str, memory: Memory, run: Runner, backend: str | None = None) -> Place:
@@ -87,6 +90,17 @@ def register(kind: str, memory: Memory, run: Runner, backend: str | None = None)
     place = _places[memory.place] = Place(device(memory.place), memory, run, backend)
     Eager.elsewhere = staticmethod(_anywhere)
     return place
+
+
+def look_for(kind: str, find: Callable[[int | None], Place | None]) -> None:
+    """Have devices of a type found, and registered, when one is first asked for."""
+    _late[kind] = find
+
+
+def look() -> None:
+    """Have those found that nobody has asked for yet."""
+    for find in _late.values():
+        find(None)
 
 
 def place_of(given: Any) -> Place | None:
@@ -103,6 +117,8 @@ def place_of(given: Any) -> Place | None:
     if kind == "meta" and "meta" not in _places:
         return register("meta", meta.MEMORY, meta.run)
     found = _places.get(kind) or _places.get(f"{kind}:{asked.index or 0}")
+    if kind in _late and (found is None or asked.index is None):
+        found = _late[kind](asked.index)
     if found is not None:
         return found
     if kind == "cuda":
@@ -131,6 +147,15 @@ def of(buffer: Buffer) -> Place | None:
 def device_of(buffer: Buffer) -> device:
     """The device of a buffer."""
     return _places[buffer.memory.place].device if isinstance(buffer, DeviceArray) else CPU
+
+
+class Pinned:
+    """Memory of the host from which devices copy while it goes on: set where a device has it."""
+
+    copy: Callable[[Array], Array] | None = None  # a row-major copy in it
+    holds: Callable[[Array], bool] = staticmethod(lambda array: False)
+    # a context in which what is copied from it may be read later
+    later: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 # --- who watches the runners -------------------------------------------------------------------
@@ -274,6 +299,8 @@ def one_place(tensors: Iterable[Any]) -> Place | None:
 
 def mixed(one: Place | None, other: Place | None) -> RuntimeError:
     """The error for tensors on two devices."""
+    if one is None:  # the CPU is told last, as in torch
+        one, other = other, one
     first, second = (CPU if place is None else place.device for place in (one, other))
     if "meta" in (first.type, second.type):
         found = second if first.type == "meta" else first

@@ -53,12 +53,13 @@ class Tiling:
 @dataclass(frozen=True, slots=True)
 class Sorting:
     """How much of a sort, of a running sum and of a scatter is done side by side
-    (`passes/lower/radix.py`, `scan.py`, `segments.py`).
+    (`passes/lower/radix.py`, `scan.py`, `segments.py`, `merge_sort.py`).
 
-    `lanes` of a parallel iteration work together, a power of two. In a sort each counts, and then
-    places, `each` neighbouring keys by a digit of at most `digit` bits; in a running sum each adds
-    `scanned` neighbours. Updates of `in_turn` places of one row, or less, are made one after
-    another where they fall; so is what has `beside` rows to be done side by side.
+    `lanes` of a parallel iteration work together, a power of two. In a sort of positions each
+    counts, and then places, `each` neighbouring keys by a digit of at most `digit` bits; in a
+    running sum each adds `scanned` neighbours. Other sorts compare all pairs of a tile of `ranked`.
+    Updates of `in_turn` places of one row, or less, are made one after another where they fall; so
+    is what has `beside` rows to be done side by side.
     """
 
     lanes: int
@@ -67,6 +68,7 @@ class Sorting:
     scanned: int
     in_turn: int
     beside: int
+    ranked: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,12 @@ class Machine:
     fewer than `least_parallel` iterations. One over `split_least` elements that keeps few places
     is cut in pieces of `split_piece` elements (of rows of `split_row` at least), whose results
     are combined by a second stage. Up to `lanes_outside` lanes, the vector loop of a row goes
-    around the serial ones. A row of at most `tile` elements may be kept in a Local tile.
+    around the serial ones. A row of at most `tile` elements may be kept in a Local tile; rows of
+    what is read again are, too, as long as all tiles have at most `rereads` elements.
+
+    A lane goes along at most `lane_steps` elements by itself (0: as many as there are): longer
+    reductions are cut, in pieces of at least `piece_steps` of them where blocks are few, and done
+    in stages. Where it `hoists`, what is the same for all parallel iterations stands before them.
 
     A template's work is cut in pieces of at least `template_flops` floating-point operations, in
     at most `template_chunks` pieces; `tiling` says how a piece is computed (None: no template is
@@ -127,6 +134,10 @@ class Machine:
     split_row: int
     lanes_outside: int
     tile: int
+    rereads: int
+    lane_steps: int
+    piece_steps: int
+    hoists: bool
     template_flops: int
     template_chunks: int
     dear: int
@@ -135,9 +146,9 @@ class Machine:
     unrolled_steps: int
     unrolled_light: int
     tiling: Tiling | None = None
-    channels_last: int = 0
     sorting: Sorting | None = None
     lasting: int = 0
+    channels_last: int = 0
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

@@ -15,6 +15,7 @@ from .device_array import DeviceArray as DeviceArray
 from .memory_protocol import Array as Array
 from .memory_protocol import Buffer as Buffer
 from .memory_protocol import Memory as Memory
+from .memory_protocol import OutOfMemoryError as OutOfMemoryError
 
 
 def as_strided(buffer: Buffer, shape: Sequence[int], strides: Sequence[int]) -> Buffer:

@@ -11,6 +11,11 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Buffer: TypeAlias = Any  # an Array, or a DeviceArray
 
 
+class OutOfMemoryError(RuntimeError):
+    """torch.OutOfMemoryError: a device has no such piece of memory. What there is stays as it is,
+    and the process goes on."""
+
+
 class Memory(Protocol):
     """One device's memory. What is allocated is contiguous; a view keeps what it is a view of."""
 
@@ -20,7 +25,7 @@ class Memory(Protocol):
 
     def allocate(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Buffer:
         """An uninitialised buffer. Raises ValueError for a negative size, TypeError for a dtype
-        that the device lacks."""
+        that the device lacks, OutOfMemoryError."""
 
     def address(self, buffer: Buffer) -> int:
         """Where its first element lies, as the device's code is told."""

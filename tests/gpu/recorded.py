@@ -16,6 +16,7 @@ from benchmarks import large, models
 from graphc import backends, compile, from_numpy
 from graphc.backends import Host
 from graphc.backends.cuda.backend import CudaBackend
+from graphc.backends.host.memory import HOST
 from graphc.backends.numpy.backend import Interpreted
 from graphc.ir.dim import evaluate
 from graphc.ir.kernel import Kernel, Launch, Leaf, Program
@@ -38,6 +39,8 @@ class Recorded(NamedTuple):
 
 class Recording(CudaBackend):
     """The CUDA backend's kernels, interpreted; the first launch of each is kept."""
+
+    memory = HOST  # type: ignore[assignment]
 
     def __init__(self) -> None:
         super().__init__()

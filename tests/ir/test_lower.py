@@ -14,7 +14,7 @@ from graphc.ir.passes.lower.nest import cost
 
 from . import kernel_cases as cases
 from .kernel_cases import build, check, compiled, i64, only_kernel, total
-from .machines import TINY, WIDE
+from .machines import CUTTING, TINY, WIDE
 from .random_graphs import random_graph
 
 
@@ -153,14 +153,14 @@ def test_collective_operators(name: str) -> None:
     only_kernel(function, *inputs)
 
 
-@pytest.mark.parametrize("machine", [TINY, WIDE], ids=["tiny", "wide"])
+@pytest.mark.parametrize("machine", [TINY, WIDE, CUTTING], ids=["tiny", "wide", "cutting"])
 @pytest.mark.parametrize("name", COLLECTIVE)
 def test_collective_operators_on_another_machine(name: str, machine: Machine) -> None:
     function, inputs = COLLECTIVE[name]
     only_kernel(function, *inputs, machine=machine)
 
 
-@pytest.mark.parametrize("machine", [TINY, WIDE], ids=["tiny", "wide"])
+@pytest.mark.parametrize("machine", [TINY, WIDE, CUTTING], ids=["tiny", "wide", "cutting"])
 @pytest.mark.parametrize("seed", range(200, 225))
 def test_random_graphs_on_another_machine(seed: int, machine: Machine) -> None:
     maker = random_graph(seed, 18, symbolic=seed % 3 == 0)

@@ -179,14 +179,24 @@ def test_verifier(old: str, new: str, message: str) -> None:
         verify_kernel(parse_kernel(text.replace(old, new)))
 
 
-def test_16_bit_floats_are_decomposed_into_wider_attention() -> None:
-    half = dtypes.f16
-    graph = cases.build(
-        lambda *x: ops.attention(*x, causal=False, scale=0.5), (half, (4, 8)), (half, (5, 8)),
-        (half, (5, 8)),
-    )
-    node = next(n for n in graph.nodes if n.op.name == "attention")
-    assert whole_template(node) is None
+def test_16_bit_floats_are_summed_in_wider_ones() -> None:
+    """As the operator's decomposition does it; a backend may take them or not."""
+    half, row = dtypes.f16, (dtypes.f32, (4,))
+    q, k = (half, (4, 8)), (half, (5, 8))
+    for name, inputs, kinds in (
+        ("attention", (q, k, k), {"out": half, "lse": dtypes.f32}),
+        ("attention_grad", (q, k, k, q, row, row), dict.fromkeys(("dq", "dk", "dv"), half)),
+    ):
+        def function(*x: Any, name: str = name) -> Any:
+            return tuple(getattr(ops, name)(*x, causal=False, scale=0.5))
+
+        graph = cases.build(function, *inputs)
+        node = next(n for n in graph.nodes if n.op.name == name)
+        template = whole_template(node)
+        assert template is not None and (template.dtype, template.wide) == (half, dtypes.f32)
+        (kernel,) = cases.kernels(cases.check(graph))
+        assert isinstance(kernel.template, Attention) and kernel.template.dtype is half
+        assert {name: x.dtype for name, x in kernel.template.results} == kinds
 
 
 def test_rows_that_attend_to_nothing() -> None:

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from graphc.backends import Backend, Finding, Host
 from graphc.backends.cuda import emit, scalar, templates
 from graphc.backends.cuda.code import Code
+from graphc.backends.cuda.compilers import Compilers, WithNvrtc
+from graphc.backends.cuda.device import GPUS, Device, Gpus
+from graphc.backends.cuda.errors import error_of
 from graphc.backends.cuda.executable import Executable
 from graphc.backends.cuda.findings import findings
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.cuda.memory import CudaMemory
-from graphc.backends.cuda.nvidia import Nvidia
-from graphc.backends.cuda.platform import Platform
 from graphc.ir.graph import Node
 from graphc.ir.kernel import Kernel, Program, Template
 from graphc.ir.machine import Machine
@@ -22,23 +23,33 @@ from graphc.ir.types import TupleType
 
 
 class CudaBackend:
-    """See Backend."""
+    """See Backend. `gpus`: what torch.cuda is about; tensors lie on the first of them."""
 
     machine = GPU
 
-    def __init__(self, platform: Platform | None = None) -> None:
-        self.platform = platform or Nvidia()
+    def __init__(self, gpus: Gpus = GPUS, compilers: Compilers | None = None) -> None:
+        self.gpus = gpus
+        self._compilers = compilers or WithNvrtc()
+
+    @property
+    def _device(self) -> Device:
+        devices = self.gpus.devices
+        if not devices:
+            raise self.gpus.missing or error_of(
+                "cuDeviceGetCount", "CUDA_ERROR_NO_DEVICE", "the driver has no device"
+            )
+        return devices[0]
 
     @functools.cached_property
     def code(self) -> Code:
         """What was compiled and loaded. Raises as `memory` does."""
-        return Code(self.platform)
+        return Code(self._device, self._compilers)
 
     @functools.cached_property
     def memory(self) -> CudaMemory:
         """Of the device. Raises MissingLibrary, or CudaError where there is no device: both say
         the cure."""
-        return CudaMemory(self.platform.device, self.code)
+        return CudaMemory(self._device, self.code)
 
     def claims(self, node: Node, machine: Machine) -> bool:
         """Nothing yet."""
@@ -62,7 +73,8 @@ class CudaBackend:
     def build(self, program: Program, host: Host) -> Executable:
         """Raises NvrtcError, and as `memory` does."""
         self.code.directory = host.cache_dir
-        return Executable(program, self.memory, self.code, self.platform.target, host.table)
+        target = self._compilers.target(self._device)
+        return Executable(program, self.memory, self.code, target, host.table)
 
     def adapt(self, host: Host) -> None:
         """Nothing: what runs here has the device's threads."""

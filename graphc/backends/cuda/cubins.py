@@ -29,11 +29,7 @@ class CubinCache:
     ) -> Compiled:
         """Nvrtc.compile, unless its result is known. Raises NvrtcError."""
         key = cubin_key(nvrtc.version, text, options.flags(architecture))
-        with self._lock:
-            found = self._known.get(key)
-        if found is None:
-            stored = self._store.read(key)
-            found = _opened(stored) if stored is not None else None
+        found = self.find(key)
         hit = found is not None
         if found is None:
             found = nvrtc.compile(text, architecture, options)
@@ -42,6 +38,15 @@ class CubinCache:
             self._known[key] = found
             self.hits += hit
             self.misses += not hit
+        return found
+
+    def find(self, key: bytes) -> Compiled | None:
+        """What was compiled under a `cubin_key`, here or in another process."""
+        with self._lock:
+            found = self._known.get(key)
+        if found is None:
+            stored = self._store.read(key)
+            found = _opened(stored) if stored is not None else None
         return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from graphc.ir.memory import OutOfMemoryError
+
 
 class CudaError(RuntimeError):
     """`call` was refused, with CUDA's `name` for the reason: "CUDA_ERROR_INVALID_VALUE"."""
@@ -14,7 +16,7 @@ class CudaError(RuntimeError):
         super().__init__(". ".join(part for part in parts if part))
 
 
-class CudaOutOfMemory(CudaError):
+class CudaOutOfMemory(CudaError, OutOfMemoryError):
     """The device has no such piece of memory. Nothing was allocated, and CUDA goes on."""
 
 

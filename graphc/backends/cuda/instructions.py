@@ -123,6 +123,25 @@ HALVES = (
     ),
 )
 
+def _pack(kind: str) -> Instruction:
+    """Two floats, rounded; the first in the lower half."""
+    return Instruction(
+        f"unsigned pack_{kind}(float first, float second)",
+        f'unsigned x; asm("cvt.rn.{kind}x2.f32 %0, %1, %2;" : "=r"(x) : "f"(second), "f"(first)); '
+        "return x;",
+        f"return emulated::{kind}_round(first) | (unsigned)emulated::{kind}_round(second) << 16;",
+    )
+
+
+_SCALARS = (
+    _pack("bf16"),
+    _pack("f16"),
+    Instruction(
+        "float power_of_2(float x)",
+        'float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y;',
+        "return x < -126.0f ? 0.0f : exp2f(x);",
+    ),
+)
 _SHARED = Instruction(
     "unsigned shared_address(const void* pointer)",
     "return (unsigned)__cvta_generic_to_shared(pointer);",
@@ -233,7 +252,9 @@ INSTRUCTIONS = "".join((
     "#ifndef GRAPHC_INSTRUCTIONS\n#define GRAPHC_INSTRUCTIONS\n",
     *(
         each.text()
-        for each in (_SHARED, _BARRIER, *_MATRICES, *_COPIES, *_MBARRIERS, *_WARPGROUPS)
+        for each in (
+            *_SCALARS, _SHARED, _BARRIER, *_MATRICES, *_COPIES, *_MBARRIERS, *_WARPGROUPS
+        )
     ),
     _DESCRIPTOR,
     "#endif\n",

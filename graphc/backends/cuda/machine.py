@@ -9,7 +9,7 @@ GPU = Machine(
     small=0,
     parallelism=1024,
     chunk_least=256,
-    chunk_most=1024,
+    chunk_most=1 << 16,
     block=1024,
     copy_block=1024,
     columns=256,
@@ -18,11 +18,15 @@ GPU = Machine(
     stretch=256,
     least_parallel=128,
     alone=2048,
-    split_least=16384,
+    split_least=1 << 16,
     split_piece=2048,
     split_row=256,
-    lanes_outside=0,
-    tile=2048,
+    lanes_outside=1 << 30,
+    tile=8192,
+    rereads=8192,
+    lane_steps=256,
+    piece_steps=32,
+    hoists=True,
     template_flops=1 << 19,
     template_chunks=1024,
     dear=16,
@@ -30,8 +34,10 @@ GPU = Machine(
     alignment=64,
     unrolled_steps=32,
     unrolled_light=512,
-    channels_last=8,  # 16 bytes of 16-bit floats
-    # counters of 128 lanes for 64 digits are 32 KiB of a block's shared memory
-    sorting=Sorting(lanes=128, each=64, digit=6, scanned=64, in_turn=64, beside=1 << 16),
     lasting=64 << 10,
+    # counters of 128 lanes for 64 digits are 32 KiB of a block's shared memory
+    sorting=Sorting(
+        lanes=128, each=64, digit=6, scanned=64, in_turn=64, beside=1 << 16, ranked=256
+    ),
+    channels_last=8,  # 16 bytes of 16-bit floats
 )

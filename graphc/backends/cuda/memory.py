@@ -12,8 +12,8 @@ import numpy as np
 
 from graphc.backends.cuda import copies
 from graphc.backends.cuda.code import Code
+from graphc.backends.cuda.device import Device
 from graphc.backends.cuda.driver import Function, Stream
-from graphc.backends.cuda.platform import Device
 from graphc.backends.cuda.status import Status
 from graphc.ir.device_array import DeviceArray, row_major
 from graphc.ir.memory_protocol import Array
@@ -75,7 +75,7 @@ class CudaMemory:
         if not buffer.size:
             np.broadcast_to(values, buffer.shape)  # raises where that does not go
         elif values.shape == buffer.shape and buffer.flags.c_contiguous:
-            self.driver.copy_in(self.address(buffer), values.ctypes.data, values.nbytes, stream)
+            self._send(self.address(buffer), values, stream)
         elif values.size == 1 and buffer.itemsize <= 4 and buffer.flags.c_contiguous:
             value = int.from_bytes(values.tobytes(), "little")
             self.driver.fill(
@@ -83,8 +83,13 @@ class CudaMemory:
             )
         else:
             held = self.allocate(values.shape, buffer.dtype)
-            self.driver.copy_in(self.address(held), values.ctypes.data, values.nbytes, stream)
+            self._send(self.address(held), values, stream)
             self._launch(buffer, held, self.status.never, stream)
+
+    def _send(self, to: int, values: Array, stream: Stream) -> None:
+        source = values.ctypes.data
+        self.driver.copy_in(to, source, values.nbytes, stream)
+        self.device.sent(source, stream)
 
     def copy(self, target: DeviceArray, source: DeviceArray) -> None:
         """Not where something has failed."""

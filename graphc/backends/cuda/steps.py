@@ -32,9 +32,10 @@ from graphc.ir.passes.plan.together import Batch
 
 @dataclass(frozen=True, slots=True)
 class KernelLaunch:
-    """One launch. Its arguments are words of 8 bytes: the buffers' addresses, `dims` over the
-    program's, the status words, and, where `scratch` is not 0, the address of so many bytes.
-    `blocks` are over the program's dims. `checked`: what it may say has failed."""
+    """One launch. Its arguments are words of 8 bytes: the buffers' addresses, `dims` (and sizes
+    that the text leaves open) over the program's, the status words, and, where `scratch` is not 0,
+    the address of so many bytes. `blocks` are over the program's dims. `checked`: what it may say
+    has failed."""
 
     name: str
     function: Function
@@ -132,11 +133,12 @@ def launches_of(step: Launch, kernels: Kernels) -> list[KernelLaunch]:
         return substitute(size, dims) if isinstance(size, Dim) else size
 
     source, found = kernels.source(step.kernel), []
+    numbers = (*step.dims, *map(here, source.sizes))
     for stage, function in zip(source.stages, kernels.functions(step.kernel), strict=True):
         checks = kernels.checked(step.kernel, stage)
         found.append(KernelLaunch(
             stage.name, function, here(stage.blocks), stage.threads, stage.shared, step.buffers,
-            step.dims, here(source.scratch), Checked(checks, step.locs) if checks else None,
+            numbers, here(source.scratch), Checked(checks, step.locs) if checks else None,
         ))
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..device import registered
 from ..errors import kind_name, located, user_location
 from ..known import known, values
 from ..numbers import is_traced_number
-from ..placement import place_at, place_of
+from ..placement import Pinned, look, place_at, place_of
 from ..tensor import Tensor, concrete, current, from_array, held
 from ..transfer import moved
 from ..values import Eager
@@ -48,7 +49,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
     other, copy = kwargs.pop("other", None), kwargs.pop("copy", False)
     layout = kwargs.pop("memory_format", None)
-    kwargs.pop("non_blocking", None)
+    later = kwargs.pop("non_blocking", False)
     if kwargs:
         raise TypeError(located(f"to() got an unexpected keyword argument {next(iter(kwargs))!r}"))
     flags = []
@@ -68,12 +69,14 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
                 f"to() received an invalid combination of arguments - got {value!r}; expected a "
                 "dtype, a device or a Tensor"
             ))
+    later = flags[0] if flags else later
     if len(flags) == 2:
         copy = flags[1]
     if other is not None:
         dtype, device = other.dtype, other.device
     place = place_at(self) if device is None else place_of(device)
-    result = promote.converted(self, None if dtype is None else _dtype(dtype), place)
+    with Pinned.later() if later else nullcontext():
+        result = promote.converted(self, None if dtype is None else _dtype(dtype), place)
     result = _laid_out(result, layout)
     return clone(result) if copy and result is self else result
 
@@ -152,17 +155,29 @@ def cuda(
 ) -> Tensor:
     """A copy on a GPU. Raises RuntimeError where there is none."""
     place = place_of("cuda" if device is None else device)
-    return _laid_out(moved(self, place), memory_format)
+    with Pinned.later() if non_blocking else nullcontext():
+        result = moved(self, place)
+    return _laid_out(result, memory_format)
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """The tensor itself: no copy to a device is faster from pinned memory. Raises RuntimeError for
-    one that is not on the CPU."""
+    """A copy in memory from which a device copies while the host goes on; the tensor itself where
+    it lies there, or no device is faster for it. Raises RuntimeError for one that is not on the
+    CPU."""
     if self.device.type != "cpu":
         raise RuntimeError(located(
             f"cannot pin a tensor on {self.device}: only dense CPU tensors can be pinned"
         ))
-    return self
+    if local.trace is None:
+        look()
+    if local.trace is not None or Pinned.copy is None or is_pinned(self):
+        return self
+    return from_array(Pinned.copy(self._array))
+
+
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """Whether it lies in memory from which a device copies while the host goes on."""
+    return self._trace is None and place_at(self) is None and Pinned.holds(self._array)
 
 
 # --- to Python ---------------------------------------------------------------------------------
@@ -434,7 +449,7 @@ _ABSENT = {
 
 
 PROPERTIES = {
-    "is_cuda": property(lambda self: False),
+    "is_cuda": property(lambda self: self.device.type == "cuda"),
     "is_cpu": property(lambda self: self.device.type == "cpu"),
     "is_mps": property(lambda self: False),
     "is_vulkan": property(lambda self: False),
@@ -464,7 +479,7 @@ def is_inference(input: Tensor) -> bool:
 METHODS = {
     "to": to, "to_dense": to_dense,
     "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda, "pin_memory": pin_memory,
-    "is_pinned": lambda self, device=None: False, "item": item, "tolist": tolist, "numpy": numpy,
+    "is_pinned": is_pinned, "item": item, "tolist": tolist, "numpy": numpy,
     "size": size, "numel": numel, "nelement": numel, "dim": dim, "ndimension": dim,
     "element_size": element_size, "is_floating_point": is_floating_point,
     "is_nonzero": is_nonzero, "is_signed": is_signed,

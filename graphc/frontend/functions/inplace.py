@@ -11,6 +11,7 @@ from .. import promote
 from ..dispatch import inplace
 from ..errors import kind_name, located
 from ..overlap import check_apart
+from ..placement import Pinned
 from ..tensor import Tensor
 from . import (
     cumulative,
@@ -109,6 +110,9 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
             f"copy_(): argument 'other' (position 1) must be Tensor, not {kind_name(src)}"
         ))
     check_apart(self, src)
+    if non_blocking:
+        with Pinned.later():
+            return inplace(self, src, overwrite=True)
     return inplace(self, src, overwrite=True)
 
 

@@ -15,6 +15,7 @@ from ...frontend.random_state import Generator
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .fetch import Fetcher
+from .pinning import pinned
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
 from .worker import RESET, Failure, Job, Stopped, Worker, context_of
 
@@ -110,6 +111,9 @@ class DataLoader:
             self._iterator.restart()
         return self._iterator
 
+    def _pinned(self, batch: Any) -> Any:
+        return pinned(batch) if self.pin_memory else batch
+
     def __len__(self) -> int:
         if not self._iterable:
             return len(self._indices)
@@ -178,7 +182,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         return self
 
     def __next__(self) -> Any:
-        return self.fetcher.fetch(next(self.indices))
+        return self.loader._pinned(self.fetcher.fetch(next(self.indices)))
 
     def __len__(self) -> int:
         return len(self.loader._indices)
@@ -259,7 +263,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._send_next()
             if isinstance(answer, Failure):
                 answer.throw()
-            return answer
+            return self.loader._pinned(answer)
         if not self.loader.persistent_workers:
             self.close()
         raise StopIteration

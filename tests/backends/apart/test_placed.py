@@ -89,8 +89,8 @@ MIXED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ),
     "out": (lambda x, y: torch.add(x, 1, out=y), "at least two devices"),
     "set_": (lambda x, y: y.set_(x), 'device "apart:0" to a storage on different device "cpu"'),
-    "nonzero": (lambda x, y: x.nonzero() + y.long()[:1, :2], "at least two devices, cpu and apart"),
-    "fftfreq": (lambda x, y: torch.fft.fftfreq(4) + y[0], "at least two devices, cpu and apart:0"),
+    "nonzero": (lambda x, y: x.nonzero() + y.long()[:1, :2], "two devices, apart:0 and cpu!"),
+    "fftfreq": (lambda x, y: torch.fft.fftfreq(4) + y[0], "at least two devices, apart:0 and cpu"),
     "module": (lambda x, y: nn.BatchNorm1d(4)(y), "at least two devices"),
 }
 

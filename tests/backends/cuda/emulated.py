@@ -47,6 +47,7 @@ class EmulatedBackend(CudaBackend):
     memory = HOST  # type: ignore[assignment]
 
     def __init__(self, toolchain: Toolchain) -> None:
+        super().__init__()
         self.toolchain = toolchain
         self.schedule = Schedule()
         self.sources: dict[str, Source] = {}

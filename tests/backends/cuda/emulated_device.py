@@ -3,6 +3,7 @@ compiler."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +13,11 @@ import pytest
 
 from graphc import backends
 from graphc.backends.cuda.backend import CudaBackend
+from graphc.backends.cuda.device import Device, Gpus
 from graphc.backends.cuda.driver import Executable, Launch, Node, Stream
 from graphc.backends.cuda.emulator import Toolchain
 from graphc.backends.cuda.emulator.driver import EmulatedDriver
-from graphc.backends.cuda.nvidia import OneStream
-from graphc.backends.cuda.platform import Compile
-from graphc.backends.cuda.source import OLDEST
+from graphc.backends.cuda.source import OLDEST, Target
 from graphc.engine import devices
 from graphc.engine.capture.kinds import is_part_of_machinery
 from graphc.frontend import device, placement
@@ -52,30 +52,38 @@ class CountingDriver(EmulatedDriver):
         super()._run(stream, call)
 
 
-class EmulatedPlatform:
-    """See Platform. `compiled`: how many texts were."""
-
-    target = OLDEST
+class ByToolchain:
+    """See Compilers, and Compiler. `compiled`: the texts that nobody knew."""
 
     def __init__(self, toolchain: Toolchain) -> None:
         self.toolchain = toolchain
-        self.driver = CountingDriver(toolchain)
-        self.device = OneStream(self.driver)
-        self.compiled = 0
+        self.compiled: list[str] = []
+        self._images: dict[bytes, bytes] = {}
 
-    def compiler(self, directory: Path | None) -> Compile:
-        def compile(text: str) -> bytes:
-            self.compiled += 1
-            return self.toolchain.compile({"text": text}).path.read_bytes()
+    def target(self, device: Device) -> Target:
+        return OLDEST
 
-        return compile
+    def make(self, device: Device, directory: Path | None) -> ByToolchain:
+        return self
+
+    def key(self, text: str) -> bytes:
+        return hashlib.sha256(text.encode()).digest()
+
+    def find(self, key: bytes) -> bytes | None:
+        return self._images.get(key)
+
+    def compile(self, text: str) -> bytes:
+        self.compiled.append(text)
+        image = self.toolchain.compile({"text": text}).path.read_bytes()
+        self._images[self.key(text)] = image
+        return image
 
 
 @contextmanager
 def registered(toolchain: Toolchain) -> Iterator[CudaBackend]:
     """The device, by the public lines; other tests find the process as if there were none."""
-    platform = EmulatedPlatform(toolchain)
-    backend = CudaBackend(platform)
+    driver, compilers = CountingDriver(toolchain), ByToolchain(toolchain)
+    backend = CudaBackend(Gpus(lambda: driver), compilers)
     with pytest.MonkeyPatch.context() as patch:
         for table in ("_entries", "_loaded"):
             patch.setattr(backends, table, dict(getattr(backends, table)))
@@ -85,7 +93,7 @@ def registered(toolchain: Toolchain) -> Iterator[CudaBackend]:
         del backends._entries["cuda"]
         backends._loaded.pop("cuda", None)
         backends.register("cuda", lambda: backend)
-        is_part_of_machinery(platform, platform.driver)
+        is_part_of_machinery(driver, compilers)
         devices.register("cuda", "cuda")
         yield backend
         device.registered.clear()

@@ -33,7 +33,7 @@ def adam() -> Kernel:
 
 def split_sum() -> Kernel:
     """Two stages of different numbers of blocks, with shared memory and scratch buffers."""
-    graph = cases.build(lambda x: cases.total(x, (0,)), (20_000,))
+    graph = cases.build(lambda x: cases.total(x, (0,)), (70_000,))
     (kernel,) = cases.kernels(cases.compiled(graph, machine=GPU))
     assert len(kernel.stages) == 2
     return kernel

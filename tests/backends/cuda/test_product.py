@@ -102,7 +102,7 @@ def test_a_text_is_for_many_shapes() -> None:
     sources = [emit(case.kernel()) for case in same]
     assert len({source.text for source in sources}) == 1
     assert len({source.sizes for source in sources}) == 3
-    other = (Case("bf16", 70, 66, 264, "r"), Case("f16", 70, 66, 264), Case("bf16", 70, 66, 64))
+    other = (Case("bf16", 70, 66, 264, "r"), Case("f16", 70, 66, 264), Case("bf16", 70, 66, 1024))
     assert len({emit(case.kernel()).text for case in (same[0], *other)}) == 4
 
 

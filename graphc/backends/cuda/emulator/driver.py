@@ -32,7 +32,9 @@ from graphc.backends.cuda.errors import error_of
 from graphc.backends.cuda.source import SHARED_MOST
 
 ATTRIBUTES = {
+    **dict.fromkeys(Attribute, 0),  # it has none: clocks, caches
     Attribute.MAX_THREADS_PER_BLOCK: 1024,
+    Attribute.MAX_THREADS_PER_MULTIPROCESSOR: 2048,
     Attribute.WARP_SIZE: 32,
     Attribute.MULTIPROCESSOR_COUNT: 4,
     Attribute.COMPUTE_CAPABILITY_MAJOR: 9,

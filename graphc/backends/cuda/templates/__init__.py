@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from graphc.backends.cuda.source import Source, Target
-from graphc.backends.cuda.templates import product
-from graphc.ir.kernel import Kernel, Product, Template
+from graphc.backends.cuda.templates import attention, convolution, product
+from graphc.ir.kernel import Attention, Convolution, Kernel, Product, Template
 
 
 class Renderer(NamedTuple):
@@ -24,6 +24,8 @@ class Renderer(NamedTuple):
 
 RENDERERS: dict[type, Renderer] = {
     Product: Renderer(product.takes, product.render),
+    Convolution: Renderer(convolution.takes, convolution.render),
+    Attention: Renderer(attention.takes, attention.render),
 }
 
 

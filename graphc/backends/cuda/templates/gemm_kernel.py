@@ -76,7 +76,8 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_combine
 @dataclass(frozen=True, slots=True)
 class Contraction:
     """What is summed. Sizes are as the sums are laid out; `arguments` has all that the text leaves
-    open, also what made the operands."""
+    open, also what made the operands. `place`: CUDA C that makes the epilogue's variables of b, m
+    and n, where these are not its own; it may `continue` with the next sum."""
 
     batch: Size
     m: Size
@@ -87,12 +88,13 @@ class Contraction:
     acc: DType
     epilogue: tuple[Stmt, ...]
     arguments: Sizes
+    place: str = ""
 
 
 def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
     """The code of a contraction. The epilogue's indices are over b, m and n."""
     tile, split, sizes = plan.tile, plan.pieces > 1, c.arguments
-    epilogue = epilogue_text(sizes.statements(c.epilogue))
+    epilogue = "\n".join((c.place, epilogue_text(sizes.statements(c.epilogue))))
     words = {
         "ACC": c_type(c.acc), "MAKE_LEFT": c.left.make, "MAKE_RIGHT": c.right.make,
         "TOTAL_B": _argument(sizes, c.batch), "TOTAL_M": _argument(sizes, c.m),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...dim import Size, evaluate, floordiv, product, unwrap
-from ...dtypes import DType, bool_, i64
+from ...dtypes import DType, bool_, f32, i64
 from ...ops._counter import squares32, threshold
 from ..lanes import Array, eval_index
 from ..nest import Stmt
@@ -50,8 +50,8 @@ class Attention:
     `squares32` of the counter + its place in [b, m, n] is below `keep`.
 
     m counts queries, n keys; e goes along queries and keys, f along values. `results` are those
-    that are wanted. Operands but for bool ones are of `dtype`, which is summed in. There is no
-    epilogue.
+    that are wanted. Operands but for bool ones are of `dtype`, and it is summed in; 16-bit floats
+    are summed in f32, which lse and slope then are. There is no epilogue.
     """
 
     keywords: ClassVar = ("attention", "attention_grad")
@@ -78,6 +78,11 @@ class Attention:
     def optional(self, name: str) -> Operand | None:
         """A mask, or what dropout keeps."""
         return dict(self.inputs).get(name)
+
+    @property
+    def wide(self) -> DType:
+        """What is summed in."""
+        return f32 if self.dtype.bits == 16 else self.dtype
 
     @property
     def keep(self) -> int:
@@ -161,7 +166,8 @@ class Attention:
         """The dtypes of an operand."""
         if name == "mask":
             return self.dtype, bool_
-        return {"kept": (bool_,), "draw": (i64,)}.get(name, (self.dtype,))
+        others = {"kept": bool_, "draw": i64, "lse": self.wide, "slope": self.wide}
+        return (others.get(name, self.dtype),)
 
     def run(self, memory: Mapping[str, Array], env: Mapping[str, int]) -> None:
         """The meaning, in NumPy."""
@@ -194,17 +200,21 @@ class _Numbers:
         operand = self.inputs[name]
         at = self.at(operand, (INPUTS[self.t.kind] | OPTIONAL | DRAW)[name], b)
         found: Array = self.memory[operand.buffer][at]
-        return found
+        return found.astype(self.wide, copy=False) if operand.dtype.is_float else found
+
+    @property
+    def wide(self) -> np.dtype[Any]:
+        return self.t.wide.numpy
 
     def scores(self, b: int) -> Array:
-        scores = self.load("q", b) @ self.load("k", b).T * self.t.dtype.numpy.type(self.t.scale)
+        scores = self.load("q", b) @ self.load("k", b).T * self.wide.type(self.t.scale)
         if "mask" in self.inputs:
             mask = self.load("mask", b)
             is_bool = mask.dtype == np.bool_
             scores = np.where(mask, scores, -np.inf) if is_bool else scores + mask
         if self.t.causal:
             scores = np.where(np.tri(*scores.shape, dtype=np.bool_), scores, -np.inf)
-        found: Array = scores.astype(self.t.dtype.numpy, copy=False)
+        found: Array = scores.astype(self.wide, copy=False)
         return found
 
     def thin(self, x: Array, b: int) -> Array:

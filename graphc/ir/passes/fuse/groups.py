@@ -331,8 +331,11 @@ class Grouping:
         return False
 
     def _parallel(self, pattern: Pattern) -> bool:
-        """Whether a reduction has enough kept places to keep several workers busy, or is small."""
+        """Whether a reduction has enough kept places to keep several workers busy, or is small,
+        or is cut in pieces anyhow."""
         machine = self.a.machine
+        if machine.lane_steps:
+            return True
         total = _hint(unwrap(product(size for size, _ in pattern)))
         kept = _hint(unwrap(product(size for size, flag in pattern if not flag)))
         if total < machine.alone:

@@ -99,9 +99,9 @@ def _wanted(output: Node, buffer: str) -> Wanted:
 
 def whole_template(node: Node) -> Attention | None:
     """The template of an attention node, as if its operands were buffers of their own: what a
-    backend is asked about. None for other nodes, and for 16-bit floats, which become wider first.
+    backend is asked about. None for other nodes.
     """
-    if node.op.name not in INPUTS or node.inputs[0].dtype.bits < 32:
+    if node.op.name not in INPUTS:
         return None
 
     def shape(x: Node) -> Shape:

@@ -7,7 +7,7 @@ axes and a vector loop along the axis that most memory is contiguous in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ...dim import Dim, Size, floordiv, minimum, product, unwrap
 from ...graph import Graph, Node
@@ -57,8 +57,9 @@ def lower_loop(body: Body) -> Kernel:
         axis.stretches = stretches(axis.size, axis.var, conditions, body.machine.stretch)
     if any(axis.stretches for axis in axes):
         found = accesses(axes, trial)  # as it is walked then
-    writer = Writer()
-    _walk(Values(body, writer), axes, vector_axis(axes, found))
+    writer = Writer(body.machine.hoists)
+    values = Values(body, writer)
+    walk(values, axes, vector_axis(axes, found), lambda place: _stores(values, place))
     while len(writer.scopes) > 1:
         writer.close()
     return make_kernel(body, [writer.finish()], dims_of(body))
@@ -89,8 +90,10 @@ def weight(body: Body) -> int:
     return sum(cost(node) for node in body.graph.nodes)
 
 
-def _walk(values: Values, axes: list[Axis], vector: int) -> None:
-    """Open the loops, and store every output in them."""
+def walk(
+    values: Values, axes: list[Axis], vector: int, store: Callable[[tuple[Digit, ...]], None]
+) -> None:
+    """Open the loops over a space, and store at every place what is to be stored there."""
     writer, body = values.writer, values.body
     inner = axes[vector]
     outer = [a for i, a in enumerate(axes) if i != vector]
@@ -111,10 +114,10 @@ def _walk(values: Values, axes: list[Axis], vector: int) -> None:
         roots = open_outer(writer, body, outer, work, heavy)
         loops = [("serial", f"r{i}", a) for i, a in enumerate(serial)]
         for inside in _inside(values, [*loops, ("vector", "v", inner)], roots):
-            _stores(values, place(inside))
+            store(place(inside))
     else:
         roots, v = open_blocks(writer, body, outer, inner, body.machine.block, 1, heavy)
-        _stores(values, place([*roots, v]))
+        store(place([*roots, v]))
 
 
 def _inside(
@@ -201,7 +204,7 @@ def _lower_flat(body: Body) -> Kernel:
     total = unwrap(product(body.shape(graph.outputs[0])))
     heavy = weight(body)
     block = 1 << (body.machine.chunk(_LONG, heavy).bit_length() - 1)
-    writer = Writer()
+    writer = Writer(body.machine.hoists)
     values = Values(body, writer)
     sizes: dict[Node, Size] = {}
     if total == 1:

@@ -138,19 +138,47 @@ def _made(node: Node) -> Value:
 
 
 def _tiles(body: Body, plan: ReductionPlan) -> dict[Node, int]:
-    """Costly values that later passes would compute again, with the pass that makes them."""
+    """Values that later passes would compute or read again, with the pass that makes them."""
     row = unwrap(product(a.size for a in plan.reduced_axes))
     if not isinstance(row, int) or row > body.machine.tile:
         return {}
     tiles: dict[Node, int] = {}
     elements = product(a.size for a in plan.axes)
     for node in reversed(body.graph.nodes):
-        if cost(node) < body.machine.dear or product(body.shape(node)) != elements:
+        if product(body.shape(node)) != elements or node.op.family in REDUCES:
+            continue
+        dear = cost(node) >= body.machine.dear
+        if not dear and row * (len(tiles) + 1) > body.machine.rereads:
             continue
         used = [i for i in range(len(plan.reductions)) if node in _cone(body, plan, i, tiles)]
-        if len(used) > 1:
+        if len(used) > 1 and (dear or _reads_first(body, plan, node, used[0], tiles)):
             tiles[node] = used[0]
     return tiles
+
+
+def _reads_first(
+    body: Body, plan: ReductionPlan, node: Node, number: int, tiles: dict[Node, int]
+) -> bool:
+    """Whether all memory of the space that a value is made of is read for the first time in the
+    pass that makes it: then keeping the value saves all other reads."""
+    earlier: set[Node] = set()
+    for i in range(number):
+        earlier |= _cone(body, plan, i, tiles)
+    elements = product(a.size for a in plan.axes)
+    loads, stack, seen = 0, [node], {node}
+    while stack:
+        x = stack.pop()
+        if x.op.name in ("gather", "index") or (
+            x in body.buffers and product(body.shape(x)) == elements
+        ):
+            loads += 1
+            if x in earlier:
+                return False
+        if x in body.buffers or x.op.family in REDUCES or x in tiles:
+            continue
+        stack += [y for y in x.inputs if y not in seen]
+        seen.update(x.inputs)
+    return loads > 0
 
 
 def _cone(body: Body, plan: ReductionPlan, number: int, tiles: dict[Node, int]) -> set[Node]:

@@ -45,11 +45,13 @@ class Scope:
 
 class Writer:
     """Writes one stage. Scope 0 is the stage itself; inside a parallel loop nothing is put
-    outside of it, for its iterations may run on other threads."""
+    outside of it, for its iterations may run on other threads, unless the stage `hoists`: then
+    what is the same for all iterations stands before the loop, for every worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, hoists: bool = False) -> None:
         self.scopes = [Scope()]
         self.levels: dict[str, int] = {}  # of loop variables, Lets and carries
+        self.hoists = hoists
         self.floor = 0
         self.count = 0
         self.accesses: list[tuple[Size, bool]] = []  # every index used, and if it is a store
@@ -62,7 +64,7 @@ class Writer:
         """Begin a loop; returns its variable as an index expression."""
         self.scopes.append(Scope(kind, var, extent, chunk))
         self.levels[var] = len(self.scopes) - 1
-        if kind == "parallel":
+        if kind == "parallel" and not self.hoists:
             self.floor = len(self.scopes) - 1
         return Dim.var(var)
 
@@ -169,7 +171,8 @@ class Writer:
 
     def local(self, name: str, dtype: DType, size: int) -> None:
         """Scratch memory at the start of the parallel loop's body (or of the stage)."""
-        body = self.scopes[self.floor].stmts
+        around = [i for i, scope in enumerate(self.scopes) if scope.kind == "parallel"]
+        body = self.scopes[around[0] if around else 0].stmts
         at = sum(isinstance(stmt, Local) for stmt in body)
         body.insert(at, Local(name, dtype, size))
 

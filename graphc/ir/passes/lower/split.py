@@ -27,7 +27,7 @@ from .values import Values
 
 def needs_split(body: Body, plan: ReductionPlan) -> bool:
     """Whether a group has too few kept places for its size, and only simple results."""
-    if any(plan.full) or len(plan.reductions) != 1:
+    if body.machine.lane_steps or any(plan.full) or len(plan.reductions) != 1:
         return False
     kept = hint(body, unwrap(product(a.size for a in plan.kept_axes)))
     row = hint(body, unwrap(product(a.size for a in plan.reduced_axes)))

@@ -12,7 +12,7 @@ from .body import Body, carrier
 from .index_maps import Coordinates, coordinate_value, exact
 from .loops import dims_of
 from .moves import Condition
-from .nest import Axis, hint, make_kernel, open_outer
+from .nest import Axis, hint, make_kernel, open_blocks, open_outer, unravelled
 from .reduction import identity
 from .scope import Value, Writer
 from .values import Values
@@ -23,6 +23,23 @@ def lower_window(body: Body, node: Node) -> Kernel:
     shape = _result_shape(body, node)
     writer = Writer()
     values = Values(body, writer)
+    place = _open_lanes(body, node, writer, shape)
+    if place is None:
+        place = _open_rows(body, node, writer, shape)
+    results = _taps(values, node, place)
+    flat = index_maps.linear_index(place, shape)
+    for i, output in enumerate(body.graph.outputs):
+        index = output.attrs["index"] if output.op.name == "get" else 0
+        writer.store(f"o{i}", flat, values.stored(results[index], output.dtype))
+    while len(writer.scopes) > 1:
+        writer.close()
+    return make_kernel(body, [writer.finish()], dims_of(body))
+
+
+def _open_rows(
+    body: Body, node: Node, writer: Writer, shape: tuple[Size, ...]
+) -> Coordinates:
+    """A plane for each worker, which goes along it row by row."""
     lead = len(shape) - len(node.attrs["window"])
     planes = unwrap(product(shape[:lead]))
     window = int(product(node.attrs["window"]))  # type: ignore[arg-type]
@@ -34,18 +51,24 @@ def lower_window(body: Body, node: Node) -> Kernel:
         for i, a in enumerate(outer[1:])
     ]
     roots.append(writer.open("vector", "v", shape[-1]))
-    place: Coordinates = (
+    return (
         *index_maps.unravel(roots[0], shape[:lead]),
         *(exact(r, s) for r, s in zip(roots[1:], shape[lead:], strict=True)),
     )
-    results = _taps(values, node, place)
-    flat = index_maps.linear_index(place, shape)
-    for i, output in enumerate(body.graph.outputs):
-        index = output.attrs["index"] if output.op.name == "get" else 0
-        writer.store(f"o{i}", flat, values.stored(results[index], output.dtype))
-    while len(writer.scopes) > 1:
-        writer.close()
-    return make_kernel(body, [writer.finish()], dims_of(body))
+
+
+def _open_lanes(
+    body: Body, node: Node, writer: Writer, shape: tuple[Size, ...]
+) -> Coordinates | None:
+    """Lanes over all results, where a machine wants nothing in series; None where it does."""
+    if not body.machine.lane_steps:
+        return None
+    window = int(product(node.attrs["window"]))  # type: ignore[arg-type]
+    _, flat = open_blocks(
+        writer, body, [], Axis(unwrap(product(shape))), body.machine.block, window, 1
+    )
+    roots = unravelled(writer, flat, [Axis(size) for size in shape])
+    return tuple(exact(root, size) for root, size in zip(roots, shape, strict=True))
 
 
 def _result_shape(body: Body, node: Node) -> tuple[Size, ...]:

@@ -39,7 +39,7 @@ def trained(device: str) -> tuple[list[np.ndarray], Any]:
 
 
 def test_a_step_of_an_optimizer(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = cuda.platform.device.driver
+    driver = cuda.memory.driver
     assert isinstance(driver, CountingDriver)
     want, _ = trained("cpu")
     counts = []

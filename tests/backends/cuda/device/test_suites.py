@@ -1,5 +1,5 @@
 """All that tests/backends/apart asks of a device, of the emulated GPU: eager mode, programs,
-compiled functions, every parity record, torch's databases. Each small kernel is compiled as C++."""
+compiled functions, every parity record, torch's databases. Every kernel is compiled as C++."""
 
 import pytest
 

@@ -1,0 +1,70 @@
+"""What makes machine code of CUDA C for a device: NVRTC, or that of tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from graphc.backends.cuda import nvrtc
+from graphc.backends.cuda.cubins import CubinCache, cubin_key
+from graphc.backends.cuda.device import Device
+from graphc.backends.cuda.source import Target
+
+
+class Compiler(Protocol):
+    """For one architecture. What it compiled it knows again, in another process, too, where it
+    has a directory."""
+
+    def key(self, text: str) -> bytes:
+        """A digest of all that a text's code depends on."""
+
+    def find(self, key: bytes) -> bytes | None:
+        """What was compiled under a key; None: nothing."""
+
+    def compile(self, text: str) -> bytes:
+        """What a Driver loads."""
+
+
+class Compilers(Protocol):
+    """Compilers for devices."""
+
+    def target(self, device: Device) -> Target:
+        """What is emitted for a device."""
+
+    def make(self, device: Device, directory: Path | None) -> Compiler:
+        """One that keeps its code in a directory. Raises MissingLibrary."""
+
+
+class WithNvrtc:
+    """See Compilers."""
+
+    def target(self, device: Device) -> Target:
+        """Of the architecture that the device has."""
+        return Target(nvrtc.architecture(device.driver, device.index))
+
+    def make(self, device: Device, directory: Path | None) -> Compiler:
+        """NVRTC of the newest release whose code the driver loads."""
+        found = nvrtc.compiler_for(device.driver.version())
+        return NvrtcCompiler(found, self.target(device).architecture, directory)
+
+
+class NvrtcCompiler:
+    """See Compiler."""
+
+    def __init__(self, found: nvrtc.Nvrtc, architecture: str, directory: Path | None) -> None:
+        self._nvrtc, self._architecture = found, architecture
+        self._cache = CubinCache(directory)
+
+    def key(self, text: str) -> bytes:
+        """See cubin_key."""
+        flags = nvrtc.LOOPS.flags(self._architecture)
+        return cubin_key(self._nvrtc.version, text, flags)
+
+    def find(self, key: bytes) -> bytes | None:
+        """A cubin."""
+        found = self._cache.find(key)
+        return found.cubin if found is not None else None
+
+    def compile(self, text: str) -> bytes:
+        """A cubin. Raises NvrtcError."""
+        return self._cache.compile(self._nvrtc, text, self._architecture).cubin

@@ -1,0 +1,304 @@
+"""Attention and its gradient as CUDA C: which stages there are, and what fills their texts."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from graphc.backends.cuda.indices import index_text
+from graphc.backends.cuda.instructions import INSTRUCTIONS
+from graphc.backends.cuda.prelude import PRELUDE
+from graphc.backends.cuda.scalar import c_type
+from graphc.backends.cuda.source import Source, Stage, Target
+from graphc.backends.cuda.templates import attention_engines as engines
+from graphc.backends.cuda.templates import attention_text as texts
+from graphc.backends.cuda.templates.attention_plan import (
+    FEW,
+    FEW_KEYS,
+    Places,
+    Tiles,
+    backward_tiles,
+    forward_tiles,
+    sums_together,
+)
+from graphc.backends.cuda.templates.gemm_sizes import Sizes
+from graphc.ir import dtypes
+from graphc.ir.dim import Size, ceil_div, product, unwrap
+from graphc.ir.kernel import Attention, Kernel, Operand, Template
+from graphc.ir.kernel.templates.attention import DRAW, INPUTS, OPTIONAL, RESULTS
+from graphc.ir.kernel.templates.operand import strides_of
+
+_TAKEN = (dtypes.f32, dtypes.bf16, dtypes.f16)
+_WIDEST = 256  # of a head
+_COMBINE_THREADS = 128
+_VALUES = 2  # of a query, besides its row: lse and slope
+
+
+def takes(template: Template) -> bool:
+    """Heads of a known, not too large width."""
+    return isinstance(template, Attention) and template.dtype in _TAKEN and all(
+        isinstance(width, int) and 1 <= width <= _WIDEST for width in (template.e, template.f)
+    )
+
+
+def render(kernel: Kernel, target: Target) -> Source:
+    """See Renderer."""
+    assert isinstance(kernel.template, Attention)
+    writer = _Writer(kernel, kernel.template)
+    if kernel.template.kind == "attention":
+        _forward(writer)
+    else:
+        _backward(writer)
+    return writer.source()
+
+
+def _forward(w: _Writer) -> None:
+    t = w.t
+    few = isinstance(t.m, int) and t.m <= FEW and not (isinstance(t.n, int) and t.n <= FEW_KEYS)
+    tiles, places = forward_tiles(t, few)
+    words = {"ROW_COUNT": "m", "QUERY_TILE": "ROWS", "KEY_TILE": "COLUMNS", "PARTS": "1"}
+    flags = {"OF_KEYS": False, "LAST_FIRST": t.causal, "HELD": tiles.held}
+    wanted = [name for name, _ in t.results]
+    parts: Size = 1
+    if few:
+        parts = ceil_div(t.n, FEW_KEYS)
+        words["PARTS"] = w.numbers.named("parts", parts)
+        w.scratch = product((t.batch, t.m, parts, tiles.f + 2, 4))
+    words["FINISH"] = texts.FINISH["part"] if few else "".join(texts.FINISH[x] for x in wanted)
+    blocks = product((t.batch, ceil_div(t.m, tiles.rows), parts))
+    w.stage("forward", texts.FORWARD, tiles, places, words, flags, blocks)
+    if few:
+        words["COMBINED"] = "".join(texts.COMBINED[x] for x in wanted)
+        w.combine(tiles, words, product((t.batch, t.m)))
+
+
+def _backward(w: _Writer) -> None:
+    t = w.t
+    wanted = {name for name, _ in t.results}
+    if "dq" in wanted:
+        _gradient(w, "dq", ("dq",), ("q", "g", "k", "v"))
+    of_keys = [name for name in ("dk", "dv") if name in wanted]
+    tiles, _ = backward_tiles(t, _VALUES)
+    together = [tuple(of_keys)] if sums_together(tiles) else [(name,) for name in of_keys]
+    for names in together:
+        if names:
+            _gradient(w, "".join(names), names, ("k", "v", "q", "g"))
+
+
+def _gradient(w: _Writer, name: str, results: tuple[str, ...], operands: Sequence[str]) -> None:
+    """A stage: blocks of queries or of keys sum up to two results. `operands`: what its rows have,
+    as wide as e and as f, and what its columns have."""
+    t = w.t
+    of_keys = results != ("dq",)
+    tiles, places = backward_tiles(t, _VALUES if of_keys else 0)
+    queries, keys = ("COLUMNS", "ROWS") if of_keys else ("ROWS", "COLUMNS")
+    rows, columns = ("n", "m") if of_keys else ("m", "n")
+    sides = ("MATRIX_LEFT_E", "MATRIX_LEFT_F", "MATRIX_RIGHT_E", "MATRIX_RIGHT_F")
+    words = {
+        "ROW_COUNT": rows, "COLUMN_COUNT": columns, "QUERY_TILE": queries, "KEY_TILE": keys,
+        "PARTS": "1", "FINISH": "".join(texts.FINISH[result] for result in results),
+        "LOAD_FIRST": texts.LOAD_TILE.replace("WHERE", "start"),
+        "LOAD_NEXT": texts.LOAD_TILE.replace("WHERE", "next"),
+        **{side: w.words[f"MATRIX_{x}"] for side, x in zip(sides, operands, strict=True)},
+    }
+    flags = {
+        "OF_KEYS": of_keys, "LAST_FIRST": t.causal and not of_keys,
+        "SUMS_E": results != ("dv",), "SUMS_F": "dv" in results,
+    }
+    blocks = product((t.batch, ceil_div(t.n if of_keys else t.m, tiles.rows)))
+    w.stage(name, texts.BACKWARD, tiles, places, words, flags, blocks)
+
+
+class _Writer:
+    """The stages of one kernel. Functions are named by their text: kernels that differ in shape
+    alone have the same."""
+
+    def __init__(self, kernel: Kernel, t: Attention) -> None:
+        self.kernel, self.t = kernel, t
+        self.numbers = _Numbers(kernel)
+        self.scratch: Size = 0
+        self._functions: list[str] = []
+        self._stages: list[Stage] = []
+        for name in ("batch", "m", "n", "e", "f"):
+            self.numbers.named(name, getattr(t, name))
+        for name, number in (
+            ("scale", t.scale * (1.0 if t.dtype is dtypes.f32 else math.log2(math.e))),
+            ("plain_scale", t.scale), ("kept_factor", 1.0 / (1.0 - t.dropout)),
+        ):
+            self.numbers.named(name, _bits(number))
+        self.words = {**_operands(t, self.numbers), **_pairs(t, self.numbers)}
+
+    def stage(
+        self, name: str, text: str, tiles: Tiles, places: Places, words: Mapping[str, str],
+        flags: Mapping[str, bool], blocks: Size,
+    ) -> None:
+        """Adds a function that walks along tiles."""
+        numbers = {
+            "ROWS": tiles.rows, "COLUMNS": tiles.columns, "THREAD_ROWS": tiles.thread_rows,
+            "THREAD_COLUMNS": tiles.thread_columns, "SHARING": tiles.sharing, "E": tiles.e,
+            "F": tiles.f, "STAGES": tiles.stages, "PITCH": tiles.pitch, "PART_KEYS": FEW_KEYS,
+            **{name.upper(): value for name, value in places._asdict().items()},
+        }
+        flags = {"CAUSAL": self.t.causal, "DROPOUT": self.t.dropout > 0, **flags}
+        drawn = self.t.optional("draw") is not None
+        parts = (
+            *(f"const bool {name} = {str(value).lower()};" for name, value in flags.items()),
+            engines.COMMON, engines.TENSOR if tiles.tensor else engines.FFMA, texts.SOFTMAX,
+            texts.SQUARES * drawn, texts.PAIRS, text,
+        )
+        self._add(name, parts, tiles.threads, numbers, words, blocks, places.size)
+
+    def combine(self, tiles: Tiles, words: Mapping[str, str], blocks: Size) -> None:
+        """Adds a function that puts parts together."""
+        engine = engines.TENSOR_NUMBERS if tiles.tensor else engines.FFMA_NUMBERS
+        parts = (engines.NUMBERS, engine, texts.SOFTMAX, texts.COMBINE)
+        self._add("combine", parts, _COMBINE_THREADS, {"F": tiles.f}, words, blocks, 0)
+
+    def _add(
+        self, name: str, parts: Sequence[str], threads: int, numbers: Mapping[str, int],
+        words: Mapping[str, str], blocks: Size, shared: int,
+    ) -> None:
+        """Adds a function with constants of its own."""
+        constants = {"THREADS": threads, **numbers}
+        kind = self.t.dtype
+        text = "\n".join((
+            f"typedef {c_type(kind)} T;",
+            *(f"const int {name} = {value};" for name, value in constants.items()), *parts,
+        ))
+        filled = {
+            **self.words, **words, "FUNCTION": f"ATTENTION_{name}",
+            # one block of 256 has all registers; ptxas gives it half of them otherwise, and spills
+            "BOUNDS": "THREADS, 1" if kind is dtypes.f32 else "THREADS",
+            "MULTIPLY": f"mma_{kind.name}", "PACK": f"pack_{kind.name}",
+        }
+        body = _filled(text, filled)
+        # not inline: functions of other stages would be found by their arguments' types
+        self._functions.append(
+            f"namespace {name}_stage {{\n{body}\n}}\nusing {name}_stage::ATTENTION_{name};\n"
+        )
+        self._stages.append(Stage(name, unwrap(blocks), threads, shared))
+
+    def source(self) -> Source:
+        """What was added."""
+        parameters = [
+            f"{'const ' * (p.access == 'in')}{c_type(p.dtype)}* {p.name}"
+            for p in self.kernel.params
+        ]
+        parameters += [f"i64 {name}" for name in (*self.kernel.dims, *self.numbers.sizes.names())]
+        parameters += ["i64* status", *["unsigned char* scratch"] * (self.scratch != 0)]
+        words = {"PARAMETERS": ", ".join(parameters), "NUMBERS": self.numbers.declared()}
+        body = _filled("".join(self._functions), words)
+        name = "attention_" + hashlib.sha256(body.encode()).hexdigest()[:24]
+        return Source(
+            PRELUDE + INSTRUCTIONS + body.replace("ATTENTION", name),
+            tuple(replace(stage, name=f"{name}_{stage.name}") for stage in self._stages),
+            unwrap(self.scratch), tuple(self.numbers.sizes.values),
+        )
+
+
+class _Numbers:
+    """What the text leaves open, by its names there."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.sizes = Sizes(kernel.dims)
+        self._named: dict[str, Size] = {}
+
+    def named(self, name: str, value: Size) -> str:
+        """A name that is declared."""
+        self._named[name] = self.sizes.argument(value)
+        return name
+
+    def declared(self) -> str:
+        """Names, for a function to begin with."""
+        pairs = (f"{name} = {value}" for name, value in self._named.items())
+        return f"const i64 {', '.join(pairs)};"
+
+    def place(self, name: str, operand: Operand, variables: str) -> tuple[str, ...]:
+        """Where an operand of b begins, and its stride along each variable."""
+        found = strides_of(operand.index, tuple(variables))
+        if found is None:
+            raise ValueError(f"index {operand.index} is not affine in {', '.join(variables)}")
+        strides = (
+            self.named(f"{name}_by_{variable}", stride)
+            for variable, stride in zip(variables, found[1:], strict=True)
+        )
+        return f"{operand.buffer} + {index_text(self.sizes.index(found[0]))}", *strides
+
+
+_WORD = re.compile(r"\b[A-Z][A-Z_]*[a-z]*\b")
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    """Words may stand in what other words are filled with."""
+    while (found := _WORD.sub(lambda word: words.get(word[0], word[0]), text)) != text:
+        text = found
+    return text
+
+
+def _operands(t: Attention, numbers: _Numbers) -> dict[str, str]:
+    """How each operand is named in a text."""
+    words: dict[str, str] = {}
+    for name, operand in t.inputs:
+        if name in OPTIONAL or name in DRAW:
+            continue
+        variables = INPUTS[t.kind][name][1:]
+        base, *strides = numbers.place(name, operand, variables)
+        if len(strides) == 2:
+            words[f"MATRIX_{name}"] = f"{base}, {strides[0]}, {strides[1]}, {variables[1]}"
+        else:
+            words[f"PLACE_{name}"] = base
+    for name, operand in t.results:
+        variables = RESULTS[t.kind][name][1:]
+        base, *strides = numbers.place(name, operand, variables)
+        steps = [
+            f"{step} * {stride}" for step, stride in zip(("row", "column"), strides, strict=False)
+        ]
+        words[f"AT_{name}"] = f"({base})[{' + '.join(steps)}]"
+    return words
+
+
+def _pairs(t: Attention, numbers: _Numbers) -> dict[str, str]:
+    """What is known of pairs of a query and a key: fields of Pairs, what they are for a b, and for
+    a tile."""
+    fields: list[str] = []
+    bases: list[str] = []
+    values: list[str] = []
+    masked = keeps = ""
+    for name in OPTIONAL:
+        operand = t.optional(name)
+        if operand is None:
+            continue
+        kind = c_type(operand.dtype)
+        base, by_m, by_n = numbers.place(name, operand, "mn")
+        fields.append(f"const {kind}* {name}; i64 {name}_by_m, {name}_by_n;")
+        bases.append(f"const {kind}* const {name} = {base};")
+        values.append(f"{name} + first_query * {by_m} + first_key * {by_n}, {by_m}, {by_n}")
+        if name == "kept":
+            keeps = "kept"
+        else:
+            masked = "bool" if operand.dtype is dtypes.bool_ else "float"
+    draw = t.optional("draw")
+    if draw is not None:
+        base, by_d = numbers.place("draw", draw, "d")
+        keep = numbers.named("keep", t.keep)
+        fields.append("u64 counter, row, key, keep;")
+        bases.append(f"const i64* const draw = {base};")
+        place = "(b * m + first_query) * n + first_key"
+        values.append(f"(u64)(draw[{by_d}] + {place}), (u64)n, (u64)draw[0], (u64){keep}")
+        keeps = "draw"
+    return {
+        "FIELDS": " ".join(fields), "PAIR_BASES": " ".join(bases),
+        "PAIR_VALUES": ", ".join(values), "MASKED": texts.MASKED[masked],
+        "KEEPS": texts.KEEPS[keeps],
+    }
+
+
+def _bits(number: float) -> int:
+    """Of a float, as a number."""
+    found: int = struct.unpack("<I", struct.pack("<f", number))[0]
+    return found
+

@@ -1,0 +1,87 @@
+"""A sum, and the sum of the squares of what is left when the mean is subtracted: from one reading.
+
+A piece has its own mean, and its own squares around that; those of all pieces together follow (T.
+Chan, G. Golub, R. LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample
+Variances, 1979). What rounding left of the piece's mean is summed as well, so that the result is
+as good as one of two readings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dim import Dim, product, unwrap
+from ...graph import Node
+from .body import Body, carrier
+from .rows_plan import ReductionPlan
+
+
+@dataclass(frozen=True)
+class Moments:
+    """`total` = sum of x, `squares` = sum of (x - total / n)^2."""
+
+    total: Node
+    squares: Node
+
+    @property
+    def x(self) -> Node:
+        return self.total.inputs[0]
+
+
+def find_moments(body: Body, plan: ReductionPlan) -> Moments | None:
+    """The moments that the first two passes of a group find."""
+    if len(plan.reductions) < 2 or len(plan.reductions[1]) != 1:
+        return None
+    (squares,) = plan.reductions[1]
+    if squares.op.name != "sum" or carrier(squares.dtype) is not squares.dtype:
+        return None
+    (square,) = squares.inputs
+    twice = square.op.name == "mul" and square.inputs[0] is square.inputs[1]
+    if not twice and square.op.name != "square":
+        return None
+    centred = square.inputs[0]
+    if centred.op.name != "sub":
+        return None
+    x, mean = centred.inputs
+    total = _total_of(body, plan, _source(mean))
+    if total is None or total not in plan.reductions[0] or total.inputs[0] is not x:
+        return None
+    return Moments(total, squares) if total.dtype is x.dtype is squares.dtype else None
+
+
+def _source(node: Node) -> Node:
+    while node.op.name in ("reshape", "expand"):
+        node = node.inputs[0]
+    return node
+
+
+def _total_of(body: Body, plan: ReductionPlan, mean: Node) -> Node | None:
+    """The sum that a node divides by how many were summed."""
+    if mean.op.name not in ("div", "mul"):
+        return None
+    total, number = (_source(x) for x in mean.inputs)
+    if mean.op.name == "mul" and total.op.name != "sum":
+        total, number = number, total
+    if total.op.name != "sum":
+        return None
+    count = unwrap(product(a.size for a in plan.reduced_axes))
+    found = _number(body, number)
+    if isinstance(found, Dim) or isinstance(count, Dim):
+        same = found == count and mean.op.name == "div"
+    elif found is None:
+        return None
+    else:
+        same = found == count if mean.op.name == "div" else found * count == 1.0
+    return total if same else None
+
+
+def _number(body: Body, node: Node) -> float | Dim | None:
+    """The number that a node is."""
+    if node.op.name == "cast":
+        return _number(body, _source(node.inputs[0]))
+    if node.op.name == "full":
+        value = node.attrs["value"]
+        return body.size(value) if isinstance(value, Dim) else float(value)
+    if node.op.name == "const" and node.attrs["value"].array.size == 1:
+        return float(node.attrs["value"].array.reshape(-1)[0])
+    return None

@@ -1,0 +1,131 @@
+"""One walk over the reduced axes of a group: its loops, what it stores, what it reduces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dim import Size, product, unwrap
+from .body import Body
+from .cuts import Cuts
+from .index_maps import Digit
+from .nest import Axis, coordinates, digits, unravelled
+from .reduction import carries_of, close_with_carries
+from .rows_plan import ReductionPlan
+from .scope import Value, Writer
+from .values import Values
+
+
+@dataclass
+class Walk:
+    """Open loops over the reduced axes, or over one piece of each. `roots`: the position along
+    every axis, by its variable; `inside`: the position in the piece, as one number."""
+
+    roots: dict[str, Size]
+    inside: Size
+    loops: list[Axis]
+
+
+def open_reduced(
+    body: Body, cuts: Cuts, writer: Writer, pieces: list[Size] | None = None
+) -> Walk:
+    """Open the loops of a walk."""
+    plan = cuts.plan
+    order = _loop_order(plan, body.machine.lanes_outside)
+    starts: dict[str, Size] = {}
+    extents: dict[str, Size] = {axis.var: axis.size for axis in order}
+    for number, axis in enumerate(plan.reduced_axes if pieces else ()):
+        assert pieces is not None
+        starts[axis.var], extents[axis.var] = cuts.stretch(number, pieces[number])
+    roots: dict[str, Size] = {}
+    if cuts.joined:
+        axes = [Axis(extents[axis.var]) for axis in plan.reduced_axes]
+        inside = writer.open("vector", "v", unwrap(product(a.size for a in axes)))
+        along = unravelled(writer, inside, axes)
+        roots = {a.var: at for a, at in zip(plan.reduced_axes, along, strict=True)}
+        loops = [Axis(2)]
+    else:
+        for axis in order:
+            one = axis.size == 1
+            roots[axis.var] = (
+                0 if one else writer.open(_kind(plan, axis), axis.var, extents[axis.var])
+            )
+        inside = flat_position(plan.reduced_axes, [roots[a.var] for a in plan.reduced_axes])
+        loops = [a for a in order if a.size != 1]
+    absolute = {var: unwrap(starts.get(var, 0) + root) for var, root in roots.items()}
+    return Walk(absolute, inside, loops)
+
+
+def flat_position(axes: list[Axis], roots: list[Size]) -> Size:
+    """A place in a space as one number, row-major."""
+    flat: Size = 0
+    for axis, root in zip(axes, roots, strict=True):
+        flat = flat * axis.size + root
+    return unwrap(flat)
+
+
+def full_place(
+    plan: ReductionPlan, kept: list[Size], reduced: dict[str, Size]
+) -> tuple[Digit, ...]:
+    """The digits of a place in the whole space."""
+    remaining = list(kept)
+    roots = [reduced[a.var] if a.reduced else remaining.pop(0) for a in plan.axes]
+    return digits(plan.axes, roots)
+
+
+def _loop_order(plan: ReductionPlan, lanes_outside: int) -> list[Axis]:
+    """The reduced axes from the outermost loop to the innermost."""
+    axes = plan.reduced_axes
+    for i, axis in enumerate(axes):
+        axis.var = f"r{i}"
+    inner = plan.axes[plan.vector]
+    if not inner.reduced:
+        return axes
+    inner.var = "v"
+    rest = [a for a in axes if a is not inner]
+    short = isinstance(inner.size, int) and inner.size <= lanes_outside
+    return [inner, *rest] if short else [*rest, inner]
+
+
+def _kind(plan: ReductionPlan, axis: Axis) -> str:
+    return "vector" if axis is plan.axes[plan.vector] else "serial"
+
+
+def store_full(
+    body: Body, plan: ReductionPlan, values: Values, place: tuple[Digit, ...], number: int
+) -> None:
+    """Store the outputs of a pass that have all elements."""
+    results = []
+    for i in plan.full[number]:
+        node = body.graph.outputs[i]
+        at = values.at(coordinates(place, body.shape(node)))
+        value = values.stored(values.value(node, at), node.dtype)
+        results.append((i, values.flat(node, at), value))
+    for i, index, value in results:
+        values.writer.store(f"o{i}", index, value)
+
+
+def store_kept(
+    body: Body, plan: ReductionPlan, values: Values, place: tuple[Digit, ...]
+) -> None:
+    """Store the outputs that have one element per kept place."""
+    results = []
+    for i in plan.kept:
+        node = body.graph.outputs[i]
+        at = values.at(coordinates(place, body.shape(node)))
+        value = values.stored(values.value(node, at), node.dtype)
+        results.append((i, values.flat(node, at), value))
+    for i, index, value in results:
+        values.writer.store(f"o{i}", index, value)
+
+
+def reduce(
+    body: Body, plan: ReductionPlan, values: Values, place: tuple[Digit, ...], number: int,
+    walk: Walk,
+) -> list[Value]:
+    """The carries of a pass, its loops closed: the carried values, in order."""
+    carries = []
+    for node in plan.reductions[number]:
+        (source,) = node.inputs
+        at = values.at(coordinates(place, body.shape(source)))
+        carries += carries_of(values, node, at)
+    return close_with_carries(values.writer, walk.loops, carries)

@@ -1,0 +1,140 @@
+"""Convolutions rendered as CUDA C: on the emulator as they are meant, their cubins."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from graphc.backends.cuda.emulator import ALL, Schedule
+from graphc.backends.cuda.machine import GPU
+from graphc.backends.cuda.templates import renders
+from graphc.backends.numpy.elementwise import TABLE
+from graphc.ir import dtypes, ops
+from graphc.ir.dim import evaluate
+from graphc.ir.graph import Builder, Expr
+from graphc.ir.kernel import Convolution, Kernel
+from graphc.ir.kernel.interpret import run_kernel
+from graphc.ir.passes.fuse import fuse
+from graphc.ir.passes.layout import layout
+from graphc.ir.passes.lower import lower
+from graphc.ir.passes.plan import plan
+from graphc.ir.types import TensorType
+from tests.ir.kernel_cases import kernels
+
+from .emulated import EmulatedBackend
+
+Array = np.ndarray[Any, Any]
+RNG = np.random.default_rng(0)
+WATCHED = (Schedule(watch=True), Schedule(watch=True, early=True))
+TOLERANCE = {"bf16": 1.6e-2, "f16": 2e-3, "f32": 1e-5, "f64": 1e-13}
+
+
+class Case(NamedTuple):
+    """A convolution and its gradients. `sizes` of the input; one entry of the others for each."""
+
+    dtype: str
+    channels: int
+    filters: int
+    sizes: tuple[int, ...]
+    window: tuple[int, ...]
+    stride: int = 1
+    low: int = 0
+    high: int = 0
+    dilation: int = 1
+    groups: int = 1
+    batch: Any = 2
+
+    def kernels(self) -> list[Kernel]:
+        """As they are lowered, with what a network has around them."""
+        builder, dtype = Builder(), getattr(dtypes, self.dtype)
+        batch = builder.env.new("batch", 2) if self.batch is None else self.batch
+        rank = len(self.sizes)
+
+        def value(*shape: Any) -> Expr:
+            return Expr(builder, builder.input(TensorType(dtype, shape)))
+
+        x = value(batch, self.channels, *self.sizes)
+        w = value(self.filters, self.channels // self.groups, *self.window)
+        attrs = {
+            "stride": (self.stride,) * rank, "pad_low": (self.low,) * rank,
+            "pad_high": (self.high,) * rank, "dilation": (self.dilation,) * rank,
+            "groups": self.groups,
+        }
+        y = ops.conv(ops.relu(x), w, **attrs)
+        bias = ops.reshape(value(self.filters), shape=(1, self.filters, *(1,) * rank))
+        g = ops.relu(value(*y.shape))
+        outputs = [
+            ops.relu(y + bias),
+            ops.conv_input_grad(g, w, input_shape=x.shape, **attrs) * x,
+            ops.conv_weight_grad(ops.relu(x), g, weight_shape=w.shape, **attrs),
+        ]
+        graph = fuse(layout(builder.build([o.node for o in outputs]), GPU), GPU)
+        found = kernels(plan(graph, lower(graph, GPU, renders), GPU))
+        return [k for k in found if isinstance(k.template, Convolution)]
+
+
+def check(
+    kernel: Kernel, emulated: EmulatedBackend, schedule: Schedule, dims: dict[str, int]
+) -> None:
+    """A kernel's results on the emulator are those of its meaning."""
+    memory = {}
+    for p in kernel.params:
+        size = max(evaluate(p.size, dims), 1)
+        values = RNG.standard_normal(size) if p.access == "in" else np.full(size, np.nan)
+        memory[p.name] = values.astype(p.dtype.numpy)
+    emulated.schedule = schedule
+    got = {name: array.copy() for name, array in memory.items()}
+    emulated.launch(kernel, list(got.values()), list(dims.values()))
+    t = kernel.template
+    assert isinstance(t, Convolution)
+    run_kernel(kernel, list(memory.values()), list(dims.values()), TABLE)
+    scale = np.sqrt(max(evaluate(t.k, dims), 1))
+    for p in kernel.params:
+        if p.access != "in":
+            error = TOLERANCE[t.left.dtype.name] * scale
+            np.testing.assert_allclose(
+                got[p.name].astype("f8"), memory[p.name].astype("f8"), rtol=error, atol=error,
+                err_msg=f"{t.kind} {schedule}",
+            )
+
+
+CASES = [
+    Case("f32", 8, 16, (7, 6), (3, 3), low=1, high=1),
+    Case("f32", 3, 16, (9, 9), (5, 5), stride=2, low=2, high=2),
+    Case("f32", 10, 12, (8, 7), (3, 2), stride=2, low=1, dilation=2, batch=3),
+    Case("f32", 16, 24, (6, 5), (1, 1)),
+    Case("f32", 16, 24, (7, 5), (1, 1), stride=2),
+    Case("f32", 16, 32, (6, 6), (3, 3), low=1, high=1, groups=2),
+    Case("f32", 9, 8, (20,), (4,), stride=3, low=2, high=1),
+    Case("f32", 8, 8, (4, 5, 3), (2, 3, 2), stride=2, low=1, high=1),
+    Case("f32", 8, 8, (5, 5), (3, 3), low=1, high=1, batch=None),
+    Case("bf16", 16, 24, (7, 6), (3, 3), stride=2, low=1, high=1),
+    Case("bf16", 12, 70, (5, 5), (3, 3), low=1, high=1),
+    Case("f16", 3, 8, (9, 9), (3, 3), stride=2),
+    Case("f64", 8, 9, (5, 4), (3, 3), stride=2, low=1, high=1),
+    Case("f32", 8, 8, (9, 9), (3, 3), stride=4, low=1, high=1, dilation=2),
+]
+
+
+@pytest.fixture(scope="module")
+def rendered(emulated: EmulatedBackend) -> dict[Case, list[Kernel]]:
+    """All cases' kernels, to be compiled together."""
+    found = {case: case.kernels() for case in CASES}
+    for each in found.values():
+        for kernel in each:
+            emulated.add(kernel)
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_convolution_and_its_gradients(
+    case: Case, rendered: dict[Case, list[Kernel]], emulated: EmulatedBackend
+) -> None:
+    kinds = sorted(k.template.kind for k in rendered[case])
+    assert kinds == ["conv", "conv_input_grad", "conv_weight_grad"]
+    for kernel in rendered[case]:
+        dims = dict.fromkeys(kernel.dims, 3)
+        for schedule in (ALL[-2], *WATCHED):
+            check(kernel, emulated, schedule, dims)
