@@ -51,6 +51,8 @@ class Place:
         self.own_run = _in_memory_order(run)
         self.run = _wrapped(self.own_run)
         self.generator: Any = None  # its default generator, made at first use
+        # whether plain draws are made there, from a counter
+        self.by_counter: Callable[[], bool] = lambda: False
         self._constants: dict[Any, Buffer] = {}
 
     def take(self, array: Array) -> Buffer:

@@ -109,6 +109,9 @@ class Machine:
     `sorting` says how what has an order is done in parallel (None: one after another, and sorts by
     a routine).
 
+    `by_counter`: unless somebody asks otherwise, random numbers are made of a counter where they
+    are used; not of a stream, in which each follows from the one before.
+
     From `unrolled_steps` equal steps on, unrolled code becomes a loop. Steps of elementwise work
     alone, of which few kernels are made, do so if they are `unrolled_light` operators together.
 
@@ -149,6 +152,7 @@ class Machine:
     sorting: Sorting | None = None
     lasting: int = 0
     channels_last: int = 0
+    by_counter: bool = False
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

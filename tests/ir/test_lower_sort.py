@@ -65,12 +65,22 @@ def test_the_first_of_any_dim(dim: int, largest: bool) -> None:
         same(build(function, (5, 6, 7)), [values((5, 6, 7), f32)])
 
 
+def test_what_is_sorted_may_be_no_buffer() -> None:
+    def function(x):
+        order = ops.flip(ops.iota.like(x, shape=(2, 9), dim=1, dtype=dtypes.i64), dims=(1,))
+        return x, ops.sort(order, dim=1, descending=False, stable=True)[1]
+
+    same(build(function, (2,)), [values((2,), f32)])
+
+
 def test_a_sort_of_a_symbolic_length() -> None:
     graph = build(
         lambda x: ops.sort(x, dim=0, descending=False, stable=True), (Dim.var("n"),),
         dims={"n": 9},
     )
     program = compiled(graph, machine=SORTS)
+    for kernel in cases.kernels(program):
+        verify_kernel(kernel)
     for count in (2, 5, 40):
         x = values((count,), f32)
         for a, b in zip(

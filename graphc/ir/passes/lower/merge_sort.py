@@ -13,7 +13,7 @@ from ...graph import Node
 from ...kernel import Carry, Kernel, Literal, Stmt
 from . import index_maps
 from .body import Body
-from .index_maps import exact
+from .index_maps import Coordinates, exact
 from .loops import dims_of
 from .nest import make_kernel
 from .scan import Scratch, carried, close_all, how
@@ -26,7 +26,6 @@ class _Rows(NamedTuple):
     """What is sorted: `length` elements of each row along `dim`; `most` of them are wanted."""
 
     node: Node
-    source: str
     shape: tuple[Size, ...]
     dim: int
     most: Size
@@ -38,15 +37,20 @@ class _Rows(NamedTuple):
 
     @property
     def rows(self) -> Size:
-        return unwrap(product((*self.shape[: self.dim], *self.shape[self.dim + 1 :])))
+        return unwrap(product(self.around))
 
-    def place(self, row: Size, i: Size, most: bool = False) -> Size:
-        """An element's offset in the operand, or in a result."""
-        around = (*self.shape[: self.dim], *self.shape[self.dim + 1 :])
-        size = self.most if most else self.length
-        at = index_maps.unravel(row, around)
-        shape = (*around[: self.dim], size, *around[self.dim :])
-        return index_maps.linear_index((*at[: self.dim], exact(i, size), *at[self.dim :]), shape)
+    @property
+    def around(self) -> tuple[Size, ...]:
+        return (*self.shape[: self.dim], *self.shape[self.dim + 1 :])
+
+    def place(self, row: Size, i: Size, size: Size) -> Coordinates:
+        """An element in a tensor that is so long along the dim."""
+        at = index_maps.unravel(row, self.around)
+        return (*at[: self.dim], exact(i, size), *at[self.dim :])
+
+    def read(self, values: Values, row: Size, i: Size) -> Value:
+        """An element of what is sorted."""
+        return values.value(self.node.inputs[0], values.at(self.place(row, i, self.length)))
 
 
 class _Run(NamedTuple):
@@ -62,7 +66,7 @@ def lower_sort(body: Body, node: Node) -> Kernel:
     shape, dim = body.shape(x), node.attrs["dim"]
     top = node.op.name == "topk"
     rows = _Rows(
-        node, body.buffers[x], shape, dim, body.size(node.attrs["k"]) if top else shape[dim],
+        node, shape, dim, body.size(node.attrs["k"]) if top else shape[dim],
         node.attrs["largest" if top else "descending"],
     )
     scratch = Scratch()
@@ -96,10 +100,10 @@ def _before(values: Values, rows: _Rows, a: Value, b: Value) -> Value:
 
 
 def _comparable(values: Values, value: Value) -> Value:
-    """A loaded value, of a dtype that is ordered."""
+    """A value in a dtype that is ordered."""
     if value.dtype is dtypes.bool_:
         return values.writer.apply("cast", dtypes.i32, value)
-    return values.widened(value)
+    return value
 
 
 def _put(
@@ -118,7 +122,8 @@ def _put(
         return
     for number, output in enumerate(body.graph.outputs):
         value = found[output.attrs["index"]]
-        writer.store(f"o{number}", rows.place(row, there, True), value, inside)
+        flat = index_maps.linear_index(rows.place(row, there, rows.most), body.shape(output))
+        writer.store(f"o{number}", flat, value, inside)
 
 
 def _ranked(body: Body, rows: _Rows, width: int, target: _Run | None) -> tuple[Stmt, ...]:
@@ -128,12 +133,12 @@ def _ranked(body: Body, rows: _Rows, width: int, target: _Run | None) -> tuple[S
     dtype = rows.node.inputs[0].dtype
     row, i = open_updates(body, writer, rows.rows, rows.length)
     first = unwrap(floordiv(i, width) * width)
-    stored = writer.load(rows.source, rows.place(row, i), dtype)
-    own = _comparable(values, stored)
+    value = rows.read(values, row, i)
+    own = _comparable(values, value)
     j = writer.open("serial", "j", minimum(width, unwrap(rows.length - first)))
     rank = carried(writer, dtypes.i64)
     index = unwrap(first + j)
-    other = _comparable(values, writer.load(rows.source, rows.place(row, index), dtype))
+    other = _comparable(values, rows.read(values, row, index))
     earlier = writer.apply(
         "lt", dtypes.bool_, writer.index_value(index), writer.index_value(i)
     )
@@ -143,7 +148,8 @@ def _ranked(body: Body, rows: _Rows, width: int, target: _Run | None) -> tuple[S
     )
     one = writer.apply("cast", dtypes.i64, counts)
     writer.close([Carry(rank.name, dtypes.i64, writer.index_value(first), "add", one)])
-    _put(values, rows, target, row, rank, (stored, writer.index_value(i)))
+    found = values.stored(value, dtype), writer.index_value(i)
+    _put(values, rows, target, row, rank, found)
     return close_all(writer)
 
 
@@ -158,7 +164,7 @@ def _merged(
     base = unwrap(row * rows.length)
     stored = writer.load(source.values, unwrap(base + i), dtype)
     place = writer.load(source.places, unwrap(base + i), dtypes.i64)
-    own = _comparable(values, stored)
+    own = _comparable(values, values.widened(stored))
     run = floordiv(i, width)
     right = mod(run, 2)  # 1: the other run is in front of this one, and its equals come first
     is_right = writer.apply(
@@ -168,7 +174,7 @@ def _merged(
     length = maximum(0, minimum(width, unwrap(rows.length - start)))
 
     def holds(there: Value) -> Value:
-        other = _comparable(values, there)
+        other = _comparable(values, values.widened(there))
         not_after = writer.apply("logical_not", dtypes.bool_, _before(values, rows, own, other))
         return writer.apply(
             "where", dtypes.bool_, is_right, not_after, _before(values, rows, other, own)
