@@ -46,6 +46,7 @@ from .engine.version.shared_builds import SharedBuilds
 from .engine.version.sources import Stale
 from .engine.version.version import Specialisation, nothing
 from .engine.version.versions import Versions
+from .frontend import placement
 from .frontend.context import local
 from .frontend.errors import ControlError, EscapedTensorError, TraceError
 from .frontend.names import Names
@@ -237,6 +238,9 @@ class CompiledFunction:
         look: Look | None = None,
     ) -> Specialisation | Turned:
         self._constants = Constants()
+        if look is None:
+            for place in placement.places():  # what failed before does not count as this function's
+                place.memory.synchronise()
         return self._versions.attempt(leaves, structure, lambda key, shapes: self._compile_for(
             given, leaves, structure, key, shapes, reasons, look
         ))

@@ -146,6 +146,13 @@ class Config(NamedTuple):
         "state; `auto` the first on the CPU, the second on a GPU.",
         _one_of("auto", "torch", "counter"),
     )
+    cuda_graphs: str = env(
+        "GRAPHC_CUDA_GRAPHS",
+        "auto",
+        "On a GPU, launches that follow each other as one CUDA graph: `1` always, `0` never (one "
+        "by one, to debug), `auto` where there are many of them, and the call has come before.",
+        _one_of("auto", "0", "1"),
+    )
 
 
 _PREFIX = "GRAPHC_"

@@ -23,6 +23,7 @@ from typing import IO, Any
 import numpy as np
 
 from .frontend.device import CPU, device
+from .frontend.functions.storages import UntypedStorage
 from .frontend.numbers import Size
 from .frontend.placement import Place, device_of, place_of
 from .frontend.storage import Storage, offset_of, strides_of
@@ -328,8 +329,9 @@ def location_of(mapped: Any, location: str, storage: Storage) -> Place | None:
     if isinstance(mapped, dict):
         location = str(mapped.get(location, location))
     elif callable(mapped):
-        if mapped(storage, location) is not None:
-            return None
+        chosen = mapped(UntypedStorage(storage), location)
+        if chosen is not None:
+            return place_of(getattr(chosen, "device", "cpu"))
     elif mapped is not None:
         location = str(mapped)
     try:

@@ -24,12 +24,13 @@ if __name__ != "graphc.backends":  # reached through the link at the repository'
 
 class Host(NamedTuple):
     """What a backend may use of the process that it runs in: so many threads for all kernels
-    together, a directory for compiled code (None: keep it in memory), and NumPy's function of
-    each operator, for what the backend has no code for."""
+    together, a directory for compiled code (None: keep it in memory), NumPy's function of each
+    operator, for what the backend has no code for, and whether launches on a GPU become graphs."""
 
     threads: int
     cache_dir: Path | None
     table: Table
+    cuda_graphs: str = "auto"
 
 
 class KernelStats(Protocol):
@@ -42,12 +43,15 @@ class KernelStats(Protocol):
 
 
 class Stats(Protocol):
-    """What building took: seconds by stage, in order, and the distinct kernels."""
+    """What building took: seconds by stage, in order, and the distinct kernels; and what explain()
+    is to say of how the program runs, a line each."""
 
     @property
     def seconds(self) -> Mapping[str, float]: ...
     @property
     def kernels(self) -> Sequence[KernelStats]: ...
+    @property
+    def remarks(self) -> Sequence[str]: ...
 
 
 class Executable(Protocol):

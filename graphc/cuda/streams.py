@@ -83,6 +83,10 @@ class Stream(_NeedsGpu):
         self._driver().wait_for_stream(self.cuda_stream)
         raise_failed(self._gpu)
 
+    def uses(self, buffer: Any) -> None:
+        """Its work uses a buffer, whose memory serves nothing else before that has happened."""
+        self._gpu.allocator.record_stream(buffer.block, self.cuda_stream)
+
     def _driver(self) -> Any:
         self._gpu.activate()
         return self._gpu.driver

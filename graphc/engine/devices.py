@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from .. import backends, config
+from ..backends.host.memory import HOST
 from ..frontend import placement
 from ..frontend.errors import TraceError, located
 from ..ir.dim import DimEnv
@@ -41,8 +42,16 @@ def register(kind: str, backend: str) -> None:
 def backend_at(place: placement.Place | None, asked: str) -> str:
     """The name of the backend whose code runs on tensors of a device, where the user asked for
     one. Raises RuntimeError where that one has another memory, TraceError where there is none."""
-    if place is None or backends.get(asked).memory is place.memory:
+    if place is None and asked == backends.DEFAULT:
         return asked
+    memory = backends.get(asked).memory
+    if memory is (HOST if place is None else place.memory):
+        return asked
+    if place is None:
+        raise RuntimeError(located(
+            f"backend {asked!r} computes on tensors on {memory.place}. Cure: move them there "
+            f"(.to({memory.place!r})), or leave backend= out"
+        ))
     if place.backend is None:
         raise TraceError(located(f"there is no code for tensors on {place.device}"))
     if asked != backends.DEFAULT:

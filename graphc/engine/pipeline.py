@@ -161,7 +161,7 @@ def _blamed(observer: Observer, graph: Graph, mutated: Mapping[int, int]) -> Ite
 
 def host(config: Config) -> Host:
     """What backends may use of this process."""
-    return Host(config.threads, config.cache_dir, TABLE)
+    return Host(config.threads, config.cache_dir, TABLE, config.cuda_graphs)
 
 
 def adapt(config: Config) -> None:

@@ -9,6 +9,7 @@ made on the way (positions, masks): it was not placed by a user.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sys import _getframe
@@ -53,6 +54,7 @@ class Place:
         self.generator: Any = None  # its default generator, made at first use
         # whether plain draws are made there, from a counter
         self.by_counter: Callable[[], bool] = lambda: False
+        self.process = os.getpid()  # in one that is forked from it, no device can be used
         self._constants: dict[Any, Buffer] = {}
 
     def take(self, array: Array) -> Buffer:
@@ -158,6 +160,14 @@ class Pinned:
     holds: Callable[[Array], bool] = staticmethod(lambda array: False)
     # a context in which what is copied from it may be read later
     later: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+class Streams:
+    """A device's queues, as other libraries call them: set where it has any."""
+
+    current: Callable[[Place], int]  # the handle of the running thread's
+    # what comes next on the first waits for what was begun on the second
+    order: Callable[[Place, int, int], None]
 
 
 # --- who watches the runners -------------------------------------------------------------------

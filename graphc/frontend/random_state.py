@@ -6,6 +6,7 @@ is captured and written like any other tensor, so a compiled function goes on wh
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -246,8 +247,11 @@ def _seed_others(seed: int, but: Place | None) -> None:
 
 
 def _drawing() -> list[Place]:
-    """The devices besides the CPU that have drawn."""
-    return [place for place in drawing_places() if place.generator is not None]
+    """The devices besides the CPU that have drawn, and that this process may use."""
+    return [
+        place for place in drawing_places()
+        if place.generator is not None and place.process == os.getpid()
+    ]
 
 
 def seed() -> int:

@@ -183,6 +183,7 @@ def _part_lines(part: Part) -> Iterator[str]:
     for step in callbacks:
         where = f" at {step.lines[0][0]}" if step.lines[0][0] else ""
         yield f"NumPy runs {step.name}{where}: there is no native code for it"
+    yield from part.built.executable.stats.remarks
     for number, step in enumerate(part.steps):
         yield _step_line(number, step)
         for loc, ops in step.lines:

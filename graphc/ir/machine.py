@@ -93,7 +93,8 @@ class Machine:
 
     A lane goes along at most `lane_steps` elements by itself (0: as many as there are): longer
     reductions are cut, in pieces of at least `piece_steps` of them where blocks are few, and done
-    in stages. Where it `hoists`, what is the same for all parallel iterations stands before them.
+    in stages. One that goes along rows and adds up columns beside them takes at least `rows_least`
+    rows. Where it `hoists`, what is the same for all parallel iterations stands before them.
 
     A template's work is cut in pieces of at least `template_flops` floating-point operations, in
     at most `template_chunks` pieces; `tiling` says how a piece is computed (None: no template is
@@ -140,6 +141,7 @@ class Machine:
     rereads: int
     lane_steps: int
     piece_steps: int
+    rows_least: int
     hoists: bool
     template_flops: int
     template_chunks: int

@@ -23,4 +23,5 @@ SORTS = replace(
 CUTTING = replace(
     GPU, lane_steps=3, piece_steps=1, columns=4, block=4, parallelism=8, least_parallel=4,
     split_least=8, chunk_least=4, chunk_most=8, stretch=2, tile=24, rereads=24,
+    rows_least=2,
 )

@@ -11,7 +11,6 @@ from graphc.backends.cuda import emit, scalar, templates
 from graphc.backends.cuda.code import Code
 from graphc.backends.cuda.compilers import Compilers, WithNvrtc
 from graphc.backends.cuda.device import GPUS, Device, Gpus
-from graphc.backends.cuda.errors import error_of
 from graphc.backends.cuda.executable import Executable
 from graphc.backends.cuda.findings import findings
 from graphc.backends.cuda.machine import GPU
@@ -23,22 +22,23 @@ from graphc.ir.types import TupleType
 
 
 class CudaBackend:
-    """See Backend. `gpus`: what torch.cuda is about; tensors lie on the first of them."""
+    """See Backend. `gpus`: what torch.cuda is about; tensors lie on the one with this `index`."""
 
     machine = GPU
 
-    def __init__(self, gpus: Gpus = GPUS, compilers: Compilers | None = None) -> None:
-        self.gpus = gpus
+    def __init__(
+        self, gpus: Gpus = GPUS, compilers: Compilers | None = None, index: int = 0
+    ) -> None:
+        self.gpus, self._index = gpus, index
         self._compilers = compilers or WithNvrtc()
+
+    def on(self, index: int) -> CudaBackend:
+        """The same with another of the devices, and memory there."""
+        return type(self)(self.gpus, self._compilers, index)
 
     @property
     def _device(self) -> Device:
-        devices = self.gpus.devices
-        if not devices:
-            raise self.gpus.missing or error_of(
-                "cuDeviceGetCount", "CUDA_ERROR_NO_DEVICE", "the driver has no device"
-            )
-        return devices[0]
+        return self.gpus.device(self._index)
 
     @functools.cached_property
     def code(self) -> Code:
@@ -74,7 +74,9 @@ class CudaBackend:
         """Raises NvrtcError, and as `memory` does."""
         self.code.directory = host.cache_dir
         target = self._compilers.target(self._device)
-        return Executable(program, self.memory, self.code, target, host.table)
+        return Executable(
+            program, self.memory, self.code, target, host.table, host.cuda_graphs
+        )
 
     def adapt(self, host: Host) -> None:
         """Nothing: what runs here has the device's threads."""

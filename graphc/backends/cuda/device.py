@@ -19,6 +19,7 @@ from graphc.backends.cuda.driver import (
     Driver,
     Stream,
 )
+from graphc.backends.cuda.errors import error_of
 from graphc.backends.cuda.pinned import PinnedMemory
 
 STREAMS = 32  # of a priority: who asks for more gets the first one again, as in torch
@@ -67,6 +68,7 @@ class Device:
         self._pinned = pinned or PinnedMemory(driver, self.activate)
         self._selected = _Selected()
         self._context: Context | None = None
+        self._several = False  # whether work has gone to other streams than the default
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._streams: dict[int, list[Stream]] = {}
@@ -113,6 +115,9 @@ class Device:
 
     def select(self, stream: Stream) -> Stream:
         """The running thread's work goes to a stream from now on; gives the one until now."""
+        if stream != DEFAULT_STREAM and not self._several:
+            self.synchronise()  # what was written on the default one (constants), others may read
+            self._several = True
         before, self._selected.stream = self._selected.stream, stream
         return before
 
@@ -144,15 +149,14 @@ class Device:
         self.allocator.free(block)
 
     def sent(self, address: int, stream: Stream) -> None:
-        """A copy of what lies at an address of the host was begun, last of all: pageable memory was
-        read by then, pinned memory is waited for, unless the caller has said that it stays as it
-        is (Gpus.unwaited)."""
-        if not self._pinned.holds(address):
-            return
-        if self._thread.waits:
-            self.driver.wait_for_stream(stream)
-        else:
+        """A copy of what lies at an address of the host was begun, last of all. Pinned memory has
+        yet to be read: that is waited for, unless the caller has said that it stays as it is
+        (Gpus.unwaited). So is, as in torch, any copy that another stream's work may read."""
+        pinned = self._pinned.holds(address)
+        if pinned and not self._thread.waits:
             self._pinned.begun(address, stream)
+        elif pinned or self._several:
+            self.driver.wait_for_stream(stream)
 
     # --- facts --------------------------------------------------------------------------------
 
@@ -228,6 +232,12 @@ class Gpus:
             yield
         finally:
             self._thread.waits = before
+
+    def device(self, index: int) -> Device:
+        """One of them. Raises what said that there is none, with the cure."""
+        if not self.devices:
+            raise self.missing or error_of("cuDeviceGetCount", "CUDA_ERROR_NO_DEVICE", "no device")
+        return self.devices[index]
 
     @property
     def begun(self) -> bool:

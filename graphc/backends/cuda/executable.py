@@ -15,6 +15,7 @@ from graphc.backends.cuda.driver import Function
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.lease import Lease, Plan
 from graphc.backends.cuda.memory import CudaMemory
+from graphc.backends.cuda.remarks import remarks
 from graphc.backends.cuda.source import Source, Stage, Target
 from graphc.backends.cuda.status import guarded, kernel_checks
 from graphc.backends.cuda.steps import HostStep, Line, Loop, Part, parts_of, shares
@@ -43,6 +44,7 @@ class Stats(NamedTuple):
 
     seconds: Mapping[str, float]
     kernels: Sequence[KernelStats]
+    remarks: Sequence[str] = ()
 
 
 class _Kernel(NamedTuple):
@@ -119,7 +121,8 @@ class Executable:
     """See graphc.backends.Executable."""
 
     def __init__(
-        self, program: Program, memory: CudaMemory, code: Code, target: Target, table: Table
+        self, program: Program, memory: CudaMemory, code: Code, target: Target, table: Table,
+        graphs: str = "auto",
     ) -> None:
         self.program, self.memory, self._target = program, memory, target
         # where bytes meet is known for known sizes
@@ -127,7 +130,6 @@ class Executable:
         if not program.dims:
             self._gathered = together(program, {})
         self._kernels = Built(program, self._gathered, target, code)
-        self.stats = self._kernels.stats
         self._routines = {
             number: HostRoutine(step, table) for number, step in enumerate(leaves(program.steps))
             if isinstance(step, Routine)
@@ -137,11 +139,12 @@ class Executable:
             assert isinstance(constant, np.ndarray)
             self._constants.append(memory.allocate(constant.shape, constant.dtype))
             memory.write(self._constants[-1], constant)
-        self._plan = self._planned()
+        self._plan = self._planned(graphs)
+        self.stats = self._kernels.stats._replace(remarks=remarks(self._plan.parts, graphs))
 
-    def _planned(self, single: bool = False) -> Plan:
+    def _planned(self, graphs: str, single: bool = False) -> Plan:
         parts = parts_of(self.program, self._kernels, self._gathered, single)
-        return Plan(self.program, parts, self.memory, self._constants)
+        return Plan(self.program, parts, self.memory, self._constants, graphs)
 
     def run(
         self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray],
@@ -160,7 +163,7 @@ class Executable:
         after: Visit, dims: Sequence[int] = (),
     ) -> None:
         """A step at a time; what a visitor looks at is waited for."""
-        plan = self._planned(single=True)
+        plan = self._planned("0", single=True)
         lease = self._placed(plan, inputs, outputs, dims)
         steps = list(leaves(self.program.steps))
 

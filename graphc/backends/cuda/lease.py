@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from graphc.backends.cuda.driver import Stream
+from graphc.backends.cuda.graphs import Ready, Run
 from graphc.backends.cuda.memory import CudaMemory
 from graphc.backends.cuda.source import GRID_MOST
 from graphc.backends.cuda.status import BYTES, Checked
 from graphc.backends.cuda.steps import (
-    Choice,
+    Either,
     KernelLaunch,
     LibraryCall,
     Line,
@@ -33,11 +34,12 @@ class Plan:
 
     def __init__(
         self, program: Program, parts: tuple[Part, ...], memory: CudaMemory,
-        constants: Sequence[DeviceArray],
+        constants: Sequence[DeviceArray], graphs: str = "0",
     ) -> None:
         self.program, self.parts, self.memory = program, parts, memory
-        self.constants = constants
-        self.steps = [step for line in lines(parts) for step in line.steps]
+        self.constants, self.graphs = constants, graphs
+        self.lines = list(lines(parts))
+        self.steps = [step for line in self.lines for step in line.steps]
         checked = [s for s in self.steps if isinstance(s, KernelLaunch) and s.checked is not None]
         self._words = _status_words(memory, [s.checked for s in checked if s.checked is not None])
         first = memory.address(self._words) if checked else 0
@@ -64,40 +66,14 @@ def _status_words(memory: CudaMemory, checked: Sequence[Checked]) -> DeviceArray
     return made
 
 
-class Ready:
-    """A launch of a lease. `changed`: since somebody last asked."""
-
-    __slots__ = ("changed", "launch", "step", "words")
-
-    def __init__(self, memory: CudaMemory, step: KernelLaunch, status: int) -> None:
-        self.step = step
-        count = len(step.buffers) + len(step.dims) + 1 + (step.scratch != 0)
-        self.launch = memory.driver.prepare(
-            step.function, (1, 1, 1), (step.threads, 1, 1), bytes(8 * count), step.shared
-        )
-        self.words = self.launch.arguments.cast("q")
-        self.words[len(step.buffers) + len(step.dims)] = status
-        self.changed = True
-
-    def resize(self, env: Mapping[str, int]) -> None:
-        """Numbers of blocks, and dims, for these sizes."""
-        step = self.step
-        for at, size in enumerate(step.dims, len(step.buffers)):
-            self.words[at] = _value(size, env)
-        self.launch.resize((min(max(1, _value(step.blocks, env)), GRID_MOST), 1, 1))
-        self.changed = True
-
-
 class Lease:
     """See the module. `env`: the values of the program's dims and of its loops' variables."""
 
     def __init__(self, plan: Plan, stream: Stream) -> None:
         self.plan, self.stream = plan, stream
         memory, self._driver = plan.memory, plan.memory.driver
-        self.ready: dict[int, Ready] = {
-            id(step): Ready(memory, step, plan.status.get(id(step), memory.status.device))
-            for step in plan.steps if isinstance(step, KernelLaunch)
-        }
+        self._ready: dict[int, tuple[KernelLaunch, Ready]] = {}  # by the step's id
+        self._runs = {id(line): self._runs_of(line) for line in plan.lines}
         self.env: dict[str, int] = {}
         self._dims: tuple[int, ...] | None = None
         self._arena: DeviceArray | None = None
@@ -109,11 +85,35 @@ class Lease:
         self._variables = _variables(plan)
         self._moving = {
             name: [
-                self.ready[id(step)] for step in plan.steps
-                if isinstance(step, KernelLaunch) and name in _names(_sizes(step))
+                pair for pair in self._ready.values() if name in _names(_sizes(pair[0]))
             ]
             for name in self._variables
         }
+
+    def _runs_of(self, line: Line) -> list[Run | LibraryCall]:
+        """A line's launches, prepared, and the calls of libraries between them."""
+        found: list[Run | LibraryCall] = []
+        for step in line.steps:
+            if not isinstance(step, KernelLaunch):
+                found.append(step)
+                continue
+            run = found[-1] if found else None
+            if not isinstance(run, Run):
+                run = Run(self.plan.memory.device, self.plan.graphs)
+                found.append(run)
+            ready = self._prepared(step, run)
+            run.launches.append(ready)
+            self._ready[id(step)] = step, ready
+        return found
+
+    def _prepared(self, step: KernelLaunch, run: Run) -> Ready:
+        count = len(step.buffers) + len(step.dims) + 1 + (step.scratch != 0)
+        ready = Ready(run, self._driver.prepare(
+            step.function, (1, 1, 1), (step.threads, 1, 1), bytes(8 * count), step.shared
+        ))
+        device = self.plan.memory.status.device
+        ready.words[len(step.buffers) + len(step.dims)] = self.plan.status.get(id(step), device)
+        return ready
 
     def place(
         self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray], dims: Sequence[int]
@@ -134,7 +134,7 @@ class Lease:
                 self._bases[base] = place
                 for ready, at, offset in self._users.get(base, ()):
                     ready.words[at] = place + offset
-                    ready.changed = True
+                    ready.change()
 
     def address(self, ref: BufferRef) -> int:
         """Where a buffer lies now."""
@@ -142,19 +142,19 @@ class Lease:
 
     def moved(self, variable: str) -> None:
         """A loop's variable has another value."""
-        for ready in self._moving[variable]:
-            for at, ref in enumerate(ready.step.buffers):
+        for step, ready in self._moving[variable]:
+            for at, ref in enumerate(step.buffers):
                 ready.words[at] = self.address(ref)
-            ready.resize(self.env)
+            self._resize(step, ready)
 
     def begin(self, line: Line) -> None:
         """Sends a line's steps to the stream."""
-        for step in line.steps:
-            if isinstance(step, KernelLaunch):
-                self._driver.launch(self.ready[id(step)].launch, self.stream)
+        for run in self._runs[id(line)]:
+            if isinstance(run, Run):
+                run.begin(self.stream)
             else:
-                addresses = [self.address(ref) for ref in step.buffers]
-                step.begin(self._driver, addresses, self.env, self._scratch, self.stream)
+                addresses = [self.address(ref) for ref in run.buffers]
+                run.begin(self._driver, addresses, self.env, self._scratch, self.stream)
 
     def _lay_out(self, dims: tuple[int, ...]) -> None:
         self.env = {
@@ -171,18 +171,26 @@ class Lease:
         start = self.plan.memory.address(self._arena) if self._arena is not None else 0
         self._bases["arena", 0], self._scratch = start, start + arena
         self._users = {}
-        for ready in self.ready.values():
-            self._fill(ready)
+        for step, ready in self._ready.values():
+            self._fill(step, ready)
         self._dims = dims
 
-    def _fill(self, ready: Ready) -> None:
-        for at, ref in enumerate(ready.step.buffers):
+    def _fill(self, step: KernelLaunch, ready: Ready) -> None:
+        for at, ref in enumerate(step.buffers):
             base, offset = (ref.space, ref.index), _value(ref.offset, self.env)
             ready.words[at] = self._bases[base] + offset
             self._users.setdefault(base, []).append((ready, at, offset))
-        if ready.step.scratch != 0:
+        if step.scratch != 0:
             ready.words[-1] = self._scratch
-        ready.resize(self.env)
+        self._resize(step, ready)
+
+    def _resize(self, step: KernelLaunch, ready: Ready) -> None:
+        """Numbers of blocks, and dims, for the sizes of now."""
+        for at, size in enumerate(step.dims, len(step.buffers)):
+            ready.words[at] = _value(size, self.env)
+        blocks = _value(step.blocks, self.env)
+        ready.launch.resize((min(max(1, blocks), GRID_MOST), 1, 1))
+        ready.change()
 
 
 def _value(size: Size, env: Mapping[str, int]) -> int:
@@ -212,7 +220,7 @@ def _variables(plan: Plan) -> list[str]:
             if isinstance(part, Loop):
                 found[part.var] = None
                 search((*part.test, *part.steps))
-            elif isinstance(part, Choice):
+            elif isinstance(part, Either):
                 search((*part.then, *part.otherwise))
 
     search(plan.parts)

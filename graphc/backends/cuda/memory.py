@@ -116,13 +116,14 @@ class CudaMemory:
         if not target.size:
             return
         new = target.ndim - source.ndim
+        if new < 0 or any(
+            n not in (1, size) for n, size in zip(source.shape, target.shape[new:], strict=True)
+        ):
+            raise ValueError(f"{source.shape} does not broadcast to {target.shape}")
         strides = [0] * new + [
             0 if size == 1 else step
             for size, step in zip(source.shape, source.strides, strict=True)
         ]
-        shown = np.broadcast_shapes(source.shape, target.shape)
-        if new < 0 or shown != target.shape:
-            raise ValueError(f"{source.shape} does not broadcast to {target.shape}")
         self._walk(
             self.address(target), self.address(source), target.shape, target.itemsize,
             target.strides, strides, status, stream,

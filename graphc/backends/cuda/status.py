@@ -17,7 +17,7 @@ from typing import NamedTuple
 from graphc.backends.cuda.driver import Driver, Stream
 from graphc.backends.cuda.source import Source
 from graphc.ir.kernel import Check, Kernel, walk
-from graphc.ir.kernel.failure import check_error
+from graphc.ir.kernel.failure import check_error, late
 
 WORDS = 4  # of 8 bytes: see fail() in prelude.py
 BYTES = 8 * WORDS
@@ -105,4 +105,4 @@ class Status:
             self._driver.synchronise()
             failed = self._launches[number]
         message = failed.checks[check].message.replace("{value}", str(value))
-        raise check_error(message, failed.locs)
+        raise late(check_error(message, failed.locs))

@@ -94,7 +94,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Either:
     """See Branch. The host waits for the flag."""
 
     flag: BufferRef
@@ -102,8 +102,8 @@ class Choice:
     otherwise: tuple[Part, ...]
 
 
-Part: TypeAlias = Line | HostStep | Loop | Choice
-Step: TypeAlias = KernelLaunch | LibraryCall | HostStep | Loop | Choice
+Part: TypeAlias = Line | HostStep | Loop | Either
+Step: TypeAlias = KernelLaunch | LibraryCall | HostStep | Loop | Either
 
 
 class Kernels(Protocol):
@@ -210,7 +210,7 @@ class _Parts:
             return HostStep(first, step)
         if isinstance(step, Branch):
             otherwise = self.of_steps(step.otherwise, first + _count(step.then))
-            return Choice(step.flag, self.of_steps(step.then, first), otherwise)
+            return Either(step.flag, self.of_steps(step.then, first), otherwise)
         body = self.of_steps(step.steps, first + _count(step.test))
         return Loop(step.var, body, step.count, self.of_steps(step.test, first), step.flag)
 
@@ -227,6 +227,6 @@ def lines(parts: Iterable[Part]) -> Iterator[Line]:
         elif isinstance(part, Loop):
             yield from lines(part.test)
             yield from lines(part.steps)
-        elif isinstance(part, Choice):
+        elif isinstance(part, Either):
             yield from lines(part.then)
             yield from lines(part.otherwise)

@@ -47,6 +47,7 @@ CPU = Machine(
     rereads=0,
     lane_steps=0,
     piece_steps=0,
+    rows_least=0,
     hoists=False,
     template_flops=1 << 19,  # about 5 microseconds
     template_chunks=32,

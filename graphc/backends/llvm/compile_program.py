@@ -36,6 +36,7 @@ class BuildStats:
     driver: float = 0.0  # the driver, from text to object
     link: float = 0.0
     kernels: list[KernelStats] = field(default_factory=list)
+    remarks: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -61,6 +61,7 @@ class NothingBuilt(NamedTuple):
 
     seconds: Mapping[str, float] = {}
     kernels: Sequence[KernelStats] = ()
+    remarks: Sequence[str] = ()
 
 
 class Interpreted:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...frontend.context import local
 from ...frontend.errors import locate
+from ...ir.kernel.failure import is_late
 
 ERRORS = (IndexError, RuntimeError, ValueError, ZeroDivisionError)
 
@@ -23,8 +24,9 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def mark(error: Any) -> None:
-    """Note that native code raised it."""
-    error.by_native_code = True
+    """Note that native code raised it: not, where a device's queue told of it while the code ran.
+    That may have failed in an earlier call, and is the user's to see."""
+    error.by_native_code = not is_late(error)
 
 
 def run_python(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -28,8 +28,10 @@ from . import (
     copied_views,
     copies,
     creation,
+    cuda_arrays,
     cumulative,
     deep_copies,
+    dlpack,
     dtype_names,
     finite_differences,
     foreach,
@@ -60,6 +62,7 @@ from . import (
     storages,
     strided,
     tensor_types,
+    transfers,
     windows,
 )
 from . import einsum as einsum_module
@@ -132,6 +135,7 @@ _FUNCTIONS = {
     statistics: "broadcast_shapes combinations cumulative_trapezoid unravel_index vander",
     windows: "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     storages: "UntypedStorage",
+    dlpack: "from_dlpack",
     settings: """
         are_deterministic_algorithms_enabled get_default_device get_float32_matmul_precision
         get_num_interop_threads is_anomaly_check_nan_enabled is_anomaly_enabled
@@ -140,7 +144,7 @@ _FUNCTIONS = {
         typename use_deterministic_algorithms
     """,
     creation: """
-        as_tensor asarray empty empty_like empty_permuted empty_strided eye from_dlpack from_numpy
+        as_tensor asarray empty empty_like empty_permuted empty_strided eye from_numpy
         frombuffer full full_like ones ones_like scalar_tensor tensor tril_indices triu_indices
         zeros zeros_like
     """,
@@ -180,6 +184,8 @@ _METHODS = {
     statistics: "sum_to_size",
     copied_views: "unsafe_chunk unsafe_split",
     storages: "is_shared share_memory_ untyped_storage",
+    transfers: "is_pinned pin_memory record_stream",
+    dlpack: "__dlpack__ __dlpack_device__",
 }
 
 
@@ -196,6 +202,7 @@ def _properties() -> dict[str, Any]:
         "H": property(shape.adjoint),
         "mH": property(shape.adjoint),
         **conversion.PROPERTIES,
+        **cuda_arrays.PROPERTIES,
         **complex_numbers.PROPERTIES,
     }
 

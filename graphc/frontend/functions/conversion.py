@@ -18,7 +18,7 @@ from ..device import registered
 from ..errors import kind_name, located, user_location
 from ..known import known, values
 from ..numbers import is_traced_number
-from ..placement import Pinned, look, place_at, place_of
+from ..placement import Pinned, place_at, place_of
 from ..tensor import Tensor, concrete, current, from_array, held
 from ..transfer import moved
 from ..values import Eager
@@ -160,26 +160,6 @@ def cuda(
     return _laid_out(result, memory_format)
 
 
-def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """A copy in memory from which a device copies while the host goes on; the tensor itself where
-    it lies there, or no device is faster for it. Raises RuntimeError for one that is not on the
-    CPU."""
-    if self.device.type != "cpu":
-        raise RuntimeError(located(
-            f"cannot pin a tensor on {self.device}: only dense CPU tensors can be pinned"
-        ))
-    if local.trace is None:
-        look()
-    if local.trace is not None or Pinned.copy is None or is_pinned(self):
-        return self
-    return from_array(Pinned.copy(self._array))
-
-
-def is_pinned(self: Tensor, device: Any = None) -> bool:
-    """Whether it lies in memory from which a device copies while the host goes on."""
-    return self._trace is None and place_at(self) is None and Pinned.holds(self._array)
-
-
 # --- to Python ---------------------------------------------------------------------------------
 
 _CURE = "use tensor operations (torch.where, ...), or compute it outside the compiled function"
@@ -306,26 +286,6 @@ def _iter(self: Tensor) -> Any:
 
 def _reversed(self: Tensor) -> Tensor:
     return flip(self, 0) if self.ndim else self
-
-
-def _dlpack(self: Tensor, **kwargs: Any) -> Any:
-    if (place := place_at(self)) is not None:
-        raise BufferError(located(f"Cannot pack tensors on {place.device}. Cure: Tensor.cpu()"))
-    return numpy(self).__dlpack__(**kwargs)
-
-
-def _dlpack_device(self: Tensor) -> tuple[int, int]:
-    """DLPack's code of a device's type, and its number."""
-    place = place_at(self)
-    if place is None:
-        return _KDL_CPU, 0
-    if place.device.type == "meta":
-        raise ValueError(located("Unknown device type meta for Dlpack"))
-    return _KDL.get(place.device.type, _KDL_EXTENSION), place.device.index or 0
-
-
-_KDL_CPU, _KDL_EXTENSION = 1, 12
-_KDL = {"cuda": 2, "mps": 8, "hip": 10, "xpu": 14}
 
 
 def _contains(self: Tensor, element: Any) -> bool:
@@ -478,8 +438,8 @@ def is_inference(input: Tensor) -> bool:
 
 METHODS = {
     "to": to, "to_dense": to_dense,
-    "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda, "pin_memory": pin_memory,
-    "is_pinned": is_pinned, "item": item, "tolist": tolist, "numpy": numpy,
+    "type": type_, "type_as": type_as, "cpu": cpu, "cuda": cuda,
+    "item": item, "tolist": tolist, "numpy": numpy,
     "size": size, "numel": numel, "nelement": numel, "dim": dim, "ndimension": dim,
     "element_size": element_size, "is_floating_point": is_floating_point,
     "is_nonzero": is_nonzero, "is_signed": is_signed,
@@ -488,7 +448,7 @@ METHODS = {
     "__array__": _array, "__bool__": _bool, "__float__": _float, "__int__": _int,
     "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
     "__format__": _format, "__array_priority__": 1000, "__array_wrap__": _array_wrap,
-    "__reversed__": _reversed, "__dlpack__": _dlpack, "__dlpack_device__": _dlpack_device,
+    "__reversed__": _reversed,
     **{name: _absent(name, *reason) for name, reason in _ABSENT.items()},
     **CASTS,
 }

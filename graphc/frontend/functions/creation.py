@@ -28,6 +28,7 @@ from .arguments import (
     write_out,
 )
 from .copies import clone, laid_out_as
+from .cuda_arrays import from_cuda_array
 from .joining import stack
 from .storages import UntypedStorage
 
@@ -217,6 +218,9 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     if isinstance(data, (np.ndarray, UntypedStorage)):
         data = from_numpy(data) if isinstance(data, np.ndarray) else data.as_tensor()
         place = local.place if device is None else place_of(device)
+    elif not isinstance(data, Tensor) and hasattr(data, "__cuda_array_interface__"):
+        data = from_cuda_array(data)
+        place = place_at(data) if device is None else place_of(device)
     elif not isinstance(data, Tensor):
         return tensor(data, dtype=dtype, device=device)
     else:
@@ -463,20 +467,6 @@ def frombuffer(
     assert kind is not None
     array = np.frombuffer(buffer, kind.numpy, count, offset)
     return finish(from_array(array), requires_grad)
-
-
-def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A tensor on the memory of another library's array, or of a tensor."""
-    if isinstance(ext_tensor, Tensor) and (place := place_at(ext_tensor)) is not None:
-        if place.device.type == "meta":
-            raise ValueError(located("Unknown device type meta for Dlpack"))
-        if ext_tensor.requires_grad:
-            raise BufferError(located(
-                "Can't export tensors that require gradient, use tensor.detach()"
-            ))
-        found: Tensor = ext_tensor.detach()
-        return found
-    return from_numpy(np.from_dlpack(ext_tensor))
 
 
 @makes

@@ -11,7 +11,7 @@ import numpy as np
 from graphc.ir.memory import on_host
 
 from ..device import device
-from ..placement import device_of
+from ..placement import device_of, place_of
 from ..shared_memory import is_shared as is_shared
 from ..shared_memory import share, share_tensors
 from ..storage import Storage, address
@@ -53,6 +53,21 @@ class UntypedStorage:
     def is_cuda(self) -> bool:
         """Whether it is a GPU's."""
         return self.device.type == "cuda"
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> UntypedStorage:
+        """A copy on a GPU, or the storage itself where it is there. Raises RuntimeError where there
+        is none."""
+        place = place_of("cuda" if device is None else device)
+        assert place is not None
+        if self.device == place.device:
+            return self
+        return UntypedStorage(Storage(place.put(on_host(self._bytes()))))
+
+    def cpu(self) -> UntypedStorage:
+        """A copy on the CPU, or the storage itself where it is there."""
+        if self.device.type == "cpu":
+            return self
+        return UntypedStorage(Storage(on_host(self._bytes()).copy()))
 
     def share_memory_(self) -> UntypedStorage:
         """Move the memory to where processes share it; tensors on it follow."""

@@ -20,3 +20,14 @@ def check_error(message: str, locs: Sequence[str]) -> Exception:
     if places:
         message += f"\n  in compiled code from {', '.join(places[:3])}"
     return kind(message)
+
+
+def late(error: Exception) -> Exception:
+    """The error of a Check, as one that was false some time before the host waited."""
+    error.is_late = True  # type: ignore[attr-defined]
+    return error
+
+
+def is_late(error: BaseException) -> bool:
+    """Whether an error is `late`: whoever meets it may have no part in it."""
+    return getattr(error, "is_late", False)

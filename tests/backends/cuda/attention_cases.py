@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.backends.cuda.emulator import Schedule
+from graphc.backends.cuda.emulator import Counts, Library, Schedule
+from graphc.backends.cuda.source import Source, grid
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import Size, evaluate
 from graphc.ir.dtypes import DType
@@ -129,6 +130,29 @@ def launched(
     return got
 
 
+def counted(
+    library: Library, source: Source, kernel: Kernel, arrays: Sequence[Array], schedule: Schedule,
+) -> tuple[list[Array], list[Counts]]:
+    """The buffers behind a kernel without dims, each stage by no more than three blocks, which walk
+    on; and what was counted of each stage."""
+    got = [
+        np.full_like(array, np.nan) if param.access == "out" else array.copy()
+        for param, array in zip(kernel.params, arrays, strict=True)
+    ]
+    sizes = [evaluate(size, {}) for size in source.sizes]
+    arguments = [*got, *sizes, np.zeros(4, np.int64)]
+    if source.scratch:
+        arguments.append(np.full(evaluate(source.scratch, {}), 0xFF, np.uint8))
+    counts = [
+        library.launch(
+            stage.name, (min(3, grid(stage, ())),), (stage.threads,), arguments, stage.shared,
+            schedule,
+        )
+        for stage in source.stages
+    ]
+    return got, counts
+
+
 def agree(kernel: Kernel, got: Sequence[Array], want: Sequence[Array], factor: float = 1.0) -> None:
     """NaN and infinite at the same places, elsewhere within the dtype's tolerance."""
     for param, a, b in zip(kernel.params, got, want, strict=True):
@@ -160,3 +184,64 @@ def check(
         for param, a, b in zip(kernel.params, first, got, strict=True):
             assert a.tobytes() == b.tobytes(), (param.name, schedule)
     return first
+
+
+# --- views of operands ------------------------------------------------------------------------
+
+
+def plain(x: Any) -> Any:
+    """Heads that lie one behind the other: [B, H, L, W]."""
+    return x
+
+
+def in_the_middle(x: Any) -> Any:
+    """From [B, L, H, W], as a projection leaves them."""
+    return ops.permute(x, dims=(0, 2, 1, 3))
+
+
+def turned(x: Any) -> Any:
+    """From [B, H, W, L]: widths do not lie side by side."""
+    return ops.permute(x, dims=(0, 1, 3, 2))
+
+
+def cut(x: Any) -> Any:
+    """From [B, H, L, W + 3]: rows begin anywhere."""
+    shape = x.type.shape
+    return ops.slice(x, starts=(0, 0, 0, 3), stops=shape, steps=(1, 1, 1, 1))
+
+
+def shared(heads: int) -> Any:
+    """A function: from [B, 1, L, W], one head for all."""
+
+    def view(x: Any) -> Any:
+        b, _, length, width = x.type.shape
+        return ops.expand(x, shape=(b, heads, length, width))
+
+    return view
+
+
+def shape_under(view: Any, batch: int, heads: int, length: Size, width: int) -> tuple[Size, ...]:
+    """What a view is taken of."""
+    if view is in_the_middle:
+        return batch, length, heads, width
+    if view is turned:
+        return batch, heads, width, length
+    if view is cut:
+        return batch, heads, length, width + 3
+    return batch, (heads if view is plain else 1), length, width
+
+
+def viewed(case: Case, views: Sequence[Any]) -> Case:
+    """A case whose q, k, v (and g) are views."""
+    batch, heads = case.batch
+    assert isinstance(batch, int) and isinstance(heads, int)
+    sizes = ((case.m, case.e), (case.n, case.e), (case.n, case.f), (case.m, case.f))
+    shapes = tuple(
+        shape_under(view, batch, heads, length, width)
+        for view, (length, width) in zip(views, sizes, strict=False)
+    )
+
+    def made(*x: Any) -> tuple[Any, ...]:
+        return tuple(view(each) for view, each in zip(views, x, strict=True))
+
+    return replace(case, views=made, shapes=shapes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,11 +14,10 @@ import pytest
 from graphc import backends
 from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.device import Device, Gpus
-from graphc.backends.cuda.driver import Executable, Launch, Node, Stream
+from graphc.backends.cuda.driver import Executable, Graph, Launch, Node, Stream
 from graphc.backends.cuda.emulator import Toolchain
 from graphc.backends.cuda.emulator.driver import EmulatedDriver
 from graphc.backends.cuda.source import OLDEST, Target
-from graphc.engine import devices
 from graphc.engine.capture.kinds import is_part_of_machinery
 from graphc.frontend import device, placement
 from graphc.frontend.values import Eager
@@ -38,6 +37,10 @@ class CountingDriver(EmulatedDriver):
     def allocate(self, size: int) -> int:
         self.calls["allocate"] += 1
         return super().allocate(size)
+
+    def add_launch(self, graph: Graph, after: Sequence[Node], launch: Launch) -> Node:
+        self.calls["add_launch"] += 1
+        return super().add_launch(graph, after, launch)
 
     def launch_graph(self, executable: Executable, stream: Stream) -> None:
         self.calls["launch_graph"] += 1
@@ -80,21 +83,31 @@ class ByToolchain:
 
 
 @contextmanager
-def registered(toolchain: Toolchain) -> Iterator[CudaBackend]:
-    """The device, by the public lines; other tests find the process as if there were none."""
-    driver, compilers = CountingDriver(toolchain), ByToolchain(toolchain)
+def there(driver: EmulatedDriver) -> Iterator[CudaBackend]:
+    """A driver's GPUs, which nobody has asked for yet; other tests find the process as if there
+    were none."""
+    compilers = ByToolchain(driver.toolchain)
     backend = CudaBackend(Gpus(lambda: driver), compilers)
     with pytest.MonkeyPatch.context() as patch:
         for table in ("_entries", "_loaded"):
             patch.setattr(backends, table, dict(getattr(backends, table)))
         patch.setattr(placement, "_places", dict(placement._places))
         patch.setattr(Eager, "elsewhere", Eager.elsewhere)
+        for name in ("copy", "holds", "later"):
+            patch.setattr(placement.Pinned, name, placement.Pinned.__dict__[name])
         kinds = set(device.registered)
         del backends._entries["cuda"]
         backends._loaded.pop("cuda", None)
         backends.register("cuda", lambda: backend)
         is_part_of_machinery(driver, compilers)
-        devices.register("cuda", "cuda")
         yield backend
         device.registered.clear()
         device.registered.update(kinds)
+
+
+@contextmanager
+def registered(toolchain: Toolchain) -> Iterator[CudaBackend]:
+    """The device, as the first question about it makes it."""
+    with there(CountingDriver(toolchain)) as backend:
+        placement.place_of("cuda")
+        yield backend

@@ -86,14 +86,15 @@ def arrays(kernel: Kernel, dims: Mapping[str, int], seed: int = 0) -> list[Array
 
 def launch(
     library: Library, source: Source, buffers: Sequence[Array], dims: Mapping[str, int],
-    schedule: Schedule, blocks: int | None = None,
+    schedule: Schedule, blocks: int | None = None, scratch: Array | None = None,
 ) -> list[Counts]:
-    """All stages, on at most so many blocks; what was counted of each."""
+    """All stages, on at most so many blocks; what was counted of each. `scratch`: what is in it."""
     named = dict(dims)
     sizes = [evaluate(size, named) for size in (*source.sizes, source.scratch)]
     arguments = [*buffers, *named.values(), *sizes[:-1], np.zeros(4, np.int64)]
     if sizes[-1]:
-        arguments.append(np.full(sizes[-1], 0xFF, np.uint8))  # NaN
+        poisoned = np.full(sizes[-1], 0xFF, np.uint8)  # NaN
+        arguments.append(poisoned if scratch is None else scratch)
     return [
         library.launch(
             stage.name, (min(grid(stage, list(named.items())), blocks or 1 << 30),),

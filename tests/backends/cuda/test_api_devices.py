@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import graphc as torch
 from graphc import backends
-from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.device import Gpus
 from graphc.backends.cuda.driver import Attribute
 from graphc.backends.cuda.emulator import Toolchain
@@ -28,10 +28,15 @@ class Two(EmulatedDriver):
         return 2
 
 
+def backend(find: Callable[[], EmulatedDriver]) -> SimpleNamespace:
+    """As much of one as torch.cuda asks."""
+    return SimpleNamespace(gpus=Gpus(find))
+
+
 @pytest.fixture
 def driver(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDriver]:
     driver = Two(toolchain, size=256 * MB)
-    monkeypatch.setitem(backends._loaded, "cuda", CudaBackend(Gpus(lambda: driver)))
+    monkeypatch.setitem(backends._loaded, "cuda", backend(lambda: driver))
     yield driver
 
 
@@ -41,7 +46,7 @@ def test_nothing_is_asked_of_the_driver_before_it_is_needed(
     driver = EmulatedDriver(toolchain)
     made: list[int] = []
     monkeypatch.setattr(driver, "retain", lambda index: made.append(index) or 1)
-    monkeypatch.setitem(backends._loaded, "cuda", CudaBackend(Gpus(lambda: driver)))
+    monkeypatch.setitem(backends._loaded, "cuda", backend(lambda: driver))
     assert torch.cuda.is_available() and torch.cuda.device_count() == 1
     assert torch.cuda.current_device() == 0 and torch.cuda.memory_allocated() == 0
     assert not torch.cuda.is_initialized() and not made
@@ -70,7 +75,7 @@ def test_no_device_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> EmulatedDriver:
         raise MissingLibrary("libcuda", "install the driver")
 
-    monkeypatch.setitem(backends._loaded, "cuda", CudaBackend(Gpus(missing)))
+    monkeypatch.setitem(backends._loaded, "cuda", backend(missing))
     assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
     assert torch.cuda.memory_stats() == {} and torch.cuda.get_arch_list() == []
     torch.cuda.empty_cache()

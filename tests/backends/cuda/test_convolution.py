@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,7 +102,7 @@ def check(
 
 
 CASES = [
-    Case("f32", 8, 16, (7, 6), (3, 3), low=1, high=1),
+    Case("f32", 8, 16, (7, 6), (3, 3), low=1, high=1, batch=5),
     Case("f32", 3, 16, (9, 9), (5, 5), stride=2, low=2, high=2),
     Case("f32", 10, 12, (8, 7), (3, 2), stride=2, low=1, dilation=2, batch=3),
     Case("f32", 16, 24, (6, 5), (1, 1)),
@@ -112,9 +113,13 @@ CASES = [
     Case("f32", 8, 8, (5, 5), (3, 3), low=1, high=1, batch=None),
     Case("bf16", 16, 24, (7, 6), (3, 3), stride=2, low=1, high=1),
     Case("bf16", 12, 70, (5, 5), (3, 3), low=1, high=1),
+    Case("bf16", 16, 32, (6, 5), (1, 1), groups=2),
     Case("f16", 3, 8, (9, 9), (3, 3), stride=2),
     Case("f64", 8, 9, (5, 4), (3, 3), stride=2, low=1, high=1),
     Case("f32", 8, 8, (9, 9), (3, 3), stride=4, low=1, high=1, dilation=2),
+    Case("f32", 16, 16, (13, 12), (3, 3), stride=2, low=1, high=1, groups=16, batch=9),
+    Case("f32", 8, 16, (7,), (3,), low=1, high=1, groups=8, batch=None),
+    Case("bf16", 12, 24, (4, 5, 3), (2, 2, 1), low=1, dilation=2, groups=4),
 ]
 
 
@@ -138,3 +143,29 @@ def test_a_convolution_and_its_gradients(
         dims = dict.fromkeys(kernel.dims, 3)
         for schedule in (ALL[-2], *WATCHED):
             check(kernel, emulated, schedule, dims)
+
+
+def drawn(seed: int) -> Case:
+    """A random one, whose window fits its input."""
+    rng = random.Random(seed)
+    rank = rng.choice([1, 2, 2, 3])
+    groups = rng.choice([1, 1, 1, 2, 3, 8])
+    channels = groups * rng.choice([1, 2, 3, 8, 9, 20])
+    filters = groups * rng.choice([1, 2, 5, 8, 17])
+    window = tuple(rng.randint(1, 4) for _ in range(rank))
+    dilation, low, high = rng.randint(1, 3), rng.randint(0, 2), rng.randint(0, 2)
+    sizes = tuple(
+        max((k - 1) * dilation + 1 - low - high, 1) + rng.randint(0, 5) for k in window
+    )
+    dtype = rng.choice(["f32", "f32", "bf16", "f16", "f64"])
+    return Case(
+        dtype, channels, filters, sizes, window, rng.randint(1, 4), low, high, dilation, groups,
+        rng.choice([1, 2, 5, None]),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_random_convolutions(seed: int, emulated: EmulatedBackend) -> None:
+    for kernel in drawn(seed).kernels():
+        check(kernel, emulated, ALL[-2], dict.fromkeys(kernel.dims, 3))

@@ -9,7 +9,8 @@ import pytest
 
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, Library, Schedule, Toolchain
-from graphc.backends.cuda.templates import renders
+from graphc.backends.cuda.source import Target
+from graphc.backends.cuda.templates import gemm_plan, renders
 from graphc.ir.kernel.text import parse_kernel
 from graphc.ir.kernel.verify import verify_kernel
 
@@ -40,10 +41,10 @@ LARGE = (
     Case("f32", 20, 24, 64, "r", "k", batch=4, heads=2, offset=3),
     Case("f32", 7, 5, 3, "s", "s"),
     Case("f64", 70, 66, 50),
-    Case("bf16", 130, 136, 72, "k", "k", batch=33),
-    Case("bf16", 136, 130, 72, "r", "r", batch=33),
-    Case("f32", 130, 136, 20, "k", "r", batch=33),
-    Case("f32", 136, 130, 20, "r", "k", batch=33),
+    Case("bf16", 130, 136, 72, "k", "k"),
+    Case("bf16", 136, 130, 72, "r", "r", batch=2),
+    Case("f32", 130, 136, 20, "k", "r"),
+    Case("f32", 136, 130, 20, "r", "k"),
 )
 
 
@@ -75,11 +76,40 @@ def test_all_schedules(library: Library) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", LARGE, ids=str)
-def test_large_tiles_and_other_layouts(case: Case, toolchain: Toolchain) -> None:
+def test_large_tiles_and_other_layouts(
+    case: Case, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemm_plan, "BLOCKS", 1)
     kernel = case.kernel()
-    assert emit(kernel).stages[0].threads in (128, 256)
     for schedule in SCHEDULES:
         assert not wrong(kernel, emit(kernel), compiled((case,), toolchain), schedule)
+
+
+@pytest.mark.parametrize("case", (
+    Case("bf16", 130, 36, 328), Case("f16", 20, 270, 72, batch=2), Case("bf16", 8, 130, 100, pad=1),
+    Case("f16", 60, 200, 0),
+), ids=str)
+def test_warpgroups_give_the_bits_of_warps(
+    case: Case, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the emulator, which adds exactly: what two chips do within an instruction may differ."""
+    monkeypatch.setattr(gemm_plan, "BLOCKS", 1)
+    wide, narrow = gemm_plan.WARPGROUPS
+    monkeypatch.setattr(gemm_plan, "WARPGROUPS", (wide, narrow) if case.n > 128 else (narrow, wide))
+    kernel = case.kernel()
+    sources = [emit(kernel, Target(each)) for each in ("sm_90", "sm_90a")]
+    names = [each.stages[0].name for each in sources]
+    assert names[0] != names[1]
+    library = toolchain.compile(dict(zip(names, (s.text for s in sources), strict=True)))
+    results = []
+    for source in sources:
+        found = arrays(kernel, {})
+        launch(library, source, found, {}, Schedule())
+        results.append(found)
+    for x, y in zip(*results, strict=True):
+        np.testing.assert_array_equal(x, y)
+    for schedule in (ALL[1], ALL[6], Schedule(watch=True)):
+        assert not wrong(kernel, sources[1], library, schedule)
 
 
 def test_any_grid_gives_the_same_bits(library: Library) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, EmulatedError, Schedule, Toolchain
-from graphc.backends.cuda.source import Source
+from graphc.backends.cuda.source import Source, Target
+from graphc.backends.cuda.templates import gemm_plan
 
 from . import needs
 from .product_cases import Case, arrays, launch, wrong
@@ -18,6 +19,7 @@ from .product_cases import Case, arrays, launch, wrong
 MMA = Case("bf16", 72, 66, 264, "r", "k")
 SIMT = Case("f32", 70, 66, 50, "k", "r")
 SPLIT = Case("f32", 9, 17, 600, "r", "k")
+WGMMA = Case("bf16", 70, 66, 400)
 EVERY = (*ALL, Schedule(watch=True), Schedule(watch=True, early=True))
 
 
@@ -50,6 +52,12 @@ FAULTS = {
     ),
     "a stage too few": Fault(SIMT, "(step + 1) % 2", "step % 2"),
     "a piece left out": Fault(SPLIT, "for (i64 piece = 1;", "for (i64 piece = 2;"),
+    "a stage written too soon": Fault(WGMMA, "step + STAGES - 2", "step + STAGES - 1"),
+    "no fence of the proxies": Fault(WGMMA, "    async_proxy_fence();\n", ""),
+    "a short wait for a stage": Fault(
+        WGMMA, "cp_async_wait<STAGES - 3>", "cp_async_wait<STAGES - 2>"
+    ),
+    "sums read too soon": Fault(WGMMA, "  wgmma_wait<0>();\n", ""),
     "a row of another place": Fault(SIMT, "thread + i * (TALL / OWN)", "thread * OWN + i", -1),
 }
 HARMLESS = {"a wrong swizzle", "a row of another place"}  # as long as all sides agree
@@ -57,13 +65,18 @@ HARMLESS = {"a wrong swizzle", "a row of another place"}  # as long as all sides
 
 def changed(name: str) -> Source:
     fault = FAULTS[name]
-    source = emit(fault.case.kernel())
+    source = emit(fault.case.kernel(), Target("sm_90a" if fault.case is WGMMA else "sm_80"))
     assert fault.old in source.text, name
     return replace(source, text=source.text.replace(fault.old, fault.new))
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_faults_are_found(name: str, toolchain: Toolchain) -> None:
+def test_faults_are_found(
+    name: str, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if FAULTS[name].case is WGMMA:
+        monkeypatch.setattr(gemm_plan, "BLOCKS", 1)
+        monkeypatch.setattr(gemm_plan, "WARPGROUPS", gemm_plan.WARPGROUPS[::-1])
     source, kernel = changed(name), FAULTS[name].case.kernel()
     library = toolchain.compile({"fault": source.text})
 
@@ -87,13 +100,13 @@ def code(dtypes: str, layouts: str) -> tuple[Case, ...]:
 @pytest.mark.parametrize("architecture", needs.ARCHITECTURES)
 def test_registers(architecture: str, golden: Callable[[str, str], None]) -> None:
     """What products use is recorded; one that spills fails."""
-    record(f"products_{architecture}", architecture, code("bf16 f32", "kr"), golden)
+    record(f"products_{architecture}", architecture, code("bf16 f32", "kr kk"), golden)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", needs.ARCHITECTURES)
 def test_registers_of_more(architecture: str, golden: Callable[[str, str], None]) -> None:
-    cases = (*code("bf16 f32", "kk rk rr"), *code("f16", "rr"), *code("f64", "kk kr rk rr"))
+    cases = (*code("bf16 f32", "rk rr"), *code("f16", "rr"), *code("f64", "kk kr rk rr"))
     record(f"more_products_{architecture}", architecture, cases, golden)
 
 
@@ -103,7 +116,7 @@ def record(
     nvrtc = needs.compiler(12)
     lines, known = [], {}
     for case in cases:
-        source = emit(case.kernel())
+        source = emit(case.kernel(), Target(architecture))
         if source.text not in known:
             known[source.text] = nvrtc.compile(source.text, architecture).uses
         uses = known[source.text]

@@ -104,6 +104,7 @@ class KernelStats(NamedTuple):
 class Stats(NamedTuple):
     seconds: Mapping[str, float]
     kernels: Sequence[KernelStats]
+    remarks: Sequence[str] = ()
 
 
 class Executable:

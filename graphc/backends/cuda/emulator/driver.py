@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -103,6 +104,7 @@ class EmulatedDriver:
         self._things: dict[int, Any] = {}
         self._streams = {Stream(0): Queue()}
         self._lost: Exception | None = None
+        self._turn = threading.RLock()  # whoever waits does what there is to do, one at a time
 
     def _new(self, thing: Any) -> int:
         handle = next(self._handles)
@@ -296,8 +298,9 @@ class EmulatedDriver:
         mark: Mark = self._things[event]
 
         def reach(_: Schedule) -> None:
-            while not mark.happened:
-                self._next(mark.stream, "cuEventSynchronize")
+            with self._turn:
+                while not mark.happened:
+                    self._next(mark.stream, "cuEventSynchronize")
 
         return reach
 
@@ -310,8 +313,9 @@ class EmulatedDriver:
 
     def _run(self, stream: Stream, call: str) -> None:
         self._raise(call)
-        while self._streams[stream].work:
-            self._next(stream, call)
+        with self._turn:
+            while self._streams[stream].work:
+                self._next(stream, call)
 
     def _next(self, stream: Stream, call: str) -> None:
         work = self._streams[stream].work.pop(0)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from graphc.backends.cuda.loops.mapping import StageMapping, plan
 from graphc.backends.cuda.loops.reductions import Reductions
 from graphc.backends.cuda.loops.stage import StageFunction
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.source import Source, Stage
-from graphc.ir.kernel import Check, Kernel, Stmt
+from graphc.ir.kernel import Check, Kernel
 from graphc.ir.kernel.text import kernel_symbol
 
-__all__ = ["StageMapping", "lane_text", "plan", "render"]
+__all__ = ["StageMapping", "plan", "render"]
 
 
 def render(kernel: Kernel) -> Source:
@@ -29,12 +27,3 @@ def render(kernel: Kernel) -> Source:
         stages.append(Stage(name, mapping.blocks, mapping.threads, function.shared))
     text = "\n".join((PRELUDE, *reductions.functions.values(), *functions))
     return Source(text, tuple(stages))
-
-
-def lane_text(kernel: Kernel, body: Sequence[Stmt]) -> str:
-    """Statements as each thread computes them by itself: a template's epilogue. Integers that they
-    read are i64."""
-    mapping = StageMapping(1, 1, 1, (), {})
-    function = StageFunction(kernel, tuple(body), mapping, Reductions(), [])
-    function.statements(body)
-    return "\n".join(function.lines.lines)

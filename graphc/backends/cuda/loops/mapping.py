@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from graphc.backends.cuda.loops.indices import Indices
 from graphc.backends.cuda.loops.ordering import coefficient, locals_of
-from graphc.ir.dim import Atom, Dim, Size, ceil_div, substitute, unwrap
+from graphc.backends.cuda.loops.shapes import invariants, is_dear, variables
+from graphc.ir.dim import Atom, Dim, Size, ceil_div, minimum, substitute, unwrap
 from graphc.ir.kernel import (
     Check,
     IndexValue,
@@ -31,6 +32,7 @@ WARP = 32
 _BLOCK = 256  # threads of a block of several groups; of a group with a pack for each
 _GROUP_MOST = 512  # threads of a group
 _BLOCKS = 512  # while there are fewer blocks, one has fewer groups
+_FEW_BLOCKS = 1024  # that fill a GPU
 _BLOCK_LEAST = 64  # threads of a block of several groups
 _THREADS = 1 << 16  # groups get wider while there are fewer threads
 _ELEMENTS = 32  # of a row, in a thread of a warp
@@ -119,18 +121,25 @@ class _Plan:
         group = self._group(widths)
         groups = self._groups(group)
         return StageMapping(
-            group, groups, ceil_div(self.iterations, groups), tuple(widths),
+            group, groups, self._blocks(groups), tuple(widths),
             _kept(self.body, self.lanes, widths, group),
         )
+
+    def _blocks(self, groups: int) -> Size:
+        """Of a grid: so many that a group makes one iteration, unless each block has to compute
+        first what takes long."""
+        blocks = ceil_div(self.iterations, groups)
+        return minimum(blocks, _FEW_BLOCKS) if is_dear(invariants(self.body)) else blocks
 
     def _group(self, widths: Sequence[int]) -> int:
         if not self.lanes:
             return 1
         wanted, best = 1, 1
+        rows = any(each.loop.carries for each in self.lanes)
         for each, width in zip(self.lanes, widths, strict=True):
             packs = -(-each.expected // width)
             wanted = max(wanted, min(_GROUP_MOST, _power(packs)))
-            best = max(best, _threads(packs, each, width))
+            best = max(best, _threads(packs, each.expected if rows else None))
         if isinstance(self.iterations, int):
             while best < wanted and self.iterations * best < _THREADS:
                 best *= 2
@@ -157,10 +166,10 @@ def _power(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def _threads(packs: int, each: Lanes, width: int) -> int:
-    """For so many packs of lanes, where there are iterations enough."""
-    if each.loop.carries:
-        elements = each.expected
+def _threads(packs: int, elements: int | None) -> int:
+    """For so many packs of lanes, where there are iterations enough. `elements`: of a row that is
+    reduced, whose threads have work enough with several; None: each lane is by itself."""
+    if elements is not None:
         if elements > WARP * _ELEMENTS:
             return min(_GROUP_MOST, max(2 * WARP, _power(-(-elements // _WIDE_ELEMENTS))))
         most = min(WARP, _power(packs))
@@ -311,13 +320,9 @@ def _has_tail(
         return False
     return all(
         is_pack(a, loop, width, inner)
-        or (not a.write and not _names(a.index) & (inner | {loop.var}))
+        or (not a.write and not variables(a.index) & (inner | {loop.var}))
         for a in found
     )
-
-
-def _names(index: Size) -> frozenset[str]:
-    return index.variables() if isinstance(index, Dim) else frozenset()
 
 
 # Locals

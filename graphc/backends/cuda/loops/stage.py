@@ -12,6 +12,7 @@ from graphc.backends.cuda.loops.indices import Indices
 from graphc.backends.cuda.loops.mapping import WARP, StageMapping, vector_loops
 from graphc.backends.cuda.loops.ordering import Order, bound, locals_of
 from graphc.backends.cuda.loops.reductions import Reductions, slot_bytes
+from graphc.backends.cuda.loops.shapes import deferred, invariants
 from graphc.backends.cuda.loops.text import Lines
 from graphc.backends.cuda.loops.vector import VectorLoop
 from graphc.backends.cuda.scalar import c_type, combine, literal
@@ -46,6 +47,8 @@ class StageFunction:
         self.slot = max((slot_bytes(each.loop.carries) for each in loops if wide), default=0)
         self.shared = 2 * self.slot  # bytes
         self.aligned: dict[str, None] = {}  # buffers that packs are in
+        self.hoisted: set[int] = set()  # statements that are written already, by their ids
+        self.deferred: set[int] = set()  # loops whose carries another combines, by their ids
         self.spread = any(isinstance(s, Loop) and s.kind == "parallel" for s in body)
 
     def function(self, name: str) -> str:
@@ -165,19 +168,63 @@ class StageFunction:
         if loop.kind == "vector":
             self.vector(loop)
             return
-        self.start(loop)
+        if id(loop) in self.deferred:
+            self._sequence(loop)
+        elif self.mapping.group > 1 and (chain := deferred(loop)):
+            self._defer(loop, chain)
+        else:
+            self.start(loop)
+            self._sequence(loop)
+
+    def _sequence(self, loop: Loop) -> None:
+        """Iterations one after another, or each by a group."""
         again = ordering.accesses(loop.body, self.widths)
         again += ordering.reads(carry.next for carry in loop.carries)
         if loop.kind == "parallel":  # its iterations share nothing but where their Locals lie
             own = {local.name for local in locals_of(loop.body)}
             again = [access for access in again if access.buffer in own]
-        names = bound((loop,))
-        before = self.order.enter(again, names)
+            self._hoist(loop)
+        bare = [stmt for stmt in loop.body if id(stmt) not in self.hoisted]
+        inside = bound((loop,)) - {stmt.name for stmt in invariants(self.body)}
+        before = self.order.enter(again, inside)
         with self.indices.loop(loop) as kind:
             self.lines.open(self.head(loop, kind))
-            self.statements(loop.body, loop.carries)
+            self.statements(bare, () if id(loop) in self.deferred else loop.carries)
             self.lines.close()
-        self.order.leave(before, names)
+        self.order.leave(before, inside)
+
+    def _hoist(self, loop: Loop) -> None:
+        """What no iteration changes, in front of the loop; not where there are no iterations."""
+        lets = invariants(self.body)
+        if not lets:
+            return
+        with self.indices.loop(loop) as kind:
+            first, extent = self._first(kind), self._extent(loop, kind)
+        self.lines.emit(f"if ({first} >= {extent}) return;")
+        for stmt in lets:
+            self.hoisted.add(id(stmt))
+        self.statements(lets)
+
+    def _defer(self, loop: Loop, chain: tuple[Loop, ...]) -> None:
+        """Lanes are reduced once, behind a loop that would combine their results."""
+        self.deferred |= {id(each) for each in chain}
+        lanes = chain[-1].carries
+        self.start(loop)
+        for carry in lanes:
+            self._clear(carry, f"{c_type(carry.dtype)} ")
+        self._sequence(loop)
+        self.deferred -= {id(each) for each in chain}
+        self._reduce(lanes)
+        for carry, part in zip(loop.carries, lanes, strict=True):
+            total = combine(carry.combine, part.name, carry.name)
+            self.lines.emit(f"{carry.name} = {total};")
+
+    def _clear(self, carry: Carry, kind: str = "") -> None:
+        """What a lane's share starts from."""
+        if carry.dtype is dtypes.i64:
+            self.indices.unknown(carry.name)
+        none = literal(identity(carry.combine, carry.dtype), carry.dtype)
+        self.lines.emit(f"{kind}{carry.name} = {none};")
 
     def start(self, loop: Loop) -> None:
         """What a loop carries, in front of it."""
@@ -189,36 +236,48 @@ class StageFunction:
 
     def head(self, loop: Loop, kind: str) -> str:
         """Of a loop that goes through its iterations one after another, or shares them out."""
-        extent = self.indices.text(loop.extent, kind if self.indices.fits(loop.extent) else "i64")
-        groups, var = self.mapping.groups, loop.var
+        extent, var = self._extent(loop, kind), loop.var
         if loop.kind == "serial":
             return f"for ({kind} {var} = 0; {var} < {extent}; {var}++) {{"
-        times = f" * {groups}" if groups > 1 else ""
-        first = f"({kind})blockIdx.x{times}" + (" + group_" if groups > 1 else "")
-        step = f"({kind})gridDim.x{times}"
-        return f"for ({kind} {var} = {first}; {var} < {extent}; {var} += {step}) {{"
+        groups = self.mapping.groups
+        step = f"({kind})gridDim.x" + (f" * {groups}" if groups > 1 else "")
+        return f"for ({kind} {var} = {self._first(kind)}; {var} < {extent}; {var} += {step}) {{"
+
+    def _first(self, kind: str) -> str:
+        """A group's first iteration of the parallel loop."""
+        groups = self.mapping.groups
+        return f"({kind})blockIdx.x" + (f" * {groups} + group_" if groups > 1 else "")
+
+    def _extent(self, loop: Loop, kind: str) -> str:
+        return self.indices.text(loop.extent, kind if self.indices.fits(loop.extent) else "i64")
 
     def vector(self, loop: Loop) -> None:
         """Lanes by thread; each thread's carries start as the identity, but for arguments, which
         are compared, not added up."""
-        self.start(loop)
+        whole = id(loop) not in self.deferred
+        if whole:
+            self.start(loop)
         width, most = self.widths[id(loop)]
         self.wait(ordering.lanes(loop, width, most))
         starts: dict[str, str] = {}
-        for carry in loop.carries:
+        for carry in loop.carries if whole else ():
             if carry.combine == "set":
                 raise ValueError(f"carry {carry.name}: a vector loop cannot carry by 'set'")
             if carry.combine not in (*ARGUMENTS, "index"):
                 starts[carry.name] = init = self.lines.fresh("init")
                 self.lines.emit(f"const {c_type(carry.dtype)} {init} = {carry.name};")
-                none = literal(identity(carry.combine, carry.dtype), carry.dtype)
-                self.lines.emit(f"{carry.name} = {none};")
+                self._clear(carry)
         VectorLoop(self, loop, width).write()
         self.order.forget(bound((loop,)))
-        self._reduce(loop, starts)
+        if whole:
+            self._reduce(loop.carries)
+        for name, start in starts.items():
+            (carry,) = [carry for carry in loop.carries if carry.name == name]
+            self.lines.emit(f"{name} = {combine(carry.combine, start, name)};")
 
-    def _reduce(self, loop: Loop, starts: dict[str, str]) -> None:
-        found = list(self.reductions.lines(loop.carries, self.mapping.group, self.slot))
+    def _reduce(self, carries: tuple[Carry, ...]) -> None:
+        """Of all threads of the group."""
+        found = list(self.reductions.lines(carries, self.mapping.group, self.slot))
         if found:
             self.lines.open("{")
             for line in found:
@@ -226,7 +285,3 @@ class StageFunction:
             self.lines.close()
         if "__syncthreads();" in found:
             self.order.waited()
-        for carry in loop.carries:
-            if carry.name in starts:
-                total = combine(carry.combine, starts[carry.name], carry.name)
-                self.lines.emit(f"{carry.name} = {total};")

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from graphc.backends.cuda.loops.mapping import LaneAccess, divides, is_pack, names_of_lanes
 from graphc.backends.cuda.loops.ordering import bound
+from graphc.backends.cuda.loops.shapes import all_names, names
 from graphc.backends.cuda.scalar import c_type
 from graphc.ir import dtypes
-from graphc.ir.dim import Dim, Size, substitute
+from graphc.ir.dim import Size, substitute
 from graphc.ir.kernel import Carry, Check, IndexValue, Let, Load, Loop, Stmt, Store, walk
 
 if TYPE_CHECKING:
@@ -302,27 +303,9 @@ def _bound_here(body: Iterable[Stmt]) -> frozenset[str]:
 
 def _used(parts: Iterable[Piece | Loop]) -> frozenset[str]:
     """The names that are read in pieces and loops."""
-    names: set[str] = set()
+    found: set[str] = set()
     for part in parts:
-        body = (part,) if isinstance(part, Loop) else part.body
-        scalars = [scalar for _, scalar in walk.evaluated(body)]
-        scalars += [] if isinstance(part, Loop) else [c.next for c in part.carries]
-        for scalar in walk.parts(scalars):
-            names |= _names(scalar)
-        for stmt in walk.statements(body):
-            if isinstance(stmt, Store):
-                names |= _variables(stmt.index)
-            elif isinstance(stmt, Loop):
-                names |= _variables(stmt.extent)
-    return frozenset(names)
-
-
-def _names(scalar: object) -> frozenset[str]:
-    if isinstance(scalar, (Load, IndexValue)):
-        return _variables(scalar.index)
-    name = getattr(scalar, "name", None)
-    return frozenset() if name is None else frozenset((name,))
-
-
-def _variables(index: Size) -> frozenset[str]:
-    return index.variables() if isinstance(index, Dim) else frozenset()
+        found |= all_names((part,) if isinstance(part, Loop) else part.body)
+        if isinstance(part, Piece):
+            found |= names([carry.next for carry in part.carries])
+    return frozenset(found)

@@ -8,59 +8,44 @@ gathered (convolution_operand). Rows and columns are as the results lie, channel
 - conv_weight_grad: rows are filters, columns taps and channels, k goes along all pixels of the
   result, in pieces that a second stage adds.
 
-Groups are the products of a batch. What few channels a group may have is left to loops.
+Groups are the products of a batch; those of few channels are computed directly.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from graphc.backends.cuda.source import Source, Target
-from graphc.backends.cuda.templates import gemm_kernel
-from graphc.backends.cuda.templates.convolution_operand import Strides, Writer
-from graphc.backends.cuda.templates.gemm_operand import Along, TileSource
+from graphc.backends.cuda.templates import convolution_direct, gemm_kernel
+from graphc.backends.cuda.templates.convolution_operand import Strides
+from graphc.backends.cuda.templates.convolution_parts import (
+    Parts,
+    Placed,
+    over,
+    phasewise,
+    pixelwise,
+)
+from graphc.backends.cuda.templates.gemm_operand import TileSource, affine
 from graphc.backends.cuda.templates.gemm_plan import plan_product
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir import dtypes
-from graphc.ir.dim import (
-    Dim,
-    Size,
-    ceil_div,
-    floordiv,
-    mod,
-    product,
-    recombined,
-    substitute,
-    unwrap,
-)
-from graphc.ir.kernel import (
-    Convolution,
-    IndexValue,
-    Kernel,
-    Load,
-    Scalar,
-    Stmt,
-    Store,
-    Template,
-)
+from graphc.ir.dim import Dim, Size, ceil_div, product, unwrap
+from graphc.ir.kernel import Convolution, Kernel, Stmt, Template
 from graphc.ir.kernel.templates.convolution import VARIABLES
 from graphc.ir.kernel.templates.operand import strides_of
-from graphc.ir.kernel.walk import rewrite
 
 _TAKEN = (dtypes.bf16, dtypes.f16, dtypes.f32, dtypes.f64)
 _FEW = 8  # channels of a group: a tile would be mostly empty
 
 
 def takes(template: Template) -> bool:
-    """Convolutions of two floats of one dtype that lie affine, not of groups of few channels."""
+    """Convolutions of two floats of one dtype that lie affine."""
     if not isinstance(template, Convolution):
         return False
-    g, operands = template.geometry, template.operands
+    operands = template.operands
     if any(strides_of(operand.index, VARIABLES) is None for operand in operands):
-        return False
-    if g.groups > 1 and min(g.in_channels, g.out_channels) // g.groups < _FEW:
         return False
     return operands[0].dtype in _TAKEN and operands[0].dtype is operands[1].dtype
 
@@ -69,8 +54,11 @@ def render(kernel: Kernel, target: Target) -> Source:
     """See Renderer."""
     c = kernel.template
     assert isinstance(c, Convolution)
-    sizes = Sizes(kernel.dims)
-    made = _PRODUCTS[c.kind](_Parts(c, sizes))
+    g, sizes = c.geometry, Sizes(kernel.dims)
+    if g.groups > 1 and min(g.in_channels, g.out_channels) // g.groups < _FEW:
+        return convolution_direct.source(kernel, Parts(c, sizes))
+    parts = Parts(c, sizes)
+    made = _pointwise(parts) if _is_pointwise(parts) else _PRODUCTS[c.kind](parts)
     contraction = gemm_kernel.Contraction(
         made.batch, made.m, made.n, made.k, made.left, made.right, c.acc_dtype, made.epilogue,
         sizes, made.place,
@@ -94,60 +82,64 @@ class _Product:
     epilogue: tuple[Stmt, ...]
 
 
-class _Parts:
-    """What the three kinds have in common."""
+# --- windows of one tap: nothing is gathered -----------------------------------------------------
 
-    def __init__(self, c: Convolution, sizes: Sizes) -> None:
-        g = self.geometry = c.geometry
-        self.c = c
-        self.rank = len(g.window)
-        self.write = Writer(sizes, self.rank)
-        self.piece = 16 // c.left.dtype.itemsize
-        self.channels, self.filters = g.in_channels // g.groups, g.out_channels // g.groups
-        self.left, self.right = Strides(c.left), Strides(c.right)
 
-    def filled(self, channels: int) -> int:
-        """In whole pieces."""
-        return -(-channels // self.piece) * self.piece
+def _is_pointwise(p: Parts) -> bool:
+    """Whether pixels of x and y are the same, and lie one behind the other."""
+    g = p.geometry
+    ones = {*g.window, *g.stride} == {1} and not any(g.pad_low) and g.input == g.output
+    tensors = zip((p.left, p.right), p.c.tensors, strict=False)
+    return ones and all(
+        tensor == "w" or s.image == unwrap(g.shape(tensor)[2] * s.position)
+        for s, tensor in tensors
+    )
 
-    def pixels(self, tensor: str) -> Size:
-        """Of all images of x or y."""
-        images, _, positions = self.geometry.shape(tensor)
-        return unwrap(images * positions)
 
-    def offset(self, s: Strides, part: str, channels: int) -> str:
-        """To the first channel of a group, whose number is `part`."""
-        if self.geometry.groups == 1:
-            return "0"
-        return f"{part} * {self.write.number(unwrap(channels * s.channel))}"
+# what m, n and k go along
+_ROLES = {
+    "conv": ("pixel", "filter", "channel"), "conv_input_grad": ("pixel", "channel", "filter"),
+    "conv_weight_grad": ("filter", "channel", "pixel"),
+}
 
-    def filter_offset(self, s: Strides, part: str) -> str:
-        """To the first filter of a group."""
-        if self.geometry.groups == 1:
-            return "0"
-        return f"{part} * {self.write.number(unwrap(self.filters * s.image))}"
 
-    def patches(self, name: str, x: Strides, along: Along) -> TileSource:
-        """What windows read of x."""
-        g, write = self.geometry, self.write
-        return write.gathered(name, "Patches", x, along, self.offset(x, "b", self.channels), (
-            write.number(self.pixels("y")), write.number(self.channels),
-            write.divisor(self.filled(self.channels)), write.divisors(g.output),
-            write.divisors(g.window), write.each(g.input), write.each(g.stride),
-            write.each(g.pad_low), write.each(g.dilation),
-        ))
+def _pointwise(p: Parts) -> _Product:
+    """A product of operands as they lie."""
+    roles, group = _ROLES[p.c.kind], Dim.var("b")
+    totals: dict[str, Size] = {
+        "pixel": p.pixels("y"), "filter": p.filters, "channel": p.channels,
+    }
+    pixel, filter_, channel = (
+        Dim.var("mnk"[roles.index(role)]) for role in ("pixel", "filter", "channel")
+    )
+    sizes = p.write.sizes
+    extents = {name: sizes.argument(totals[role]) for name, role in zip("mnk", roles, strict=True)}
 
-    def channel(self, part: str, inner: str, channels: int) -> str:
-        """The number of a channel among all groups'."""
-        if self.geometry.groups == 1:
-            return inner
-        return f"{part} * {self.write.number(channels)} + {inner}"
+    def side(name: str, row: str, tensor: str, s: Strides) -> TileSource:
+        index = (group * p.filters + filter_) * s.image + channel * s.channel
+        if tensor != "w":
+            count, inner = (p.channels, channel) if tensor == "x" else (p.filters, filter_)
+            index = (group * count + inner) * s.channel + pixel * s.position
+        operand = replace(s.operand, index=unwrap(s.start + index))
+        return affine(name, operand, row, extents[row], extents["k"], sizes)
+
+    given = dict(zip(p.c.tensors, (p.left, p.right), strict=False))
+    rows, columns = ("y", "x") if roles[0] == "filter" else (p.c.tensors[1], "w")
+    left, right = side("left", "m", rows, given[rows]), side("right", "n", columns, given[columns])
+    if roles[0] == "filter":
+        place, epilogue = _elementwise(p, "const i64 element = n;")
+    else:
+        tensor = p.c.tensors[2]
+        inner = p.filters if roles[1] == "filter" else p.channels
+        place, epilogue = pixelwise(p, tensor, p.channel("b", "n", inner))
+    m, n, k = (totals[role] for role in roles)
+    return _Product(p.geometry.groups, m, n, k, left, right, place, epilogue)
 
 
 # --- the three products -----------------------------------------------------------------------
 
 
-def _forward(p: _Parts) -> _Product:
+def _forward(p: Parts) -> _Product:
     g, write = p.geometry, p.write
     filled, pixels = p.filled(p.channels), p.pixels("y")
     taps = math.prod(g.window)
@@ -156,11 +148,11 @@ def _forward(p: _Parts) -> _Product:
         write.number(p.filters), write.number(p.channels), write.number(taps),
         write.divisor(filled),
     ))
-    place, epilogue = _pixelwise(p, "y", p.channel("b", "n", p.filters))
+    place, epilogue = pixelwise(p, "y", p.channel("b", "n", p.filters))
     return _Product(g.groups, pixels, p.filters, taps * filled, left, right, place, epilogue)
 
 
-def _input_grad(p: _Parts) -> _Product:
+def _input_grad(p: Parts) -> _Product:
     g, write = p.geometry, p.write
     filled = p.filled(p.filters)
     phases = math.prod(g.stride)
@@ -197,16 +189,16 @@ def _input_grad(p: _Parts) -> _Product:
     left = replace(left, make=f"{phase} {left.make}")
     channel = p.channel(part, "n", p.channels)
     if phases == 1:
-        place, epilogue = _pixelwise(p, "x", channel)
+        place, epilogue = pixelwise(p, "x", channel)
     else:
-        place, epilogue = _phasewise(p, places, channel)
+        place, epilogue = phasewise(p, places, channel)
     return _Product(
         g.groups * phases, lines, p.channels, math.prod(taps) * filled, left, right, place,
         epilogue,
     )
 
 
-def _weight_grad(p: _Parts) -> _Product:
+def _weight_grad(p: Parts) -> _Product:
     g, write = p.geometry, p.write
     filled, pixels, taps = p.filled(p.channels), p.pixels("y"), math.prod(g.window)
     left = write.gathered("left", "Pixels", p.left, "rows", p.offset(p.left, "b", p.filters), (
@@ -214,88 +206,21 @@ def _weight_grad(p: _Parts) -> _Product:
     ))
     right = p.patches("right", p.right, "rows")
     by = write.number(filled)
-    place = (
-        f"const i64 channel = n % {by}; if (channel >= {write.number(p.channels)}) continue; "
-        f"const i64 filter = {p.channel('b', 'm', p.filters)}, "
-        f"element = channel * {write.number(taps)} + n / {by};"
+    place, epilogue = _elementwise(
+        p, f"const i64 channel = n % {by}; if (channel >= {write.number(p.channels)}) continue; "
+        f"const i64 element = channel * {write.number(taps)} + n / {by};",
     )
-    epilogue = _over(p.c.epilogue, {"b": 0, "m": Dim.var("filter"), "n": Dim.var("element")})
     return _Product(g.groups, p.filters, taps * filled, pixels, left, right, place, epilogue)
 
 
-_PRODUCTS: dict[str, Callable[[_Parts], _Product]] = {
+def _elementwise(p: Parts, element: str) -> Placed:
+    """The epilogue of a weight's gradient; `element` makes an element's number in its filter."""
+    place = f"{element} const i64 filter = {p.channel('b', 'm', p.filters)};"
+    return place, over(
+        p.c.epilogue, {"b": 0, "m": Dim.var("filter"), "n": Dim.var("element")}
+    )
+
+
+_PRODUCTS: dict[str, Callable[[Parts], _Product]] = {
     "conv": _forward, "conv_input_grad": _input_grad, "conv_weight_grad": _weight_grad,
 }
-
-
-# --- epilogues ----------------------------------------------------------------------------------
-
-
-def _pixelwise(p: _Parts, tensor: str, channel: str) -> tuple[str, tuple[Stmt, ...]]:
-    """The epilogue where rows are all pixels of x or y: over a pixel's number if it needs no more,
-    as it does where the results have their channels last."""
-    _, _, positions = p.geometry.shape(tensor)
-    pixel, m = Dim.var("pixel"), Dim.var("channel")
-    made = f"const i64 channel = {channel};"
-    whole = _over(p.c.epilogue, {
-        "b": unwrap(floordiv(pixel, positions)), "n": unwrap(mod(pixel, positions)), "m": m,
-    })
-    if not _divides(whole):
-        return f"{made} const i64 pixel = m;", whole
-    by = p.write.number(positions)
-    return (
-        f"{made} const i64 image = m / {by}, position = m % {by};",
-        _over(p.c.epilogue, {"b": Dim.var("image"), "n": Dim.var("position"), "m": m}),
-    )
-
-
-def _phasewise(p: _Parts, places: list[Size], channel: str) -> tuple[str, tuple[Stmt, ...]]:
-    """The epilogue where rows are the pixels of a phase of x, as many for every phase."""
-    g, number = p.geometry, p.write.number
-    lines = [
-        f"const i64 channel = {channel};",
-        f"i64 image = m, rest = b % {number(math.prod(g.stride))}, position = 0, plane = 1;",
-        "bool inside = true;",
-    ]
-    for size, count, stride in reversed(list(zip(g.input, places, g.stride, strict=True))):
-        lines.append(
-            f"{{ const i64 count = {number(count)}, stride = {number(stride)}, "
-            f"size = {number(size)}; const i64 at = image % count * stride + rest % stride; "
-            "image /= count; rest /= stride; inside = inside && at < size; "
-            "position += plane * at; plane *= size; }"
-        )
-    lines.append("if (!inside) continue;")
-    places_ = {"b": Dim.var("image"), "n": Dim.var("position"), "m": Dim.var("channel")}
-    return " ".join(lines), _over(p.c.epilogue, places_)
-
-
-def _over(body: tuple[Stmt, ...], places: Mapping[str, Size]) -> tuple[Stmt, ...]:
-    """Statements whose indices are over other variables."""
-
-    def moved(index: Size) -> Size:
-        return recombined(substitute(index, places))
-
-    def scalar(s: Scalar) -> Scalar:
-        return replace(s, index=moved(s.index)) if isinstance(s, (Load, IndexValue)) else s
-
-    return tuple(
-        replace(stmt, index=moved(stmt.index)) if isinstance(stmt, Store) else stmt
-        for stmt in rewrite(body, scalar)
-    )
-
-
-def _divides(body: tuple[Stmt, ...]) -> bool:
-    """Whether an index of statements has a division."""
-    indices: list[Size] = [stmt.index for stmt in body if isinstance(stmt, Store)]
-
-    def noted(s: Scalar) -> Scalar:
-        if isinstance(s, (Load, IndexValue)):
-            indices.append(s.index)
-        return s
-
-    rewrite(body, noted)
-    return any(
-        atom.kind != "var"
-        for index in indices if isinstance(index, Dim)
-        for monomial, _ in index.terms for atom, _ in monomial
-    )

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from graphc.backends.cuda.indices import index_text
 from graphc.backends.cuda.scalar import c_type
-from graphc.backends.cuda.templates.gemm_operand import Along, TileSource
+from graphc.backends.cuda.templates.gemm_operand import TileSource
+from graphc.backends.cuda.templates.gemm_plan import Along
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir.dim import Size, ceil_div
 from graphc.ir.kernel import Operand
@@ -75,7 +76,7 @@ class Writer:
 
 # Quotients of what is below 2^31 by a multiplication: magic is 2^62 / by, rounded up, so that the
 # error of the product is below 2^31 / 2^62, and less than 1 / by.
-_DIVISOR = """
+DIVISOR = """
 struct Divisor {
   i64 by, magic;
   i64 quotient(i64 n) const {
@@ -90,6 +91,9 @@ struct Divisor {
     return (int)found;
   }
 };
+"""
+
+_SPACED = """
 template <class T> struct Spaced {
   const T* x;
   i64 image_step, position_step;
@@ -251,4 +255,4 @@ template <class T, bool DENSE, int RANK> struct Pixels {
 };
 """
 
-DECLARATIONS = "".join((_DIVISOR, _PATCHES, _REACHES, _FILTERS, _PIXELS))
+DECLARATIONS = "".join((DIVISOR, _SPACED, _PATCHES, _REACHES, _FILTERS, _PIXELS))

@@ -10,20 +10,21 @@ in order.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import c_type
 from graphc.backends.cuda.source import Source, Stage
-from graphc.backends.cuda.templates import gemm_mma, gemm_simt
+from graphc.backends.cuda.templates import gemm_mma, gemm_simt, gemm_wgmma
 from graphc.backends.cuda.templates.epilogue import epilogue_text
 from graphc.backends.cuda.templates.gemm_operand import LINES, TileSource
 from graphc.backends.cuda.templates.gemm_plan import Plan, Tile
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir.dim import Size, ceil_div, product, unwrap
 from graphc.ir.dtypes import DType
-from graphc.ir.kernel import Kernel, Stmt
+from graphc.ir.kernel import Kernel, Product, Stmt
 
 _COMBINE_THREADS = 256
 _GROUP = 8  # rows of tiles that are walked together: what they share stays in the second cache
@@ -71,6 +72,17 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_combine
   }
 }
 """
+_FINISH = """
+extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_finish(PARAMETERS) {
+  const i64 all = TOTAL_B * TOTAL_M * TOTAL_N;
+  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all;
+       i += (i64)gridDim.x * blockDim.x) {
+    const i64 row = i / TOTAL_N, b = row / TOTAL_M, m = row % TOTAL_M, n = i % TOTAL_N;
+    const ACC acc = (ACC)((const STORED*)scratch)[row * PITCH + n];
+    FINISH
+  }
+}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +116,45 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
         "THREADS_OF_COMBINE": str(_COMBINE_THREADS),
         **{name: str(value) for name, value in _constants(tile).items()},
     }
-    functions = [_SUM.replace("FINISH", _PART if split else epilogue)]
+    text = _declarations(c, tile) + _filled(_SUM + (_COMBINE if split else ""), words)
     if split:
-        functions.append(_COMBINE.replace("FINISH", epilogue))
+        text = text.replace("FINISH", _filled(_PART, words), 1)
+    bytes_of_parts = product((plan.pieces, c.batch, c.m, c.n, c.acc.itemsize)) if split else 0
+    return _source(
+        kernel, sizes, text.replace("FINISH", epilogue), lambda name: _stages(name, c, plan),
+        unwrap(bytes_of_parts),
+    )
+
+
+def finish(kernel: Kernel, t: Product, stored: DType, pitch: Size) -> Source:
+    """The code of a product's epilogue alone, on sums that something else has left in scratch."""
+    sizes = Sizes(kernel.dims)
+    epilogue = epilogue_text(sizes.statements(t.epilogue))
+    words = {
+        "ACC": c_type(t.acc_dtype), "STORED": c_type(stored), "PITCH": _argument(sizes, pitch),
+        "TOTAL_B": _argument(sizes, t.batch), "TOTAL_M": _argument(sizes, t.m),
+        "TOTAL_N": _argument(sizes, t.n), "THREADS_OF_COMBINE": str(_COMBINE_THREADS),
+    }
+    blocks = ceil_div(product((t.batch, t.m, t.n)), _COMBINE_THREADS)
+    return _source(
+        kernel, sizes, _filled(_FINISH, words).replace("FINISH", epilogue),
+        lambda name: (Stage(f"{name}_finish", unwrap(blocks), _COMBINE_THREADS, 0),),
+        unwrap(product((t.batch, t.m, pitch, stored.itemsize))),
+    )
+
+
+def _source(
+    kernel: Kernel, sizes: Sizes, text: str, stages: Callable[[str], tuple[Stage, ...]],
+    scratch: Size,
+) -> Source:
+    """A text whose functions take PARAMETERS, and begin with NAME, which becomes a digest."""
     parameters = [f"{c_type(p.dtype)}* {p.name}" for p in kernel.params]
     parameters += [f"i64 {name}" for name in (*kernel.dims, *sizes.names())]
-    parameters += ["i64* status", *(["unsigned char* scratch"] if split else [])]
-    words["PARAMETERS"] = ", ".join(parameters)
-    body = _declarations(c, tile) + _filled("".join(functions), words)
-    name = "product_" + hashlib.sha256(body.encode()).hexdigest()[:24]
-    return Source(
-        PRELUDE + INSTRUCTIONS + body.replace("NAME_", f"{name}_"), _stages(name, c, plan),
-        unwrap(product((plan.pieces, c.batch, c.m, c.n, c.acc.itemsize))) if split else 0,
-        tuple(sizes.values),
-    )
+    parameters += ["i64* status", *(["unsigned char* scratch"] if scratch != 0 else [])]
+    text = text.replace("PARAMETERS", ", ".join(parameters))
+    name = "product_" + hashlib.sha256(text.encode()).hexdigest()[:24]
+    text = PRELUDE + INSTRUCTIONS + text.replace("NAME_", f"{name}_")
+    return Source(text, stages(name), scratch, tuple(sizes.values))
 
 
 def _argument(sizes: Sizes, value: Size) -> str:
@@ -150,6 +187,8 @@ def _constants(tile: Tile) -> dict[str, int]:
 
 
 def _multiply(c: Contraction, tile: Tile) -> str:
+    if tile.engine == "wgmma":
+        return gemm_wgmma.multiply(tile, c.left.dtype.name)
     if tile.engine == "mma":
         return gemm_mma.multiply(tile, c.left.along, c.right.along, c.left.dtype.name)
     return gemm_simt.multiply(tile, c.left.along, c.right.along, c.left.dtype)
@@ -157,10 +196,10 @@ def _multiply(c: Contraction, tile: Tile) -> str:
 
 def _shared(c: Contraction, tile: Tile) -> int:
     """Bytes: the stages of the operands, then the sums in their place."""
-    if tile.engine == "mma":
-        stages = gemm_mma.shared_bytes(tile)
-    else:
+    if tile.engine == "simt":
         stages = gemm_simt.shared_bytes(tile, c.left.along, c.right.along, c.left.dtype)
+    else:
+        stages = gemm_mma.shared_bytes(tile)
     return max(stages, tile.m * tile.pitch * c.acc.itemsize)
 
 

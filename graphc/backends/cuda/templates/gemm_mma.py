@@ -7,8 +7,7 @@ made of panels, one behind the other. Sums go along k in steps of 16, in order.
 
 from __future__ import annotations
 
-from graphc.backends.cuda.templates.gemm_operand import Along
-from graphc.backends.cuda.templates.gemm_plan import Tile
+from graphc.backends.cuda.templates.gemm_plan import Along, Tile
 
 _TILES = """
 // A line's piece within a panel of lines of 128 bytes.
@@ -65,7 +64,7 @@ __device__ __forceinline__ void right_fragment(unsigned* r, unsigned tile, int r
 """,
 }
 
-_MULTIPLY = """
+_LOAD = """
 struct __align__(8) Pair { float x, y; };
 template <class Left, class Right>
 __device__ __forceinline__ void load_step(
@@ -73,6 +72,9 @@ __device__ __forceinline__ void load_step(
   fill<LEFT_TILE>(stage, left, LEFT_START);
   fill<RIGHT_TILE>(stage + TALL * DEEP * 2, right, RIGHT_START);
 }
+"""
+
+_MULTIPLY = """
 // The sums over first <= k < end of a tile, to `sums` in shared memory.
 template <class Left, class Right>
 __device__ __forceinline__ void multiply(
@@ -132,8 +134,14 @@ def multiply(tile: Tile, left: Along, right: Along, kind: str) -> str:
     }
     text = "".join((
         *(f"const int {name} = {value};\n" for name, value in constants.items()),
-        _TILES, _FRAGMENTS["left", left], _FRAGMENTS["right", right], _MULTIPLY,
+        loader(left, right), _FRAGMENTS["left", left], _FRAGMENTS["right", right], _MULTIPLY,
     ))
+    return text.replace("HALF", kind)
+
+
+def loader(left: Along, right: Along) -> str:
+    """CUDA C of load_step(): a step of both operands, into a stage. HALF is their type."""
+    text = _TILES + _LOAD
     for side, along, row, extent in (
         ("LEFT", left, "m0", "TALL"), ("RIGHT", right, "n0", "BROAD")
     ):
@@ -141,7 +149,7 @@ def multiply(tile: Tile, left: Along, right: Along, kind: str) -> str:
         shape = f"{extent}, DEEP / 64" if in_depth else f"DEEP, {extent} / 64"
         text = text.replace(f"{side}_TILE", shape)
         text = text.replace(f"{side}_START", f"{row}, k" if in_depth else f"k, {row}")
-    return text.replace("HALF", kind)
+    return text
 
 
 def shared_bytes(tile: Tile) -> int:

@@ -13,17 +13,15 @@ own, and everything else of a product is the same for both:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from graphc.backends.cuda.indices import index_text
 from graphc.backends.cuda.scalar import c_type
+from graphc.backends.cuda.templates.gemm_plan import Along
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir.dim import Size
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Operand
 from graphc.ir.kernel.templates.operand import base_and_strides
-
-Along = Literal["depth", "rows"]  # what a line goes along: k, or m (n)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from graphc.ir import dtypes
+from graphc.backends.cuda.source import OLDEST, Target
 from graphc.ir.dim import Size, ceil_div
 from graphc.ir.dtypes import DType
 
-Engine = Literal["mma", "simt"]
+Engine = Literal["mma", "wgmma", "simt"]
+Along = Literal["depth", "rows"]  # what the lines of an operand go along: k, or m (n)
 
 BLOCKS = 128  # that a launch should have
 LARGE = 1024  # what an extent that is not known counts as
@@ -25,7 +26,8 @@ _LEAST_STEPS = 4  # of a piece
 @dataclass(frozen=True, slots=True)
 class Tile:
     """What a block computes at a time: `m` by `n` sums, `k` of each in one step. "mma": warps have
-    tiles of `warp_m` by `warp_n`; "simt": a thread has `own` by `own` sums."""
+    tiles of `warp_m` by `warp_n`; "wgmma": so have groups of four warps; "simt": a thread has `own`
+    by `own` sums."""
 
     engine: Engine
     m: int
@@ -43,9 +45,8 @@ class Tile:
         return self.n + 8
 
     def __str__(self) -> str:
-        inner = f"{self.warp_m} x {self.warp_n} a warp" if self.engine == "mma" else (
-            f"{self.own} x {self.own} a thread"
-        )
+        who = {"mma": "warp", "wgmma": "warpgroup", "simt": "thread"}[self.engine]
+        inner = f"{self.warp_m or self.own} x {self.warp_n or self.own} a {who}"
         return (
             f"{self.engine} {self.m} x {self.n} x {self.k}, {inner}, {self.threads} threads, "
             f"{self.stages} stages"
@@ -63,6 +64,14 @@ TILES: dict[int, tuple[Tile, Tile]] = {
 }
 
 
+# On sm_90a in place of the large tile of halves: where there are enough of the first, else the
+# second.
+WARPGROUPS = (
+    Tile("wgmma", 128, 256, 64, 256, 4, warp_m=64, warp_n=256),
+    Tile("wgmma", 128, 128, 64, 256, 4, warp_m=64, warp_n=128),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A product's tile, and the `pieces` in which k is summed; a piece has `piece` steps of k."""
@@ -75,14 +84,23 @@ class Plan:
         return f"{self.tile}; k in {self.pieces} pieces of {self.piece}"
 
 
-def plan_product(batch: Size, m: Size, n: Size, k: Size, dtype: DType) -> Plan:
-    """The plan of a product of such operands."""
+def plan_product(
+    batch: Size, m: Size, n: Size, k: Size, dtype: DType, target: Target = OLDEST,
+    lines: tuple[Along, Along] = ("rows", "rows"),
+) -> Plan:
+    """The plan of a product of such operands, whose `lines` go so. The pieces are the same for
+    every target, and every engine adds in the same order."""
     large, small = TILES[dtype.bits]
     tile = large if _tiles(large, batch, m, n) >= BLOCKS else small
     wanted = BLOCKS // max(_tiles(tile, batch, m, n), 1)
     steps = -(-_known(k) // tile.k)
     pieces = max(1, min(wanted, _MOST_PIECES, steps // _LEAST_STEPS))
-    return Plan(tile, pieces, ceil_div(ceil_div(k, tile.k), pieces) * tile.k)
+    piece = ceil_div(ceil_div(k, tile.k), pieces) * tile.k
+    halves = dtype.bits == 16 and tile is large and lines == ("depth", "depth")
+    if halves and target.architecture == "sm_90a":
+        wide, narrow = WARPGROUPS
+        tile = wide if _tiles(wide, batch, m, n) >= BLOCKS else narrow
+    return Plan(tile, pieces, piece)
 
 
 def _known(size: Size) -> int:
@@ -91,8 +109,3 @@ def _known(size: Size) -> int:
 
 def _tiles(tile: Tile, batch: Size, m: Size, n: Size) -> int:
     return _known(batch) * -(-_known(m) // tile.m) * -(-_known(n) // tile.n)
-
-
-def accumulator(dtype: DType) -> DType:
-    """What is summed in."""
-    return dtypes.f64 if dtype is dtypes.f64 else dtypes.f32

@@ -9,8 +9,7 @@ k, and a thread reads pieces along its rows. Lines are as much longer as avoids 
 from __future__ import annotations
 
 from graphc.backends.cuda.scalar import c_type
-from graphc.backends.cuda.templates.gemm_operand import Along
-from graphc.backends.cuda.templates.gemm_plan import Tile
+from graphc.backends.cuda.templates.gemm_plan import Along, Tile
 from graphc.ir.dtypes import DType
 
 _FILL = """

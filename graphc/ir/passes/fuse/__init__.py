@@ -19,6 +19,7 @@ What is decided, in this order:
    Reductions join where they keep and reduce the same axes ("rows": layer norm, softmax, batch
    norm and their gradients are one kernel each), unless few kept places would leave threads idle.
 4. *Siblings*: reductions over the same axes of a common source become one kernel.
+5. *Columns*: sums over columns join the rows of the same values, where a machine keeps rows.
 
 No group ever waits for another that waits for it: each group knows the set of groups below it
 as a bit set. A value that is broadcast is computed inside its reader only if that does not repeat
@@ -37,6 +38,7 @@ from ...machine import Machine
 from ...rewrite import in_bodies
 from .analysis import analyse
 from .build import build_fused
+from .columns import merge_columns
 from .empty import replace_empty
 from .groups import Grouping
 from .operands import affine_operands
@@ -58,6 +60,7 @@ def fuse(
         graph = store_permuted(affine_operands(replace_empty(graph), machine))
         grouping = Grouping(analyse(graph, machine, routine, written))
         merge_siblings(grouping)
+        merge_columns(grouping)
         return build_fused(grouping)
 
     return fused(graph, mutated)

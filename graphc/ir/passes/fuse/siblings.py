@@ -26,7 +26,7 @@ def merge_siblings(grouping: Grouping) -> None:
             group = current(group)
             for other in kept:
                 if group is not other and _fit(grouping, source, group, current(other)):
-                    _merge(grouping, current(other), group)
+                    merge(grouping, current(other), group)
                     break
             else:
                 kept.append(group)
@@ -52,7 +52,8 @@ def _fit(grouping: Grouping, source: Node, a: Group, b: Group) -> bool:
     return grouping.a.elements[source] == whole
 
 
-def _merge(grouping: Grouping, into: Group, group: Group) -> None:
+def merge(grouping: Grouping, into: Group, group: Group) -> None:
+    """What a group computes and stores is another one's."""
     for node, orders in group.orders.items():
         into.orders.setdefault(node, set()).update(orders)
         made = grouping.computed_in[node]

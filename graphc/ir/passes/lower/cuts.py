@@ -55,13 +55,19 @@ class Cuts:
         return start, size if even else minimum(size, unwrap(axis.size - start))
 
 
+def uncut(body: Body, plan: ReductionPlan) -> Cuts:
+    """All of the reduced axes at once."""
+    rule = _Rule(body, plan)
+    return Cuts(plan, [0 for _ in rule.sizes], rule.joined())
+
+
 def cut(body: Body, plan: ReductionPlan, moments: bool) -> Cuts:
     """How a group's reductions are walked. `moments`: a sum and the squares of what is left of it
     can be had from one reading of pieces that are short enough to be kept."""
     rule = _Rule(body, plan)
     machine = body.machine
     if not machine.lane_steps:
-        return Cuts(plan, [0 for _ in rule.sizes], False)
+        return uncut(body, plan)
     large = rule.kept * math.prod(rule.sizes) >= machine.split_least
     again = moments and large and plan.axes[plan.vector].reduced
     if rule.depth() > machine.lane_steps or (

@@ -16,7 +16,8 @@ from ...dim import Size, product, unwrap
 from ...graph import Node
 from ...kernel import Kernel
 from .body import Body, carrier
-from .cuts import Cuts, cut
+from .columns import ColumnSums, add_columns
+from .cuts import Cuts, cut, uncut
 from .index_maps import Digit
 from .loops import dims_of, weight
 from .moments import find_moments
@@ -33,6 +34,8 @@ from .walks import full_place, open_reduced, reduce, store_full, store_kept
 def lower_rows(body: Body) -> Kernel:
     """The kernel of a group of reductions."""
     plan = plan_reductions(body)
+    if any(plan.columns):
+        return _rows_and_columns(body, plan)
     moments = find_moments(body, plan)
     cuts = cut(body, plan, moments is not None)
     if not cuts.whole:
@@ -60,6 +63,16 @@ def _rows(body: Body, cuts: Cuts, values: Values) -> None:
     _all_passes(body, cuts, values, kept)
     while len(values.writer.scopes) > 1:
         values.writer.close()
+
+
+def _rows_and_columns(body: Body, plan: ReductionPlan) -> Kernel:
+    """Rows one after another in each iteration, which adds up columns beside them."""
+    cuts, values = uncut(body, plan), Values(body, Writer(body.machine.hoists))
+    columns = ColumnSums(body, cuts)
+    kept = columns.open_rows(values)
+    _all_passes(body, cuts, values, kept)
+    stages = [columns.close_rows(values), columns.combine()]
+    return make_kernel(body, stages, dims_of(body), columns.scratch)
 
 
 def _columns(body: Body, cuts: Cuts, values: Values) -> None:
@@ -95,6 +108,7 @@ def _one_pass(
     place = full_place(plan, kept, loops.roots)
     _use_tiles(body, plan, values, (place, loops.inside), number)
     store_full(body, plan, values, place, number)
+    add_columns(values, plan, place, loops.inside, number)
     names = reduce(body, plan, values, place, number, loops)
     position = 0
     for node in plan.reductions[number]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ...dim import Size, product, unwrap
 from ...graph import Node
@@ -13,6 +14,8 @@ from .loops import linear_shapes
 from .nest import Axis, accesses, coordinates, cost, digits, merge, vector_axis
 from .scope import Value, Writer
 from .values import Values
+
+T = TypeVar("T")
 
 REDUCES = frozenset({"reduce", "arg_reduce"})
 
@@ -26,6 +29,8 @@ class ReductionPlan:
     full: list[list[int]] = field(default_factory=list)  # outputs stored in each pass
     kept: list[int] = field(default_factory=list)  # outputs with one element per kept place
     tiles: dict[Node, int] = field(default_factory=dict)  # node -> the pass that computes it
+    columns: list[list[Node]] = field(default_factory=list)  # sums over rows, by pass
+    column_results: list[int] = field(default_factory=list)  # outputs made of these
     vector: int = 0
 
     @property
@@ -45,6 +50,8 @@ def plan_reductions(body: Body) -> ReductionPlan:
     found = accesses(axes, lambda w, a, r: _trial(body, plan, w, a, r))
     plan.axes = merge(axes, found)
     plan.vector = vector_axis(plan.axes, found)
+    if any(plan.columns):  # rows are kept in the lanes, and so are the sums
+        plan.vector = max(i for i, axis in enumerate(plan.axes) if axis.reduced)
     if plan.axes[plan.vector].reduced:
         plan.tiles = _tiles(body, plan)
     return plan
@@ -52,7 +59,8 @@ def plan_reductions(body: Body) -> ReductionPlan:
 
 def _axes(body: Body) -> list[Axis]:
     """The axes of the group's space, from its first reduction."""
-    first = next(n for n in body.graph.nodes if n.op.family in REDUCES)
+    beside = column_sums(body)
+    first = next(n for n in body.graph.nodes if n.op.family in REDUCES and n not in beside)
     (source,) = first.inputs
     shape = body.shape(source)
     elements = product(shape)
@@ -74,6 +82,18 @@ def _axes(body: Body) -> list[Axis]:
     return axes or [Axis(1, True)]
 
 
+def column_sums(body: Body) -> set[Node]:
+    """The reductions of a group that do not go along its rows, where others do."""
+    reductions = [n for n in body.graph.nodes if n.op.family in REDUCES]
+    along = {n for n in reductions if _last_reduced(body, n)}
+    return set(reductions) - along if along else set()
+
+
+def _last_reduced(body: Body, node: Node) -> bool:
+    dims = [d for d, size in enumerate(body.shape(node.inputs[0])) if size != 1]
+    return bool(dims) and dims[-1] in reduced_dims(node)
+
+
 def reduced_dims(node: Node) -> tuple[int, ...]:
     """The dims that a reduction sums over."""
     if node.op.family == "arg_reduce":
@@ -85,9 +105,15 @@ def reduced_dims(node: Node) -> tuple[int, ...]:
 def _passes(body: Body, plan: ReductionPlan) -> None:
     """In which pass each reduction is made and each output stored."""
     level: dict[Node, int] = {}
+    beside = column_sums(body)
+    below = set(beside)  # what is made of sums over rows
     for node in body.graph.nodes:
         depth = max((level[x] for x in node.inputs), default=0)
-        if node.op.family in REDUCES:
+        if not below.isdisjoint(node.inputs):
+            below.add(node)
+        if node in beside:
+            _at(plan.columns, depth).append(node)
+        elif node.op.family in REDUCES:
             while len(plan.reductions) <= depth:
                 plan.reductions.append([])
             plan.reductions[depth].append(node)
@@ -98,7 +124,9 @@ def _passes(body: Body, plan: ReductionPlan) -> None:
     plan.full = [[] for _ in plan.reductions]
     for i, node in enumerate(body.graph.outputs):
         elements = unwrap(product(body.shape(node)))
-        if elements == kept and elements != whole:
+        if node in below:
+            plan.column_results.append(i)
+        elif elements == kept and elements != whole:
             plan.kept.append(i)
         elif elements == whole:
             while len(plan.full) <= level[node]:
@@ -107,6 +135,17 @@ def _passes(body: Body, plan: ReductionPlan) -> None:
             plan.full[level[node]].append(i)
         else:
             raise ValueError(f"output {node} fits neither the kept axes nor the whole space")
+    passes = max(len(plan.reductions), len(plan.columns))
+    _at(plan.reductions, passes - 1)
+    _at(plan.full, passes - 1)
+    _at(plan.columns, passes - 1)
+
+
+def _at(table: list[list[T]], number: int) -> list[T]:
+    """A list's list, which grows as needed."""
+    while len(table) <= number:
+        table.append([])
+    return table[number]
 
 
 def _trial(
@@ -124,7 +163,11 @@ def _trial(
             values.value(source, values.at(coordinates(place, body.shape(source))))
             stand_in = writer.apply("cast", carrier(node.dtype), _made(node))
             values.bound[node] = lambda at, value=stand_in: value  # type: ignore[misc]
+    for source in (node.inputs[0] for nodes in plan.columns for node in nodes):
+        values.value(source, values.at(coordinates(place, body.shape(source))))
     for i, node in enumerate(body.graph.outputs):
+        if i in plan.column_results:
+            continue
         whole = any(i in stored for stored in plan.full)
         at = values.at(
             coordinates(place if whole else kept_place, body.shape(node))
@@ -143,12 +186,13 @@ def _tiles(body: Body, plan: ReductionPlan) -> dict[Node, int]:
     if not isinstance(row, int) or row > body.machine.tile:
         return {}
     tiles: dict[Node, int] = {}
+    sums = sum(map(len, plan.columns))
     elements = product(a.size for a in plan.axes)
     for node in reversed(body.graph.nodes):
         if product(body.shape(node)) != elements or node.op.family in REDUCES:
             continue
         dear = cost(node) >= body.machine.dear
-        if not dear and row * (len(tiles) + 1) > body.machine.rereads:
+        if not dear and row * (len(tiles) + 1 + sums) > body.machine.rereads:
             continue
         used = [i for i in range(len(plan.reductions)) if node in _cone(body, plan, i, tiles)]
         if len(used) > 1 and (dear or _reads_first(body, plan, node, used[0], tiles)):
@@ -186,6 +230,7 @@ def _cone(body: Body, plan: ReductionPlan, number: int, tiles: dict[Node, int]) 
     outputs = body.graph.outputs
     stack = [x for r in plan.reductions[number] for x in r.inputs]
     stack += [outputs[i] for i in plan.full[number]]
+    stack += [node.inputs[0] for node in plan.columns[number]]
     seen: set[Node] = set()
     while stack:
         node = stack.pop()

@@ -135,29 +135,9 @@ class _Staged:
         """A stage in which the pieces' results become one for each kept place, and where there
         is no more to reduce, what has one element for each is stored."""
         values = self.values()
-        flat, lanes = self._open_kept(values)
+        flat, lanes = open_places(values, self.kept, self.cuts.count())
         self._bind(values, number, self._combined(values, number, parts, flat, lanes), flat)
         self._finish(values, number, flat)
-
-    def _open_kept(self, values: Values) -> tuple[Size, bool]:
-        """Open the loops over kept places; whether the lanes are for the pieces of each."""
-        body, count = self.body, hint(self.body, self.cuts.count())
-        if count >= _SIDE_BY_SIDE:
-            (flat,) = open_outer(values.writer, body, [Axis(self.kept)], count, 1)
-            return flat, True
-        _, flat = open_blocks(
-            values.writer, body, [], Axis(self.kept), body.machine.columns, count, 1
-        )
-        return flat, False
-
-    def _over_pieces(
-        self, values: Values, lanes: bool, carries: Callable[[Size], list[Carry]]
-    ) -> list[Value]:
-        count = self.cuts.count()
-        loops = [Axis(2)] if count != 1 else []
-        kind = "vector" if lanes else "serial"
-        piece = values.writer.open(kind, "c", count) if loops else 0
-        return close_with_carries(values.writer, loops, carries(piece))
 
     def _combined(
         self, values: Values, number: int, parts: list[str], flat: Size, lanes: bool
@@ -177,7 +157,7 @@ class _Staged:
                 position += width
             return found
 
-        return self._over_pieces(values, lanes, carries)
+        return over_pieces(values, self.cuts.count(), lanes, carries)
 
     def _bind(self, values: Values, number: int, results: list[Value], flat: Size) -> None:
         """Finished reductions: for the rest of this stage, and in scratch for those after it."""
@@ -253,7 +233,7 @@ class _Staged:
     def _combine_moments(self, found: Moments, parts: list[str]) -> None:
         values = self.values()
         writer, dtype = values.writer, found.total.dtype
-        flat, lanes = self._open_kept(values)
+        flat, lanes = open_places(values, self.kept, self.cuts.count())
         results = self._combined(values, 0, parts[:-2], flat, lanes)
         self._bind(values, 0, results, flat)
         position = _position(self.plan, self.plan.reductions[0].index(found.total))
@@ -274,7 +254,7 @@ class _Staged:
             moved = writer.apply("mul", dtype, slope, shift)
             return [_sum(writer, writer.apply("add", dtype, squares, moved))]
 
-        self._bind(values, 1, self._over_pieces(values, lanes, carries), flat)
+        self._bind(values, 1, over_pieces(values, self.cuts.count(), lanes, carries), flat)
         self._finish(values, 1, flat)
 
     def _elements(self, values: Values, pieces: list[Size], dtype: DType) -> Value:
@@ -286,6 +266,29 @@ class _Staged:
         if isinstance(size, int):
             return Literal(float(size), dtype)
         return values.writer.apply("cast", dtype, values.writer.index_value(size))
+
+
+def open_places(values: Values, kept: Size, count: Size) -> tuple[Size, bool]:
+    """Open the loops over places of which each has `count` partial results: a place, and whether
+    the lanes are for its partial results."""
+    body, pieces = values.body, hint(values.body, count)
+    if pieces >= min(_SIDE_BY_SIDE, body.machine.lane_steps):
+        (flat,) = open_outer(values.writer, body, [Axis(kept)], pieces, 1)
+        return flat, True
+    _, flat = open_blocks(
+        values.writer, body, [], Axis(kept), body.machine.columns, pieces, 1
+    )
+    return flat, False
+
+
+def over_pieces(
+    values: Values, count: Size, lanes: bool, carries: Callable[[Size], list[Carry]]
+) -> list[Value]:
+    """What is carried over the partial results of a place, in the order of their numbers."""
+    loops = [Axis(2)] if count != 1 else []
+    kind = "vector" if lanes else "serial"
+    piece = values.writer.open(kind, "c", count) if loops else 0
+    return close_with_carries(values.writer, loops, carries(piece))
 
 
 def _sum(writer: Writer, value: Value) -> Carry:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...dim import evaluate
+from ...dim import Dim, evaluate
 from ...kernel import BufferRef, Kernel, Launch, Program, ProgramStep
 from .step import has_check
 
@@ -24,17 +24,24 @@ Batch = tuple[ProgramStep, ...]  # one step, or Launches of one kernel that are 
 
 def together(program: Program, dims: Mapping[str, int]) -> list[Batch]:
     """The steps of a program for given dims, in an order that keeps their dependencies, with
-    launches of one kernel gathered. All steps but launches stay where they are; no step that writes
-    what the user sees comes before one that can fail."""
+    launches of one kernel gathered. All steps but launches stay where they are, and launches whose
+    places depend on where a loop ended; no step that writes what the user sees comes before one
+    that can fail."""
     found: list[Batch] = []
     stretch: list[Launch] = []
     for step in program.steps:
-        if isinstance(step, Launch):
+        if isinstance(step, Launch) and _names(step) <= dims.keys():
             stretch.append(step)
         else:
             found += [*_gathered(program, stretch, dims), (step,)]
             stretch = []
     return found + _gathered(program, stretch, dims)
+
+
+def _names(step: Launch) -> frozenset[str]:
+    """The variables of its sizes and places."""
+    sizes = (*(ref.offset for ref in step.buffers), *step.dims)
+    return frozenset().union(*(size.variables() for size in sizes if isinstance(size, Dim)))
 
 
 class _Span(NamedTuple):

@@ -1,0 +1,96 @@
+"""A product's kernel taken apart: a library's product into scratch, then the epilogue as a kernel.
+
+The result is the same function of the sums: the library rounds a sum to the operands' type where
+all that the epilogue does with it is to round it so; elsewhere it stays as it was summed. Rows of
+the result are padded, so that they are aligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graphc.backends.cuda.cublaslt import Matrix, Problem
+from graphc.backends.cuda.source import Source
+from graphc.backends.cuda.templates import gemm_kernel
+from graphc.ir import dtypes
+from graphc.ir.dim import Size, ceil_div, evaluate, unwrap
+from graphc.ir.dtypes import DType
+from graphc.ir.kernel import Apply, Kernel, Operand, Product, Scalar, Var
+from graphc.ir.kernel.templates.operand import strides_of
+from graphc.ir.kernel.walk import children, evaluated, scalars
+
+_ROW = 16  # bytes that the rows of a result are multiples of
+
+
+def takes(template: Product) -> bool:
+    """Whether a library multiplies these operands where they lie: matrices, one like the other,
+    at equal distances."""
+    if template.k == 0 or template.left.dtype is not template.right.dtype:
+        return False
+    return all(
+        _matrix(operand, names) is not None
+        for operand, names in ((template.left, ("m", "k")), (template.right, ("k", "n")))
+    ) and template.left.dtype in (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.f64)
+
+
+def _matrix(operand: Operand, names: tuple[str, str]) -> tuple[Size, Size, Size, bool] | None:
+    """(offset, stride of a batch, pitch, whether rows are contiguous instead of columns); None
+    where it is no matrix. A library wants a pitch that is no less than a line."""
+    found = strides_of(operand.index, ("b", *names))
+    if found is None:
+        return None
+    offset, batch, row, column = found
+    if column == 1 and row != 0:
+        return offset, batch, row, False
+    if row == 1 and column != 0:
+        return offset, batch, column, True
+    return None
+
+
+def stored(template: Product) -> DType:
+    """The type of the sums in scratch."""
+    dtype = template.left.dtype
+    bare = any(_is_sum(scalar) for stmt in template.epilogue for scalar in scalars(stmt))
+    rounded = all(
+        isinstance(scalar, Apply) and scalar.op == "cast" and scalar.dtype is dtype
+        for _, scalar in evaluated(template.epilogue) if any(map(_is_sum, children(scalar)))
+    )
+    return dtype if rounded and not bare else template.acc_dtype
+
+
+def _is_sum(scalar: Scalar) -> bool:
+    return isinstance(scalar, Var) and scalar.name == "acc"
+
+
+def pitch(template: Product) -> Size:
+    """Elements of a row of sums."""
+    quantum = _ROW // stored(template).itemsize
+    return unwrap(ceil_div(template.n, quantum) * quantum)
+
+
+def problem(
+    template: Product, dims: Mapping[str, int], tf32: bool = False
+) -> tuple[Problem, int, int]:
+    """What the library is asked, and where in their buffers the operands begin, in bytes; for
+    values of the kernel's dims."""
+    env = dict(dims)
+    t, size = template, template.left.dtype.itemsize
+    sides = []
+    for operand, names in ((t.left, ("m", "k")), (t.right, ("k", "n"))):
+        found = _matrix(operand, names)
+        assert found is not None
+        offset, stride, step = (evaluate(each, env) for each in found[:3])
+        sides.append((offset * size, Matrix(operand.dtype.name, step, stride, found[3])))
+    batch, m, n, k = (evaluate(each, env) for each in (t.batch, t.m, t.n, t.k))
+    row = evaluate(pitch(t), env)
+    compute = "64F" if t.acc_dtype is dtypes.f64 else "32F_FAST_TF32" if tf32 else "32F"
+    (left_at, left), (right_at, right) = sides
+    result = Matrix(stored(t).name, row, m * row)
+    return Problem(batch, m, n, k, left, right, result, compute), left_at, right_at
+
+
+def epilogue(kernel: Kernel) -> Source:
+    """The kernel of what a product's epilogue does with the sums in its scratch."""
+    t = kernel.template
+    assert isinstance(t, Product)
+    return gemm_kernel.finish(kernel, t, stored(t), pitch(t))

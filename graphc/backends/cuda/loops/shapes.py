@@ -1,0 +1,113 @@
+"""What a nest allows: scalars that no iteration of the parallel loop changes, and sums over serial
+loops that lanes keep to themselves until the last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphc.ir import op
+from graphc.ir.dim import Dim, Size
+from graphc.ir.kernel import (
+    Apply,
+    Carry,
+    IndexValue,
+    Let,
+    Literal,
+    Load,
+    Local,
+    Loop,
+    Scalar,
+    Stmt,
+    Store,
+    Var,
+    walk,
+)
+from graphc.ir.kernel.combine import STORES, identity
+
+
+def invariants(body: Sequence[Stmt]) -> tuple[Let, ...]:
+    """The Lets that a stage's parallel loop begins with and that are the same in all of its
+    iterations. There are none where the stage has more than Lets and that loop."""
+    rest = [stmt for stmt in body if not isinstance(stmt, Let)]
+    loop = rest[0] if len(rest) == 1 else None
+    if not isinstance(loop, Loop) or loop.kind != "parallel":
+        return ()
+    stored = {stmt.buffer for stmt in walk.statements(body) if isinstance(stmt, Store)}
+    varying = {loop.var}
+    found = []
+    for stmt in loop.body:
+        if isinstance(stmt, Local):
+            continue
+        if not isinstance(stmt, Let):
+            break
+        if _reads(stmt.value, stored) or names((stmt.value,)) & varying:
+            varying.add(stmt.name)
+        else:
+            found.append(stmt)
+    return tuple(found)
+
+
+def is_dear(lets: Sequence[Let]) -> bool:
+    """Whether scalars take so long that few blocks should compute them."""
+    parts = walk.parts(let.value for let in lets)
+    costs = [op.REGISTRY[s.op].cost or 0 for s in parts if isinstance(s, Apply) and s.op != "fma"]
+    return max(costs, default=0) >= op.FUNCTION
+
+
+def _reads(root: Scalar, buffers: set[str]) -> bool:
+    return any(isinstance(part, Load) and part.buffer in buffers for part in walk.parts((root,)))
+
+
+def names(roots: Sequence[Scalar]) -> frozenset[str]:
+    """What is read to compute scalars, integers in indices, too."""
+    found: set[str] = set()
+    for part in walk.parts(roots):
+        if isinstance(part, Var):
+            found.add(part.name)
+        elif isinstance(part, (Load, IndexValue)):
+            found |= variables(part.index)
+    return frozenset(found)
+
+
+def variables(index: Size) -> frozenset[str]:
+    """Those of an index."""
+    return index.variables() if isinstance(index, Dim) else frozenset()
+
+
+def deferred(loop: Loop) -> tuple[Loop, ...]:
+    """A serial loop over a reduction of lanes, whose results it combines alike: itself, serial
+    loops inside, and the vector loop. Such lanes may be reduced once, behind it. Else nothing."""
+    inside = [stmt for stmt in loop.body if isinstance(stmt, Loop)]
+    if loop.kind != "serial" or not loop.carries or len(inside) != 1:
+        return ()
+    (inner,) = inside
+    if len(inner.carries) != len(loop.carries):
+        return ()
+    own = {carry.name for carry in (*loop.carries, *inner.carries)}
+    for carry, part in zip(loop.carries, inner.carries, strict=True):
+        alike = carry.combine == part.combine and carry.combine in (*STORES, "or", "and")
+        if not alike or carry.next != Var(part.name, part.dtype) or not _is_none(part):
+            return ()
+    if all_names(loop.body) & own:
+        return ()
+    if inner.kind == "vector":
+        return loop, inner
+    rest = deferred(inner)
+    return (loop, *rest) if rest else ()
+
+
+def _is_none(carry: Carry) -> bool:
+    """Whether a carry starts from what changes nothing."""
+    start = carry.init
+    return isinstance(start, Literal) and start.value == identity(carry.combine, carry.dtype)
+
+
+def all_names(body: Sequence[Stmt]) -> frozenset[str]:
+    """What is read in statements."""
+    found = set(names([scalar for _, scalar in walk.evaluated(body)]))
+    for stmt in walk.statements(body):
+        if isinstance(stmt, Store):
+            found |= variables(stmt.index)
+        elif isinstance(stmt, Loop):
+            found |= variables(stmt.extent)
+    return frozenset(found)

@@ -1,0 +1,171 @@
+"""DLPack's capsules: memory that array libraries lend each other, with its shape and its place.
+dmlc.github.io/dlpack/latest/c_api.html"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from graphc.ir import dtypes
+from graphc.ir.dtypes import DType
+
+CPU, CUDA, CUDA_HOST, EXTENSION, CUDA_MANAGED = 1, 2, 3, 12, 13  # kinds of devices
+_INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
+_KINDS = {
+    (_BFLOAT if d is dtypes.bf16 else _BOOL if d is dtypes.bool_ else
+     {"int": _INT, "uint": _UINT, "float": _FLOAT, "complex": _COMPLEX}[d.kind], d.itemsize * 8): d
+    for d in (*dtypes.ALL, *dtypes.COMPLEX)
+}
+_CODES = {dtype: code for code, dtype in _KINDS.items()}
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+    )
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _Tensor),
+    )
+
+
+# name of a capsule that nobody has taken: what it points to, and its name once somebody has
+_LAYOUTS: dict[bytes, tuple[type[_Managed] | type[_Versioned], bytes]] = {
+    b"dltensor": (_Managed, b"used_dltensor"),
+    b"dltensor_versioned": (_Versioned, b"used_dltensor_versioned"),
+}
+_MAJOR = 1
+_NAME = b"dltensor"
+
+
+def _api(name: str, result: Any, *arguments: Any) -> Any:
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_new = _api(
+    "PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
+)
+_is_valid = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_pointer = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+_rename = _api("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+# of a capsule that is ending: no reference to it may be made
+_ending_is_valid = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_ending_pointer = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+
+_lent: dict[int, tuple[Any, ...]] = {}  # what is lent stays, by the address of its description
+
+
+def _back(managed: int) -> None:
+    _lent.pop(managed, None)
+
+
+def _end(capsule: int) -> None:
+    """Of a capsule that nobody has taken."""
+    if _ending_is_valid(capsule, _NAME):
+        _back(_ending_pointer(capsule, _NAME))
+
+
+_returned, _ended = _Deleter(_back), ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_end)
+
+
+def lend(
+    address: int, shape: Sequence[int], strides: Sequence[int], dtype: DType,
+    device: tuple[int, int], kept: object,
+) -> Any:
+    """A capsule of memory at an address, which `kept` keeps as long as somebody has the capsule, or
+    what it took from it. `strides`: in elements. Raises BufferError for a dtype that DLPack lacks.
+    """
+    if dtype not in _CODES:
+        raise BufferError(f"DLPack has no {dtype}")
+    code, bits = _CODES[dtype]
+    words = ctypes.c_int64 * max(len(shape), 1)
+    sizes, steps = words(*shape), words(*strides)
+    managed = _Managed(
+        _Tensor(address, *device, len(shape), code, bits, 1, sizes, steps, 0), None,
+        ctypes.cast(_returned, ctypes.c_void_p),
+    )
+    where = ctypes.addressof(managed)
+    _lent[where] = (managed, sizes, steps, kept)
+    return _new(where, _NAME, ctypes.cast(_ended, ctypes.c_void_p))
+
+
+class Borrowed:
+    """Memory of another library at `address`, which gets it back when nobody refers to this."""
+
+    __slots__ = ("__weakref__", "_deleter", "_managed", "address")
+
+    def __init__(self, address: int, managed: int, deleter: int | None) -> None:
+        self.address, self._managed, self._deleter = address, managed, deleter
+
+    def __del__(self) -> None:
+        if self._deleter:
+            _Deleter(self._deleter)(self._managed)
+
+
+class Found(NamedTuple):
+    """What a capsule tells. `strides`: in elements."""
+
+    memory: Borrowed
+    device: tuple[int, int]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+
+
+def device_of(capsule: Any) -> tuple[int, int]:
+    """Kind and number of the device where its memory is. Raises as `borrow` does."""
+    tensor = _described(capsule)[1].tensor
+    return tensor.device_type, tensor.device_id
+
+
+def borrow(capsule: Any) -> Found:
+    """Takes what a capsule tells; it cannot be taken twice. Raises BufferError for what is no such
+    capsule, and for elements that tensors do not have."""
+    name, managed, where = _described(capsule)
+    tensor = managed.tensor
+    dtype = _KINDS.get((tensor.code, tensor.bits))
+    if dtype is None or tensor.lanes != 1:
+        raise BufferError(
+            f"DLPack's type {tensor.code} of {tensor.bits} bits, {tensor.lanes} lanes, is no dtype"
+        )
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _row_major(shape)
+    memory = Borrowed((tensor.data or 0) + tensor.byte_offset, where, managed.deleter)
+    _rename(capsule, _LAYOUTS[name][1])
+    return Found(memory, (tensor.device_type, tensor.device_id), shape, strides, dtype)
+
+
+def _described(capsule: Any) -> tuple[bytes, Any, int]:
+    for name, (layout, _) in _LAYOUTS.items():
+        if _is_valid(capsule, name):
+            where = _pointer(capsule, name)
+            found = layout.from_address(where)
+            if isinstance(found, _Versioned) and found.major > _MAJOR:
+                raise BufferError(f"DLPack {found.major} is newer than {_MAJOR}, which is known")
+            return name, found, where
+    raise BufferError(
+        "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only "
+        "once, so you might have already constructed a tensor from it once."
+    )
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
