@@ -13,11 +13,12 @@ comma  := ,
 EXTRAS := dev,demo$(if $(filter 1,$(PARITY)),$(comma)parity)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow gpu-bundle test-tools lint types clean
+.PHONY: help venv demo test test-slow test-gpu gpu-bundle test-tools lint types clean
 
 help:
 	@echo "make demo        train on real digits, compiled (2 minutes on 2 cores)"
 	@echo "make test        the test suite; make test-slow for the slow part"
+	@echo "make test-gpu    on a machine with an NVIDIA GPU"
 	@echo "make test-tools  the tests of capture under a debugger, a profiler and coverage"
 	@echo "make lint types  ruff, mypy"
 	@echo "make venv        only install"
@@ -45,6 +46,13 @@ test: venv
 
 test-slow: venv
 	$(PY) -m pytest -m slow
+
+# On a machine with an NVIDIA GPU, by the Python there: GPU_PYTHON=...
+GPU_PYTHON ?= python3
+test-gpu:
+	$(GPU_PYTHON) -m pytest -m "slow or not slow" --nvidia tests/backends/cuda/device \
+	  tests/backends/cuda/test_driver.py
+	$(GPU_PYTHON) -m graphc demo --device cuda
 
 # What a machine with a GPU takes along; PACKAGES=FILE names what it has (pip list there).
 gpu-bundle: venv

@@ -42,7 +42,8 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument(
         "--out", type=Path, default=Path("demo_out"), help="folder for what it writes"
     )
-    show.set_defaults(run=lambda args: demo.main(args.epochs, args.seed, args.out))
+    show.add_argument("--device", default="cpu", help="cpu, or cuda; default: %(default)s")
+    show.set_defaults(run=lambda args: demo.main(args.epochs, args.seed, args.out, args.device))
 
     run = commands.add_parser("predict", help="run an exported model on .npy files")
     run.add_argument("model", type=Path, help="a .gcx file")

@@ -1,4 +1,4 @@
-"""Every GRAPHC_* switch, in one table: the only reader of the environment.
+"""Every switch, GRAPHC_* and CUDA's, in one table: the only reader of the environment.
 
 The values travel as arguments from here: ir, frontend and backends take a Config (or a field of
 one), they never ask for it.
@@ -152,6 +152,20 @@ class Config(NamedTuple):
         "On a GPU, launches that follow each other as one CUDA graph: `1` always, `0` never (one "
         "by one, to debug), `auto` where there are many of them, and the call has come before.",
         _one_of("auto", "0", "1"),
+    )
+    cuda_launch_blocking: int = env(
+        "CUDA_LAUNCH_BLOCKING",
+        0,
+        "CUDA's own variable, by which each launch is waited for; with 1, graphc waits for each "
+        "call, too, and what failed on the GPU is raised by the call that it is of.",
+        _whole(0, 1),
+    )
+    cuda_libraries: str = env(
+        "GRAPHC_CUDA_LIBRARIES",
+        "0",
+        "On a GPU, what multiplies matrices: `0` graphc's own kernels, whose results are the same "
+        "on every model of a device; `1` cuBLASLt where it can, and a kernel for what comes after.",
+        _one_of("0", "1"),
     )
 
 

@@ -101,10 +101,11 @@ class Training(NamedTuple):
     seconds: list[float]  # per step; the first one includes tracing and compiling
 
 
-def train(epochs: int, seed: int) -> Training:
+def train(epochs: int, seed: int, device: str = "cpu") -> Training:
     """Train on the 4,000 digits, one compiled call per batch."""
     torch.manual_seed(seed)
     model = ConvNet()
+    model.to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     loader = DataLoader(digits(train=True), batch_size=BATCH, shuffle=True, drop_last=True)
@@ -115,7 +116,7 @@ def train(epochs: int, seed: int) -> Training:
         bar = progress(loader, desc=f"epoch {epoch + 1}/{epochs}", unit="step")
         for x, y in bar:
             start = time.perf_counter()
-            loss = step(x, y).item()
+            loss = step(x.to(device), y.to(device)).item()
             seconds.append(time.perf_counter() - start)
             losses.append(loss)
             bar.set_postfix(loss=f"{loss:.4f}", refresh=False)
@@ -126,11 +127,12 @@ def train(epochs: int, seed: int) -> Training:
 def accuracy(model: nn.Module) -> float:
     """Percent of the 1,000 held-out digits that the model names rightly."""
     model.eval()
+    device = model.head.weight.device
     forward = torch.compile(model)
     held_out, correct = digits(train=False), 0
     with torch.no_grad():
         for x, y in DataLoader(held_out, batch_size=200):
-            correct += int((forward(x).argmax(1) == y).sum())
+            correct += int((forward(x.to(device)).argmax(1) == y.to(device)).sum())
     return 100 * correct / len(held_out)
 
 
@@ -138,7 +140,7 @@ def time_eager(trained: ConvNet, steps: int = 5) -> float:
     """Median seconds of the same step run operator by operator, on a copy of the model."""
     model = copy.deepcopy(trained).train()
     step = make_step(model, torch.optim.Adam(model.parameters(), lr=LEARNING_RATE))
-    x, y = digits(train=True)[:BATCH]
+    x, y = (part.to(model.head.weight.device) for part in digits(train=True)[:BATCH])
     seconds = []
     for _ in range(steps):
         start = time.perf_counter()
@@ -188,14 +190,15 @@ def check_export(model: nn.Module, out: Path) -> tuple[int, int]:
 
     Raises subprocess.CalledProcessError when the fresh process fails.
     """
-    images, _ = digits(train=False)[:]
+    held_out, _ = digits(train=False)[:]
+    images = held_out.to(model.head.weight.device)
     archive, inputs, outputs = out / "digits.gcx", out / "held_out.npy", out / "logits.npy"
     graphc.export.export(model.eval(), (images,)).save(archive)
-    np.save(inputs, images.numpy())
+    np.save(inputs, held_out.numpy())
     command = [sys.executable, "-m", "graphc", "predict", str(archive), str(inputs)]
     subprocess.run([*command, "--out", str(outputs)], check=True, stdout=subprocess.DEVNULL)
     with torch.no_grad():
-        ours = model(images).argmax(1).numpy()
+        ours = model(images).argmax(1).cpu().numpy()
     theirs = np.load(outputs).argmax(1)
     return int((ours == theirs).sum()), len(ours)
 
@@ -220,11 +223,15 @@ def draw_losses(losses: list[float], path: Path) -> bool:
     return True
 
 
-def main(epochs: int = EPOCHS, seed: int = 0, out: Path = Path("demo_out")) -> int:
+def main(
+    epochs: int = EPOCHS, seed: int = 0, out: Path = Path("demo_out"), device: str = "cpu"
+) -> int:
     """Train, measure, draw, export and check; returns the exit status."""
+    torch.empty(0, device=device)  # raises where there is no such device
     out.mkdir(parents=True, exist_ok=True)
-    print(f"Training on 4,000 MNIST digits, {epochs} epochs, batches of {BATCH}")
-    training = train(epochs, seed)
+    where = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+    print(f"Training on 4,000 MNIST digits, {epochs} epochs, batches of {BATCH}, on {where}")
+    training = train(epochs, seed, device)
     reached = accuracy(training.model)
     first, compiled = training.seconds[0], statistics.median(training.seconds[1:])
     eager = time_eager(training.model)
@@ -244,7 +251,7 @@ def main(epochs: int = EPOCHS, seed: int = 0, out: Path = Path("demo_out")) -> i
 
     curve, picture = out / "loss.png", out / "step.svg"
     drawn = draw_losses(training.losses, curve)
-    x, y = digits(train=True)[:BATCH]
+    x, y = (part.to(device) for part in digits(train=True)[:BATCH])
     training.model.train()
     graphc.explain(training.step, x, y).save_svg(picture)
     print(f"\n  loss curve           {curve if drawn else 'not drawn: pip install matplotlib'}")

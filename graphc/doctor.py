@@ -33,6 +33,8 @@ def examine() -> list[Section]:
         if name == backends.DEFAULT:
             found = (*found, _compiled_code())
         else:
+            if name == "cuda":
+                found = (*found, *_on_gpus())
             found = tuple(finding._replace(needed=False) for finding in found)
         sections.append(Section(f"backend {name}", found))
     return sections
@@ -98,17 +100,27 @@ def _python() -> Iterator[Finding]:
 
 
 def _compiled_code() -> Finding:
-    """A function compiled, run and compared with eager mode."""
-    subject = "compiled code"
+    return _agrees("compiled code", "cpu")._replace(needed=True)
+
+
+def _on_gpus() -> Iterator[Finding]:
+    """What comes of tensors on each GPU."""
+    for index in range(graphc.cuda.device_count()):
+        yield _agrees(f"tensors on cuda:{index}", f"cuda:{index}")
+
+
+def _agrees(subject: str, device: str) -> Finding:
+    """A function compiled, run on a device and compared with eager mode on the CPU."""
     try:
         x = graphc.arange(8.0)
-        right = graphc.equal(graphc.compile(_example, fullgraph=True)(x), _example(x))
+        found = graphc.compile(_example, fullgraph=True)(x.to(device))
+        right = graphc.equal(found.cpu(), _example(x))
     except Exception as error:  # whatever it is, the user came here to read it
-        return Finding(subject, None, f"{type(error).__name__}: {error}", needed=True)
+        return Finding(subject, None, f"{type(error).__name__}: {error}")
     if not right:
         cure = "report it, with this text: code compiled here gives wrong numbers"
-        return Finding(subject, None, cure, needed=True)
-    return Finding(subject, "runs, and agrees with eager mode", needed=True)
+        return Finding(subject, None, cure)
+    return Finding(subject, "runs, and agrees with eager mode")
 
 
 def _example(x: graphc.Tensor) -> graphc.Tensor:

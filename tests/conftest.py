@@ -16,8 +16,11 @@ def repository() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--update-golden writes the files under tests/golden/ anew."""
+    """--update-golden writes the files under tests/golden/ anew; --nvidia takes the GPU at hand."""
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/")
+    parser.addoption(
+        "--nvidia", action="store_true", help="tests of the device cuda run on the GPU at hand"
+    )
 
 
 @pytest.fixture

@@ -25,12 +25,14 @@ if __name__ != "graphc.backends":  # reached through the link at the repository'
 class Host(NamedTuple):
     """What a backend may use of the process that it runs in: so many threads for all kernels
     together, a directory for compiled code (None: keep it in memory), NumPy's function of each
-    operator, for what the backend has no code for, and whether launches on a GPU become graphs."""
+    operator, for what the backend has no code for, whether launches on a GPU become graphs, and
+    whether CUDA's libraries multiply matrices there."""
 
     threads: int
     cache_dir: Path | None
     table: Table
     cuda_graphs: str = "auto"
+    cuda_libraries: bool = False
 
 
 class KernelStats(Protocol):

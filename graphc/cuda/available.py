@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from .. import backends
+from ..frontend.context import local
 from ..frontend.device import device as _Device
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,3 +72,10 @@ def gpu(selected: Any = None) -> Any:
             "below torch.cuda.device_count()"
         )
     return found[index]
+
+
+def end_recording(what: str) -> None:
+    """Under a trace, what was recorded until now is begun: what comes next is about the work that
+    a GPU was given."""
+    if local.trace is not None:
+        local.trace.end_segment(what)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from .available import device_count, gpu, gpus, index_of, is_available, needs_gpu
+from .available import device_count, end_recording, gpu, gpus, index_of, is_available, needs_gpu
 from .places import raise_failed
 
 
@@ -67,6 +67,7 @@ def set_device(device: Any) -> None:
 @needs_gpu
 def synchronize(device: Any = None) -> None:
     """Wait for all that a GPU was asked for. Raises what failed there."""
+    end_recording("waiting for a GPU")
     found = gpu(device)
     found.synchronise()
     raise_failed(found)

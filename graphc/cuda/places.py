@@ -6,7 +6,7 @@ import importlib
 import threading
 from typing import Any
 
-from .. import backends
+from .. import backends, config
 from ..frontend import placement
 from ..frontend.placement import Pinned, Place, Streams
 from .available import gpu, gpus, is_available
@@ -25,6 +25,7 @@ def find(index: int | None) -> Place | None:
         if found is None:
             devices = importlib.import_module("..engine.devices", __package__)  # the compiler
             devices.register("cuda", _backend(number))
+            gpu(number).blocking = bool(config.current().cuda_launch_blocking)
             Pinned.copy = gpus().pinned.array
             Pinned.holds = staticmethod(lambda array: gpus().pinned.holds(array.ctypes.data))
             Pinned.later = gpus().unwaited

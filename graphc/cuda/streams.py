@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from ..frontend.device import device as _Device
-from .available import gpu, is_available, needs_gpu
+from .available import end_recording, gpu, is_available, needs_gpu
 from .devices import device as _on_device
 from .places import raise_failed
 
@@ -76,10 +76,12 @@ class Stream(_NeedsGpu):
 
     def query(self) -> bool:
         """Whether all that was begun has happened."""
+        end_recording("asking a stream")
         return bool(self._driver().stream_done(self.cuda_stream))
 
     def synchronize(self) -> None:
         """Wait for all that was begun. Raises what failed."""
+        end_recording("waiting for a stream")
         self._driver().wait_for_stream(self.cuda_stream)
         raise_failed(self._gpu)
 
@@ -150,6 +152,7 @@ class Event(_NeedsGpu):
                 f"Event device {self._gpu.index} does not match recording stream's device "
                 f"{chosen.device_index}."
             )
+        end_recording("recording an event")
         driver = chosen._driver()
         if self._event is None:
             self._gpu, self._event = chosen._gpu, driver.create_event(self._timing)
@@ -158,6 +161,7 @@ class Event(_NeedsGpu):
     def wait(self, stream: Stream | None = None) -> None:
         """What comes next on a stream (None: the current one) waits for it."""
         if self._event is not None:
+            end_recording("waiting for an event")
             chosen = current_stream() if stream is None else stream
             chosen._driver().order(chosen.cuda_stream, self._event)
 
@@ -168,6 +172,7 @@ class Event(_NeedsGpu):
     def synchronize(self) -> None:
         """Wait until it has happened. Raises what failed."""
         if self._event is not None:
+            end_recording("waiting for an event")
             self._driver().wait_for_event(self._event)
             raise_failed(self._gpu)
 
@@ -227,7 +232,13 @@ def set_stream(stream: Stream | None) -> None:
     """This thread's work goes there from now on, and "cuda" means its GPU. Nothing for None."""
     if stream is not None:
         _on_device(stream.device).__enter__()
-        stream._gpu.select(stream.cuda_stream)
+        _select(stream._gpu, stream.cuda_stream)
+
+
+def _select(gpu: Any, handle: int) -> int:
+    end_recording("a change of the current stream")
+    before: int = gpu.select(handle)
+    return before
 
 
 class StreamContext:
@@ -242,14 +253,14 @@ class StreamContext:
     def __enter__(self) -> None:
         if self.stream is not None:
             self._device.__enter__()
-            self._before = self.stream._gpu.select(self.stream.cuda_stream)
+            self._before = _select(self.stream._gpu, self.stream.cuda_stream)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         if self.stream is not None:
-            self.stream._gpu.select(self._before)
+            _select(self.stream._gpu, self._before)
             self._device.__exit__(kind, error, trace)
 
 

@@ -161,7 +161,9 @@ def _blamed(observer: Observer, graph: Graph, mutated: Mapping[int, int]) -> Ite
 
 def host(config: Config) -> Host:
     """What backends may use of this process."""
-    return Host(config.threads, config.cache_dir, TABLE, config.cuda_graphs)
+    return Host(
+        config.threads, config.cache_dir, TABLE, config.cuda_graphs, config.cuda_libraries == "1"
+    )
 
 
 def adapt(config: Config) -> None:

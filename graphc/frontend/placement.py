@@ -127,8 +127,8 @@ def place_of(given: Any) -> Place | None:
         return found
     if kind == "cuda":
         raise RuntimeError(located(
-            "no CUDA backend in this build of graphc: use device='cpu' (torch.cuda.is_available() "
-            "is False)"
+            "no CUDA device was found: use device='cpu' (torch.cuda.is_available() is False; "
+            "`python -m graphc doctor` says what is missing)"
         ))
     if kind in registered:
         raise RuntimeError(located(f"device {str(given)!r}: there is no such device"))

@@ -1,6 +1,7 @@
 """torch.profiler: what ran how often and for how long, from eager operators and named blocks.
 
-A compiled call is one block: `graphc.explain()` says what is inside. Nothing runs on a GPU.
+A compiled call is one block: `graphc.explain()` says what is inside. On a GPU each kernel is an
+event, timed there.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ..cuda.available import is_available
 from .events import Event, EventList, Recorder
 from .events import record_function as record_function
 
 
 class ProfilerActivity(enum.Enum):
-    """What to watch; the CPU is all that there is."""
+    """What to watch: the CPU and CUDA are known."""
 
     CPU = 0
     XPU = 1
@@ -40,8 +42,8 @@ class ProfilerAction(enum.Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """The CPU."""
-    return {ProfilerActivity.CPU}
+    """The CPU, and GPUs where there are any."""
+    return {ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if is_available() else [])}
 
 
 def schedule(
@@ -96,7 +98,10 @@ class profile:  # torch spells this class in lower case
         self.schedule = schedule or (lambda step: ProfilerAction.RECORD)
         self.on_trace_ready = on_trace_ready
         self.step_num = 0
-        self._recorder = Recorder()
+        wanted = supported_activities() if activities is None else set(activities)
+        self._recorder = Recorder(
+            is_available() and (ProfilerActivity.CUDA in wanted or bool(use_cuda))
+        )
         self._scheduled = schedule is not None
 
     def __enter__(self) -> profile:
@@ -148,8 +153,9 @@ class profile:  # torch spells this class in lower case
     def export_chrome_trace(self, path: str) -> None:
         """Write the events as chrome://tracing reads them (JSON, times in microseconds)."""
         rows = [
-            {"ph": "X", "name": event.key, "cat": "cpu_op", "pid": os.getpid(), "tid": 0,
-             "ts": event.start * 1e6, "dur": event.total * 1e6}
+            {"ph": "X", "name": event.key, "cat": "kernel" if event.device_total else "cpu_op",
+             "pid": os.getpid(), "tid": 1 if event.device_total else 0, "ts": event.start * 1e6,
+             "dur": (event.total or event.device_total) * 1e6}
             for event in self.events()
         ]
         Path(path).write_text(json.dumps({"traceEvents": rows}))

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..frontend.decorated import within
 from ..frontend.placement import wrap_runners
+from .kernels import Kernels
 
 
 @dataclass
@@ -23,6 +24,7 @@ class Event:
     total: float = 0.0
     self_total: float = 0.0  # without what ran inside
     count: int = 1
+    device_total: float = 0.0  # of a kernel on a GPU, which no block of the host includes
 
     @property
     def name(self) -> str:
@@ -44,8 +46,19 @@ class Event:
         """Microseconds of one run."""
         return self.cpu_time_total / self.count
 
-    # the GPU's share, by its old and its new name
-    cuda_time_total = self_cuda_time_total = device_time_total = self_device_time_total = 0.0
+    @property
+    def device_time_total(self) -> float:
+        """Microseconds on a GPU."""
+        return self.device_total * 1e6
+
+    self_device_time_total = cuda_time_total = self_cuda_time_total = device_time_total
+
+    @property
+    def device_time(self) -> float:
+        """Microseconds of one run on a GPU."""
+        return self.device_time_total / self.count
+
+    cuda_time = device_time
 
 
 class EventList(list[Event]):
@@ -66,13 +79,17 @@ class EventList(list[Event]):
             into = sums.setdefault(event.key, Event(event.key, event.start, count=0))
             into.total += event.total
             into.self_total += event.self_total
+            into.device_total += event.device_total
             into.count += event.count
         return EventList(sums.values())
 
     def total_average(self) -> Event:
         """The sum of all."""
         total = sum(event.self_total for event in self)
-        return Event("Total", total=total, self_total=total, count=sum(e.count for e in self))
+        return Event(
+            "Total", total=total, self_total=total, count=sum(e.count for e in self),
+            device_total=sum(event.device_total for event in self),
+        )
 
     def table(
         self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int = 75,
@@ -85,12 +102,17 @@ class EventList(list[Event]):
             rows.sort(key=lambda event: -float(getattr(event, sort_by, 0.0)))
         rows = rows[:row_limit] if row_limit >= 0 else rows
         whole = sum(event.self_total for event in self) or 1.0
-        titles = ("Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg",
-                  "# of Calls")
+        device = sum(event.device_total for event in self)
+        titles = (
+            "Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg",
+            *(("Self CUDA", "Self CUDA %", "CUDA time avg") if device else ()), "# of Calls",
+        )
         cells = [
             (event.key[:max_name_column_width], f"{event.self_total / whole:.2%}",
              _text(event.self_total), f"{event.total / whole:.2%}", _text(event.total),
-             _text(event.total / event.count), str(event.count))
+             _text(event.total / event.count),
+             *((_text(event.device_total), f"{event.device_total / device:.2%}",
+                _text(event.device_total / event.count)) if device else ()), str(event.count))
             for event in rows
         ]
         widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
@@ -98,7 +120,9 @@ class EventList(list[Event]):
         lines = [header] if header else []
         lines += [rule, _row(titles, widths), rule, *(_row(cell, widths) for cell in cells), rule]
         own = sum(event.self_total for event in self)
-        return "\n".join([*lines, f"Self CPU time total: {_text(own)}", ""])
+        lines.append(f"Self CPU time total: {_text(own)}")
+        lines += [f"Self CUDA time total: {_text(device)}"] if device else []
+        return "\n".join([*lines, ""])
 
     __str__ = table
 
@@ -126,11 +150,13 @@ _recorders: list[Recorder] = []
 
 class Recorder:
     """Collects events while it runs. An operator of a device whose queue runs behind is timed until
-    it has been queued."""
+    it has been queued; `on_gpus`: its kernels are events, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_gpus: bool = False) -> None:
         self.events: list[Event] = []
         self.running = False
+        self._on_gpus = on_gpus
+        self._kernels: Kernels | None = None
 
     def start(self) -> None:
         """From here on every eager operator and named block is an event."""
@@ -140,6 +166,7 @@ class Recorder:
         if not _recorders:
             _Watch.end = staticmethod(wrap_runners(_timed))
         _recorders.append(self)
+        self._kernels = Kernels() if self._on_gpus else None
 
     def stop(self) -> None:
         """Stop collecting."""
@@ -147,6 +174,10 @@ class Recorder:
             return
         self.running = False
         _recorders.remove(self)
+        if self._kernels is not None:
+            self.events += [
+                Event(name, start, device_total=taken) for name, start, taken in self._kernels.end()
+            ]
         if not _recorders:
             _Watch.end()
 

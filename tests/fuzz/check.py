@@ -65,7 +65,7 @@ def check(
         )
     except Exception as error:
         return Failure("build", trace(error))
-    failure = _runs(case, built, "native", rng, tally)
+    failure = run_built(case, built, "native", rng, tally)
     if failure is None and rng.random() < interpret:
         failure = _interpreted(case, config, rng, tally)
     if failure is None and rng.random() < 0.1:
@@ -89,7 +89,7 @@ def _interpreted(case: Case, config: Config, rng: random.Random, tally: Tally) -
     except Exception as error:
         return Failure("build", trace(error))
     tally.events["interpreted"] += 1
-    return _runs(case, built, "interpreter", rng, Tally())
+    return run_built(case, built, "interpreter", rng, Tally())
 
 
 def _round_trip(case: Case) -> Failure | None:
@@ -103,7 +103,7 @@ def _round_trip(case: Case) -> Failure | None:
 # --- running ---------------------------------------------------------------------------------
 
 
-def _runs(
+def run_built(
     case: Case, built: Built, where: str, rng: random.Random, tally: Tally
 ) -> Failure | None:
     """The sizes of the hints, then others that the guards allow."""

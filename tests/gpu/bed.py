@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +20,15 @@ from graphc.backends.cuda.source import OLDEST, Target
 @dataclass(frozen=True)
 class Bed:
     """A driver whose context is current. `large`: sizes that fill a GPU; a rehearsal has small
-    ones. `compile`: CUDA C (behind the prelude) to what `Driver.load` takes."""
+    ones. `compile`: CUDA C (behind the prelude) to what `Driver.load` takes; `device`: in it,
+    tensors may lie on "cuda"."""
 
     driver: Driver
     name: str
     compile: Callable[[str], bytes]
     target: Target
     large: bool
+    device: Callable[[], AbstractContextManager[object]]
 
     def functions(self, text: str, *names: str) -> Mapping[str, Function]:
         """Kernels of a text."""
@@ -90,7 +93,7 @@ def nvidia() -> Bed:
     return Bed(
         driver, driver.device_name(0),
         lambda text: compiler.compile(PRELUDE + text, architecture).cubin,
-        Target(architecture), large=True,
+        Target(architecture), large=True, device=nullcontext,
     )
 
 
@@ -98,12 +101,13 @@ def emulated() -> Bed:
     """The emulator, which needs a C++ compiler."""
     from graphc.backends.cuda.emulator import Toolchain
     from graphc.backends.cuda.emulator.driver import EmulatedDriver
+    from tests.backends.cuda.emulated_device import registered
 
     toolchain = Toolchain(Path(tempfile.mkdtemp(prefix="graphc-emulator-")))
     driver = EmulatedDriver(toolchain)
     return Bed(
         driver, "emulated", lambda text: toolchain.compile({"text": text}).path.read_bytes(),
-        OLDEST, large=False,
+        OLDEST, large=False, device=lambda: registered(toolchain),
     )
 
 

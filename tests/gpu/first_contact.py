@@ -41,6 +41,13 @@ STAGES = (
     Stage("ceilings", 90, "copies, products of libraries, launches, nodes of graphs"),
     Stage("driver", 90, "every call of the Driver, by its tests"),
     Stage("kernels", 120, "every kernel of small models against the interpreter's numbers"),
+    Stage("training", 240, "losses of small models, beside the CPU's"),
+    Stage("products", 240, "products of matrices beside PyTorch's"),
+    Stage("attention", 180, "attention beside PyTorch's"),
+    Stage("bandwidth", 180, "kernels of rows, columns and elements beside a copy"),
+    Stage("models", 400, "GPT-2 124M, ResNet-50 and BERT-base beside PyTorch"),
+    Stage("parity", 400, "operators, modules, optimizers, by the tests of devices"),
+    Stage("sanitizer", 300, "compute-sanitizer over the kernels"),
 )
 
 

@@ -260,7 +260,7 @@ class Allocator:
             return taken
         self._give_back()
         try:
-            return self._new(wanted, stream, small)
+            return self._new(wanted if small else _rounded(size), stream, small)
         except CudaOutOfMemory as refused:
             self._statistics.refusals += 1
             raise OutOfMemoryError(self._said(asked)) from refused
@@ -324,7 +324,11 @@ class Allocator:
 def _segment_size(size: int) -> int:
     if size <= SMALL:
         return SMALL_SEGMENT
-    return MIDDLE_SEGMENT if size < MIDDLE else -(-size // LARGE_GRAIN) * LARGE_GRAIN
+    return MIDDLE_SEGMENT if size < MIDDLE else _rounded(size)
+
+
+def _rounded(size: int) -> int:
+    return -(-size // LARGE_GRAIN) * LARGE_GRAIN
 
 
 def _joined(first: Chunk, second: Chunk) -> Chunk:

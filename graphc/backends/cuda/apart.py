@@ -7,19 +7,75 @@ the result are padded, so that they are aligned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from graphc.backends.cuda.cublaslt import Matrix, Problem
+from graphc.backends.cuda.cublaslt import WORKSPACE, CublasLt, Matrix, Problem
+from graphc.backends.cuda.driver import Driver, Stream
 from graphc.backends.cuda.source import Source
 from graphc.backends.cuda.templates import gemm_kernel
 from graphc.ir import dtypes
-from graphc.ir.dim import Size, ceil_div, evaluate, unwrap
+from graphc.ir.dim import Size, ceil_div, evaluate, product, substitute, unwrap
 from graphc.ir.dtypes import DType
-from graphc.ir.kernel import Apply, Kernel, Operand, Product, Scalar, Var
+from graphc.ir.kernel import Apply, BufferRef, Kernel, Launch, Operand, Product, Scalar, Var
 from graphc.ir.kernel.templates.operand import strides_of
 from graphc.ir.kernel.walk import children, evaluated, scalars
 
 _ROW = 16  # bytes that the rows of a result are multiples of
+_ALIGNED = 256  # bytes: where a workspace begins
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryProduct:
+    """See steps.LibraryCall: the sums of one launch, to scratch, from where the launch behind it
+    takes them."""
+
+    library: CublasLt
+    template: Product
+    buffers: tuple[BufferRef, ...]  # of the operands
+    dims: tuple[tuple[str, Size], ...]  # the kernel's, over the program's
+
+    @property
+    def workspace(self) -> Size:
+        """The sums, then the library's own."""
+        sums = substitute(_sums(self.template), dict(self.dims))
+        return unwrap(sums + _ALIGNED + WORKSPACE)
+
+    def begin(
+        self, driver: Driver, addresses: Sequence[int], dims: Mapping[str, int], workspace: int,
+        stream: Stream,
+    ) -> None:
+        """See LibraryCall."""
+        env = {name: evaluate(size, dict(dims)) for name, size in self.dims}
+        asked, *starts = problem(self.template, env)
+        size = evaluate(_sums(self.template), env)
+        if not asked.k or not size:
+            driver.fill(workspace, 0, 1, size, stream)
+            return
+        behind = workspace + -(-size // _ALIGNED) * _ALIGNED
+        left, right = (at + start for at, start in zip(addresses, starts, strict=True))
+        self.library.multiply(asked, left, right, workspace, behind, stream)
+
+
+class Products:
+    """What a library computes of a program's kernels."""
+
+    def __init__(self, library: CublasLt) -> None:
+        self.library = library
+
+    def take(self, kernel: Kernel) -> bool:
+        """Whether a kernel is taken apart."""
+        return isinstance(kernel.template, Product) and takes(kernel.template)
+
+    def call(self, step: Launch) -> LibraryProduct:
+        """The sums of a launch of such a kernel."""
+        kernel = step.kernel
+        t = kernel.template
+        assert isinstance(t, Product)
+        refs = {param.name: ref for param, ref in zip(kernel.params, step.buffers, strict=True)}
+        buffers = refs[t.left.buffer], refs[t.right.buffer]
+        dims = tuple(zip(kernel.dims, step.dims, strict=True))
+        return LibraryProduct(self.library, t, buffers, dims)
 
 
 def takes(template: Product) -> bool:
@@ -66,6 +122,12 @@ def pitch(template: Product) -> Size:
     """Elements of a row of sums."""
     quantum = _ROW // stored(template).itemsize
     return unwrap(ceil_div(template.n, quantum) * quantum)
+
+
+def _sums(template: Product) -> Size:
+    """Bytes of all."""
+    rows = product((template.batch, template.m, pitch(template)))
+    return unwrap(rows * stored(template).itemsize)
 
 
 def problem(

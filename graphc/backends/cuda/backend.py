@@ -7,9 +7,11 @@ import functools
 from collections.abc import Sequence
 
 from graphc.backends import Backend, Finding, Host
-from graphc.backends.cuda import emit, scalar, templates
+from graphc.backends.cuda import emit, libraries, scalar, templates
+from graphc.backends.cuda.apart import Products
 from graphc.backends.cuda.code import Code
 from graphc.backends.cuda.compilers import Compilers, WithNvrtc
+from graphc.backends.cuda.cublaslt import CublasLt
 from graphc.backends.cuda.device import GPUS, Device, Gpus
 from graphc.backends.cuda.executable import Executable
 from graphc.backends.cuda.findings import findings
@@ -51,6 +53,13 @@ class CudaBackend:
         the cure."""
         return CudaMemory(self._device, self.code)
 
+    @functools.cached_property
+    def products(self) -> Products:
+        """A library's, of the driver's release. Raises MissingLibrary, or as `memory` does."""
+        driver = self._device.driver
+        self._device.activate()
+        return Products(CublasLt(libraries.find(libraries.CUBLASLT, driver.version()[0])))
+
     def claims(self, node: Node, machine: Machine) -> bool:
         """Nothing yet."""
         return False
@@ -75,7 +84,8 @@ class CudaBackend:
         self.code.directory = host.cache_dir
         target = self._compilers.target(self._device)
         return Executable(
-            program, self.memory, self.code, target, host.table, host.cuda_graphs
+            program, self.memory, self.code, target, host.table, host.cuda_graphs,
+            self.products if host.cuda_libraries else None,
         )
 
     def adapt(self, host: Host) -> None:

@@ -50,9 +50,11 @@ def _wrapper(kernel: Kernel, stage: Stage, name: str, count: int) -> str:
     buffers = [f"({c_type(p.dtype)}*)buffers[{n}]" for n, p in enumerate(kernel.params)]
     dims = [f"row[{2 + n}]" for n in range(len(kernel.dims))]
     arguments = ", ".join((*buffers, *dims, "status", "at - row[0]", "row[1]"))
+    bounds = f"__launch_bounds__({stage.threads}) " if stage.threads > 256 else ""
+    head = f'extern "C" __global__ void {bounds}{name}'
     return f"""\
 struct {name}_words {{ i64 at[{count * (params + row)}]; }};
-extern "C" __global__ void {name}(const __grid_constant__ {name}_words words, i64* status) {{
+{head}(const __grid_constant__ {name}_words words, i64* status) {{
   const i64* const rows = {rows};
   const i64 blocks = rows[{(count - 1) * row}] + rows[{(count - 1) * row + 1}];
   for (i64 at = blockIdx.x; at < blocks; at += gridDim.x) {{

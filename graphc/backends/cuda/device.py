@@ -21,6 +21,7 @@ from graphc.backends.cuda.driver import (
 )
 from graphc.backends.cuda.errors import error_of
 from graphc.backends.cuda.pinned import PinnedMemory
+from graphc.backends.cuda.timing import Timed, Timer
 
 STREAMS = 32  # of a priority: who asks for more gets the first one again, as in torch
 
@@ -68,6 +69,8 @@ class Device:
         self._pinned = pinned or PinnedMemory(driver, self.activate)
         self._selected = _Selected()
         self._context: Context | None = None
+        self.blocking = False  # whether each call of a program is waited for, to find what fails
+        self.timer: Timer | None = None  # of all that is launched meanwhile
         self._several = False  # whether work has gone to other streams than the default
         self._process = os.getpid()
         self._lock = threading.Lock()
@@ -136,6 +139,16 @@ class Device:
         """Waits for all that was begun on any stream."""
         self.activate()
         self.driver.synchronise()
+
+    def time(self) -> None:
+        """From here on launches are timed; they are sent one by one."""
+        self.timer = Timer(self.driver, self.current_stream())
+
+    def times(self) -> list[Timed]:
+        """Waits for all that was launched, and ends that."""
+        timer, self.timer = self.timer, None
+        self.synchronise()
+        return [] if timer is None else timer.results()
 
     # --- memory -------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphc.backends.cuda.apart import Products, epilogue
 from graphc.backends.cuda.batches import batched, fits
 from graphc.backends.cuda.code import Code
 from graphc.backends.cuda.driver import Function
@@ -18,7 +19,15 @@ from graphc.backends.cuda.memory import CudaMemory
 from graphc.backends.cuda.remarks import remarks
 from graphc.backends.cuda.source import Source, Stage, Target
 from graphc.backends.cuda.status import guarded, kernel_checks
-from graphc.backends.cuda.steps import HostStep, Line, Loop, Part, parts_of, shares
+from graphc.backends.cuda.steps import (
+    HostStep,
+    LibraryCall,
+    Line,
+    Loop,
+    Part,
+    parts_of,
+    shares,
+)
 from graphc.ir.device_array import DeviceArray
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
@@ -58,14 +67,22 @@ class Built:
     """The kernels of a program. See steps.Kernels."""
 
     def __init__(
-        self, program: Program, gathered: Sequence[Batch], target: Target, code: Code
+        self, program: Program, gathered: Sequence[Batch], target: Target, code: Code,
+        products: Products | None,
     ) -> None:
+        self._products = products
         kernels = {
             id(step.kernel): step.kernel for step in leaves(program.steps)
             if isinstance(step, Launch)
         }
         start = time.perf_counter()
-        plain = {key: emit(kernel, target) for key, kernel in kernels.items()}
+        self._apart = {
+            key for key, kernel in kernels.items() if products is not None and products.take(kernel)
+        }
+        plain = {
+            key: epilogue(kernel) if key in self._apart else emit(kernel, target)
+            for key, kernel in kernels.items()
+        }
         emitted = {key: guarded(source) for key, source in plain.items()}
         self._most = {key: fits(kernel, plain[key]) for key, kernel in kernels.items()}
         batches = {
@@ -100,6 +117,11 @@ class Built:
                     if len(part) > 1:
                         yield kernel, len(part)
 
+    def call(self, step: Launch) -> LibraryCall | None:
+        if self._products is None or id(step.kernel) not in self._apart:
+            return None
+        return self._products.call(step)
+
     def most(self, kernel: Kernel) -> int:
         return self._most[id(kernel)]
 
@@ -122,14 +144,14 @@ class Executable:
 
     def __init__(
         self, program: Program, memory: CudaMemory, code: Code, target: Target, table: Table,
-        graphs: str = "auto",
+        graphs: str = "auto", products: Products | None = None,
     ) -> None:
         self.program, self.memory, self._target = program, memory, target
         # where bytes meet is known for known sizes
         self._gathered: list[Batch] = [(step,) for step in program.steps]
         if not program.dims:
             self._gathered = together(program, {})
-        self._kernels = Built(program, self._gathered, target, code)
+        self._kernels = Built(program, self._gathered, target, code, products)
         self._routines = {
             number: HostRoutine(step, table) for number, step in enumerate(leaves(program.steps))
             if isinstance(step, Routine)
@@ -157,6 +179,8 @@ class Executable:
             self._run(plan.parts, lease, _nothing, _nothing)
         finally:
             plan.give_back(lease)
+        if self.memory.device.blocking:
+            self.memory.synchronise()
 
     def trace(
         self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray], before: Visit,

@@ -18,10 +18,10 @@ _UPDATES = 2  # it sends them one by one where one of so many has changed
 class Ready:
     """A prepared launch in its Run. Its arguments are words of 8 bytes."""
 
-    __slots__ = ("_run", "changed", "launch", "words")
+    __slots__ = ("_run", "changed", "launch", "name", "words")
 
-    def __init__(self, run: Run, launch: Launch) -> None:
-        self._run, self.launch = run, launch
+    def __init__(self, run: Run, launch: Launch, name: str) -> None:
+        self._run, self.launch, self.name = run, launch, name
         self.words = launch.arguments.cast("q")
         self.changed = False
 
@@ -45,8 +45,13 @@ class Run:
 
     def begin(self, stream: Stream) -> None:
         """Sends them to a stream."""
-        driver = self._device.driver
+        driver, timer = self._device.driver, self._device.timer
         self._calls += 1
+        if timer is not None:
+            for ready in self.launches:
+                with timer.timing(ready.name, stream):
+                    driver.launch(ready.launch, stream)
+            return
         if not self._as_graph():
             for ready in self.launches:
                 driver.launch(ready.launch, stream)

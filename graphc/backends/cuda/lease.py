@@ -4,6 +4,7 @@ between them. From call to call the words stay that stay the same."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 
@@ -110,7 +111,7 @@ class Lease:
         count = len(step.buffers) + len(step.dims) + 1 + (step.scratch != 0)
         ready = Ready(run, self._driver.prepare(
             step.function, (1, 1, 1), (step.threads, 1, 1), bytes(8 * count), step.shared
-        ))
+        ), step.name)
         device = self.plan.memory.status.device
         ready.words[len(step.buffers) + len(step.dims)] = self.plan.status.get(id(step), device)
         return ready
@@ -154,7 +155,11 @@ class Lease:
                 run.begin(self.stream)
             else:
                 addresses = [self.address(ref) for ref in run.buffers]
-                run.begin(self._driver, addresses, self.env, self._scratch, self.stream)
+                timer = self.plan.memory.device.timer
+                with nullcontext() if timer is None else timer.timing(
+                    type(run).__name__, self.stream
+                ):
+                    run.begin(self._driver, addresses, self.env, self._scratch, self.stream)
 
     def _lay_out(self, dims: tuple[int, ...]) -> None:
         self.env = {

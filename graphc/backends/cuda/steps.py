@@ -118,6 +118,9 @@ class Kernels(Protocol):
     def checked(self, kernel: Kernel, stage: Stage) -> tuple[Check, ...]:
         """What a stage may say was false, by number; empty: nothing."""
 
+    def call(self, step: Launch) -> LibraryCall | None:
+        """What a library computes in front of the kernel."""
+
     def most(self, kernel: Kernel) -> int:
         """How many launches of a kernel may be one."""
 
@@ -125,14 +128,15 @@ class Kernels(Protocol):
         """So many launches of it at once: guarded CUDA C, and its functions."""
 
 
-def launches_of(step: Launch, kernels: Kernels) -> list[KernelLaunch]:
-    """A kernel's launches, in order."""
+def launches_of(step: Launch, kernels: Kernels) -> list[KernelLaunch | LibraryCall]:
+    """A kernel's launches, in order, behind what a library does for it."""
     dims = dict(zip(step.kernel.dims, step.dims, strict=True))
 
     def here(size: Size) -> Size:
         return substitute(size, dims) if isinstance(size, Dim) else size
 
-    source, found = kernels.source(step.kernel), []
+    call, source = kernels.call(step), kernels.source(step.kernel)
+    found: list[KernelLaunch | LibraryCall] = [] if call is None else [call]
     numbers = (*step.dims, *map(here, source.sizes))
     for stage, function in zip(source.stages, kernels.functions(step.kernel), strict=True):
         checks = kernels.checked(step.kernel, stage)
@@ -143,9 +147,12 @@ def launches_of(step: Launch, kernels: Kernels) -> list[KernelLaunch]:
     return found
 
 
-def launches_together(batch: Sequence[Launch], kernels: Kernels) -> list[KernelLaunch]:
+def launches_together(
+    batch: Sequence[Launch], kernels: Kernels
+) -> list[KernelLaunch | LibraryCall]:
     """Independent launches of one kernel, in as few as there have to be."""
-    kernel, found = batch[0].kernel, []
+    kernel = batch[0].kernel
+    found: list[KernelLaunch | LibraryCall] = []
     for part in shares(batch, kernels.most(kernel)):
         if len(part) == 1:
             found += launches_of(part[0], kernels)

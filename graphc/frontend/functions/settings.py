@@ -22,12 +22,17 @@ class _State:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """The default dtype by the name of a tensor type ("torch.DoubleTensor")."""
-    name = t if isinstance(t, str) else getattr(t, "__name__", "")
+    """The default dtype by the name of a tensor type ("torch.DoubleTensor"), and where new tensors
+    are made ("torch.cuda.FloatTensor")."""
+    name = t if isinstance(t, str) else ".".join(
+        getattr(t, part, "") for part in ("__module__", "__name__")
+    )
     found = TYPE_STRINGS.get(name.rpartition(".")[2]) or getattr(t, "dtype", None)
     if found is None:
         raise TypeError(located(f"invalid type object: {t!r}"))
+    place = place_of("cuda") if name.startswith("torch.cuda.") else None
     set_default_dtype(found)
+    local.place = place
 
 
 def get_default_device() -> device_type:

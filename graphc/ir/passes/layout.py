@@ -19,6 +19,7 @@ from ..machine import Machine
 from ..op import get
 from ..rewrite import everywhere
 from ..types import TensorType
+from .unpool import gathered
 
 _CONVOLUTIONS = frozenset({"conv", "conv_input_grad", "conv_weight_grad"})
 _RANKS = (3, 4, 5)
@@ -304,12 +305,22 @@ def _get(layout: _Layout, node: Node) -> bool:
 def _max_pool_grad(layout: _Layout, node: Node) -> bool:
     g, where = node.inputs
     plane = tuple(node.attrs["plane_shape"])
-    if where not in layout.indices or plane != where.inputs[0].inputs[0].shape[2:]:
+    pool = where.inputs[0] if where.op is get_ else where
+    if pool.op.name != "max_pool" or len(plane) != len(pool.attrs["window"]):
         return False
-    made = layout.emit(
-        "max_pool_grad", layout.as_last(g), layout.indices[where],
-        plane_shape=(*plane, where.shape[1]),
-    )
+    if plane != pool.inputs[0].shape[-len(plane) :]:
+        return False
+    if pool not in layout.pools:
+        made = gathered(
+            layout.builder, layout.as_plain(g), layout.as_plain(where), plane, pool.attrs
+        )
+        layout.plain.update({} if made is None else {node: made})
+        return made is not None
+    slopes, indices = layout.as_last(g), layout.indices[where]
+    whole, attrs = (*plane, where.shape[1]), layout.pools[pool].attrs
+    made = gathered(layout.builder, slopes, indices, whole, attrs)
+    if made is None:
+        made = layout.emit("max_pool_grad", slopes, indices, plane_shape=whole)
     return layout.keep(node, made)
 
 

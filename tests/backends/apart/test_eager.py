@@ -82,7 +82,7 @@ def test_what_only_one_device_can_do_is_an_error() -> None:
     x, y = torch.ones(3), torch.ones(3, device=HERE)
     message = "Expected all tensors to be on the same device, but found at least two devices, "
     for function, names in (
-        (lambda: x + y, f"cpu and {HERE}:0!"), (lambda: y + x, f"{HERE}:0 and cpu!"),
+        (lambda: x + y, f"{HERE}:0 and cpu!"), (lambda: y + x, f"{HERE}:0 and cpu!"),
         (lambda: torch.cat([y, x]), f"{HERE}:0 and cpu!"),
         (lambda: y.add_(x), f"{HERE}:0 and cpu!"),
     ):

@@ -91,8 +91,11 @@ def there(driver: EmulatedDriver) -> Iterator[CudaBackend]:
     with pytest.MonkeyPatch.context() as patch:
         for table in ("_entries", "_loaded"):
             patch.setattr(backends, table, dict(getattr(backends, table)))
-        patch.setattr(placement, "_places", dict(placement._places))
-        patch.setattr(Eager, "elsewhere", Eager.elsewhere)
+        others = {
+            name: place for name, place in placement._places.items() if place.device.type != "cuda"
+        }
+        patch.setattr(placement, "_places", others)
+        patch.setattr(Eager, "elsewhere", Eager.elsewhere if others else None)
         for name in ("copy", "holds", "later"):
             patch.setattr(placement.Pinned, name, placement.Pinned.__dict__[name])
         kinds = set(device.registered)

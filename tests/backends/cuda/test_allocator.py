@@ -147,6 +147,8 @@ def test_too_much_says_so_and_goes_on(allocator: Allocator, driver: EmulatedDriv
     assert issubclass(CudaOutOfMemory, OutOfMemoryError)
     assert allocator.statistics.refusals == 1
     assert taken(allocator, 10 * MB)[0].address != kept.address
+    (last,) = taken(allocator, 5 * MB, stream=driver.create_stream())  # a segment has no room
+    assert last.size == 5 * MB
     allocator.limit = 12 * MB
     with pytest.raises(OutOfMemoryError, match=r"12.00 MiB allowed"):
         taken(allocator, 11 * MB)

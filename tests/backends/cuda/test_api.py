@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc import nn
+from graphc import config, nn
 from graphc.backends.cuda.emulator import Toolchain
 from graphc.backends.cuda.emulator.driver import EmulatedDriver
 from graphc.frontend.values import Eager
@@ -223,6 +223,40 @@ def test_streams_that_wait_see_what_was_written() -> None:
         assert (z * 1).tolist() == [4] * 512 and other[0].item() == 5
 
 
+def test_a_recording_ends_where_the_stream_changes() -> None:
+    """What is written in a context runs on its stream, before and after it on the other one."""
+    side = torch.cuda.Stream()
+
+    def function(x: Any) -> Any:
+        y = x * 3
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            return y + 1
+
+    compiled = torch.compile(function)
+    for _ in range(3):
+        x = torch.ones(8, device="cuda")
+        torch.cuda.synchronize()
+        y = compiled(x)
+        assert not side.query()
+        side.synchronize()
+        assert y.tolist() == [4] * 8
+    with pytest.raises(Exception, match="change of the current stream"):
+        torch.compile(lambda x: torch.cuda.set_stream(side) or x + 1, fullgraph=True)(x)
+    assert torch.cuda.current_stream() != side
+
+
+def test_default_tensor_types() -> None:
+    try:
+        torch.set_default_tensor_type("torch.cuda.HalfTensor")
+        assert torch.zeros(2).is_cuda and torch.zeros(2).dtype is torch.float16
+        torch.set_default_tensor_type(torch.cuda.FloatTensor)
+        assert torch.zeros(2).is_cuda and torch.zeros(2).dtype is torch.float32
+    finally:
+        torch.set_default_tensor_type(torch.FloatTensor)
+    assert torch.zeros(2).is_cpu
+
+
 def test_constants_are_there_for_every_stream() -> None:
     """A number that is kept was written on the stream that met it first."""
     for number in range(3):
@@ -305,3 +339,19 @@ def test_a_compiled_function_may_wait_and_count() -> None:
         y, some = torch.compile(step)(x)
         np.testing.assert_array_equal(y.cpu(), [2, 2, 2])
         assert some
+
+
+def test_a_blocking_call_raises_what_failed_in_it(toolchain: Toolchain) -> None:
+    """As CUDA_LAUNCH_BLOCKING=1 has it; otherwise whoever waits next raises it."""
+    x, at = torch.ones(3), torch.tensor([5])
+    for blocking in (0, 1):
+        with there(EmulatedDriver(toolchain)), config.override(cuda_launch_blocking=blocking):
+            there_x, there_at = x.cuda(), at.cuda()
+            if blocking:
+                with pytest.raises(IndexError):
+                    there_x[there_at]
+            else:
+                y = there_x[there_at]
+                with pytest.raises(IndexError):
+                    y.tolist()
+            torch.cuda.synchronize()

@@ -161,6 +161,23 @@ def test_rows_that_attend_to_nothing(kind: str, dtype: DType, emulated: Emulated
     agree(kernel, launched(emulated, kernel, arrays, {}), meaning(kernel, arrays, {}))
 
 
+def test_rows_whose_mask_is_the_least_float(emulated: EmulatedBackend) -> None:
+    """What some models add in place of -inf: where all keys have it, they count alike."""
+    for kind in ("attention", GRAD):
+        case = Case(kind, dtype=bf16, mask=(bf16, (2, 1, 100)), drop="kept")
+        kernel = case.kernel()
+        arrays = operands(kernel, {})
+        assert isinstance(kernel.template, Attention)
+        reads = dict(kernel.template.inputs)
+        mask = arrays[[param.name for param in kernel.params].index(reads["mask"].buffer)]
+        mask[:130] = -3.3895314e38
+        assert np.isfinite(mask.astype("f8")).all()
+        if kind == GRAD:
+            lse = arrays[[param.name for param in kernel.params].index(reads["lse"].buffer)]
+            lse.reshape(2, 70)[0] = -3.3895314e38
+        agree(kernel, launched(emulated, kernel, arrays, {}), meaning(kernel, arrays, {}))
+
+
 @pytest.mark.slow
 def test_scores_of_f16_may_be_large(emulated: EmulatedBackend) -> None:
     """Beyond what f16 has: they are f32, and so is their log-sum-exp."""
@@ -260,12 +277,17 @@ def test_planted_faults(name: str, made: Made) -> None:
                 agree(kernel, got, want)
 
 
+# Bytes. One register: beside 128 sums, 16 scores and what a draw takes, on tiles of 16 keys, which
+# are the smallest.
+SPILLED = {("sm_80", "bf16 dq, heads of 256, mask, drawn"): 4}
+
+
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.slow
 def test_what_nvrtc_makes_of_it(
     architecture: str, golden: Callable[[str, str], None]
 ) -> None:
-    """Registers are recorded; nothing spills."""
+    """Registers are recorded; nothing spills but what is explained."""
     nvrtc, lines = needs.compiler(12), []
     for dtype, width, kind in itertools.product((bf16, f32), (64, 128, 256), ("attention", GRAD)):
         plain_case = Case(kind, m=300, n=300, e=width, f=width, dtype=dtype, causal=True)
@@ -274,11 +296,12 @@ def test_what_nvrtc_makes_of_it(
             uses = nvrtc.compile(source.text, architecture).uses
             for stage in source.stages:
                 use = uses[stage.name]
-                assert use.spilled == 0, (case, stage, use)
+                name = stage.name.split("_")[-1]
+                what = f"{dtype.name} {name}, heads of {width}{', mask, drawn' * bool(case.drop)}"
+                assert use.spilled <= SPILLED.get((architecture, what), 0), (case, stage, use)
                 lines.append(
-                    f"{dtype.name} {stage.name.split('_')[-1]}, heads of {width}"
-                    f"{', mask, drawn' * bool(case.drop)}: {use.registers} registers, "
-                    f"{stage.threads} threads, {stage.shared} bytes\n"
+                    f"{what}: {use.registers} registers, {stage.threads} threads, "
+                    f"{stage.shared} bytes\n"
                 )
     if nvrtc.version == (12, 9):  # other releases give other numbers
         golden(f"cuda/attention_{architecture}.txt", "".join(lines))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, Schedule
 from graphc.backends.cuda.machine import GPU
+from graphc.backends.cuda.source import Target
 from graphc.backends.cuda.templates import renders
 from graphc.backends.numpy.elementwise import TABLE
 from graphc.ir import dtypes, ops
@@ -24,11 +27,12 @@ from graphc.ir.passes.plan import plan
 from graphc.ir.types import TensorType
 from tests.ir.kernel_cases import kernels
 
+from . import needs
 from .emulated import EmulatedBackend
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
-WATCHED = (Schedule(watch=True), Schedule(watch=True, early=True))
+SCHEDULES = (ALL[-2], Schedule(watch=True))  # test_product has them all for the frame
 TOLERANCE = {"bf16": 1.6e-2, "f16": 2e-3, "f32": 1e-5, "f64": 1e-13}
 
 
@@ -141,8 +145,34 @@ def test_a_convolution_and_its_gradients(
     assert kinds == ["conv", "conv_input_grad", "conv_weight_grad"]
     for kernel in rendered[case]:
         dims = dict.fromkeys(kernel.dims, 3)
-        for schedule in (ALL[-2], *WATCHED):
+        for schedule in SCHEDULES:
             check(kernel, emulated, schedule, dims)
+
+
+LARGE = (
+    Case("bf16", 256, 256, (14, 14), (3, 3), low=1, high=1, batch=64),
+    Case("bf16", 64, 64, (56, 56), (3, 3), low=1, high=1, groups=64, batch=64),
+)
+
+
+@pytest.mark.parametrize("architecture", needs.ARCHITECTURES[::2])
+def test_registers(architecture: str, golden: Callable[[str, str], None]) -> None:
+    """What convolutions of 16-bit floats use is recorded; one that spills fails."""
+    nvrtc = needs.compiler(12)
+    lines = []
+    for case in LARGE:
+        for kernel in case.kernels():
+            source = emit(kernel, Target(architecture))
+            uses = nvrtc.compile(source.text, architecture).uses
+            assert all(use.spilled == 0 for use in uses.values()), case
+            registers = ", ".join(f"{uses[stage.name].registers}" for stage in source.stages)
+            lines.append(
+                f"{kernel.template.kind} {case.channels} to {case.filters}, "
+                f"{'x'.join(map(str, case.window))}, groups {case.groups}: registers {registers}; "
+                f"{source.stages[0].shared} bytes shared\n"
+            )
+    if nvrtc.version == (12, 9):
+        golden(f"cuda/convolutions_{architecture}.txt", "".join(lines))
 
 
 def drawn(seed: int) -> Case:

@@ -93,6 +93,25 @@ UPDATES = """kernel updates(i: i64[40] in, g: f32[5120] in, o: f32[1280] inout) 
     check logical_and.bool(ge.bool(t, 0:i64), lt.bool(t, 10:i64)), "IndexError: {value}", t
     vector v in [128] { store o[128*t + v] add= g[128*r + v] }
   } } } }"""
+# rows of a group, one after another: each lane adds up its columns
+NORM = """kernel norm(
+    a: f32[{total}] in, w: f32[{row}] in, o: f32[{total}] out, s0: f32[{sums}] out) dims () {{
+  stage {{ parallel p in [{groups}] chunk [1] {{
+    local sum: f32[{row}]
+    local tile: f32[{row}]
+    vector v in [{row}] {{ store sum[v] = 0.0:f32 }}
+    serial r in [4] {{
+      vector v in [{row}] carry c: f32 = 0.0:f32 {{
+        t = mul.f32(a[{four}*p + {row}*r + v], w[v])
+        store tile[v] = t
+        store sum[v] add= t
+        store sum[v] add= 1.0:f32
+        next c add t
+      }}
+      vector v in [{row}] {{ store o[{four}*p + {row}*r + v] = sub.f32(tile[v], c) }}
+    }}
+    vector v in [{row}] {{ store s0[{row}*p + v] = sum[v] }}
+  }} }} }}"""
 # what a lane stores another one reads, which has to wait
 SHIFT = """kernel shift(a: f32[4096] in, o: f32[4096] out) dims () {
   stage { parallel p in [32] chunk [1] {
@@ -113,6 +132,8 @@ KERNELS = {
     "WARP_ROWS": ROWS.format(rows=40, row=128, total=40 * 128),
     "BLOCK_ROWS": ROWS.format(rows=3, row=1536, total=3 * 1536),
     "ODD_ROWS": ROWS.format(rows=11, row=65, total=11 * 65),
+    "NORM": NORM.format(row=256, total=256 * 40, groups=10, four=1024, sums=2560),
+    "LONG_NORM": NORM.format(row=20000, total=20000 * 8, groups=2, four=80000, sums=40000),
     "COLUMNS": COLUMNS,
     "CHANNELS": CHANNELS,
     "STEP": STEP,
@@ -153,9 +174,9 @@ def buffers_of(kernel: Kernel) -> list[np.ndarray]:
 def run(
     library: Library, name: str, buffers: list[np.ndarray], schedule: Schedule, blocks: int = 0,
     by: int = 0,
-) -> None:
+) -> int:
     """All stages, on a grid of `blocks` if it is given; buffers begin `by` elements behind an
-    aligned address."""
+    aligned address. Returns the most wavefronts that an access of shared memory took."""
     kernel, runtime = kernel_of(name), library.runtime
     dims = [N] * len(kernel.dims)
     status = np.zeros(4, np.int64)
@@ -164,14 +185,17 @@ def run(
     places = [start + by * a.itemsize for start, a in zip(starts, arrays, strict=True)]
     for place, array in zip(places, arrays, strict=True):
         ctypes.memmove(place, array.ctypes.data, array.nbytes)
+    worst = 0
     packed = pack(f"{len(buffers)}P{len(dims)}qP", (*places[:-1], *dims, places[-1]))
     for stage in emit(kernel).stages:
         size = blocks or grid(stage, list(zip(kernel.dims, dims, strict=True)))
-        library.run(stage.name, (size,), (stage.threads,), packed, stage.shared, schedule)
+        counts = library.run(stage.name, (size,), (stage.threads,), packed, stage.shared, schedule)
+        worst = max(worst, counts.worst)
     for start, place, array in zip(starts, places, arrays, strict=True):
         ctypes.memmove(array.ctypes.data, place, array.nbytes)
         runtime.free(start)
     assert not status.any()
+    return worst
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -186,7 +210,8 @@ def test_threads_mean_the_loops(name: str, library: Library) -> None:
     ways = [(s, 0, 0) for s in (ALL[1], ALL[8], watched)] + [(watched, 0, 1), (ALL[9], 1, 0)]
     for schedule, blocks, by in ways:
         got = [b.copy() for b in start]
-        run(library, name, got, schedule, blocks, by)
+        worst = run(library, name, got, schedule, blocks, by)
+        assert worst <= (4 if name == "LONG_NORM" else 1)  # bank conflicts
         for g, w, param in zip(got, want, kernel.params, strict=True):
             cases.assert_close(g, w, param.dtype)
         found = [g.tobytes() for g in got]
@@ -198,12 +223,16 @@ def test_nothing_is_waited_for_where_nothing_is_shared() -> None:
     """A row of a warp, kept in registers, needs no memory and no barrier; one of a block waits once
     for its sum; what lanes exchange is waited for."""
     waits = {name: len(re.findall(r"__sync\w+\(", text_of(name))) for name in KERNELS}
-    assert waits.pop("BLOCK_ROWS") == waits.pop("ODD_ROWS") == 1
+    for name in ("BLOCK_ROWS", "ODD_ROWS", "NORM", "LONG_NORM"):
+        assert waits.pop(name) == 1
     assert waits.pop("SHIFT") == 2  # behind what was read of the last row's, and what is stored
     assert set(waits.values()) == {0}, waits
-    for name in ("SHORT_ROWS", "WARP_ROWS", "BLOCK_ROWS", "ODD_ROWS"):
+    for name, most in (
+        ("SHORT_ROWS", 4), ("WARP_ROWS", 4), ("BLOCK_ROWS", 4), ("ODD_ROWS", 1), ("NORM", 4)
+    ):
         (mapping,) = plan(kernel_of(name))
-        assert mapping.kept
+        assert mapping.kept and set(mapping.widths) == {most}
+    assert len(plan(kernel_of("LONG_NORM"))[0].kept) == 1  # there is no room for both
     assert "DYNAMIC_SHARED" not in text_of("WARP_ROWS")
 
 

@@ -18,6 +18,7 @@ from graphc import backends
 from graphc.backends import Host
 from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.machine import GPU
+from graphc.backends.host.memory import HOST
 from graphc.ir.kernel import Kernel, Program, Template
 from tests.ir.work import Work, least, of_program
 
@@ -37,6 +38,7 @@ class Collected(Exception):
 class Collecting(CudaBackend):
     """Keeps the program. Templates stay: they are no loops."""
 
+    memory = HOST  # type: ignore[assignment]
     program: Program
 
     def renders(self, template: Template) -> bool:

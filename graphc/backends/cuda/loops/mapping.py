@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from graphc.backends.cuda.loops.indices import Indices
 from graphc.backends.cuda.loops.ordering import coefficient, locals_of
-from graphc.backends.cuda.loops.shapes import invariants, is_dear, variables
+from graphc.backends.cuda.loops.shapes import is_dear, variables
 from graphc.ir.dim import Atom, Dim, Size, ceil_div, minimum, substitute, unwrap
 from graphc.ir.kernel import (
     Check,
@@ -115,7 +115,9 @@ class _Plan:
         self.sizes |= {local.name: local.dtype.itemsize for local in locals_of(body)}
 
     def mapping(self) -> StageMapping:
-        widths = [_width(each, self.sizes, self.iterations) for each in self.lanes]
+        own = frozenset(local.name for local in locals_of(self.body))
+        alone = [_width(each, self.sizes, self.iterations, own) for each in self.lanes]
+        widths = _shared_widths(self.lanes, alone, own)
         if isinstance(self.iterations, int) and not self.lanes and self.iterations <= 1:
             return StageMapping(1, 1, 1, (), {})
         group = self._group(widths)
@@ -129,7 +131,7 @@ class _Plan:
         """Of a grid: so many that a group makes one iteration, unless each block has to compute
         first what takes long."""
         blocks = ceil_div(self.iterations, groups)
-        return minimum(blocks, _FEW_BLOCKS) if is_dear(invariants(self.body)) else blocks
+        return minimum(blocks, _FEW_BLOCKS) if is_dear(self.body) else blocks
 
     def _group(self, widths: Sequence[int]) -> int:
         if not self.lanes:
@@ -264,11 +266,22 @@ def _divides_atom(number: int, atom: Atom) -> bool:
     return atom.kind in ("min", "max") and all(divides(number, unwrap(a)) for a in atom.args)
 
 
-def _width(each: Lanes, sizes: dict[str, int], iterations: Size) -> int:
-    """How many adjacent lanes a thread takes."""
+def is_own(access: LaneAccess, loop: Loop, own: frozenset[str]) -> bool:
+    """Whether a lane touches its own place of a Local, which no other lane does."""
+    return access.buffer in own and access.index == Dim.var(loop.var)
+
+
+def _width(
+    each: Lanes, sizes: dict[str, int], iterations: Size, own: frozenset[str]
+) -> int | None:
+    """How many adjacent lanes a thread takes; None: any number, as there is nothing to access but
+    what a lane has to itself."""
     loop = each.loop
-    found = lane_accesses(loop)
+    everything = lane_accesses(loop)
+    found = [access for access in everything if not is_own(access, loop, own)]
     inner = names_of_lanes(loop)
+    if everything and not found and not each.serial and each.exact is not None:
+        return None
     if any(isinstance(stmt, Check) for stmt in walk.statements(loop.body)) or _tangled(loop, found):
         return 1
     if any(a.write and not a.plain for a in found) or not _plain_loops(loop, inner):
@@ -284,11 +297,30 @@ def _width(each: Lanes, sizes: dict[str, int], iterations: Size) -> int:
     widest = max(sizes[a.buffer] for a in adjacent)
     width = min(8, max(_BYTES // widest, 4 if any(sizes[a.buffer] < 8 for a in adjacent) else 2))
     while width > 1:
-        even = divides(width, loop.extent) or _has_tail(loop, found, inner, width)
+        even = divides(width, loop.extent) or _has_tail(loop, everything, inner, width)
         if even and all(is_pack(a, loop, width, inner) for a in adjacent):
             return width
         width //= 2
     return 1
+
+
+def _shared_widths(
+    lanes: Sequence[Lanes], widths: Sequence[int | None], own: frozenset[str]
+) -> list[int]:
+    """Loops of one length that go along the same Locals have one width, so that each lane's places
+    are one thread's."""
+    touched = [
+        {a.buffer for a in lane_accesses(each.loop) if is_own(a, each.loop, own)}
+        for each in lanes
+    ]
+    found = []
+    for each, names in zip(lanes, touched, strict=True):
+        alike = [
+            width for other, others, width in zip(lanes, touched, widths, strict=True)
+            if other is each or (names & others and other.exact == each.exact)
+        ]
+        found.append(min((width for width in alike if width is not None), default=1))
+    return found
 
 
 def _tangled(loop: Loop, found: Sequence[LaneAccess]) -> bool:

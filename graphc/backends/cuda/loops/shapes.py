@@ -47,9 +47,10 @@ def invariants(body: Sequence[Stmt]) -> tuple[Let, ...]:
     return tuple(found)
 
 
-def is_dear(lets: Sequence[Let]) -> bool:
-    """Whether scalars take so long that few blocks should compute them."""
-    parts = walk.parts(let.value for let in lets)
+def is_dear(body: Sequence[Stmt]) -> bool:
+    """Whether what each block of a stage computes first takes so long that there should be few."""
+    lets = [stmt for stmt in body if isinstance(stmt, Let)]
+    parts = walk.parts(let.value for let in (*lets, *invariants(body)))
     costs = [op.REGISTRY[s.op].cost or 0 for s in parts if isinstance(s, Apply) and s.op != "fma"]
     return max(costs, default=0) >= op.FUNCTION
 

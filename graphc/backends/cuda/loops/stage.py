@@ -35,7 +35,8 @@ class StageFunction:
         self.reductions, self.checks = reductions, checks
         self.lines, self.indices = Lines(), Indices()
         sizes = {p.name: p.size for p in kernel.params}
-        sizes |= {local.name: local.size for local in locals_of(body)}
+        self.locals = {local.name: local.size for local in locals_of(body)}
+        sizes |= self.locals
         self.scalars = Expressions(self.lines, self.indices, sizes)
         self.order = Order(mapping.group == 1, frozenset(mapping.kept))
         loops = list(vector_loops(body, Indices()))

@@ -11,7 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphc.backends.cuda.loops.mapping import LaneAccess, divides, is_pack, names_of_lanes
+from graphc.backends.cuda.loops.mapping import (
+    LaneAccess,
+    divides,
+    is_pack,
+    lane_accesses,
+    names_of_lanes,
+)
 from graphc.backends.cuda.loops.ordering import bound
 from graphc.backends.cuda.loops.shapes import all_names, names
 from graphc.backends.cuda.scalar import c_type
@@ -45,7 +51,15 @@ class VectorLoop:
         self.thread = "thread_" if self.group > 1 else "0"
         self.inner = names_of_lanes(loop)
         self.lets: dict[str, Size] = {}
+        self.apart = self._apart()
         self.has_tail = False
+
+    def _apart(self) -> frozenset[str]:
+        """Locals that the loop writes and touches besides: lane by lane, as the text says."""
+        found = [a for a in lane_accesses(self.loop) if a.buffer in self.stage.locals]
+        written = {a.buffer for a in found if a.write}
+        touched = [a.buffer for a in found]
+        return frozenset(name for name in written if touched.count(name) > 1)
 
     def write(self) -> None:
         loop, stride = self.loop, self.width * self.group
@@ -232,7 +246,7 @@ class VectorLoop:
             if isinstance(stmt, Let) and isinstance(stmt.value, IndexValue):
                 self.lets[stmt.name] = substitute(stmt.value.index, self.lets)
         for load in walk.parts(roots):
-            if not isinstance(load, Load) or load.buffer in self.scalars.kept:
+            if not isinstance(load, Load) or load.buffer in self.apart | self.scalars.kept.keys():
                 continue
             index = substitute(load.index, self.lets)
             access = LaneAccess(load.buffer, index, False, load.mask is None)
@@ -252,7 +266,7 @@ class VectorLoop:
         """The stores that are packs: the pack's name, and where it goes."""
         found: dict[int, tuple[str, str]] = {}
         for stmt in piece.body:
-            if not isinstance(stmt, Store) or stmt.buffer in self.scalars.kept:
+            if not isinstance(stmt, Store) or stmt.buffer in self.apart | self.scalars.kept.keys():
                 continue
             index = substitute(stmt.index, self.lets)
             plain = stmt.mask is None and not stmt.combine

@@ -123,10 +123,15 @@ class _Writer:
         self.scratch: Size = 0
         self._functions: list[str] = []
         self._stages: list[Stage] = []
+        mask = t.optional("mask")
+        in_powers = t.wide is not t.dtype and (mask is None or not mask.dtype.is_float)
+        self.units = engines.IN_POWERS_OF_2 if in_powers else engines.AS_THEY_ARE
+        if t.wide is t.dtype:
+            self.units = engines.EXACTLY
         for name in ("batch", "m", "n", "e", "f"):
             self.numbers.named(name, getattr(t, name))
         for name, number in (
-            ("scale", t.scale * (1.0 if t.dtype is dtypes.f32 else math.log2(math.e))),
+            ("scale", t.scale * (math.log2(math.e) if in_powers else 1.0)),
             ("plain_scale", t.scale), ("kept_factor", 1.0 / (1.0 - t.dropout)),
         ):
             self.numbers.named(name, _bits(number))
@@ -147,15 +152,14 @@ class _Writer:
         drawn = self.t.optional("draw") is not None
         parts = (
             *(f"const bool {name} = {str(value).lower()};" for name, value in flags.items()),
-            engines.COMMON, engines.TENSOR if tiles.tensor else engines.FFMA, texts.SOFTMAX,
-            texts.SQUARES * drawn, texts.PAIRS, text,
+            self.units, engines.COMMON, engines.TENSOR if tiles.tensor else engines.FFMA,
+            texts.SOFTMAX, texts.SQUARES * drawn, texts.PAIRS, text,
         )
         self._add(name, parts, tiles.threads, numbers, words, blocks, places.size)
 
     def combine(self, tiles: Tiles, words: Mapping[str, str], blocks: Size) -> None:
         """Adds a function that puts parts together."""
-        engine = engines.TENSOR_NUMBERS if tiles.tensor else engines.FFMA_NUMBERS
-        parts = (engines.NUMBERS, engine, texts.SOFTMAX, texts.COMBINE)
+        parts = (self.units, texts.SOFTMAX, texts.COMBINE)
         self._add("combine", parts, _COMBINE_THREADS, {"F": tiles.f}, words, blocks, 0)
 
     def _add(
@@ -171,8 +175,8 @@ class _Writer:
         ))
         filled = {
             **self.words, **words, "FUNCTION": f"ATTENTION_{name}",
-            # one block of 256 has all registers; ptxas gives it half of them otherwise, and spills
-            "BOUNDS": "THREADS, 1" if kind is dtypes.f32 else "THREADS",
+            # so few blocks at a time that a thread may have 255 registers: ptxas spills for more
+            "BOUNDS": f"THREADS, {1 if kind is dtypes.f32 else 2}",
             "MULTIPLY": f"mma_{kind.name}", "PACK": f"pack_{kind.name}",
         }
         body = _filled(text, filled)
@@ -287,8 +291,8 @@ def _pairs(t: Attention, numbers: _Numbers) -> dict[str, str]:
         keep = numbers.named("keep", t.keep)
         fields.append("u64 counter, row, key, keep;")
         bases.append(f"const i64* const draw = {base};")
-        place = "(b * m + first_query) * n + first_key"
-        values.append(f"(u64)(draw[{by_d}] + {place}), (u64)n, (u64)draw[0], (u64){keep}")
+        place = "(u64)((b * m + first_query) * n + first_key)"
+        values.append(f"(u64)draw[{by_d}] + {place}, (u64)n, (u64)draw[0], (u64){keep}")
         keeps = "draw"
     return {
         "FIELDS": " ".join(fields), "PAIR_BASES": " ".join(bases),

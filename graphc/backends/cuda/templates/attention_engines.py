@@ -7,22 +7,29 @@ the row: eight rows' pieces are in different banks, and so are eight pieces of a
 
 from __future__ import annotations
 
-NUMBERS = """
+_FLOOR = """
 __device__ __forceinline__ float lowest() { return float_bits(0xff800000u); }
 """
-TENSOR_NUMBERS = """
+# How scores are counted: in powers of 2, which a power is made of at once; or, where a mask is
+# added, as they are: it may be the least of all floats, whose multiple would be infinite.
+IN_POWERS_OF_2 = _FLOOR + """
 __device__ __forceinline__ float power(float x) { return power_of_2(x); }
 __device__ __forceinline__ float logarithm(float x) { return log2f(x); }
-const float UNIT = 1.4426950408889634f;  // scores are in powers of 2
+const float UNIT = 1.4426950408889634f;
 """
-FFMA_NUMBERS = """
+AS_THEY_ARE = _FLOOR + """
+__device__ __forceinline__ float power(float x) { return power_of_2(x * 1.4426950408889634f); }
+__device__ __forceinline__ float logarithm(float x) { return logf(x); }
+const float UNIT = 1.0f;
+"""
+EXACTLY = _FLOOR + """
 __device__ __forceinline__ float power(float x) { return expf(x); }
 __device__ __forceinline__ float logarithm(float x) { return logf(x); }
 const float UNIT = 1.0f;
 """
 
 # Rows outside of a tensor and columns outside of a head are zeros: they are multiplied, too.
-COMMON = NUMBERS + """
+COMMON = """
 const int PIECE = 16 / (int)sizeof(T);  // elements
 template <int HEIGHT> __device__ __forceinline__ unsigned place(int row, int piece) {
   return (unsigned)(((piece >> 3) * HEIGHT + row) * 128 + (((piece ^ row) & 7) << 4));
@@ -63,7 +70,7 @@ template <class F> __device__ __forceinline__ float over_row(float x, F combined
 
 # Fragments of m16n8k16. Probabilities are those of a product's result, and as they lie the left
 # operand of the next.
-TENSOR = TENSOR_NUMBERS + """
+TENSOR = """
 __device__ __forceinline__ int row_of(int i) {
   return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i * 8;
 }
@@ -125,7 +132,7 @@ template <int WIDTH> __device__ __forceinline__ void add(
 
 # 16 x 16 threads. Probabilities go through shared memory, from lane to lane of a half-warp, which
 # has the same rows in both products.
-FFMA = FFMA_NUMBERS + """
+FFMA = """
 __device__ __forceinline__ int row_of(int i) { return threadIdx.x / 16 * THREAD_ROWS + i; }
 __device__ __forceinline__ int column_of(int j) { return threadIdx.x % 16 + j * 16; }
 __device__ __forceinline__ int sum_column_of(int j) {

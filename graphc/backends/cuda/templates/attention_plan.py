@@ -100,17 +100,24 @@ class Places(NamedTuple):
 
 # (rows, columns, stages): the first that fits is taken.
 _CUTS = {
-    True: ((64, 64, 2), (64, 32, 2), (64, 32, 1)),
+    True: ((64, 64, 2), (64, 32, 2), (64, 16, 2)),
     False: ((64, 64, 2), (64, 32, 2), (64, 32, 1), (32, 32, 1), (32, 16, 1), (16, 16, 1)),
 }
-_FEW_CUTS = {True: ((16, 64, 2), (16, 32, 2)), False: ((16, 64, 1), (16, 32, 1), (16, 16, 1))}
+_FEW_CUTS = {
+    True: ((16, 64, 2), (16, 32, 2), (16, 16, 2)),
+    False: ((16, 64, 1), (16, 32, 1), (16, 16, 1)),
+}
+# Of tensor cores, by columns: the widest heads, e and f together for a gradient, without and with
+# a burden, that leave registers for so many scores. Found by what ptxas spills.
+_WIDEST = {64: (128, 32), 32: (256, 128), 16: (256, 256)}
+_WIDEST_SUMS = {64: (128, 64), 32: (256, 128), 16: (512, 512)}
 
 
 def forward_tiles(t: Attention, few: bool) -> tuple[Tiles, Places]:
     """Queries along keys."""
     for tiles in _tiles(t, _FEW_CUTS if few else _CUTS):
         places = tiles.places(False, 0)
-        light = tiles.columns <= 32 or max(tiles.e, tiles.f) <= 128
+        light = max(tiles.e, tiles.f) <= _WIDEST[tiles.columns][_burdened(t)]
         if (light or not tiles.tensor) and places.size <= SHARED:
             return tiles, places
     raise AssertionError(f"no tiles for heads of {t.e} and {t.f}")
@@ -120,10 +127,16 @@ def backward_tiles(t: Attention, values: int) -> tuple[Tiles, Places]:
     """Queries along keys, or keys along queries, each of which has `values` besides."""
     for tiles in _tiles(t, _CUTS):
         places = tiles.places(True, values)
-        light = tiles.columns <= 32 or (tiles.e + tiles.f <= 128 and not t.dropout)
+        light = tiles.e + tiles.f <= _WIDEST_SUMS[tiles.columns][_burdened(t)]
         if (light or not tiles.tensor) and places.size <= SHARED:
             return tiles, places
     raise AssertionError(f"no tiles for heads of {t.e} and {t.f}")
+
+
+def _burdened(t: Attention) -> bool:
+    """Whether scores need registers besides their own: for dropout, or a mask that is added."""
+    mask = t.optional("mask")
+    return t.dropout > 0 or (mask is not None and mask.dtype.is_float)
 
 
 def _tiles(t: Attention, cuts: Mapping[bool, Sequence[tuple[int, int, int]]]) -> Iterator[Tiles]:

@@ -1,9 +1,9 @@
 """A sum, and the sum of the squares of what is left when the mean is subtracted: from one reading.
 
-A piece has its own mean, and its own squares around that; those of all pieces together follow (T.
-Chan, G. Golub, R. LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample
-Variances, 1979). What rounding left of the piece's mean is summed as well, so that the result is
-as good as one of two readings.
+A piece is summed around its own mean, or a number near it; the squares of all pieces together
+follow (T. Chan, G. Golub, R. LeVeque, Updating Formulae and a Pairwise Algorithm for Computing
+Sample Variances, 1979). What is left of that number in the piece is summed as well, so that the
+result is as good as one of two readings.
 """
 
 from __future__ import annotations

@@ -22,9 +22,22 @@ from .reduction import bind_result, close_with_carries, combined, final_value, p
 from .rows_plan import ReductionPlan
 from .scope import Value, Writer
 from .values import At, Values
-from .walks import Walk, flat_position, full_place, open_reduced, reduce, store_full, store_kept
+from .walks import (
+    Walk,
+    carries_of_pass,
+    first_extents,
+    flat_position,
+    full_place,
+    open_reduced,
+    reduce,
+    store_full,
+    store_kept,
+)
 
 _SIDE_BY_SIDE = 64  # from so many pieces on, the lanes of a block combine those of one place
+
+
+_FIRST = 8  # elements whose mean stands for a piece's, which is hundreds long
 
 
 def lower_staged(body: Body, cuts: Cuts, moments: Moments | None) -> Kernel:
@@ -195,46 +208,66 @@ class _Staged:
 
     def moments(self, found: Moments) -> None:
         """Two passes in two stages: every piece is read once, for its sum and for the squares
-        around its own mean."""
+        around a number near its mean."""
         values = self.values()
-        writer, dtype = values.writer, found.total.dtype
         pieces, kept = self._open_places(values)
         size = self.cuts.elements()
-        held = (
-            isinstance(size, int) and size <= self.body.machine.tile
-            and self.plan.axes[self.plan.vector].reduced
-        )
+        along = self.plan.axes[self.plan.vector].reduced
+        if along and isinstance(size, int) and size <= self.body.machine.tile:
+            results = self._around_mean(values, found, pieces, kept, size)
+        else:
+            results = self._around_first(values, found, pieces, kept, 0 if along else _FIRST)
+        parts = self._store_partials(values, pieces, kept, results)
+        self.close(values)
+        self._combine_moments(found, parts)
+
+    def _around_mean(
+        self, values: Values, found: Moments, pieces: list[Size], kept: list[Size], size: int
+    ) -> list[Value]:
+        """A piece that is kept: its sums, its mean, squares and rest around that."""
+        writer, dtype = values.writer, found.total.dtype
 
         def keep(values: Values, loops: Walk, at: At) -> None:
-            if held:
-                assert isinstance(size, int)
-                writer.local("tile", dtype, size)
-                writer.store("tile", loops.inside, values.value(found.x, at))
+            writer.local("tile", dtype, size)
+            writer.store("tile", loops.inside, values.value(found.x, at))
 
         results, _ = self._walk(values, pieces, kept, 0, keep, found.x)
         number = self.plan.reductions[0].index(found.total)
-        own = results[_position(self.plan, number)]
-        mean = writer.apply("div", dtype, own, self._elements(values, pieces, dtype))
+        total = results[_position(self.plan, number)]
+        mean = writer.apply("div", dtype, total, self._elements(values, pieces, dtype))
         loops = open_reduced(self.body, self.cuts, writer, pieces)
-        if held:
-            x = writer.load("tile", loops.inside, dtype)
-        else:
-            place = full_place(self.plan, kept, loops.roots)
-            x = values.value(found.x, values.at(coordinates(place, self.body.shape(found.x))))
-        left = writer.apply("sub", dtype, x, mean)
-        square = writer.apply("mul", dtype, left, left)
-        around = close_with_carries(
-            writer, loops.loops, [_sum(writer, square), _sum(writer, left)]
+        around = _around(writer, writer.load("tile", loops.inside, dtype), mean)
+        return [*results, mean, *close_with_carries(writer, loops.loops, around)]
+
+    def _around_first(
+        self, values: Values, found: Moments, pieces: list[Size], kept: list[Size], first: int
+    ) -> list[Value]:
+        """A piece that is not kept: the same around the mean of its first elements. With n of m
+        elements, rounding counts m / n times as much at worst."""
+        body, plan, writer, dtype = self.body, self.plan, values.writer, found.total.dtype
+
+        def x(loops: Walk) -> Value:
+            place = full_place(plan, kept, loops.roots)
+            return values.value(found.x, values.at(coordinates(place, body.shape(found.x))))
+
+        loops = open_reduced(body, self.cuts, writer, pieces, first)
+        (total,) = close_with_carries(writer, loops.loops, [_sum(writer, x(loops))])
+        mean = writer.apply("div", dtype, total, self._elements(values, pieces, dtype, first))
+        loops = open_reduced(body, self.cuts, writer, pieces)
+        place = full_place(plan, kept, loops.roots)
+        store_full(body, plan, values, place, 0)
+        carries = carries_of_pass(body, plan, values, place, 0)
+        count = len(carries)
+        results = close_with_carries(
+            writer, loops.loops, [*carries, *_around(writer, x(loops), mean)]
         )
-        parts = self._store_partials(values, pieces, kept, [*results, *around])
-        self.close(values)
-        self._combine_moments(found, parts)
+        return [*results[:count], mean, *results[count:]]
 
     def _combine_moments(self, found: Moments, parts: list[str]) -> None:
         values = self.values()
         writer, dtype = values.writer, found.total.dtype
         flat, lanes = open_places(values, self.kept, self.cuts.count())
-        results = self._combined(values, 0, parts[:-2], flat, lanes)
+        results = self._combined(values, 0, parts[:-3], flat, lanes)
         self._bind(values, 0, results, flat)
         position = _position(self.plan, self.plan.reductions[0].index(found.total))
         everything = self._number(values, unwrap(
@@ -246,8 +279,7 @@ class _Staged:
             # sum (x - m)^2 = sum (x - own)^2 + (2 sum (x - own) + n (own - m)) (own - m)
             index = unwrap(piece * self.kept + flat)
             n = self._elements(values, unravelled(writer, piece, self.cuts.pieces()), dtype)
-            own = writer.apply("div", dtype, writer.load(parts[position], index, dtype), n)
-            squares, left = (writer.load(part, index, dtype) for part in parts[-2:])
+            own, squares, left = (writer.load(part, index, dtype) for part in parts[-3:])
             shift = writer.apply("sub", dtype, own, mean)
             twice = writer.apply("add", dtype, left, left)
             slope = writer.apply("add", dtype, twice, writer.apply("mul", dtype, n, shift))
@@ -257,9 +289,13 @@ class _Staged:
         self._bind(values, 1, over_pieces(values, self.cuts.count(), lanes, carries), flat)
         self._finish(values, 1, flat)
 
-    def _elements(self, values: Values, pieces: list[Size], dtype: DType) -> Value:
-        """How many elements a piece has."""
+    def _elements(
+        self, values: Values, pieces: list[Size], dtype: DType, first: int = 0
+    ) -> Value:
+        """How many elements a piece has, or its first ones are."""
         extents = [self.cuts.stretch(i, piece)[1] for i, piece in enumerate(pieces)]
+        if first:
+            extents = first_extents(extents, first)
         return self._number(values, unwrap(product(extents)), dtype)
 
     def _number(self, values: Values, size: Size, dtype: DType) -> Value:
@@ -289,6 +325,12 @@ def over_pieces(
     kind = "vector" if lanes else "serial"
     piece = values.writer.open(kind, "c", count) if loops else 0
     return close_with_carries(values.writer, loops, carries(piece))
+
+
+def _around(writer: Writer, x: Value, mean: Value) -> list[Carry]:
+    """The sums of (x - mean)^2 and of x - mean."""
+    left = writer.apply("sub", x.dtype, x, mean)
+    return [_sum(writer, writer.apply("mul", x.dtype, left, left)), _sum(writer, left)]
 
 
 def _sum(writer: Writer, value: Value) -> Carry:

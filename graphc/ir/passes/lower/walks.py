@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dim import Size, product, unwrap
+from ...dim import Size, minimum, product, unwrap
+from ...kernel import Carry
 from .body import Body
 from .cuts import Cuts
 from .index_maps import Digit
@@ -26,9 +27,9 @@ class Walk:
 
 
 def open_reduced(
-    body: Body, cuts: Cuts, writer: Writer, pieces: list[Size] | None = None
+    body: Body, cuts: Cuts, writer: Writer, pieces: list[Size] | None = None, first: int = 0
 ) -> Walk:
-    """Open the loops of a walk."""
+    """Open the loops of a walk; over the `first` places of a piece only, unless that is 0."""
     plan = cuts.plan
     order = _loop_order(plan, body.machine.lanes_outside)
     starts: dict[str, Size] = {}
@@ -36,6 +37,8 @@ def open_reduced(
     for number, axis in enumerate(plan.reduced_axes if pieces else ()):
         assert pieces is not None
         starts[axis.var], extents[axis.var] = cuts.stretch(number, pieces[number])
+    if first:
+        extents = dict(zip(extents, first_extents(list(extents.values()), first), strict=True))
     roots: dict[str, Size] = {}
     if cuts.joined:
         axes = [Axis(extents[axis.var]) for axis in plan.reduced_axes]
@@ -53,6 +56,15 @@ def open_reduced(
         loops = [a for a in order if a.size != 1]
     absolute = {var: unwrap(starts.get(var, 0) + root) for var, root in roots.items()}
     return Walk(absolute, inside, loops)
+
+
+def first_extents(extents: list[Size], first: int) -> list[Size]:
+    """How far the first places of a piece go along each axis: of the outermost alone, that is."""
+    result: list[Size] = []
+    for extent in extents:
+        alone = extent == 1 or any(e != 1 for e in result)
+        result.append(1 if alone else minimum(first, extent))
+    return result
 
 
 def flat_position(axes: list[Axis], roots: list[Size]) -> Size:
@@ -123,9 +135,17 @@ def reduce(
     walk: Walk,
 ) -> list[Value]:
     """The carries of a pass, its loops closed: the carried values, in order."""
-    carries = []
+    carries = carries_of_pass(body, plan, values, place, number)
+    return close_with_carries(values.writer, walk.loops, carries)
+
+
+def carries_of_pass(
+    body: Body, plan: ReductionPlan, values: Values, place: tuple[Digit, ...], number: int
+) -> list[Carry]:
+    """Of all its reductions, in order."""
+    carries: list[Carry] = []
     for node in plan.reductions[number]:
         (source,) = node.inputs
         at = values.at(coordinates(place, body.shape(source)))
         carries += carries_of(values, node, at)
-    return close_with_carries(values.writer, walk.loops, carries)
+    return carries
