@@ -140,10 +140,11 @@ class Config(NamedTuple):
     )
     random: str = env(
         "GRAPHC_RANDOM",
-        "torch",
-        "Random numbers: `torch` its stream, bit for bit; `counter` others, computed where they "
-        "are used (dropout fuses, attention keeps no mask), from the same seed and state.",
-        _one_of("torch", "counter"),
+        "auto",
+        "Random numbers: `torch` its stream on the CPU, bit for bit; `counter` others, computed "
+        "where they are used (dropout fuses, attention keeps no mask), from the same seed and "
+        "state; `auto` the first on the CPU, the second on a GPU.",
+        _one_of("auto", "torch", "counter"),
     )
     cuda_graphs: str = env(
         "GRAPHC_CUDA_GRAPHS",

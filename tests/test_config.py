@@ -45,7 +45,7 @@ def test_values_come_from_the_environment(repository: Path, tmp_path: Path) -> N
     [
         ("GRAPHC_DEBUG", "6", "whole number from 0 to 5"),
         ("GRAPHC_THREADS", "-1", "whole number from 1"),
-        ("GRAPHC_RANDOM", "philox", "torch or counter"),
+        ("GRAPHC_RANDOM", "philox", "auto or torch or counter"),
         ("GRAPHC_CUDA_GRAPHS", "2", "auto or 0 or 1"),
         ("GRAPHC_CUDA_LIBRARIES", "auto", "0 or 1"),
     ],

@@ -34,7 +34,9 @@ def register(kind: str, backend: str) -> None:
     name = backends.canonical(backend)
     found = backends.get(name)
     is_part_of_machinery(found, found.memory)
-    placement.register(kind, found.memory, Operators(name).run, name)
+    place = placement.register(kind, found.memory, Operators(name).run, name)
+    if found.machine.by_counter:  # so it has all arithmetic that this takes
+        place.by_counter = lambda: pipeline.by_counter(config.current(), found)
 
 
 def backend_at(place: placement.Place | None, asked: str) -> str:

@@ -54,7 +54,7 @@ class Step(NamedTuple):
     reason: str
 
 
-# Runs under GRAPHC_RANDOM=counter alone.
+# Runs where `by_counter` says so.
 COUNTER = Step("counter_random", counter_random, "before all: draws become plain arithmetic")
 # Whole-graph passes; a joint graph is cut after them and before fusion.
 ROLL = Step("roll", roll, "first: all that follows then sees one step of an unrolled loop")
@@ -181,7 +181,13 @@ def _optimise(config: Config, backend: Backend) -> list[Step]:
         step._replace(function=partial(step.function, **given[step.function]))
         if step.function in given else step for step in OPTIMISE
     ]
-    return [COUNTER, *steps] if config.random == "counter" else steps
+    return [COUNTER, *steps] if by_counter(config, backend) else steps
+
+
+def by_counter(config: Config, backend: Backend) -> bool:
+    """Whether a backend's random numbers come from a counter."""
+    chosen = config.random == "auto" and backend.machine.by_counter
+    return chosen or config.random == "counter"
 
 
 def _claimed(backend: Backend) -> Callable[[Node], bool]:
@@ -199,9 +205,9 @@ def _kept(backend: Backend) -> Callable[[Node], bool]:
     return kept
 
 
-def as_drawn(graph: Graph, config: Config) -> Graph:
-    """The graph as it may be run by itself, with the random numbers of its compiled code."""
-    return counter_random(apart(graph)) if config.random == "counter" else graph
+def as_drawn(graph: Graph, config: Config, backend: str) -> Graph:
+    """The graph as it may be run by itself, with the random numbers of a backend's code."""
+    return counter_random(apart(graph)) if by_counter(config, backends.get(backend)) else graph
 
 
 def _run(
@@ -256,6 +262,6 @@ def _finish(
     )
     observer.finish(built)
     if observer.config.check >= AGAIN:
-        meaning = as_drawn(graph, observer.config)
+        meaning = as_drawn(graph, observer.config, backends.name_of(backend))
         built.executable = Checked(executable, backend, program, meaning, mutated, TABLE)
     return built

@@ -52,6 +52,8 @@ class Place:
         self.own_run = _in_memory_order(run)
         self.run = _wrapped(self.own_run)
         self.generator: Any = None  # its default generator, made at first use
+        # whether plain draws are made there, from a counter
+        self.by_counter: Callable[[], bool] = lambda: False
         self.process = os.getpid()  # in one that is forked from it, no device can be used
         self._constants: dict[Any, Buffer] = {}
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import dtypes
+from graphc.ir.counter_draws import DRAWS
 from graphc.ir.op import Op
 from graphc.ir.op import get as get_op
 
@@ -183,8 +184,9 @@ def generator_at(place: Place | None) -> Generator:
 
 
 def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: Any) -> Tensor:
-    """Draws on the host, as a device's arithmetic may lack what the algorithms need; the state
-    stays where the generator is. The meta device draws nothing."""
+    """Draws on the host, as a device's arithmetic may lack what the algorithms need, unless the
+    device makes them of a counter; the state stays where the generator is. The meta device draws
+    nothing."""
     place = local.making[0] if local.making else None
     if generator is None:
         generator = generator_at(place)
@@ -196,6 +198,8 @@ def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: An
         ))
     state = generator.state
     away = local.trace is None and state.device.type not in ("cpu", "meta")
+    if away and place is not None and op.name in DRAWS:
+        away = not place.by_counter()
     near = [moved(x, None) for x in parameters] if away else parameters
     values, after = apply(op, moved(state, None) if away else state, *near, **attrs)
     if away:

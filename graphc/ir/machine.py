@@ -53,12 +53,13 @@ class Tiling:
 @dataclass(frozen=True, slots=True)
 class Sorting:
     """How much of a sort, of a running sum and of a scatter is done side by side
-    (`passes/lower/radix.py`, `scan.py`, `segments.py`).
+    (`passes/lower/radix.py`, `scan.py`, `segments.py`, `merge_sort.py`).
 
-    `lanes` of a parallel iteration work together, a power of two. In a sort each counts, and then
-    places, `each` neighbouring keys by a digit of at most `digit` bits; in a running sum each adds
-    `scanned` neighbours. Updates of `in_turn` places of one row, or less, are made one after
-    another where they fall; so is what has `beside` rows to be done side by side.
+    `lanes` of a parallel iteration work together, a power of two. In a sort of positions each
+    counts, and then places, `each` neighbouring keys by a digit of at most `digit` bits; in a
+    running sum each adds `scanned` neighbours. Other sorts compare all pairs of a tile of `ranked`.
+    Updates of `in_turn` places of one row, or less, are made one after another where they fall; so
+    is what has `beside` rows to be done side by side.
     """
 
     lanes: int
@@ -67,6 +68,7 @@ class Sorting:
     scanned: int
     in_turn: int
     beside: int
+    ranked: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,9 @@ class Machine:
 
     `sorting` says how what has an order is done in parallel (None: one after another, and sorts by
     a routine).
+
+    `by_counter`: unless somebody asks otherwise, random numbers are made of a counter where they
+    are used; not of a stream, in which each follows from the one before.
 
     From `unrolled_steps` equal steps on, unrolled code becomes a loop. Steps of elementwise work
     alone, of which few kernels are made, do so if they are `unrolled_light` operators together.
@@ -149,6 +154,7 @@ class Machine:
     sorting: Sorting | None = None
     lasting: int = 0
     channels_last: int = 0
+    by_counter: bool = False
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

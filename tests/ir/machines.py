@@ -17,7 +17,7 @@ WIDE = GPU  # many cores with wide lanes
 # Everything that is done side by side, with few of everything.
 SORTS = replace(
     GPU, block=8, columns=8, column_rows=4,
-    sorting=Sorting(lanes=4, each=3, digit=2, scanned=2, in_turn=2, beside=1 << 16),
+    sorting=Sorting(lanes=4, each=3, digit=2, scanned=2, in_turn=2, beside=1 << 16, ranked=4),
 )
 # ... of which little shapes are already cut in pieces, done in stages, kept in tiles.
 CUTTING = replace(

@@ -37,6 +37,9 @@ GPU = Machine(
     unrolled_light=512,
     lasting=64 << 10,
     # counters of 128 lanes for 64 digits are 32 KiB of a block's shared memory
-    sorting=Sorting(lanes=128, each=64, digit=6, scanned=64, in_turn=64, beside=1 << 16),
+    sorting=Sorting(
+        lanes=128, each=64, digit=6, scanned=64, in_turn=64, beside=1 << 16, ranked=256
+    ),
+    by_counter=True,
     channels_last=8,  # 16 bytes of 16-bit floats
 )

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import config as configuration
 from ...frontend.context import local
 from ...frontend.errors import located
 from ...frontend.held import Holds
@@ -24,7 +23,6 @@ from ...ir.graph import Node as IrNode
 from ...ir.memory import DeviceArray
 from ...ir.passes.partition import Split
 from ...ir.types import TensorType
-from .. import pipeline
 from ..built import Allocate, concrete_shape
 from ..version.parts import Build, Parts, behind
 from ..version.replay import Replay, replay, replay_of
@@ -66,9 +64,10 @@ class SegmentBackwardPlan:
 
 def plan_of(
     segment: Segment, graph: Graph, split: Split, entries: list[int],
-    build: Build, allocate: Allocate,
+    build: Build, allocate: Allocate, drawn: Callable[[Graph], Graph],
 ) -> SegmentBackwardPlan:
-    """The backward of a segment; `build` makes something that runs of each part of it."""
+    """The backward of a segment; `build` makes something that runs of each part of it, `drawn`
+    what may run by itself."""
     count = len(segment.outputs)
     roots = [edge(t) for t in segment.roots]
     read = nodes_read([node for node, _ in roots])
@@ -83,8 +82,7 @@ def plan_of(
         segment.trace.place or None,
     )
     plan = SegmentBackwardPlan(
-        split.backward, split.saved, entries, strict, parts,
-        lambda graph: pipeline.as_drawn(graph, configuration.current()),
+        split.backward, split.saved, entries, strict, parts, drawn,
     )
     plan.inner = inner_roots(roots)
     plan.labels = labels_of(roots)

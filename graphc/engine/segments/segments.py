@@ -29,6 +29,7 @@ from ...frontend.errors import TraceError
 from ...frontend.history import edge
 from ...frontend.names import KeptNames
 from ...frontend.nodes import Edge, Node
+from ...frontend.placement import Place
 from ...frontend.segment_close import Segment
 from ...frontend.segment_nodes import KnownNodes
 from ...frontend.segment_tape import Fingerprint, light_key
@@ -390,7 +391,9 @@ class Segments:
             forward, _, split = pipeline.build_pair(graph, inputs, count, late=True, **options)
             types = [n.tensor_type for n in split.forward.outputs]
             late = functools.partial(self._late, backend=options["backend"])
-            plan = plan_of(segment, graph, split, entries, late, allocate)
+            plan = plan_of(
+                segment, graph, split, entries, late, allocate, self._drawn(place)
+            )
         else:
             graph = Graph(graph.name, graph.inputs[:inputs], graph.outputs, graph.env)
             forward = pipeline.build(graph, **options)
@@ -404,15 +407,23 @@ class Segments:
         name, _, whole, inputs, tangents, outputs = parts
         mutated = {output: source.number for output, source, _ in segment.mutations}
         graph = Graph(name, (*inputs, *tangents), tuple(outputs), segment.trace.env)
-        graph = pipeline.as_drawn(graph, configuration.current())
+        place = segment.trace.place or None
+        drawn = self._drawn(place)
+        graph = drawn(graph)
         count = len(segment.outputs)
         split = split_uncut(graph, len(inputs), count)
-        place = segment.trace.place or None
         allocate = place.memory.allocate if place else HOST.allocate
-        plan = plan_of(segment, graph, split, entries, Stepwise, allocate) if entries else None
+        plan = plan_of(
+            segment, graph, split, entries, Stepwise, allocate, drawn
+        ) if entries else None
         types = [n.tensor_type for n in split.forward.outputs]
         engine = Engine(Stepwise(split.forward), types, (), allocate, place, mutated)
         return Version(None, engine, count, plan, whole.nodes, 0.0)
+
+    def _drawn(self, place: Place | None) -> Callable[[Graph], Graph]:
+        """A graph as it may be run by itself on a device."""
+        backend = backend_at(place, self.backend)
+        return lambda graph: pipeline.as_drawn(graph, configuration.current(), backend)
 
     def _late(self, graph: Graph, backend: str) -> Any:
         """A backward, built when it first runs."""

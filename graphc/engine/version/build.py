@@ -51,7 +51,7 @@ def build(
         outputs = native.split.forward.outputs
         plan = CompiledBackwardPlan(
             traced, native.split, native.parts, (graph, inputs, count),
-            lambda graph: pipeline.as_drawn(graph, settings),
+            lambda graph: pipeline.as_drawn(graph, settings, chosen),
         )
     else:
         native = built(lambda: Native(pipeline.build(graph, **options)))

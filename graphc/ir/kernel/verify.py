@@ -186,6 +186,7 @@ class Verifier:
         for carry in loop.carries:
             if self.scalar(carry.next) is not carry.dtype:
                 self.fail(f"carry {carry.name}: {carry.dtype.name} from {carry.next.dtype.name}")
+            self.reads[carry.name] |= self.sources(carry.init) | self.sources(carry.next)
         self.names = outside
         self.loops.pop()
         del self.scope.extents[loop.var]

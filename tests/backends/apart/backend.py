@@ -7,6 +7,7 @@ device's worker. It has no float64, claims nothing and lacks some operators.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from graphc.backends import Host
@@ -27,7 +28,8 @@ LACKING = frozenset({"lgamma", "digamma", "erfinv"})  # operators that the host 
 class ApartBackend(LlvmBackend):
     """See Backend."""
 
-    machine = WIDE
+    # a counter takes f64, and what is sorted side by side has lanes of different lengths
+    machine = replace(WIDE, by_counter=False, sorting=None)
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What sorts, on the emulator: scatters of many updates, and the orders that they are made in."""
+"""What has an order, on the emulator: sorts, running sums, scatters of many updates."""
 
 from __future__ import annotations
 
@@ -54,6 +54,13 @@ def inputs_of(graph: Graph, indices: Sequence[np.ndarray]) -> list[np.ndarray]:
     ]
 
 
+def in_order(length: int, descending: bool, dtype: dtypes.DType) -> Graph:
+    def function(x):
+        return ops.sort(x, dim=1, descending=descending, stable=True)
+
+    return build(function, (dtype, (3, length)))
+
+
 CASES: dict[str, tuple[Graph, Machine, list[np.ndarray]]] = {
     "embedding": (embedding_gradient(100, 40, 300), GPU, [tokens(300, 100, 140)]),
     "16 bits": (
@@ -61,21 +68,28 @@ CASES: dict[str, tuple[Graph, Machine, list[np.ndarray]]] = {
     ),
     "added lines": (lines("add"), GPU, [RNG.integers(0, 20, (3, 90, 2))]),
     "the last of equals": (lines(""), SORTS, [RNG.integers(0, 20, (3, 90, 2))]),
+    "one tile": (in_order(70, False, f32), GPU, []),
+    "merged tiles": (in_order(700, True, f32), GPU, []),
+    "merged little tiles": (in_order(13, False, dtypes.bf16), SORTS, []),
+    "the first": (build(lambda x: ops.topk(x, k=3, dim=0, largest=True), (300, 2)), GPU, []),
+    "a running sum": (build(lambda x: ops.cumsum(x, dim=1), (2, 9000)), GPU, []),
+    "a running maximum": (build(lambda x: ops.cummax(x, dim=0), (23, 2)), SORTS, []),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_scatters(name: str, emulated: EmulatedBackend) -> None:
-    """Bit for bit what the interpreter of kernels computes, whoever runs first."""
+def test_what_the_interpreter_computes(name: str, emulated: EmulatedBackend) -> None:
+    """Bit for bit, whoever runs first."""
     graph, machine, indices = CASES[name]
     fused = fuse(graph, machine)
     program = plan(fused, lower(fused, machine), machine)
     inputs = inputs_of(graph, indices)
-    (want,) = run_program(program, [x.copy() for x in inputs], TABLE)
+    wants = run_program(program, [x.copy() for x in inputs], TABLE)
     executable = Executable(program, emulated)
     for schedule in SCHEDULES:
         emulated.schedule = schedule
-        got = np.empty_like(want)
-        executable.run(inputs, [got])
-        np.testing.assert_array_equal(got.view("u1"), want.view("u1"), err_msg=str(schedule))
+        gots = [np.empty_like(want) for want in wants]
+        executable.run(inputs, gots)
+        for got, want in zip(gots, wants, strict=True):
+            np.testing.assert_array_equal(got.view("u1"), want.view("u1"), err_msg=str(schedule))
     emulated.schedule = Schedule()

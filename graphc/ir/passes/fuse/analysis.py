@@ -17,7 +17,7 @@ from ..lower.attention import VARIABLES, sides
 from ..lower.body import Body
 from ..lower.contraction import contraction, operand_index
 from ..lower.index_maps import Coordinates
-from ..lower.kinds import ATTENTION, CONTRACTION, HEADS, ROUTINE, SCATTER, Kind
+from ..lower.kinds import ATTENTION, CONTRACTION, HEADS, ROUTINE, SCATTER, SORT, Kind
 from ..lower.moves import MOVES
 from ..lower.rows_plan import reduced_dims
 from ..lower.values import INLINE
@@ -31,7 +31,7 @@ _BY_FAMILY = {
     "reduce": REDUCE, "arg_reduce": REDUCE,
 }
 
-_NEED_DIMS = frozenset({"index", "cumulative", "arg_reduce"})  # on a 0-d tensor: routines
+_NEED_DIMS = frozenset({"index", "cumulative", "arg_reduce", "sort"})  # on a 0-d tensor: routines
 
 _BROADCAST = 8  # elements per source element from which a source counts as small
 _MANY = 5  # more sources than this are not told apart
@@ -73,7 +73,7 @@ def analyse(
     the outputs that are written back to inputs."""
     a = Analysis(graph, machine, users=graph.users())
     for node in graph.nodes:
-        a.category[node] = categorise(node, routine)
+        a.category[node] = categorise(node, machine, routine)
         a.elements[node] = _elements(node)
         step = 0 if a.category[node] in (POINT, MOVE, CREATE, REDUCE) else 1
         a.depth[node] = max((a.depth[x] + step for x in node.inputs), default=0)
@@ -91,7 +91,9 @@ def analyse(
     return a
 
 
-def categorise(node: Node, routine: Callable[[Node], bool]) -> Category:
+def categorise(
+    node: Node, machine: Machine, routine: Callable[[Node], bool]
+) -> Category:
     """What a node is; ROUTINE: nothing in a kernel, but a step of its own."""
     name, family = node.op.name, node.op.family
     if name == "input":
@@ -103,11 +105,13 @@ def categorise(node: Node, routine: Callable[[Node], bool]) -> Category:
     if name == "const":
         return CREATE if node.attrs["value"].array.size == 1 else LEAF
     if name == "get":
-        return categorise(node.inputs[0], routine)
+        return categorise(node.inputs[0], machine, routine)
     found: Category = HEADS.get(name) or _BY_FAMILY.get(family) or ROUTINE
     if found in (POINT, MOVE) and not (node.op.elementwise or name in INLINE):
         return ROUTINE
     if found is CONTRACTION and (not node.dtype.is_float or not _known_channels(node)):
+        return ROUTINE
+    if found is SORT and machine.sorting is None:
         return ROUTINE
     if family in _NEED_DIMS and not node.inputs[0].shape:
         return ROUTINE

@@ -1,17 +1,19 @@
-"""Running sums, products and extrema -> kernels: serial along the dim, lanes beside it."""
+"""Running sums, products and extrema -> kernels: serial along the dim, lanes beside it; or, where
+a machine has more to do at a time than that, along the dim, too (scan.py)."""
 
 from __future__ import annotations
 
 from ... import dtypes
 from ...dim import Size, product, unwrap
 from ...graph import Node
-from ...kernel import Carry, Kernel, Literal, Var
+from ...kernel import Carry, Kernel, Literal
 from . import index_maps
 from .body import Body, carrier
 from .index_maps import exact
 from .loops import dims_of
 from .nest import Axis, hint, make_kernel, open_blocks
 from .reduction import identity
+from .scan import Scan, Scratch, State, carried, scan_stages, worthwhile
 from .scope import Value, Writer
 from .values import Values
 
@@ -23,6 +25,8 @@ def lower_cumulative(body: Body, node: Node) -> Kernel:
     (x,) = node.inputs
     shape, dim = body.shape(x), node.attrs["dim"]
     lead, suffix = shape[:dim], shape[dim + 1 :]
+    if worthwhile(body, shape[dim], unwrap(product((*lead, *suffix)))):
+        return _side_by_side(body, node)
     writer = Writer()
     values = Values(body, writer)
     columns = Axis(unwrap(product(suffix)))
@@ -56,6 +60,57 @@ def _rows(writer: Writer, body: Body, rows: Axis, length: int) -> tuple[Size, Si
     return 0, v
 
 
+def _side_by_side(body: Body, node: Node) -> Kernel:
+    (x,) = node.inputs
+    shape, dim = body.shape(x), node.attrs["dim"]
+    around = (*shape[:dim], *shape[dim + 1 :])
+    dtype = carrier(x.dtype)
+    combine = _NAMES[node.op.name]
+    plain = combine in ("add", "mul")
+
+    def place(row: Size, i: Size) -> index_maps.Coordinates:
+        at = index_maps.unravel(row, around)
+        return (*at[:dim], exact(i, shape[dim]), *at[dim:])
+
+    def read(values: Values, row: Size, i: Size) -> State:
+        value = values.value(x, values.at(place(row, i)))
+        return (value,) if plain else (value, values.writer.index_value(i))
+
+    def write(values: Values, row: Size, i: Size, before: State, after: State) -> None:
+        flat = index_maps.linear_index(place(row, i), shape)
+        for number, output in enumerate(body.graph.outputs):
+            which = output.attrs["index"] if output.op.name == "get" else 0
+            values.writer.store(f"o{number}", flat, values.stored(after[which], output.dtype))
+
+    def both(writer: Writer, earlier: State, later: State) -> State:
+        if plain:
+            return (writer.apply(combine, dtype, earlier[0], later[0]),)
+        better = _better(writer, combine, later[0], earlier[0])
+        return tuple(
+            writer.apply("where", a.dtype, better, a, b)
+            for a, b in zip(later, earlier, strict=True)
+        )
+
+    start = (identity(combine, dtype), Literal(0, dtypes.i64))
+    kinds = (dtype, dtypes.i64)
+    scratch = Scratch()
+    states = 1 if plain else 2
+    stages = scan_stages(body, Scan(
+        unwrap(product(around)), shape[dim], kinds[:states], start[:states], both, read, write
+    ), scratch)
+    return make_kernel(body, stages, dims_of(body), scratch.params)
+
+
+def _better(writer: Writer, combine: str, value: Value, held: Value) -> Value:
+    """Whether a value is taken for what was the extremum so far: the latest of equals. NaN wins,
+    and stays."""
+    better = writer.apply("ge" if combine == "max" else "le", dtypes.bool_, value, held)
+    if value.dtype.is_float:
+        is_nan = writer.apply("isnan", dtypes.bool_, value)
+        better = writer.apply("logical_or", dtypes.bool_, better, is_nan)
+    return better
+
+
 def _step(writer: Writer, node: Node, value: Value, j: Size) -> tuple[list[Carry], list[Value]]:
     """One step along the dim: what is carried on, and the results there."""
     dtype = carrier(node.inputs[0].dtype)
@@ -63,16 +118,12 @@ def _step(writer: Writer, node: Node, value: Value, j: Size) -> tuple[list[Carry
     start = identity(combine, dtype)
     if j == 0:
         return [], [value, Literal(0, dtypes.i64)]
-    held = Var(_name(writer), dtype)
+    held = carried(writer, dtype)
     if combine in ("add", "mul"):
         total = writer.apply(combine, dtype, held, value)
         return [Carry(held.name, dtype, start, "set", total)], [total]
-    at = Var(_name(writer), dtypes.i64)
-    better = writer.apply("ge" if combine == "max" else "le", dtypes.bool_, value, held)
-    if dtype.is_float:
-        # NaN wins, and stays
-        is_nan = writer.apply("isnan", dtypes.bool_, value)
-        better = writer.apply("logical_or", dtypes.bool_, better, is_nan)
+    at = carried(writer, dtypes.i64)
+    better = _better(writer, combine, value, held)
     best = writer.apply("where", dtype, better, value, held)
     index = writer.apply("where", dtypes.i64, better, writer.index_value(j), at)
     carries = [
@@ -80,9 +131,3 @@ def _step(writer: Writer, node: Node, value: Value, j: Size) -> tuple[list[Carry
         Carry(at.name, dtypes.i64, Literal(0, dtypes.i64), "set", index),
     ]
     return carries, [best, index]
-
-
-def _name(writer: Writer) -> str:
-    name = writer.fresh("c")
-    writer.levels[name] = len(writer.scopes) - 1
-    return name

@@ -16,6 +16,7 @@ from .body import Body
 from .contraction import lower_contraction
 from .cumulative import lower_cumulative
 from .loops import lower_loop
+from .merge_sort import lower_sort
 from .rows import lower_rows
 from .scatter import lower_scatter
 from .windows import lower_window
@@ -69,16 +70,17 @@ SCATTER_UNCHECKED = Kind(
 CUMULATIVE = Kind(
     "cumulative", frozenset({"cumsum", "cumprod", "cummax", "cummin"}), lower_cumulative, fed=True
 )
+SORT = Kind("sort", frozenset({"sort", "topk"}), lower_sort)  # if a machine does so
 ROUTINE = Kind("routine", _NONE)  # a step of its own
 ALIAS = Kind("alias", _NONE)  # a reshape that is another name for a buffer
 
 KERNELS = {
     kind.name: kind for kind in (
-        LOOP, ROWS, CONTRACTION, ATTENTION, WINDOW, SCATTER, SCATTER_UNCHECKED, CUMULATIVE
+        LOOP, ROWS, CONTRACTION, ATTENTION, WINDOW, SCATTER, SCATTER_UNCHECKED, CUMULATIVE, SORT
     )
 }
 # operator -> the kind that it heads
 HEADS = {
-    name: kind for kind in (CONTRACTION, ATTENTION, WINDOW, SCATTER, CUMULATIVE)
+    name: kind for kind in (CONTRACTION, ATTENTION, WINDOW, SCATTER, CUMULATIVE, SORT)
     for name in kind.heads
 }

@@ -58,6 +58,15 @@ def how(body: Body) -> Sorting:
     return found
 
 
+def worthwhile(body: Body, length: Size, beside: Size) -> bool:
+    """Whether what has an order of `length`, in each of `beside` rows, is better not done one after
+    another."""
+    numbers = body.machine.sorting
+    if numbers is None:
+        return False
+    return hint(body, length) > numbers.in_turn and hint(body, beside) < numbers.beside
+
+
 def scan_stages(body: Body, scan: Scan, scratch: Scratch) -> list[tuple[Stmt, ...]]:
     """The stages of a scan."""
     numbers = how(body)
@@ -135,7 +144,7 @@ def _rows(
         outer = _loaded(writer, totals, scan, unwrap(row * blocks + block))
         before = scan.combine(writer, outer, before)
     i = _open_piece(writer, scan, block, v, lanes, each)
-    held = _carried(writer, scan)
+    held = _held(writer, scan)
     after = scan.combine(writer, held, scan.read(values, row, i))
     scan.write(values, row, i, held, after)
     writer.close(_carries(held, before, after))
@@ -154,7 +163,7 @@ def _lane_totals(
     ]
     v = writer.open("vector", "v", lanes)
     i = _open_piece(writer, scan, block, v, lanes, each)
-    held = _carried(writer, scan)
+    held = _held(writer, scan)
     after = scan.combine(writer, held, scan.read(values, row, i))
     writer.close(_carries(held, scan.start, after))
     for tile, value in zip(pair[0], held, strict=True):
@@ -201,11 +210,15 @@ def _open_piece(
     return unwrap(first + writer.open("serial", "t", minimum(each, unwrap(scan.length - first))))
 
 
-def _carried(writer: Writer, scan: Scan) -> tuple[Var, ...]:
-    names = [writer.fresh("c") for _ in scan.kinds]
-    for name in names:
-        writer.levels[name] = len(writer.scopes) - 1
-    return tuple(Var(name, kind) for name, kind in zip(names, scan.kinds, strict=True))
+def carried(writer: Writer, dtype: DType) -> Var:
+    """A new value that the innermost loop carries."""
+    name = writer.fresh("c")
+    writer.levels[name] = len(writer.scopes) - 1
+    return Var(name, dtype)
+
+
+def _held(writer: Writer, scan: Scan) -> tuple[Var, ...]:
+    return tuple(carried(writer, kind) for kind in scan.kinds)
 
 
 def _carries(held: tuple[Var, ...], start: State, after: State) -> list[Carry]:

@@ -20,15 +20,15 @@ from ...dim import Dim, Size, ceil_div, floordiv, minimum, mod, unwrap
 from ...dtypes import DType
 from ...kernel import Carry, Literal, Stmt, Var
 from ...kernel import combine as combining
-from .body import Body, carrier
+from .body import Body, carrier, zero
 from .moves import Condition
 from .nest import Axis, hint, unravelled
 from .radix import Keys, Sorted, radix_stages
-from .scan import Scratch, close_all, how
+from .scan import Scratch, carried, close_all, how
 from .scope import Value, Writer
 from .values import Values
 
-_LONGEST = 40  # bits of a length that no array has
+LONGEST = 40  # bits of a length that no array has
 
 
 class Updates(NamedTuple):
@@ -63,19 +63,10 @@ class _Runs(NamedTuple):
     stop: str
 
 
-def worthwhile(body: Body, length: Size, beside: Size) -> bool:
-    """Whether a scatter of `length` updates that may meet, in each of `beside` columns, is better
-    not made one after another."""
-    numbers = body.machine.sorting
-    if numbers is None:
-        return False
-    return hint(body, length) > numbers.in_turn and hint(body, beside) < numbers.beside
-
-
 def segment_stages(body: Body, updates: Updates, scratch: Scratch) -> list[tuple[Stmt, ...]]:
     """The stages that update the result "o0", which is filled."""
     # keys go up to `places` itself
-    bits = updates.places.bit_length() if isinstance(updates.places, int) else _LONGEST
+    bits = updates.places.bit_length() if isinstance(updates.places, int) else LONGEST
     keys = Keys(updates.rows, updates.length, bits, updates.key)
     stages, order = radix_stages(body, keys, scratch)
     total = unwrap(updates.rows * updates.length)
@@ -102,33 +93,42 @@ class _Cut(NamedTuple):
 
 
 def _find_runs(body: Body, updates: Updates, runs: _Runs) -> tuple[Stmt, ...]:
-    """Each update's run, by bisection: how many keys are below its own, and how many not above."""
+    """Each update's run: how many keys are below its own, and how many not above it."""
     writer = Writer()
     values = Values(body, writer)
-    row, k = _open_updates(body, writer, updates.rows, updates.length)
+    row, k = open_updates(body, writer, updates.rows, updates.length)
     base = unwrap(row * updates.length)
     own = writer.load(runs.order.keys, unwrap(base + k), dtypes.i64)
     for buffer, comparison in ((runs.start, "lt"), (runs.stop, "le")):
-        found = _bisect(values, updates, runs.order.keys, base, (comparison, own))
+        def holds(there: Value, comparison: str = comparison) -> Value:
+            return writer.apply(comparison, dtypes.bool_, there, own)
+
+        steps = updates.length.bit_length() if isinstance(updates.length, int) else LONGEST
+        found = bisect(
+            values, (runs.order.keys, dtypes.i64), base, updates.length, steps, holds
+        )
         writer.store(buffer, unwrap(base + k), found)
     return close_all(writer)
 
 
-def _bisect(
-    values: Values, updates: Updates, keys: str, base: Size, holds: tuple[str, Value]
-) -> Value:
-    """How many keys, which are in order, compare so with a value."""
-    writer, length = values.writer, updates.length
-    writer.open("serial", "h", length.bit_length() if isinstance(length, int) else _LONGEST)
-    low, high = (_carried(writer, dtypes.i64) for _ in range(2))
+def bisect(
+    values: Values, source: tuple[str, DType], base: Size, length: Size, steps: int,
+    holds: Callable[[Value], Value],
+) -> Var:
+    """Of how many of the `length` elements from `base` on something holds, which then does of all
+    in front of them, too; `length` has `steps` bits at most."""
+    writer = values.writer
+    buffer, dtype = source
+    writer.open("serial", "h", steps)
+    low, high = (carried(writer, dtypes.i64) for _ in range(2))
     half = writer.apply(
         "shift_right", dtypes.i64, writer.apply("add", dtypes.i64, low, high),
         Literal(1, dtypes.i64),
     )
     searching = writer.apply("lt", dtypes.bool_, low, high)
     at = unwrap(base + _size(half))
-    there = writer.load(keys, at, dtypes.i64, searching, Literal(0, dtypes.i64))
-    right = values.both(searching, writer.apply(holds[0], dtypes.bool_, there, holds[1]))
+    there = writer.load(buffer, at, dtype, searching, zero(dtype))
+    right = values.both(searching, holds(there))
     left = values.both(searching, writer.apply("logical_not", dtypes.bool_, right))
     after = writer.apply("add", dtypes.i64, half, Literal(1, dtypes.i64))
     writer.close([
@@ -140,17 +140,11 @@ def _bisect(
     return low
 
 
-def _carried(writer: Writer, dtype: DType) -> Var:
-    name = writer.fresh("c")
-    writer.levels[name] = len(writer.scopes) - 1
-    return Var(name, dtype)
-
-
 def _size(value: Value) -> Size:
     return int(value.value) if isinstance(value, Literal) else Dim.var(value.name)
 
 
-def _open_updates(body: Body, writer: Writer, rows: Size, length: Size) -> tuple[Size, Size]:
+def open_updates(body: Body, writer: Writer, rows: Size, length: Size) -> tuple[Size, Size]:
     """Lanes over so many steps of all rows: the row, and the step."""
     block = body.machine.columns
     total = unwrap(rows * length)
@@ -166,7 +160,7 @@ def _open_steps(
     """Loops over (batch, step, block of columns); a single column has lanes over steps instead.
     The block's first column is the last of the three."""
     if updates.columns == 1:
-        return (*_open_updates(body, writer, updates.batches, steps), 0)
+        return (*open_updates(body, writer, updates.batches, steps), 0)
     most = body.machine.columns
     axes = [Axis(updates.batches), Axis(steps), Axis(ceil_div(updates.columns, most))]
     root = writer.open("parallel", "p", unwrap(axes[0].size * axes[1].size * axes[2].size))
@@ -261,7 +255,7 @@ def _pieces(body: Body, updates: Updates, runs: _Runs, cut: _Cut) -> tuple[Stmt,
     )
     # the bound again: nothing else is known of what was counted
     t = writer.open("serial", "t", minimum(_size(count), most))
-    total = _carried(writer, wide)
+    total = carried(writer, wide)
     value = _update(values, updates, runs, batch, unwrap(k + t), column)
     writer.close([Carry(total.name, wide, old, updates.combine, value)])
     stored = values.stored(total, updates.dtype)
@@ -305,7 +299,7 @@ def _combine(body: Body, updates: Updates, runs: _Runs, cut: _Cut) -> tuple[Stmt
         _identity(updates.combine, wide),
     )
     j = writer.open("serial", "j", minimum(_size(more), unwrap(windows - 1 - w)))
-    total = _carried(writer, wide)
+    total = carried(writer, wide)
     slot = unwrap(2 * (w + 1 + j))
     value = writer.load(cut.partials, _partial(updates, cut, batch, slot, column), wide)
     writer.close([Carry(total.name, wide, head, updates.combine, value)])

@@ -11,8 +11,9 @@ from . import index_maps
 from .body import Body
 from .index_maps import Coordinates, coordinate_value, exact
 from .moves import Condition
+from .scan import worthwhile
 from .scope import Value
-from .segments import Updates, worthwhile
+from .segments import Updates
 from .values import At, Values
 
 

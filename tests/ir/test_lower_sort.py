@@ -1,0 +1,125 @@
+"""Sorts and running sums side by side: what NumPy's have, places among equals and NaN included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graphc.backends.cuda.machine import GPU
+from graphc.backends.host.machine import CPU
+from graphc.backends.numpy import TABLE
+from graphc.ir import dtypes, interpret, ops
+from graphc.ir.dim import Dim
+from graphc.ir.kernel import Launch
+from graphc.ir.kernel.interpret import run_program
+from graphc.ir.kernel.text import parse_kernel, print_kernel
+from graphc.ir.kernel.verify import verify_kernel
+
+from . import kernel_cases as cases
+from .kernel_cases import build, compiled, f32
+from .machines import SORTS
+
+RNG = np.random.default_rng(0)
+DTYPES = (f32, dtypes.f64, dtypes.bf16, dtypes.f16, dtypes.i32, dtypes.i64, dtypes.bool_)
+
+
+def values(shape: tuple[int, ...], dtype: dtypes.DType) -> np.ndarray:
+    """With equals, zeros of both signs, infinities and NaN."""
+    x = RNG.integers(0, 2 if dtype is dtypes.bool_ else 7, shape).astype(dtype.numpy)
+    if dtype.is_float:
+        special = np.array([np.nan, -np.inf, np.inf, -0.0, 0.0]).astype(dtype.numpy)
+        x.flat[RNG.permutation(x.size)[:5]] = special[: x.size]
+    return x
+
+
+def same(graph, inputs: list[np.ndarray]) -> None:
+    """Exactly what the graph means, in kernels alone."""
+    program = compiled(graph, machine=SORTS)
+    assert all(isinstance(step, Launch) for step in program.steps)
+    for kernel in cases.kernels(program):
+        verify_kernel(kernel)
+        assert print_kernel(parse_kernel(print_kernel(kernel))) == print_kernel(kernel)
+    want = interpret.evaluate(graph, inputs, TABLE)
+    got = run_program(program, [x.copy() for x in inputs], TABLE)
+    for a, b in zip(got, want, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("descending", (False, True))
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_sorts_of_every_dtype(dtype: dtypes.DType, descending: bool) -> None:
+    for length in (1, 4, 9, 30):
+        graph = build(
+            lambda x: ops.sort(x, dim=1, descending=descending, stable=True), (dtype, (3, length))
+        )
+        same(graph, [values((3, length), dtype)])
+
+
+@pytest.mark.parametrize("dim", (0, 1, 2))
+@pytest.mark.parametrize("largest", (False, True))
+def test_the_first_of_any_dim(dim: int, largest: bool) -> None:
+    for k in (1, 5):
+        def function(x, k=k):
+            return ops.topk(x, k=k, dim=dim, largest=largest)
+
+        same(build(function, (5, 6, 7)), [values((5, 6, 7), f32)])
+
+
+def test_what_is_sorted_may_be_no_buffer() -> None:
+    def function(x):
+        order = ops.flip(ops.iota.like(x, shape=(2, 9), dim=1, dtype=dtypes.i64), dims=(1,))
+        return x, ops.sort(order, dim=1, descending=False, stable=True)[1]
+
+    same(build(function, (2,)), [values((2,), f32)])
+
+
+def test_a_sort_of_a_symbolic_length() -> None:
+    graph = build(
+        lambda x: ops.sort(x, dim=0, descending=False, stable=True), (Dim.var("n"),),
+        dims={"n": 9},
+    )
+    program = compiled(graph, machine=SORTS)
+    for kernel in cases.kernels(program):
+        verify_kernel(kernel)
+    for count in (2, 5, 40):
+        x = values((count,), f32)
+        for a, b in zip(
+            run_program(program, [x], TABLE), interpret.evaluate(graph, [x], TABLE), strict=True
+        ):
+            assert a.tobytes() == b.tobytes()
+
+
+def test_a_sort_is_a_routine_on_a_cpu() -> None:
+    graph = build(lambda x: ops.sort(x, dim=0, descending=False, stable=True), (40,))
+    (step,) = compiled(graph, machine=CPU).steps
+    assert not isinstance(step, Launch)
+
+
+@pytest.mark.parametrize("name", ("cumsum", "cumprod", "cummax", "cummin"))
+@pytest.mark.parametrize("dtype", (f32, dtypes.bf16, i64 := dtypes.i64), ids=str)
+@pytest.mark.parametrize("shape,dim", [((3, 50), 1), ((50, 3), 0), ((2, 9, 3), 1), ((130,), 0)])
+def test_running_sums(
+    name: str, dtype: dtypes.DType, shape: tuple[int, ...], dim: int
+) -> None:
+    """Of whole numbers, which are exact in any order."""
+    graph = build(lambda x: getattr(ops, name)(x, dim=dim), (dtype, shape))
+    x = RNG.integers(1, 3 if name != "cumprod" else 2, shape).astype(dtype.numpy)
+    if name == "cumprod":
+        x.flat[:: 17] = 2
+    if dtype is not i64 and name in ("cummax", "cummin"):
+        x.flat[5] = np.nan
+    same(graph, [x])
+    (kernel,) = cases.kernels(compiled(graph, machine=SORTS))
+    assert len(kernel.stages) >= (3 if shape[dim] > 8 else 1)
+
+
+def test_what_runs_side_by_side() -> None:
+    """A long row does; where there are enough rows, each goes by itself."""
+    def stages(shape: tuple[int, ...], dim: int) -> int:
+        graph = build(lambda x: ops.cumsum(x, dim=dim), shape)
+        (kernel,) = cases.kernels(compiled(graph, machine=GPU))
+        return len(kernel.stages)
+
+    assert stages((8, 1 << 20), 1) == 3
+    assert stages((8, 4096), 1) == 1
+    assert stages((64, 1 << 16), 0) == 1
