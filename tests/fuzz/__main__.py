@@ -53,8 +53,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def config(threads: int) -> Config:
-    """The compiler's settings: verify after each pass, nothing kept on disk."""
-    return Config()._replace(cache_dir=None, check=1, threads=threads, debug=0, dump=None)
+    """The compiler's settings: verify after each pass, nothing kept on disk, numbers drawn as the
+    graph says."""
+    return Config()._replace(
+        cache_dir=None, check=1, threads=threads, debug=0, dump=None, random="torch"
+    )
 
 
 class Fuzzer:

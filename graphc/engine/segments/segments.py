@@ -422,6 +422,8 @@ class Segments:
 
     def _drawn(self, place: Place | None) -> Callable[[Graph], Graph]:
         """A graph as it may be run by itself on a device."""
+        if place is not None and place.backend is None:  # meta: no numbers, however they are drawn
+            return lambda graph: graph
         backend = backend_at(place, self.backend)
         return lambda graph: pipeline.as_drawn(graph, configuration.current(), backend)
 
