@@ -4,6 +4,7 @@ dmlc.github.io/dlpack/latest/c_api.html"""
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -62,33 +63,38 @@ _new = _api(
 _is_valid = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 _pointer = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 _rename = _api("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
-# of a capsule that is ending: no reference to it may be made
-_ending_is_valid = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
-_ending_pointer = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
-
 _lent: dict[int, tuple[Any, ...]] = {}  # what is lent stays, by the address of its description
+# Capsules without a destructor of their own: it would be Python, called where the exception of
+# whoever refused a capsule is pending, and would lose that.
+_capsules: list[Any] = []
+_OURS = 3  # references to one: the list's, the variable's, the question's
 
 
 def _back(managed: int) -> None:
     _lent.pop(managed, None)
 
 
-def _end(capsule: int) -> None:
-    """Of a capsule that nobody has taken."""
-    if _ending_is_valid(capsule, _NAME):
-        _back(_ending_pointer(capsule, _NAME))
+def _settle() -> None:
+    """Takes back what capsules hold that nobody has any more, and that nobody took anything of."""
+    for at in reversed(range(len(_capsules))):
+        capsule = _capsules[at]
+        if sys.getrefcount(capsule) <= _OURS:
+            if _is_valid(capsule, _NAME):
+                _back(_pointer(capsule, _NAME))
+            del _capsules[at]
 
 
-_returned, _ended = _Deleter(_back), ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_end)
+_returned = _Deleter(_back)
 
 
 def lend(
     address: int, shape: Sequence[int], strides: Sequence[int], dtype: DType,
     device: tuple[int, int], kept: object,
 ) -> Any:
-    """A capsule of memory at an address, which `kept` keeps as long as somebody has the capsule, or
-    what it took from it. `strides`: in elements. Raises BufferError for a dtype that DLPack lacks.
-    """
+    """A capsule of memory at an address, which `kept` keeps as long as somebody has what was taken
+    from the capsule; of one that nobody took, until the next is made. `strides`: in elements.
+    Raises BufferError for a dtype that DLPack lacks."""
+    _settle()
     if dtype not in _CODES:
         raise BufferError(f"DLPack has no {dtype}")
     code, bits = _CODES[dtype]
@@ -100,7 +106,9 @@ def lend(
     )
     where = ctypes.addressof(managed)
     _lent[where] = (managed, sizes, steps, kept)
-    return _new(where, _NAME, ctypes.cast(_ended, ctypes.c_void_p))
+    capsule = _new(where, _NAME, None)
+    _capsules.append(capsule)
+    return capsule
 
 
 class Borrowed:

@@ -75,7 +75,13 @@ def test_what_is_lent_stays_until_it_is_given_back() -> None:
     del capsule
     unread = to_dlpack(torch.ones(100).cuda())
     del unread
+    torch.from_dlpack(to_dlpack(torch.ones(1).cuda()))  # what nobody took comes back with the next
     assert torch.cuda.memory_allocated() == before and len(dlpack._lent) == lent
+
+
+def test_what_is_refused_says_why() -> None:
+    with pytest.raises(RuntimeError, match="Unsupported device"):
+        np.from_dlpack(torch.ones(3).cuda())
 
 
 def test_the_borrowers_stream_waits(driver: CountingDriver) -> None:
