@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphc import config, demo, doctor, predict
+from graphc import config, demo, doctor, empty, predict
 
 _RUN_USAGE = "python -m graphc run [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
 _RUN = """Run a script (or a module) in which `import torch` finds graphc. Without --eager or
@@ -42,7 +42,9 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument(
         "--out", type=Path, default=Path("demo_out"), help="folder for what it writes"
     )
-    show.add_argument("--device", default="cpu", help="cpu, or cuda; default: %(default)s")
+    show.add_argument(
+        "--device", type=_device, default="cpu", help="cpu, or cuda; default: %(default)s"
+    )
     show.set_defaults(run=lambda args: demo.main(args.epochs, args.seed, args.out, args.device))
 
     run = commands.add_parser("predict", help="run an exported model on .npy files")
@@ -62,6 +64,15 @@ def parser() -> argparse.ArgumentParser:
     )
     health.set_defaults(run=lambda args: doctor.main())
     return top
+
+
+def _device(text: str) -> str:
+    """A device that tensors may lie on."""
+    try:
+        empty(0, device=text)
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(str(error).split("\n")[0]) from None
+    return text
 
 
 def _positive(text: str) -> int:
