@@ -8,6 +8,7 @@ documents: pytorch.org/docs/stable/notes/cuda.html, "Memory management".)
 
 from __future__ import annotations
 
+import sys
 import threading
 from bisect import bisect_left, insort
 from collections import deque
@@ -48,8 +49,9 @@ class Block:
         chunk, self._chunk = self._chunk, None
         return chunk
 
-    def __del__(self) -> None:
-        self._allocator.free(self)
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ends():  # modules lose their names then, and the driver its context anyway
+            self._allocator.free(self)
 
 
 class Chunk:

@@ -1,7 +1,11 @@
 """All that tests/backends/apart asks of a device, of the emulated GPU: eager mode, programs,
 compiled functions, every parity record, torch's databases. Every kernel is compiled as C++."""
 
+from collections.abc import Iterator
+
 import pytest
+
+from graphc import config
 
 from ...apart.test_compile import *  # noqa: F403
 from ...apart.test_databases import *  # noqa: F403
@@ -13,3 +17,11 @@ del test_what_there_is_not_of_this_device  # noqa: F821 of apart alone
 del test_what_is_known_is_so_in_pytorch  # noqa: F821 of no device
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def numbers_as_on_the_cpu() -> Iterator[None]:
+    """Results are held against the CPU's, so numbers are drawn as there; test_draws.py has the
+    device's own."""
+    with config.override(random="torch"):
+        yield
