@@ -101,3 +101,21 @@ def test_terms_that_share_a_variable_are_bounded_together() -> None:
         verify_kernel(parse_kernel(REVERSED_ROWS.replace("+ 128", "+ 127")))
     with pytest.raises(KernelError, match=r"spans 1\.\.144, size is 144"):
         verify_kernel(parse_kernel(REVERSED_ROWS.replace("+ 128", "+ 129")))
+
+
+def test_extents_that_data_decide_are_not_tried_out() -> None:
+    text = """\
+kernel runs(a0: i64[8] in, a1: f32[32] in, o0: f32[8] out) dims () {
+  stage {
+    parallel p in [8] chunk [1] {
+      t0 = a0[p]
+      serial j in [t0] carry c0: f32 = 0.0:f32 {
+        t1 = a1[(4*p + j)]
+        next c0 add t1
+      }
+      store o0[p] = c0
+    }
+  }
+}
+"""
+    verify_kernel(parse_kernel(text))

@@ -23,11 +23,14 @@ def exact_interval(index: Size, scope: Scope) -> Interval | None:
     index = scope.resolve(index)
     if isinstance(index, int):
         return index, index
-    if not index.variables() <= scope.extents.keys():
+    needed = _needed(index, scope)
+    if not needed <= scope.extents.keys():
         return None
     points: _Points = {}
     count = 1
-    for var in _needed(index, scope):
+    for var in scope.extents:
+        if var not in needed:
+            continue
         extent = scope.extents[var]
         sizes = np.maximum(np.broadcast_to(_value(extent, points), (count,)), 0)
         count = int(sizes.sum())
@@ -42,14 +45,14 @@ def exact_interval(index: Size, scope: Scope) -> Interval | None:
     return int(np.min(found)), int(np.max(found))
 
 
-def _needed(index: Dim, scope: Scope) -> list[str]:
-    """The loop variables that the index and their extents depend on, outermost first."""
+def _needed(index: Dim, scope: Scope) -> set[str]:
+    """The names that the index, and the extents of its loops, depend on."""
     needed = set(index.variables())
     for var in reversed(scope.extents):
         extent = scope.extents[var]
         if var in needed and isinstance(extent, Dim):
             needed |= extent.variables()
-    return [var for var in scope.extents if var in needed]
+    return needed
 
 
 def _value(size: Size, points: _Points) -> np.ndarray:
