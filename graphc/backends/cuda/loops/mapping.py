@@ -11,15 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from graphc.backends.cuda.loops import tiles
 from graphc.backends.cuda.loops.indices import Indices
-from graphc.backends.cuda.loops.ordering import coefficient, locals_of
+from graphc.backends.cuda.loops.lanes import (
+    LaneAccess,
+    Lanes,
+    divides,
+    is_own,
+    is_pack,
+    lane_accesses,
+    names_of_lanes,
+    step,
+    vector_loops,
+)
+from graphc.backends.cuda.loops.ordering import locals_of
 from graphc.backends.cuda.loops.shapes import is_dear, variables
-from graphc.ir.dim import Atom, Dim, Size, ceil_div, minimum, substitute, unwrap
+from graphc.backends.cuda.loops.tiles import Tile, find_tile
+from graphc.ir.dim import Dim, Size, ceil_div, minimum, product, unwrap
 from graphc.ir.kernel import (
     Check,
-    IndexValue,
     Kernel,
-    Let,
     Load,
     Local,
     Loop,
@@ -40,19 +51,19 @@ _WIDE_ELEMENTS = 16  # in a thread of a block
 _BYTES = 16  # of one access
 _COLUMNS = 1 << 18  # columns, from which on a thread takes several of them
 _KEPT = 64  # words of Locals in a thread's registers
-_UNKNOWN = 1024  # lanes that are expected where their number is symbolic
 
 
 @dataclass(frozen=True, slots=True)
 class StageMapping:
     """Of one stage. `widths`: of its vector loops, in order; `kept`: how many elements of a Local
-    a thread has in registers."""
+    a thread has in registers. `tile`: what a block takes instead of iterations, in any order."""
 
     group: int
     groups: int
     blocks: Size
     widths: tuple[int, ...]
     kept: Mapping[str, int]
+    tile: Tile | None = None
 
     @property
     def threads(self) -> int:
@@ -62,6 +73,7 @@ class StageMapping:
     def __str__(self) -> str:
         widths = " ".join(map(str, self.widths)) or "no lanes"
         kept = f", in registers: {' '.join(sorted(self.kept))}" if self.kept else ""
+        kept += f", {self.tile}" if self.tile else ""
         return (
             f"{self.blocks} blocks of {self.groups} x {self.group} threads, widths {widths}{kept}"
         )
@@ -70,36 +82,6 @@ class StageMapping:
 def plan(kernel: Kernel) -> tuple[StageMapping, ...]:
     """The mapping of a kernel of loops."""
     return tuple(_Plan(kernel, body).mapping() for body in kernel.stages)
-
-
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """A vector loop. `most`: an upper bound of its iterations; `exact`: their number, if known."""
-
-    loop: Loop
-    most: int | None
-    serial: tuple[str, ...]  # variables of serial loops inside
-
-    @property
-    def exact(self) -> int | None:
-        return self.loop.extent if isinstance(self.loop.extent, int) else None
-
-    @property
-    def expected(self) -> int:
-        return _UNKNOWN if self.most is None else max(self.most, 1)
-
-
-def vector_loops(body: Iterable[Stmt], indices: Indices) -> Iterator[Lanes]:
-    """In order, with what is known of their extents."""
-    for stmt in body:
-        if isinstance(stmt, Let) and stmt.value.dtype.name == "i64":
-            indices.let(stmt)
-        elif isinstance(stmt, Loop) and stmt.kind == "vector":
-            inside = tuple(s.var for s in walk.statements(stmt.body) if isinstance(s, Loop))
-            yield Lanes(stmt, indices.most(stmt.extent), inside)
-        elif isinstance(stmt, Loop):
-            with indices.loop(stmt):
-                yield from vector_loops(stmt.body, indices)
 
 
 class _Plan:
@@ -115,6 +97,10 @@ class _Plan:
         self.sizes |= {local.name: local.dtype.itemsize for local in locals_of(body)}
 
     def mapping(self) -> StageMapping:
+        tile = find_tile(self.kernel, self.body)
+        if tile is not None:
+            blocks = unwrap(product(tile.counts))
+            return StageMapping(tiles.WARP, tiles.ROWS, blocks, (tile.width,), {}, tile)
         own = frozenset(local.name for local in locals_of(self.body))
         alone = [_width(each, self.sizes, self.iterations, own) for each in self.lanes]
         widths = _shared_widths(self.lanes, alone, own)
@@ -191,86 +177,6 @@ def _used(packs: int, threads: int) -> float:
 # Widths
 
 
-@dataclass(frozen=True, slots=True)
-class LaneAccess:
-    """In a vector loop; `index` without the names of integers that are bound inside."""
-
-    buffer: str
-    index: Size
-    write: bool
-    plain: bool  # neither masked nor combining
-
-
-def lane_accesses(loop: Loop) -> list[LaneAccess]:
-    """In the order of the text, a store behind what it reads."""
-    lets: dict[str, Size] = {}
-    found: list[LaneAccess] = []
-    for stmt, scalar in _in_order(loop):
-        if isinstance(scalar, Load):
-            plain = scalar.mask is None
-            found.append(LaneAccess(scalar.buffer, substitute(scalar.index, lets), False, plain))
-        elif scalar is None and isinstance(stmt, Store):
-            plain = stmt.mask is None and not stmt.combine
-            found.append(LaneAccess(stmt.buffer, substitute(stmt.index, lets), True, plain))
-        elif isinstance(scalar, IndexValue) and isinstance(stmt, Let) and stmt.value is scalar:
-            lets[stmt.name] = substitute(scalar.index, lets)
-    return found
-
-
-def _in_order(loop: Loop) -> Iterator[tuple[object, object]]:
-    for stmt in loop.body:
-        for scalar in walk.parts(walk.scalars(stmt)):
-            yield stmt, scalar
-        if isinstance(stmt, Store):
-            yield stmt, None
-        elif isinstance(stmt, Loop):
-            yield from _in_order(stmt)
-    for carry in loop.carries:
-        for scalar in walk.parts((carry.next,)):
-            yield carry, scalar
-
-
-def names_of_lanes(loop: Loop) -> frozenset[str]:
-    """Of scalars that are bound inside of a vector loop and are no variables of serial ones."""
-    names: set[str] = set()
-    for stmt in walk.statements(loop.body):
-        if isinstance(stmt, Let):
-            names.add(stmt.name)
-        elif isinstance(stmt, Loop):
-            names |= {carry.name for carry in stmt.carries}
-    return frozenset(names)
-
-
-def is_pack(access: LaneAccess, loop: Loop, width: int, inner: frozenset[str]) -> bool:
-    """Whether adjacent lanes touch adjacent places, from a multiple of `width` on. `inner`: names
-    that differ between lanes."""
-    if not access.plain or coefficient(access.index, loop.var) != 1:
-        return False
-    base = unwrap(access.index - Dim.var(loop.var))
-    if isinstance(base, Dim) and base.variables() & inner:
-        return False
-    return divides(width, base)
-
-
-def divides(number: int, index: Size) -> bool:
-    """Whether an index is a multiple of a number, whatever its variables are."""
-    if isinstance(index, int):
-        return index % number == 0
-    return all(
-        coefficient % number == 0 or any(_divides_atom(number, atom) for atom, _ in monomial)
-        for monomial, coefficient in index.terms
-    )
-
-
-def _divides_atom(number: int, atom: Atom) -> bool:
-    return atom.kind in ("min", "max") and all(divides(number, unwrap(a)) for a in atom.args)
-
-
-def is_own(access: LaneAccess, loop: Loop, own: frozenset[str]) -> bool:
-    """Whether a lane touches its own place of a Local, which no other lane does."""
-    return access.buffer in own and access.index == Dim.var(loop.var)
-
-
 def _width(
     each: Lanes, sizes: dict[str, int], iterations: Size, own: frozenset[str]
 ) -> int | None:
@@ -290,18 +196,35 @@ def _width(
         many = isinstance(iterations, int) and isinstance(loop.extent, int)
         if not many or iterations * loop.extent < _COLUMNS:  # type: ignore[operator]
             return 1
-    walked = [a for a in found if coefficient(a.index, loop.var) != 0]
-    adjacent = [a for a in walked if coefficient(a.index, loop.var) == 1 and a.plain]
-    if not adjacent or len(adjacent) < len(walked):
+    return _widest(loop, found, sizes, everything, inner)
+
+
+def _widest(
+    loop: Loop, found: Sequence[LaneAccess], sizes: dict[str, int],
+    everything: Sequence[LaneAccess], inner: frozenset[str],
+) -> int:
+    """So many lanes that what they walk are packs, of which the widest is one access; but for what
+    is the same for all of a pack."""
+    walked = [a for a in found if loop.var in variables(a.index)]
+    if not walked:
         return 1
-    widest = max(sizes[a.buffer] for a in adjacent)
-    width = min(8, max(_BYTES // widest, 4 if any(sizes[a.buffer] < 8 for a in adjacent) else 2))
+    width = min(8, _BYTES // min(sizes[a.buffer] for a in walked))
     while width > 1:
+        steps = [step(a.index, loop.var, width) for a in walked]
+        packs = [a for a, by in zip(walked, steps, strict=True) if by != 0]
+        most = max((sizes[a.buffer] for a in packs), default=_BYTES)
+        room = max(_BYTES // most, 4 if any(sizes[a.buffer] < 8 for a in packs) else 2)
         even = divides(width, loop.extent) or _has_tail(loop, everything, inner, width)
-        if even and all(is_pack(a, loop, width, inner) for a in adjacent):
+        whole = all(is_pack(a, loop.var, width, inner) for a in packs)
+        if packs and width <= room and even and whole and not _shares_stores(walked, steps):
             return width
         width //= 2
     return 1
+
+
+def _shares_stores(walked: Sequence[LaneAccess], steps: Sequence[int | None]) -> bool:
+    """Whether lanes of a pack write one place."""
+    return any(by == 0 and a.write for a, by in zip(walked, steps, strict=True))
 
 
 def _shared_widths(
@@ -351,7 +274,7 @@ def _has_tail(
     if loop.carries or any(isinstance(stmt, Loop) for stmt in loop.body):
         return False
     return all(
-        is_pack(a, loop, width, inner)
+        is_pack(a, loop.var, width, inner)
         or (not a.write and not variables(a.index) & (inner | {loop.var}))
         for a in found
     )

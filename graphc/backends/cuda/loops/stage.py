@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from graphc.backends.cuda.loops import ordering
 from graphc.backends.cuda.loops.expressions import Expressions
 from graphc.backends.cuda.loops.indices import Indices
-from graphc.backends.cuda.loops.mapping import WARP, StageMapping, vector_loops
+from graphc.backends.cuda.loops.lanes import vector_loops
+from graphc.backends.cuda.loops.mapping import WARP, StageMapping
 from graphc.backends.cuda.loops.ordering import Order, bound, locals_of
 from graphc.backends.cuda.loops.reductions import Reductions, slot_bytes
 from graphc.backends.cuda.loops.shapes import deferred, invariants
 from graphc.backends.cuda.loops.text import Lines
+from graphc.backends.cuda.loops.tile_text import TileText
 from graphc.backends.cuda.loops.vector import VectorLoop
 from graphc.backends.cuda.scalar import c_type, combine, literal
 from graphc.backends.cuda.source import SHARED_MOST
@@ -57,7 +59,10 @@ class StageFunction:
         parameters = [f"{c_type(p.dtype)}* {p.name}" for p in self.kernel.params]
         parameters += [f"i64 {dim}" for dim in self.kernel.dims]
         parameters.append("i64* status")
-        self.statements(self.body)
+        if self.mapping.tile is not None:
+            TileText(self, self.mapping.tile).write()
+        else:
+            self.statements(self.body)
         if self.shared > SHARED_MOST:
             raise NotImplementedError(f"{name} needs {self.shared} bytes of shared memory")
         threads = self.mapping.threads
