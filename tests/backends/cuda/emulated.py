@@ -14,7 +14,7 @@ from graphc.backends import Host
 from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, Library, Schedule, Toolchain
-from graphc.backends.cuda.source import Source, grid
+from graphc.backends.cuda.source import OLDEST, Source, grid
 from graphc.backends.cuda.status import kernel_checks
 from graphc.backends.host.memory import HOST
 from graphc.backends.numpy.ops import TABLE
@@ -49,6 +49,7 @@ class EmulatedBackend(CudaBackend):
     def __init__(self, toolchain: Toolchain) -> None:
         super().__init__()
         self.toolchain = toolchain
+        self.target = OLDEST
         self.schedule = Schedule()
         self.worst = 0  # wavefronts of an access of shared memory, in launches that were watched
         self.kernels: dict[str, Kernel] = {}
@@ -62,7 +63,7 @@ class EmulatedBackend(CudaBackend):
         symbol = kernel_symbol(kernel)
         if symbol not in self.sources:
             self.kernels[symbol] = kernel
-            source = self.sources[symbol] = emit(kernel)
+            source = self.sources[symbol] = emit(kernel, self.target)
             if source.text not in self._texts:
                 self._pending[symbol] = source.text
             self._texts.setdefault(source.text, symbol)

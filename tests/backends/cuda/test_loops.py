@@ -226,6 +226,7 @@ def test_nothing_is_waited_for_where_nothing_is_shared() -> None:
     for name in ("BLOCK_ROWS", "ODD_ROWS", "NORM", "LONG_NORM"):
         assert waits.pop(name) == 1
     assert waits.pop("SHIFT") == 2  # behind what was read of the last row's, and what is stored
+    assert waits.pop("STEP") == 1  # for what a warp computes
     assert set(waits.values()) == {0}, waits
     for name, most in (
         ("SHORT_ROWS", 4), ("WARP_ROWS", 4), ("BLOCK_ROWS", 4), ("ODD_ROWS", 1), ("NORM", 4)

@@ -25,9 +25,11 @@ from graphc.backends.cuda.loops.lanes import (
     vector_loops,
 )
 from graphc.backends.cuda.loops.ordering import locals_of
+from graphc.backends.cuda.loops.reductions import slot_bytes
 from graphc.backends.cuda.loops.shapes import is_dear, variables
 from graphc.backends.cuda.loops.tiles import Tile, find_tile
-from graphc.ir.dim import Dim, Size, ceil_div, minimum, product, unwrap
+from graphc.backends.cuda.source import OLDEST, Target
+from graphc.ir.dim import Dim, Size, ceil_div, maximum, minimum, product, unwrap
 from graphc.ir.kernel import (
     Check,
     Kernel,
@@ -50,13 +52,16 @@ _ELEMENTS = 32  # of a row, in a thread of a warp
 _WIDE_ELEMENTS = 16  # in a thread of a block
 _BYTES = 16  # of one access
 _COLUMNS = 1 << 18  # columns, from which on a thread takes several of them
+SCALARS = 256  # bytes of shared memory for what one warp computes for its block
 _KEPT = 64  # words of Locals in a thread's registers
 
 
 @dataclass(frozen=True, slots=True)
 class StageMapping:
     """Of one stage. `widths`: of its vector loops, in order; `kept`: how many elements of a Local
-    a thread has in registers. `tile`: what a block takes instead of iterations, in any order."""
+    a thread has in registers; `spilled`: the Locals that a block has no room for, which lie in
+    global memory: `spill` bytes for each group. `tile`: what a block takes instead of iterations,
+    in any order."""
 
     group: int
     groups: int
@@ -64,31 +69,39 @@ class StageMapping:
     widths: tuple[int, ...]
     kept: Mapping[str, int]
     tile: Tile | None = None
+    spilled: frozenset[str] = frozenset()
+    spill: int = 0
 
     @property
     def threads(self) -> int:
         """Of a block."""
         return self.group * self.groups
 
+    @property
+    def spilled_bytes(self) -> Size:
+        """Of a launch, whose grid is never empty."""
+        return unwrap(maximum(1, self.blocks) * self.groups * self.spill)
+
     def __str__(self) -> str:
         widths = " ".join(map(str, self.widths)) or "no lanes"
         kept = f", in registers: {' '.join(sorted(self.kept))}" if self.kept else ""
+        kept += f", in global memory: {' '.join(sorted(self.spilled))}" if self.spilled else ""
         kept += f", {self.tile}" if self.tile else ""
         return (
             f"{self.blocks} blocks of {self.groups} x {self.group} threads, widths {widths}{kept}"
         )
 
 
-def plan(kernel: Kernel) -> tuple[StageMapping, ...]:
+def plan(kernel: Kernel, target: Target = OLDEST) -> tuple[StageMapping, ...]:
     """The mapping of a kernel of loops."""
-    return tuple(_Plan(kernel, body).mapping() for body in kernel.stages)
+    return tuple(_Plan(kernel, body, target.shared).mapping() for body in kernel.stages)
 
 
 class _Plan:
     """Of one stage."""
 
-    def __init__(self, kernel: Kernel, body: tuple[Stmt, ...]) -> None:
-        self.kernel, self.body = kernel, body
+    def __init__(self, kernel: Kernel, body: tuple[Stmt, ...], room: int) -> None:
+        self.kernel, self.body, self.room = kernel, body, room
         self.lanes = tuple(vector_loops(body, Indices()))
         parallel = [s for s in body if isinstance(s, Loop) and s.kind == "parallel"]
         self.spread = bool(parallel)
@@ -97,7 +110,7 @@ class _Plan:
         self.sizes |= {local.name: local.dtype.itemsize for local in locals_of(body)}
 
     def mapping(self) -> StageMapping:
-        tile = find_tile(self.kernel, self.body)
+        tile = find_tile(self.kernel, self.body, self.room)
         if tile is not None:
             blocks = unwrap(product(tile.counts))
             return StageMapping(tiles.WARP, tiles.ROWS, blocks, (tile.width,), {}, tile)
@@ -108,10 +121,31 @@ class _Plan:
             return StageMapping(1, 1, 1, (), {})
         group = self._group(widths)
         groups = self._groups(group)
-        return StageMapping(
-            group, groups, self._blocks(groups), tuple(widths),
-            _kept(self.body, self.lanes, widths, group),
-        )
+        kept = _kept(self.body, self.lanes, widths, group)
+        spilled, spill = self._spilled(group, groups, kept)
+        blocks = self._blocks(groups)
+        if spilled:
+            blocks = minimum(blocks, _FEW_BLOCKS)
+        return StageMapping(group, groups, blocks, tuple(widths), kept, None, spilled, spill)
+
+    def _spilled(
+        self, group: int, groups: int, kept: Mapping[str, int]
+    ) -> tuple[frozenset[str], int]:
+        """The largest Locals, as long as others and partial results of reductions do not fit into
+        shared memory; their bytes."""
+        sizes = {
+            local.name: tile_bytes(local) for local in locals_of(self.body)
+            if local.name not in kept
+        }
+        room = self.room
+        if group > WARP:
+            room -= 2 * max((slot_bytes(each.loop.carries) for each in self.lanes), default=0)
+        spilled: list[str] = []
+        while sizes and sum(sizes.values()) * groups > room - SCALARS:
+            spilled.append(max(sizes, key=lambda name: (sizes[name], name)))
+            del sizes[spilled[-1]]
+        named = [local for local in locals_of(self.body) if local.name in spilled]
+        return frozenset(spilled), sum(map(tile_bytes, named))
 
     def _blocks(self, groups: int) -> Size:
         """Of a grid: so many that a group makes one iteration, unless each block has to compute
@@ -143,10 +177,15 @@ class _Plan:
                 groups //= 2
             while group == 1 and groups > WARP and self.iterations <= groups // 2:
                 groups //= 2
-        kept = sum(local.size * local.dtype.itemsize for local in locals_of(self.body))
-        while groups > 1 and groups * group > WARP and groups * kept > 48 << 10:
+        kept = sum(map(tile_bytes, locals_of(self.body)))
+        while groups > 1 and groups * group > WARP and groups * kept > min(self.room, 48 << 10):
             groups //= 2
         return groups
+
+
+def tile_bytes(local: Local) -> int:
+    """Of a Local, the next one aligned."""
+    return -(-local.size * local.dtype.itemsize // 16) * 16
 
 
 def _power(number: int) -> int:

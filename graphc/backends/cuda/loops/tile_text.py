@@ -37,15 +37,14 @@ class TileText:
     def write(self) -> None:
         stage, lines = self.stage, self.lines
         self._declare()
-        before = [stmt for stmt in stage.body if isinstance(stmt, Let)]
-        stage.statements(before)
+        stage.once([stmt for stmt in stage.body if isinstance(stmt, Let)])
         lets = invariants(stage.body)
         number = unwrap(product(self.tile.counts))
         kind = "int" if self.indices.fits(number) else "i64"
         end = self.indices.text(number, kind)
         if lets:
             lines.emit(f"if (blockIdx.x >= {end}) return;")
-            stage.statements(lets)
+            stage.once(lets)
             self.lets = [let for let in self.lets if not any(let is each for each in lets)]
         first, by = f"({kind})blockIdx.x", f"({kind})gridDim.x"
         lines.open(f"for ({kind} {_AT} = {first}; {_AT} < {end}; {_AT} += {by}) {{")

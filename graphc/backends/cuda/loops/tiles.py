@@ -84,8 +84,8 @@ class Tile:
         return f"tiles of {self.side} x {self.side} along {self.digit.name}: {' '.join(buffers)}"
 
 
-def find_tile(kernel: Kernel, body: Sequence[Stmt]) -> Tile | None:
-    """The best of a stage, if there is one."""
+def find_tile(kernel: Kernel, body: Sequence[Stmt], room: int) -> Tile | None:
+    """The best of a stage, if there is one; `room`: bytes of shared memory that a block has."""
     *before, parallel = body
     if not isinstance(parallel, Loop) or parallel.kind != "parallel":
         return None
@@ -97,7 +97,8 @@ def find_tile(kernel: Kernel, body: Sequence[Stmt]) -> Tile | None:
         return None
     if not all(isinstance(s, (Let, Store)) for s in inside):
         return None
-    nest = _Nest(kernel, parallel, loop, [s for s in outside if isinstance(s, Let)])
+    around = [s for s in outside if isinstance(s, Let)]
+    nest = _Nest(kernel, parallel, loop, around, min(_SHARED, room))
     lanes = nest.lanes()
     if lanes is None or _expected(lanes) < _LEAST:
         return None
@@ -113,9 +114,9 @@ class _Nest:
     """A vector loop in a parallel one, with Lets between them."""
 
     def __init__(
-        self, kernel: Kernel, parallel: Loop, loop: Loop, lets: Sequence[Let]
+        self, kernel: Kernel, parallel: Loop, loop: Loop, lets: Sequence[Let], room: int
     ) -> None:
-        self.parallel, self.loop = parallel, loop
+        self.parallel, self.loop, self.room = parallel, loop, room
         self.sizes = {param.name: param.dtype.itemsize for param in kernel.params}
         self.lets = {let.name: let.value for let in (*lets, *_lets(loop.body))}
         self.around = [let for let in lets if isinstance(let.value, IndexValue)]
@@ -161,9 +162,9 @@ class _Nest:
         if len(stores) != len({stmt.buffer for stmt in stores}):
             stores = []  # one may have to come behind the other
         tile = Tile(self.parallel, self.loop, digit, lanes, 1, tuple(loads.values()), tuple(stores))
-        while tile.loads and self._bytes(tile) > _SHARED:
+        while tile.loads and self._bytes(tile) > self.room:
             tile = self._with(tile, tile.loads[:-1], tile.stores)
-        while tile.stores and self._bytes(tile) > _SHARED:
+        while tile.stores and self._bytes(tile) > self.room:
             tile = self._with(tile, tile.loads, tile.stores[:-1])
         if not tile.loads and not tile.stores:
             return None
@@ -217,7 +218,7 @@ class _Nest:
         width = max(1, 4 // largest)
         while width > 1:
             wide = self._with(tile, tile.loads, tile.stores, width)
-            if self._is_whole(wide) and self._bytes(wide) <= _SHARED:
+            if self._is_whole(wide) and self._bytes(wide) <= self.room:
                 return wide
             width //= 2
         return tile
