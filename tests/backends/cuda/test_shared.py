@@ -20,7 +20,7 @@ from graphc.ir.kernel.interpret import run_kernel
 from graphc.ir.kernel.text import parse_kernel
 
 from ...ir import kernel_cases as cases
-from .test_loops import KERNELS, N, NORM, ROWS, STEP, buffers_of
+from .test_loops import KERNELS, NORM, ROWS, STEP, N, buffers_of
 
 EVEN = N // 200 * 200
 # rows of doubles, which no GPU has room for
