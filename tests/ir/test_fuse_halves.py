@@ -94,17 +94,20 @@ def test_what_has_to_be_copied_is_copied_as_halves() -> None:
     assert {p.dtype.name for k in cases.kernels(program) for p in k.params[:-1]} == {"bf16"}
 
 
-def test_a_convolution_reads_halves() -> None:
-    def conv(x, w, b):
-        attrs = {"stride": (1,), "pad_low": (1,), "pad_high": (1,), "dilation": (1,), "groups": 1}
-        y = ops.conv(wide(x), wide(w), **attrs)
-        return narrow(y + ops.reshape(wide(b), shape=(1, 16, 1)))
+def test_convolutions_read_halves_where_their_channels_are_last() -> None:
+    attrs = {"stride": (1,), "pad_low": (1,), "pad_high": (1,), "dilation": (1,), "groups": 1}
 
-    graph = build(conv, (bf16, (2, 8, 7)), (bf16, (16, 8, 3)), (bf16, (16,)))
+    def layer(x, w, b):
+        y = ops.conv(wide(x), wide(w), **attrs)
+        return ops.relu(narrow(y + ops.reshape(wide(b), shape=(1, w.shape[0], 1))))
+
+    def two(x, w, b, v, c):
+        return layer(layer(x, narrow(w), b), narrow(v), c)
+
+    graph = build(two, (bf16, (2, 8, 7)), (16, 8, 3), (bf16, (16,)), (24, 16, 3), (bf16, (24,)))
     program = check(layout(graph, GPU), machine=GPU)
-    (found,) = [k.template for k in cases.kernels(program) if k.template is not None]
-    assert isinstance(found, Convolution)
-    assert [operand.dtype for operand in found.operands] == [bf16, bf16]
+    found = [k.template for k in cases.kernels(program) if isinstance(k.template, Convolution)]
+    assert [t.left.dtype.name + t.right.dtype.name for t in found] == ["bf16bf16"] * 2
 
 
 def drawn(seed: int) -> tuple[Any, list[Any]]:
