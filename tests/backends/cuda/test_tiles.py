@@ -65,7 +65,8 @@ def test_permuted_copies(dtype: str, emulated: EmulatedBackend) -> None:
     orders = ORDERS if dtype == "float32" else ORDERS[:3]
 
     def turned(*inputs: graphc.Tensor) -> tuple[graphc.Tensor, ...]:
-        return tuple(x.permute(dims).contiguous() for x, (_, dims) in zip(inputs, orders))
+        pairs = zip(inputs, orders, strict=True)
+        return tuple(x.permute(dims).contiguous() for x, (_, dims) in pairs)
 
     inputs = [tensor(shape, dtype, n) for n, (shape, _) in enumerate(orders)]
     ways = held(emulated, turned, *inputs)

@@ -9,7 +9,7 @@ from graphc.backends.cuda.loops.reductions import Reductions
 from graphc.backends.cuda.loops.stage import StageFunction
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.source import OLDEST, Source, Stage, Target
-from graphc.ir.dim import maximum
+from graphc.ir.dim import Size, maximum
 from graphc.ir.kernel import Check, Kernel
 from graphc.ir.kernel.text import kernel_symbol
 
@@ -31,4 +31,5 @@ def render(kernel: Kernel, target: Target = OLDEST) -> Source:
         functions.append(function.function(name))
         stages.append(Stage(name, mapping.blocks, mapping.threads, function.shared))
     text = "\n".join((PRELUDE, *reductions.functions.values(), *functions))
-    return Source(text, tuple(stages), reduce(maximum, spilled, 0))
+    none: Size = 0
+    return Source(text, tuple(stages), reduce(maximum, spilled, none))

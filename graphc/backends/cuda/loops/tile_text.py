@@ -61,7 +61,7 @@ class TileText:
     def _declare(self) -> None:
         """The tiles, in shared memory."""
         types = {param.name: param.dtype for param in self.stage.kernel.params}
-        for number, access in enumerate((*self.tile.loads, *self.tile.stores)):
+        for number, access in enumerate(self.tile.accesses):
             dtype = types[access.buffer]
             name = f"tile_{number}"
             kind = c_type(dtype)
@@ -83,9 +83,9 @@ class TileText:
             text = self.indices.text(count, kind if self.indices.fits(count) else "i64")
             self.lines.emit(f"const {kind} {name} = {rest} % {text};")
             rest = f"({rest} / {text})"
-        count = self.indices.text(digit.count, "i64")
-        self.lines.emit(f"const i64 {_LEFT} = {count} - (i64)y_ * {side};")
-        first = f"({rest} * {count} + (i64)y_ * {side}) * {self._below('i64')} + below_"
+        places = self.indices.text(digit.count, "i64")
+        self.lines.emit(f"const i64 {_LEFT} = {places} - (i64)y_ * {side};")
+        first = f"({rest} * {places} + (i64)y_ * {side}) * {self._below('i64')} + below_"
         self.lines.emit(f"const i64 {_START} = {first};")
         self.lines.emit(f"const i64 {_LANES} = (i64)x_ * {side};")
 

@@ -60,6 +60,11 @@ class Tile:
     stores: tuple[Store, ...]
 
     @property
+    def accesses(self) -> tuple[Load | Store, ...]:
+        """Each has a tile."""
+        return (*self.loads, *self.stores)
+
+    @property
     def side(self) -> int:
         return WARP * self.width
 
@@ -80,7 +85,7 @@ class Tile:
         return above, along, digit.below, across
 
     def __str__(self) -> str:
-        buffers = dict.fromkeys([a.buffer for a in (*self.loads, *self.stores)])
+        buffers = dict.fromkeys([a.buffer for a in self.accesses])
         return f"tiles of {self.side} x {self.side} along {self.digit.name}: {' '.join(buffers)}"
 
 
@@ -177,10 +182,10 @@ class _Nest:
 
     def weight(self, tile: Tile) -> int:
         """Bytes of an iteration that are turned around."""
-        return sum(self.sizes[a.buffer] for a in (*tile.loads, *tile.stores))
+        return sum(self.sizes[a.buffer] for a in tile.accesses)
 
     def _bytes(self, tile: Tile) -> int:
-        return sum(tile.bytes(self.sizes[a.buffer]) for a in (*tile.loads, *tile.stores))
+        return sum(tile.bytes(self.sizes[a.buffer]) for a in tile.accesses)
 
     def _is_across(self, index: Size, digit: Digit) -> bool:
         """Whether lanes are far apart, and a digit's places neighbours."""
@@ -214,7 +219,7 @@ class _Nest:
 
     def _widened(self, tile: Tile) -> Tile:
         """With as many neighbours as make four bytes of what is turned around."""
-        largest = max(self.sizes[a.buffer] for a in (*tile.loads, *tile.stores))
+        largest = max(self.sizes[a.buffer] for a in tile.accesses)
         width = max(1, 4 // largest)
         while width > 1:
             wide = self._with(tile, tile.loads, tile.stores, width)
@@ -231,9 +236,9 @@ class _Nest:
         if any(load.mask is not None for load in tile.loads) or not self._is_alone(digit):
             return False
         inner = names_of_lanes(loop)
-        across = {id(each) for each in (*tile.loads, *tile.stores)}
+        across = {id(each) for each in tile.accesses}
         turned = {place_of(load) for load in tile.loads}
-        for each in (*tile.loads, *tile.stores):
+        for each in tile.accesses:
             index = substitute(each.index, self.inner)
             access = LaneAccess(each.buffer, index, False, True)
             if not is_pack(access, digit.name, width, inner):
