@@ -16,17 +16,16 @@ from graphc.backends.cuda.loops.indices import Indices
 from graphc.backends.cuda.loops.lanes import (
     LaneAccess,
     Lanes,
-    divides,
     is_own,
     is_pack,
     lane_accesses,
     names_of_lanes,
-    step,
     vector_loops,
 )
 from graphc.backends.cuda.loops.ordering import locals_of
 from graphc.backends.cuda.loops.reductions import slot_bytes
 from graphc.backends.cuda.loops.shapes import is_dear, variables
+from graphc.backends.cuda.loops.steps import divides, step
 from graphc.backends.cuda.loops.tiles import Tile, find_tile
 from graphc.backends.cuda.source import OLDEST, Target
 from graphc.ir.dim import Dim, Size, ceil_div, maximum, minimum, product, unwrap

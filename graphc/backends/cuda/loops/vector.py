@@ -13,17 +13,30 @@ from typing import TYPE_CHECKING
 
 from graphc.backends.cuda.loops.lanes import (
     LaneAccess,
-    divides,
     is_pack,
     lane_accesses,
+    load_access,
     names_of_lanes,
 )
 from graphc.backends.cuda.loops.ordering import bound
 from graphc.backends.cuda.loops.shapes import all_names, names
-from graphc.backends.cuda.scalar import c_type
+from graphc.backends.cuda.loops.steps import divides
+from graphc.backends.cuda.scalar import c_type, literal
 from graphc.ir import dtypes
 from graphc.ir.dim import Size, substitute
-from graphc.ir.kernel import Carry, Check, IndexValue, Let, Load, Loop, Stmt, Store, walk
+from graphc.ir.kernel import (
+    Carry,
+    Check,
+    IndexValue,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Scalar,
+    Stmt,
+    Store,
+    walk,
+)
 
 if TYPE_CHECKING:
     from graphc.backends.cuda.loops.stage import StageFunction
@@ -51,6 +64,7 @@ class VectorLoop:
         self.thread = "thread_" if self.group > 1 else "0"
         self.inner = names_of_lanes(loop)
         self.lets: dict[str, Size] = {}
+        self.bound: dict[str, Scalar] = {}
         self.apart = self._apart()
         self.has_tail = False
 
@@ -246,29 +260,49 @@ class VectorLoop:
 
     def _load_packs(self, piece: Piece) -> dict[int, str]:
         """The loads of a piece that are packs: what is read of them, by their ids."""
-        made: dict[tuple[str, Size], str] = {}
+        made: dict[tuple[str, Size, str], str] = {}
         found: dict[int, str] = {}
         roots = [s for stmt in piece.body for s in walk.scalars(stmt)]
         roots += [carry.next for carry in piece.carries]
         for stmt in piece.body:
+            if isinstance(stmt, Let):
+                self.bound.setdefault(stmt.name, stmt.value)
             if isinstance(stmt, Let) and isinstance(stmt.value, IndexValue):
                 self.lets[stmt.name] = substitute(stmt.value.index, self.lets)
         for load in walk.parts(roots):
             if not isinstance(load, Load) or load.buffer in self.apart | self.scalars.kept.keys():
                 continue
-            index = substitute(load.index, self.lets)
-            access = LaneAccess(load.buffer, index, False, load.mask is None)
+            access = load_access(load, self.lets, self.bound, self.inner)
             if not is_pack(access, self.loop.var, self.width, self.inner):
                 continue
-            name = made.get((load.buffer, index))
+            mask = "" if access.mask is None else self._mask(access.mask)
+            key = load.buffer, access.index, mask
+            name = made.get(key)
             if name is None:
-                name = made[load.buffer, index] = self.lines.fresh("pack")
+                name = made[key] = self.lines.fresh("pack")
                 kind = f"Pack<{c_type(load.dtype)}, {self.width}>"
-                place = self._pack_place(load.buffer, index)
-                whole = self._whole(place)
-                self.lines.emit(f"const {kind} {name} = load_pack<{self.width}>({place}, {whole});")
+                text = self._loaded_pack(load, access.index, mask)
+                self.lines.emit(f"const {kind} {name} = {text};")
             found[id(load)] = f"{name}.x[{LANE}]"
         return found
+
+    def _mask(self, mask: Scalar) -> str:
+        """The condition of a pack: that of its first lane."""
+        self.indices.spelled[self.loop.var] = FIRST
+        text = self.scalars.scalar(mask)
+        del self.indices.spelled[self.loop.var]
+        return text
+
+    def _loaded_pack(self, load: Load, index: Size, mask: str) -> str:
+        place = self._pack_place(load.buffer, index)
+        text = f"load_pack<{self.width}>({place}, {self._whole(place)})"
+        if not mask:
+            return text
+        kind = c_type(load.dtype)
+        other = literal(0, load.dtype)
+        if isinstance(load.other, Literal):
+            other = literal(load.other.value, load.dtype)
+        return f"{mask} ? {text} : filled_pack<{self.width}, {kind}>({other})"
 
     def _stores(self, piece: Piece) -> dict[int, tuple[str, str]]:
         """The stores that are packs: the pack's name, and where it goes."""
