@@ -133,6 +133,11 @@ PARTS = """kernel parts(a: f32[{a}] in, b: f32[{b}] in, n: i64[1] in, o: f32[163
       store o[1024*p + v] = add.f32(z, add.f32(x, y))
     }}
   }} }} }}"""
+# rows of more than a warp, between which nobody waits: a block takes several
+APPLY = """kernel apply(a: f32[262912] in, w: f32[256] in, o: f32[262912] inout) dims () {
+  stage { parallel p in [1027] chunk [1] { vector v in [256] {
+    store o[256*p + v] = add.f32(o[256*p + v], mul.f32(a[256*p + v], w[v]))
+  } } } }"""
 BYTES = """kernel bytes(
     a: i8[4096] in, b: bool[4096] in, o: i8[4096] out, q: bool[4096] out) dims () {
   stage { parallel p in [4] chunk [1] { vector v in [1024] {
@@ -153,6 +158,7 @@ KERNELS = {
     "STEP": STEP,
     "UPDATES": UPDATES,
     "SHIFT": SHIFT,
+    "APPLY": APPLY,
     "PARTS": PARTS.format(first=256, second=768, minus=-256, last=767, a=4096, b=12288),
     "ODD_PARTS": PARTS.format(first=255, second=769, minus=-255, last=768, a=4080, b=12304),
     "BYTES": BYTES,
@@ -251,6 +257,15 @@ def test_nothing_is_waited_for_where_nothing_is_shared() -> None:
         assert mapping.kept and set(mapping.widths) == {most}
     assert len(plan(kernel_of("LONG_NORM"))[0].kept) == 1  # there is no room for both
     assert "DYNAMIC_SHARED" not in text_of("WARP_ROWS")
+
+
+def test_blocks_of_several_rows() -> None:
+    (mapping,) = plan(kernel_of("APPLY"))
+    assert (mapping.groups, mapping.group, mapping.widths) == (2, 64, (4,))
+    (mapping,) = plan(parse_kernel(APPLY.replace("1027", "99999").replace("262912", "25599744")))
+    assert (mapping.groups, mapping.blocks) == (4, 1 << 14)
+    for kernel in ("BLOCK_ROWS", "SHIFT", "LONG_NORM"):
+        assert plan(kernel_of(kernel))[0].groups == 1
 
 
 def test_conditions_of_packs() -> None:

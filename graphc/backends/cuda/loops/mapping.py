@@ -32,9 +32,11 @@ from graphc.ir.dim import Dim, Size, ceil_div, maximum, minimum, product, unwrap
 from graphc.ir.kernel import (
     Check,
     Kernel,
+    Let,
     Load,
     Local,
     Loop,
+    Scalar,
     Stmt,
     Store,
     walk,
@@ -45,6 +47,7 @@ _BLOCK = 256  # threads of a block of several groups; of a group with a pack for
 _GROUP_MOST = 512  # threads of a group
 _BLOCKS = 512  # while there are fewer blocks, one has fewer groups
 _FEW_BLOCKS = 1024  # that fill a GPU
+_MANY_BLOCKS = 1 << 14  # from which on a block takes several iterations: to begin one costs, too
 _BLOCK_LEAST = 64  # threads of a block of several groups
 _THREADS = 1 << 16  # groups get wider while there are fewer threads
 _ELEMENTS = 32  # of a row, in a thread of a warp
@@ -127,6 +130,23 @@ class _Plan:
             blocks = minimum(blocks, _FEW_BLOCKS)
         return StageMapping(group, groups, blocks, tuple(widths), kept, None, spilled, spill)
 
+    def _is_loose(self) -> bool:
+        """Whether threads have nothing to wait for: all that is stored is a lane's, and no other
+        thread's."""
+        if len(self.lanes) != 1 or any(not isinstance(s, (Let, Loop)) for s in self.body):
+            return False
+        (each,) = self.lanes
+        around = [s for s in walk.statements(self.body) if s is not each.loop]
+        inside = list(walk.statements(each.loop.body))
+        apart = [s for s in around if not any(s is other for other in inside)]
+        plain = all(isinstance(s, Let) or (isinstance(s, Loop) and not s.carries) for s in apart)
+        serial = any(isinstance(s, Loop) and s.kind == "serial" for s in apart)
+        if not plain or serial or each.loop.carries:
+            return False
+        stored = {s.buffer for s in inside if isinstance(s, Store)}
+        read = {part.buffer for part in walk.parts(_scalars(apart)) if isinstance(part, Load)}
+        return not read & stored and not _tangled(each.loop, lane_accesses(each.loop))
+
     def _spilled(
         self, group: int, groups: int, kept: Mapping[str, int]
     ) -> tuple[frozenset[str], int]:
@@ -147,10 +167,10 @@ class _Plan:
         return frozenset(spilled), sum(map(tile_bytes, named))
 
     def _blocks(self, groups: int) -> Size:
-        """Of a grid: so many that a group makes one iteration, unless each block has to compute
-        first what takes long."""
-        blocks = ceil_div(self.iterations, groups)
-        return minimum(blocks, _FEW_BLOCKS) if is_dear(self.body) else blocks
+        """Of a grid: so many that a group makes one iteration, unless that is more than a GPU
+        begins at once, or each block has to compute first what takes long."""
+        most = _FEW_BLOCKS if is_dear(self.body) else _MANY_BLOCKS
+        return minimum(ceil_div(self.iterations, groups), most)
 
     def _group(self, widths: Sequence[int]) -> int:
         if not self.lanes:
@@ -168,11 +188,11 @@ class _Plan:
 
     def _groups(self, group: int) -> int:
         """Of a block."""
-        if group > WARP or not self.spread:
+        if not self.spread or (group > WARP and not self._is_loose()):
             return 1
-        groups = _BLOCK // group
+        groups = max(1, _BLOCK // group)
         if isinstance(self.iterations, int):
-            while groups * group > _BLOCK_LEAST and self.iterations < _BLOCKS * groups:
+            while groups > max(1, _BLOCK_LEAST // group) and self.iterations < _BLOCKS * groups:
                 groups //= 2
             while group == 1 and groups > WARP and self.iterations <= groups // 2:
                 groups //= 2
@@ -180,6 +200,10 @@ class _Plan:
         while groups > 1 and groups * group > WARP and groups * kept > min(self.room, 48 << 10):
             groups //= 2
         return groups
+
+
+def _scalars(body: Iterable[Stmt]) -> list[Scalar]:
+    return [scalar for stmt in body for scalar in walk.scalars(stmt)]
 
 
 def tile_bytes(local: Local) -> int:
