@@ -216,7 +216,7 @@ FAULTS = {
     "a missing zero fill": Fault(_BF16, "inside ? 16 : 0", "16"),
     "a transposed fragment": Fault(_BF16, "ldmatrix_x4_trans(b", "ldmatrix_x4(b"),
     "keys beyond the diagonal": Fault(_BF16, "key <= query + pairs", "key <= 1 + query + pairs"),
-    "sums that keep their size": Fault(_F32, "i, j)] *= shrunk", "i, j)] *= 1.0f"),
+    "sums that keep their size": Fault(_F32, "i, j)] *= shrunk[i]", "i, j)] *= 1.0f"),
 }
 
 

@@ -58,7 +58,12 @@ void mbarrier_wait(unsigned address, int parity);
 
 void proxy_fence();
 void wgmma_fence();
-void wgmma(float* d, Word a, Word b, int columns, Numbers numbers);
+struct WgmmaOperands {
+  Word a, b;                  // descriptors
+  const unsigned* registers;  // four of a, in the place of its descriptor; null: none
+  bool accumulate, transposed;  // of b: lines do not go along k
+};
+void wgmma(const WgmmaOperands& operands, float* d, int columns, Numbers numbers);
 void wgmma_commit();
 void wgmma_wait(int groups_left);
 
