@@ -13,7 +13,8 @@ from graphc.backends.llvm import emit, executable
 from graphc.backends.llvm.attention import renders_attention
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.findings import findings
-from graphc.backends.llvm.jit import Library, compile_object
+from graphc.backends.llvm.jit import compile_object
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target
 from graphc.ir.graph import Node

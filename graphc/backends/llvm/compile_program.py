@@ -10,7 +10,7 @@ from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.driver import PYTHON, Layout, emit_driver, ends_by_flag
 from graphc.backends.llvm.emit import emit, kernel_checks
-from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target
 from graphc.ir.kernel import Kernel, Launch, Program, Routine, leaves

@@ -13,7 +13,7 @@ import threading
 import weakref
 
 from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.target import Target, host_target
 
 MAX_THREADS = 1024

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.backends.llvm import driver
-from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.library import Library
 from graphc.ir.kernel import BufferRef, Leaf, Program, run_steps
 from graphc.ir.kernel.program import Visit
 from graphc.ir.memory import Array, Memory

@@ -12,7 +12,7 @@ from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.executable import build
 from graphc.backends.llvm.gemm_descriptor import PLAN, WORDS, Word
 from graphc.backends.llvm.gemm_plan import emit_plan
-from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.microkernel import ACCUMULATORS, MR, Tile
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target
