@@ -66,7 +66,7 @@ def aligned(shape: tuple[int, ...]) -> Array:
 class Ours:
     """A kernel, compiled and linked; calling it is one native call."""
 
-    _cache, _pool = ObjectCache(), Pool(1, ObjectCache())
+    _cache, _pool = ObjectCache(), Pool(1)
 
     def __init__(self, kernel: Kernel, buffers: list[Array]) -> None:
         target, cache = host_target(), self._cache

@@ -37,7 +37,7 @@ class Image(NamedTuple):
     writable: int  # where the second run ends
     size: int
     moved: tuple[int, ...]  # places of words that get the image's address added
-    imports: dict[str, int]  # places of words that get an address of the process
+    imports: dict[str, list[int]]  # places of words that get an address of the process
     exports: dict[str, int]
 
     def encode(self) -> bytes:
@@ -77,7 +77,7 @@ class _Linker:
         self.table: dict[tuple[str, int], int] = {}  # entries, by imported name or place
         self.stubs: dict[str, int] = {}  # of imported functions
         self.moved: list[int] = []
-        self.imports: dict[str, int] = {}
+        self.imports: dict[str, list[int]] = {}
         self.exports: dict[str, int] = {}
 
     def image(self) -> Image:
@@ -90,11 +90,13 @@ class _Linker:
         # what is written once, by whoever maps the image, counts as read
         end = self._lay_out(read_only, elf.EXECUTE | elf.WRITE, 0)
         end = self._lay_out(end, elf.WRITE, elf.WRITE, relocated=True)
-        self._name_exports()
-        end = self._lay_out_table(_aligned(end, _WORD), wanted)
+        table = _aligned(end, _WORD)
+        end = table + _WORD * (len(wanted) + self._most_entries())
         writable = _aligned(end, PAGE)
         filled = self._lay_out(writable, elf.WRITE, elf.WRITE, relocated=False, zeros=False)
         size = self._lay_out(filled, elf.WRITE, elf.WRITE, relocated=False, zeros=True)
+        self._name_exports()
+        self._lay_out_table(table, wanted)
         self.bytes = bytearray(filled if filled > writable else end)
         self._fill()
         return Image(
@@ -147,17 +149,23 @@ class _Linker:
             raise UnlinkableError(f"symbol {symbol.name} lies in section {symbol.section:#x}")
         return place + symbol.value
 
-    def _lay_out_table(self, at: int, wanted: set[str]) -> int:
+    def _most_entries(self) -> int:
+        """How many places code may find by the table."""
+        return len({
+            (number, relocation.symbol) for number, found in enumerate(self.objects)
+            for _, relocation in found.relocations() if relocation.kind in _BY_TABLE
+        })
+
+    def _lay_out_table(self, at: int, wanted: set[str]) -> None:
         """An entry for each name of the process, and each place that code finds by the table."""
         for name in sorted(wanted):
-            self.imports[name] = self.table[name, 0] = at
+            self.imports[name], self.table[name, 0] = [at], at
             at += _WORD
         for _, _, relocation, target in self._resolved():
             if relocation.kind in _BY_TABLE and target not in self.table:
                 self.table[target] = at
                 self.moved.append(at)
                 at += _WORD
-        return at
 
     def _resolved(self) -> Iterator[tuple[int, int, elf.Relocation, tuple[str, int]]]:
         """Each relocation of what is loaded: object, place, itself, and what it means: a name of
@@ -193,6 +201,8 @@ class _Linker:
     def _relocate(self, place: int, relocation: elf.Relocation, target: tuple[str, int]) -> None:
         name, value = target
         kind, addend = relocation.kind, relocation.addend
+        if kind == _ADDRESS and place % _WORD:
+            raise UnlinkableError("an address is not aligned")
         if kind in _BY_TABLE:
             self._write(place, self.table[target] + addend - place, 4)
         elif kind in (_DISTANCE, _CALL) and (not name or kind == _CALL):
@@ -201,6 +211,8 @@ class _Linker:
         elif kind == _ADDRESS and not name:
             self._write(place, value + addend, _WORD)
             self.moved.append(place)
+        elif kind == _ADDRESS and not addend:
+            self.imports[name].append(place)
         else:
             raise UnlinkableError(f"a relocation is of kind {kind}, to {name or 'the image'}")
 

@@ -21,23 +21,19 @@ class Mapped:
     """
 
     def __init__(self, image: Image, symbols: Mapping[str, int]) -> None:
-        addresses = {name: symbols.get(name) or of_process(name) for name in image.imports}
-        missing = sorted(name for name, address in addresses.items() if address is None)
-        if missing:
-            raise KeyError(", ".join(missing))
+        addresses = {name: symbols.get(name) or of_process(name) or 0 for name in image.imports}
+        lacking = sorted(name for name, address in addresses.items() if not address)
+        if lacking:
+            raise KeyError(", ".join(lacking))
         memory = mmap.mmap(-1, image.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         memory.write(image.data)
         self._memory = np.frombuffer(memory, np.uint8)  # unmapped with its last view
         self._start = start = int(self._memory.ctypes.data)
         words = self._memory.view(np.uint64)
-        for name, place in image.imports.items():
-            words[place // 8] = addresses[name]
-        aligned = np.array([p for p in image.moved if p % 8 == 0], np.int64) // 8
-        words[aligned] += np.uint64(start)
-        for place in image.moved:
-            if place % 8:
-                word = self._memory[place : place + 8].view(np.uint64)
-                word += np.uint64(start)
+        for name, places in image.imports.items():
+            for place in places:
+                words[place // 8] = addresses[name]
+        words[np.array(image.moved, np.int64) // 8] += np.uint64(start)
         _protect(start, image.read_only, mmap.PROT_READ | mmap.PROT_EXEC)
         _protect(start + image.read_only, image.writable - image.read_only, mmap.PROT_READ)
         self._places = image.exports

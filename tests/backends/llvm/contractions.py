@@ -41,7 +41,7 @@ B, M, N, K = (Dim.var(name) for name in "bmnk")
 @functools.cache
 def pool(threads: int = 1) -> Pool:
     """One pool per number of threads."""
-    return Pool(threads, ObjectCache())
+    return Pool(threads)
 
 
 @functools.cache

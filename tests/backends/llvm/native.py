@@ -24,7 +24,7 @@ GUARD = 0xAB
 @functools.cache
 def pool(threads: int = 1) -> Pool:
     """One pool per number of threads."""
-    return Pool(threads, ObjectCache())
+    return Pool(threads)
 
 
 class Native:

@@ -135,7 +135,7 @@ def test_threads_may_come_and_go_between_calls_and_sizes_may_change() -> None:
     program = Program(
         "p", ("d0",), (a, b), (c,), (), (Launch(kernel, places, (rows,)),), 0,
     )
-    pool = Pool(1, ObjectCache())
+    pool = Pool(1)
     executable = build(program, pool=pool, memory=HOST, table={})
     results: dict[int, bytes] = {}
     for threads, m in ((1, 400), (3, 400), (2, 7), (1, 7), (2, 900), (1, 900), (2, 400)):
