@@ -22,6 +22,7 @@ from graphc.ir.memory import Array, Memory
 if TYPE_CHECKING:  # what only compiling needs is imported when something is compiled
     from graphc.backends.llvm.cache import ObjectCache
     from graphc.backends.llvm.callbacks import Callbacks
+    from graphc.backends.llvm.rows import Rows
     from graphc.backends.llvm.target import Target
     from graphc.ir.kernel import Kernel, Program
     from graphc.ir.kernel.program import Visit
@@ -52,6 +53,7 @@ def build(
     from graphc.backends.llvm.cache import ObjectCache
     from graphc.backends.llvm.callbacks import Callbacks
     from graphc.backends.llvm.compile_program import compile_program
+    from graphc.backends.llvm.rows import Rows, by_rows
     from graphc.backends.llvm.target import host_target, require_runnable
 
     if target is not None:
@@ -61,9 +63,12 @@ def build(
     target = target or host_target()
     frame, library, stats = compile_program(program, target, pool, cache)
     callbacks = Callbacks(program, table, memory) if frame.routines else None
-    return Executable(
+    made = Executable(
         frame, library, pool, memory, lambda: program, stats, target, callbacks
     )
+    if by_rows(program):
+        made.rows = functools.partial(Rows, frame, library, target, cache)
+    return made
 
 
 def outside(pool: Pool, by_flag: bool) -> dict[str, int]:
@@ -105,7 +110,12 @@ def _aligned(address: int) -> int:
 
 
 class Executable:
-    """A compiled program. `run` may be called from several threads, and from inside itself."""
+    """A compiled program. `run` may be called from several threads, and from inside itself.
+
+    `rows` makes what runs it many times in one call, where that can be.
+    """
+
+    rows: Callable[[], Rows] | None = None
 
     def __init__(
         self, frame: Frame, library: Library, pool: Pool, memory: Memory,
