@@ -100,8 +100,7 @@ def _wgmma(kind: str, columns: int) -> Instruction:
     return Instruction(
         f"void wgmma_{kind}_n{columns}(float* d, unsigned long long a, unsigned long long b)",
         _asm(code, _operands("+f", "d", count), '"l"(a), "l"(b)'),
-        f"emulated::wgmma({{a, b, nullptr, true, false}}, d, {columns}, "
-        f"emulated::Numbers::{kind});",
+        f"emulated::wgmma(d, a, b, {columns}, emulated::Numbers::{kind});",
         needs=WGMMA,
     )
 

@@ -52,7 +52,7 @@ def of_shared(kind: str, columns: int) -> str:
         f'asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{count + 2}, 0;\\n'
         f"{_instruction(kind, columns)} {{{_names(0, count)}}}, %{count}, %{count + 1}, p, 1, 1, "
         f'0, 0;\\n}}" : {sums} : "l"(a), "l"(b), "r"((int)accumulate));',
-        f"emulated::wgmma({{a, b, nullptr, accumulate, false}}, d, {columns}, "
+        f"emulated::wgmma({{a, b, nullptr, accumulate, false, false}}, d, {columns}, "
         f"emulated::Numbers::{kind});",
         needs=WGMMA,
     ).text()
@@ -70,6 +70,6 @@ def of_registers(kind: str, columns: int) -> str:
         f'asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, 1, 0;\\n'
         f"{_instruction(kind, columns)} {{{_names(0, count)}}}, {{{_names(count, 4)}}}, "
         f'%{count + 4}, p, 1, 1, 1;\\n}}" : {sums} : {left}, "l"(b));',
-        f"emulated::wgmma({{0, b, a, true, true}}, d, {columns}, emulated::Numbers::{kind});",
+        f"emulated::wgmma({{0, b, a, true, false, true}}, d, {columns}, emulated::Numbers::{kind});",
         needs=WGMMA,
     ).text()

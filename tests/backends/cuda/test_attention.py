@@ -213,7 +213,7 @@ FAULTS = {
     "no barrier of a warp": Fault(
         _F32, "__syncwarp();\n  for (int column", "for (int column", "race: "
     ),
-    "a missing zero fill": Fault(_BF16, "inside ? 16 : 0", "16"),
+    "a missing zero fill": Fault(_BF16, "source : x.base, inside ? 16 : 0", "source : x.base, 16"),
     "a transposed fragment": Fault(_BF16, "ldmatrix_x4_trans(b", "ldmatrix_x4(b"),
     "keys beyond the diagonal": Fault(_BF16, "key <= query + pairs", "key <= 1 + query + pairs"),
     "sums that keep their size": Fault(_F32, "i, j)] *= shrunk[i]", "i, j)] *= 1.0f"),

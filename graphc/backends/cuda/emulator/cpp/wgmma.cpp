@@ -39,12 +39,11 @@ static void touch_operands(const Product& product) {
     const unsigned char* piece = place_of(descriptor, line, column, product.place);
     if (schedule.watch) touch_unnoted(piece, 16, product.place);
   };
-  if (!product.registers) touch_piece(product.a, thread / 2, thread % 2 * 8);
-  const int pieces = product.columns / 8;  // of a line that does not go along k
-  for (int i = thread; i < product.columns * 2; i += 128) {
-    if (product.transposed) touch_piece(product.b, i / pieces, i % pieces * 8);
-    else touch_piece(product.b, i / 2, i % 2 * 8);
-  }
+  const int left = product.rows_of_left ? 8 : 2;  // pieces of a line
+  const int right = product.rows_of_right ? product.columns / 8 : 2;
+  if (!product.registers) touch_piece(product.a, thread / left, thread % left * 8);
+  for (int i = thread; i < product.columns * 2; i += 128)
+    touch_piece(product.b, i / right, i % right * 8);
 }
 
 // What wgmma has of registers, they had at the thread's last wgmma.fence, or got from wgmma.
@@ -75,22 +74,31 @@ void wgmma_fence() {
     memcpy(known.seen.data(), known.place, known.seen.size() * 4);
 }
 
-void wgmma(const WgmmaOperands& operands, float* d, int columns, Numbers numbers) {
-  const Product product{operands, d, columns, numbers, CALLER};
+static void begin(const Product& product) {
+  const void* const place = product.place;
   if (unfenced)
-    fail(Fault::launch, CALLER,
+    fail(Fault::launch, place,
         "wgmma reads shared memory without fence.proxy.async after it was written");
   if (fibers.size() % 128)
-    fail(Fault::launch, CALLER,
+    fail(Fault::launch, place,
         "wgmma in a block of %zu threads: a warpgroup has 128", fibers.size());
-  if (!fibers[current].fenced) fail(Fault::launch, CALLER, "wgmma before the first wgmma.fence");
+  if (!fibers[current].fenced) fail(Fault::launch, place, "wgmma before the first wgmma.fence");
   for (Word descriptor : {product.registers ? product.b : product.a, product.b})
     if (descriptor >> 62 != 1)
-      fail(Fault::launch, CALLER, "wgmma: only the 128-byte swizzle is emulated");
-  check_fenced(d, (unsigned)columns / 2, CALLER);
-  if (product.registers) check_fenced(product.registers, 4, CALLER);
+      fail(Fault::launch, place, "wgmma: only the 128-byte swizzle is emulated");
+  check_fenced(product.d, (unsigned)product.columns / 2, place);
+  if (product.registers) check_fenced(product.registers, 4, place);
   touch_operands(product);
   fibers[current].products.open.push_back(product);
+}
+
+void wgmma(const WgmmaOperands& operands, float* d, int columns, Numbers numbers) {
+  begin({operands, d, columns, numbers, CALLER});
+}
+void wgmma(
+    float* d, Word a, Word b, int columns, Numbers numbers, bool rows_of_left,
+    bool rows_of_right) {
+  begin({{a, b, nullptr, true, rows_of_left, rows_of_right}, d, columns, numbers, CALLER});
 }
 
 // The products of one instruction, by lane; fragments of registers are those of mma.m16n8k16.
@@ -102,7 +110,9 @@ static void multiply(const Product* const* of) {
   for (int row = 0; row < ROWS; row++)
     for (int k = 0; k < DEPTH; k++) {
       if (!first.registers) {
-        a[row][k] = number_at(first.a, warp * ROWS + row, k, first);
+        const int r = warp * ROWS + row;
+        a[row][k] = first.rows_of_left ? number_at(first.a, k, r, first)
+                                       : number_at(first.a, r, k, first);
         continue;
       }
       const unsigned both = of[row % 8 * 4 + k % 8 / 2]->registers[row / 8 + k / 8 * 2];
@@ -110,7 +120,7 @@ static void multiply(const Product* const* of) {
     }
   for (int column = 0; column < first.columns; column++)
     for (int k = 0; k < DEPTH; k++)
-      b[(size_t)(column * DEPTH + k)] = first.transposed ? number_at(first.b, k, column, first)
+      b[(size_t)(column * DEPTH + k)] = first.rows_of_right ? number_at(first.b, k, column, first)
                                                          : number_at(first.b, column, k, first);
   for (int lane = 0; lane < LANES; lane++)
     for (int e = 0; e < first.columns / 2; e++) {
@@ -124,7 +134,8 @@ static void multiply(const Product* const* of) {
 
 static bool alike(const Product& one, const Product& other) {
   return one.a == other.a && one.b == other.b && one.columns == other.columns &&
-      one.accumulate == other.accumulate && one.transposed == other.transposed &&
+      one.accumulate == other.accumulate && one.rows_of_left == other.rows_of_left &&
+      one.rows_of_right == other.rows_of_right &&
       !one.registers == !other.registers;
 }
 
