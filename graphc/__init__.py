@@ -47,7 +47,9 @@ from .ir.dtypes import DType as dtype
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
 _dispatch.set_runner(_numpy_backend.run)
-_numpy_backend.use(_draws.functions())
+_numpy_backend.use(_draws.functions(
+    lambda: importlib.import_module(".engine.pipeline", __name__).draws(config.current())
+))
 _numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random == "counter")
 
 _placement.look_for(

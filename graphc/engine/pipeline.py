@@ -142,6 +142,11 @@ def host(config: Config) -> Host:
     )
 
 
+def draws(config: Config) -> Mapping[str, Callable[..., Any]]:
+    """Random numbers of the CPU in native code."""
+    return backends.get("llvm").draws(host(config))
+
+
 def adapt(config: Config) -> None:
     """The number of threads has changed."""
     for backend in backends.loaded():
