@@ -9,7 +9,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend import promote
-from ...frontend.autocast import full_precision
+from ...frontend.autocast import listed
 from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.errors import located, user_location
@@ -73,7 +73,7 @@ def _weighted(loss: Tensor, input: Tensor, weight: Tensor | None, reduction: str
     return total.sum() / weight.sum() if reduction == "mean" else _reduce(total, reduction)
 
 
-@full_precision
+@listed
 @owns_result
 def cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
@@ -162,7 +162,7 @@ def _soft_cross_entropy(
     return _reduce(loss, reduction)
 
 
-@full_precision
+@listed
 @owns_result
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
@@ -182,7 +182,7 @@ def nll_loss(
     return loss.squeeze(0) if unbatched and reduction == "none" else loss
 
 
-@full_precision
+@listed
 def mse_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -194,7 +194,7 @@ def mse_loss(
     return _weighted(loss, input, weight, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -205,7 +205,7 @@ def l1_loss(
     return _weighted(loss, input, weight, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", beta: float = 1.0,
@@ -224,7 +224,7 @@ def smooth_l1_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
     weight: Tensor | None = None,
@@ -247,7 +247,7 @@ def huber_loss(
     return _reduce(loss, reduction)
 
 
-@full_precision
+@listed
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -280,7 +280,7 @@ def binary_cross_entropy(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean", pos_weight: Tensor | None = None,
@@ -300,7 +300,7 @@ def binary_cross_entropy_with_logits(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def kl_div(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", log_target: bool = False,
@@ -317,7 +317,7 @@ def kl_div(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
     size_average: Any = None, eps: float = 1e-8, reduce: Any = None, reduction: str = "mean",
