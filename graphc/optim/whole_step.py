@@ -19,7 +19,7 @@ from ..frontend.plain import is_unwatched
 FIRST, LATER = 40_000, 8_000
 OPERATORS = 12  # of a parameter's update
 NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
-_COMPILER = "graphc.engine.pipeline"
+_COMPILER = "graphc.engine.stages"
 _WAIT = 64  # steps after which a step that could not be made so is tried again; doubles
 
 
