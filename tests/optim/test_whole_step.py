@@ -411,3 +411,17 @@ def test_another_process_needs_no_compiler(tmp_path: Path) -> None:
     first, second = run(), run()
     assert first[:2] == ["1", "True"]
     assert second == ["1", "False", first[2]]
+
+
+def test_rates_of_numpy(native: list[int]) -> None:
+    def run() -> list[Any]:
+        params = leaves(shapes=((6,), (2, 3)))
+        optimizer = optim.ASGD(params, np.float64(0.1))
+        for i in range(4):
+            give(params, i)
+            optimizer.param_groups[0]["lr"] = 0.1 * np.cos(i / 3)
+            optimizer.step()
+        return seen(params, optimizer)
+
+    both(run)
+    assert native == [2, 2, 2]
