@@ -62,7 +62,7 @@ newaxis = None
 
 # name -> the module that has it; imported when first asked for
 _LAZY = {
-    "compile": ".compile", "explain": ".inspect", "save": ".serialization",
+    "compile": ".compile", "explain": ".inspect.explain", "save": ".serialization",
     "PerformanceWarning": ".engine.segments.tiers", "compare": ".doubt.compare",
     "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
     "cond": ".frontend.control",

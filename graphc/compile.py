@@ -25,11 +25,10 @@ import threading
 import time
 import types
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import backends
 from . import config as configuration
-from .doubt.again import check_again
 from .engine.built import CompileCounter
 from .engine.capture.exits import Constants
 from .engine.capture.places import Place
@@ -54,10 +53,16 @@ from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
 from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, flatten_call, unflatten
-from .inspect import recompiled
-from .inspect.observer import AGAIN
+from .ir.late import late
 from .ir.memory import zeros_like
 from .nn.modules.module import Module
+
+if TYPE_CHECKING:
+    from .doubt import again as doubt
+    from .inspect import recompiled
+else:
+    doubt = late("graphc.doubt.again")
+    recompiled = late("graphc.inspect.recompiled")
 
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
 
@@ -119,7 +124,7 @@ class CompiledFunction:
         leaves, structure = flatten_call(args, kwargs)
         key, shapes = self._versions.key(leaves, structure)
         reasons: list[str] = []
-        known, doubted = self.compile_count, configuration.current().check >= AGAIN
+        known, doubted = self.compile_count, configuration.current().check >= configuration.AGAIN
         for versions in self._versions.candidates(key, shapes):
             for version in versions:
                 try:
@@ -368,7 +373,7 @@ class CompiledFunction:
         """GRAPHC_CHECK=3: is this what the Python says now? Raises StaleVersionError."""
         if version.fits(leaves, given):
             with self._lock:
-                check_again(version, leaves, given, lambda terms: self._record(
+                doubt.check_again(version, leaves, given, lambda terms: self._record(
                     given, leaves, structure, terms, Look()
                 ))
 
