@@ -187,7 +187,8 @@ class Layout:
         needs = tuple([e is not None for e in step.edges])
         attrs = dict(resolve_attrs(step.attrs, self.dims))
         if "graphs" in attrs:
-            attrs["graphs"] = tuple([specialise.at_sizes(body, self.dims) for body in attrs["graphs"]])
+            bodies = attrs["graphs"]
+            attrs["graphs"] = tuple([specialise.at_sizes(body, self.dims) for body in bodies])
         return GradientPlan(
             step.op, self._types(step.in_types), self._types(step.out_types), attrs, needs
         )
