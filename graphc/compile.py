@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import backends
 from . import config as configuration
+from .collecting import FEWER
 from .engine.built import CompileCounter
 from .engine.capture.exits import Constants
 from .engine.capture.places import Place
@@ -268,6 +269,13 @@ class CompiledFunction:
             self._versions.renewed_dims(leaves, key, shapes), tuple(self._lifted),
             frozenset(self._versions.lifting), self._constants,
         )
+        with FEWER:
+            return self._made(given, leaves, structure, key, shapes, terms, look)
+
+    def _made(
+        self, given: Any, leaves: list[Any], structure: Structure, key: Any,
+        shapes: tuple[Any, ...], terms: Terms, look: Look | None,
+    ) -> Specialisation | Turned:
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, terms, look)
         if isinstance(recording, Recording) and terms.symbolic and recording.traced.overlaps:

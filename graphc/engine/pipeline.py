@@ -17,6 +17,7 @@ import numpy as np
 from graphc import backends
 from graphc.backends import Backend, Host, Keeper
 from graphc.backends.numpy.ops import TABLE
+from graphc.collecting import FEWER
 from graphc.config import Config
 from graphc.engine.built import Built, Stages
 from graphc.ir.digest import UndigestedError, graph_digest
@@ -53,7 +54,8 @@ def build(
 
         return stages.build(graph, config, writes, called, chosen, example)
 
-    return _kept(config, chosen, False, graph, called, writes, make)
+    with FEWER:
+        return _kept(config, chosen, False, graph, called, writes, make)
 
 
 def build_pair(
@@ -73,13 +75,14 @@ def build_pair(
     Its first `forward_inputs` inputs and `forward_outputs` outputs are the forward's. `mutated`
     names forward outputs. The Split says what the forward saves for the backward.
     """
-    from graphc.engine import stages
+    with FEWER:
+        from graphc.engine import stages
 
-    chosen = backends.get(backend)
-    return stages.build_pair(
-        graph, forward_inputs, forward_outputs, config, mutated or {}, name or graph.name, chosen,
-        example, late, functools.partial(_kept, config, chosen, True),
-    )
+        chosen = backends.get(backend)
+        return stages.build_pair(
+            graph, forward_inputs, forward_outputs, config, mutated or {}, name or graph.name,
+            chosen, example, late, functools.partial(_kept, config, chosen, True),
+        )
 
 
 # --- what is kept ------------------------------------------------------------------------------
