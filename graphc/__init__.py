@@ -11,9 +11,9 @@ import math
 import sys
 from typing import Any
 
-from .collecting import FEWER as _FEWER
+from .collecting import IMPORTING as _IMPORTING
 
-with _FEWER:
+with _IMPORTING:
     from . import config as config
     from . import late_names as _late_names
     from .backends import numpy as _numpy_backend
@@ -117,14 +117,14 @@ def get_num_threads() -> int:
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        with _FEWER:
+        with _IMPORTING:
             found = getattr(importlib.import_module(_LAZY[name], __name__), name)
         globals()[name] = found
         return found
     if name in _PACKAGES:
         full = f"{__name__}.{name}"
         try:
-            with _FEWER:
+            with _IMPORTING:
                 return importlib.import_module(full)
         except ModuleNotFoundError as error:
             if error.name != full:  # something that it needs is missing

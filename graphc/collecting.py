@@ -1,9 +1,11 @@
-"""Fewer garbage collections while much is made that stays: modules, recordings, graphs, code."""
+"""Fewer garbage collections while much is made that stays: modules, recordings, graphs, code; and
+how long the modules take."""
 
 from __future__ import annotations
 
 import gc
 import threading
+import time
 from types import TracebackType
 
 APART = 100_000  # objects between two collections; Python's own default is some hundreds
@@ -38,4 +40,27 @@ class _Fewer:
                 gc.set_threshold(*self._before)
 
 
+class _Importing(_Fewer):
+    """The same around imports of graphc's modules. `seconds`: how long they have taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+        self._began = 0.0
+
+    def __enter__(self) -> None:
+        if not self._inside:
+            self._began = time.perf_counter()
+        super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if not self._inside:
+            self.seconds += time.perf_counter() - self._began
+
+
 FEWER = _Fewer()
+IMPORTING = _Importing()

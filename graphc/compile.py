@@ -60,9 +60,10 @@ from .nn.modules.module import Module
 
 if TYPE_CHECKING:
     from .doubt import again as doubt
-    from .inspect import recompiled
+    from .inspect import bill, recompiled
 else:
     doubt = late("graphc.doubt.again")
+    bill = late("graphc.inspect.bill")
     recompiled = late("graphc.inspect.recompiled")
 
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
@@ -155,8 +156,13 @@ class CompiledFunction:
         if isinstance(fresh, _Ran):
             return fresh.result
         undo, fresh.undo = fresh.undo, nothing
+        started = time.perf_counter()
         try:
-            return fresh.run(leaves, (args, kwargs))
+            result = fresh.run(leaves, (args, kwargs))
+            if configuration.current().debug:
+                spent = time.perf_counter() - started
+                bill.show(self.name, fresh, spent, self.compile_count == 1)
+            return result
         except Stale as reason:  # the recording does not stand for the very call that made it
             undo()
             if self.fullgraph:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from graphc.backends.host.finding import Finding as Finding
+from graphc.backends.host.finding import KeptProgram as KeptProgram
 
 if TYPE_CHECKING:
     from graphc.ir.graph import Node
@@ -94,6 +95,9 @@ class Keeper(Protocol):
 
     def keep(self, key: bytes, executable: Executable) -> None:
         """Keep it, if it can be kept; a full disk is no error."""
+
+    def programs(self) -> Iterator[KeptProgram]:
+        """All that is kept, stale ones too."""
 
 
 class Backend(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -116,6 +117,9 @@ def _kept(
         keeper.keep(key, built.executable)
         return built
     times = {"kept": time.perf_counter() - start}
+    if config.debug:
+        seconds = f"{1e3 * times['kept']:.1f} ms"
+        print(f"graphc: {name}: {seconds} (kept by an earlier process)", file=sys.stderr)
     return Built(name, graph, executable, backend, config, staged, times)
 
 

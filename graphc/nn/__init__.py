@@ -3,9 +3,9 @@
 import importlib
 from typing import Any
 
-from ..collecting import FEWER as _FEWER
+from ..collecting import IMPORTING as _IMPORTING
 
-with _FEWER:
+with _IMPORTING:
     from . import common_types, functional, grad, init, modules, parallel, parameter, utils
     from .modules import *  # noqa: F403
     from .parallel import DataParallel
