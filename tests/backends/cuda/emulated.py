@@ -14,11 +14,12 @@ from graphc.backends import Host
 from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, Library, Schedule, Toolchain
-from graphc.backends.cuda.source import OLDEST, Source, grid
+from graphc.backends.cuda.source import OLDEST, Source, Target, grid
 from graphc.backends.cuda.status import kernel_checks
 from graphc.backends.host.memory import HOST
 from graphc.backends.numpy.ops import TABLE
 from graphc.ir.dim import evaluate
+from graphc.ir.failure import check_error
 from graphc.ir.kernel import (
     BufferRef,
     Check,
@@ -30,7 +31,6 @@ from graphc.ir.kernel import (
     leaves,
     run_steps,
 )
-from graphc.ir.kernel.failure import check_error
 from graphc.ir.kernel.program import Visit, unseen
 from graphc.ir.kernel.routine import HostRoutine
 from graphc.ir.kernel.text import kernel_symbol
@@ -46,10 +46,9 @@ class EmulatedBackend(CudaBackend):
 
     memory = HOST  # type: ignore[assignment]
 
-    def __init__(self, toolchain: Toolchain) -> None:
+    def __init__(self, toolchain: Toolchain, target: Target = OLDEST) -> None:
         super().__init__()
-        self.toolchain = toolchain
-        self.target = OLDEST
+        self.toolchain, self.target = toolchain, target
         self.schedule = Schedule()
         self.worst = 0  # wavefronts of an access of shared memory, in launches that were watched
         self.kernels: dict[str, Kernel] = {}
