@@ -219,6 +219,7 @@ def _write(body: Body, node: Node, swap: bool) -> SumTemplate:
     for buffer, index, value in stores:
         writer.store(buffer, index, value)
     epilogue = writer.finish()
+    tf32 = body.machine.tf32 and bool(node.attrs.get("tf32"))
     if isinstance(t.sizes, ConvGeometry):
         left, right = (
             Operand(body.buffers[leaf_of(body, side)], t.sizes.planes(tensor), side.dtype)
@@ -227,9 +228,9 @@ def _write(body: Body, node: Node, swap: bool) -> SumTemplate:
                 (t.left, t.right), (t.left_at, t.right_at), OPERANDS[node.op.name], strict=False
             )
         )
-        return Convolution(node.op.name, t.sizes, left, right, acc, epilogue)
+        return Convolution(node.op.name, t.sizes, left, right, acc, epilogue, tf32)
     left, right = _operand(body, t.left, t.left_at), _operand(body, t.right, t.right_at)
-    return Product(*t.sizes, left, right, acc, epilogue)
+    return Product(*t.sizes, left, right, acc, epilogue, tf32)
 
 
 def leaf_of(body: Body, node: Node) -> Node:
