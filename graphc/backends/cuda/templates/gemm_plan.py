@@ -25,9 +25,9 @@ _LEAST_STEPS = 4  # of a piece
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What a block computes at a time: `m` by `n` sums, `k` of each in one step. "mma", "tf32": a warp has
-    a tile of `warp_m` by `warp_n`; "wgmma": so has a group of four warps; "simt": a thread has
-    `own` by `own` sums."""
+    """What a block computes at a time: `m` by `n` sums, `k` of each in one step. "mma", "tf32": a
+    warp has a tile of `warp_m` by `warp_n`; "wgmma": so has a group of four warps; "simt": a thread
+    has `own` by `own` sums."""
 
     engine: Engine
     m: int
