@@ -43,4 +43,5 @@ GPU = Machine(
     by_counter=True,
     tf32=True,
     channels_last=8,  # 16 bytes of 16-bit floats
+    halves=True,
 )

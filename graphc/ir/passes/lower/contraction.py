@@ -140,6 +140,14 @@ def _known(size: Size) -> int:
     return size
 
 
+def widens_halves(node: Node) -> bool:
+    """Whether a node is f32 made of halves, in which a template may read them."""
+    return (
+        node.op.name == "cast" and node.dtype is dtypes.f32
+        and node.inputs[0].dtype in (dtypes.f16, dtypes.bf16)
+    )
+
+
 def operand_index(
     body: Body, operand: Node, at: Coordinates | None, leaf: Node,
     variables: Sequence[str] = "mnk",
@@ -149,6 +157,9 @@ def operand_index(
     tensor in order, or one whose channels lie apart)."""
     node, coordinates = operand, at
     while node is not leaf:
+        if widens_halves(node):
+            node = node.inputs[0]
+            continue
         if node.op.name not in (MOVES if coordinates is not None else ("reshape",)):
             return None
         if coordinates is not None:
@@ -219,18 +230,26 @@ def _write(body: Body, node: Node, swap: bool) -> SumTemplate:
     for buffer, index, value in stores:
         writer.store(buffer, index, value)
     epilogue = writer.finish()
-    tf32 = body.machine.tf32 and bool(node.attrs.get("tf32"))
     if isinstance(t.sizes, ConvGeometry):
         left, right = (
-            Operand(body.buffers[leaf_of(body, side)], t.sizes.planes(tensor), side.dtype)
+            Operand(body.buffers[leaf_of(body, side)], t.sizes.planes(tensor),
+                    leaf_of(body, side).dtype)
             if at is None or side in body.buffers else _operand(body, side, at, VARIABLES)
             for side, at, tensor in zip(
                 (t.left, t.right), (t.left_at, t.right_at), OPERANDS[node.op.name], strict=False
             )
         )
+        tf32 = _narrows(body, node, left, right)
         return Convolution(node.op.name, t.sizes, left, right, acc, epilogue, tf32)
     left, right = _operand(body, t.left, t.left_at), _operand(body, t.right, t.right_at)
+    tf32 = _narrows(body, node, left, right)
     return Product(*t.sizes, left, right, acc, epilogue, tf32)
+
+
+def _narrows(body: Body, node: Node, left: Operand, right: Operand) -> bool:
+    """Whether what is multiplied is rounded to TF32: what it says of itself, and the machine."""
+    floats = left.dtype is right.dtype is dtypes.f32
+    return floats and body.machine.tf32 and bool(node.attrs.get("tf32"))
 
 
 def leaf_of(body: Body, node: Node) -> Node:
@@ -272,4 +291,4 @@ def _reshaped(place: Coordinates, have: Shape, want: Shape) -> Coordinates:
 
 
 __all__ = ["Contraction", "carrier", "contraction", "forward_places",
-           "lower_contraction", "operand_index"]
+           "lower_contraction", "operand_index", "widens_halves"]
