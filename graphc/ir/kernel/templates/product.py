@@ -98,6 +98,6 @@ class Product:
         for b in range(evaluate(self.batch, env)):
             left = {**env, "b": b, "m": rows[:, None], "k": inner[None, :]}
             right = {**env, "b": b, "k": inner[:, None], "n": columns[None, :]}
-            a = self.left.gather(memory, left, (m, k), acc)
-            b = self.right.gather(memory, right, (k, n), acc)
-            yield tf32.rounded(a) @ tf32.rounded(b) if self.tf32 else a @ b
+            x = self.left.gather(memory, left, (m, k), acc)
+            y = self.right.gather(memory, right, (k, n), acc)
+            yield tf32.rounded(x) @ tf32.rounded(y) if self.tf32 else x @ y
