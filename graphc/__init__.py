@@ -15,6 +15,7 @@ from . import config as config
 from . import late_names as _late_names
 from .backends import flags as _flags
 from .backends import numpy as _numpy_backend
+from .engine import draws as _draws
 from .frontend import autograd as _autograd
 from .frontend import dispatch as _dispatch
 from .frontend import float32 as _float32
@@ -48,6 +49,9 @@ from .ir.dtypes import DType as dtype
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
 _dispatch.set_runner(_numpy_backend.run)
+_numpy_backend.use(_draws.functions(
+    lambda: importlib.import_module(".engine.pipeline", __name__).draws(config.current())
+))
 _numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random == "counter")
 
 _float32.Settings.products = staticmethod(_flags.products)
