@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from graphc.ir.machine import Machine
     from graphc.ir.memory import Buffer, Memory
 
+# torch.backends.fp32_precision: of what has no setting of its own
+fp32_precision = "none"
+
 if __name__ != "graphc.backends":  # reached through the link at the repository's root
     right = "import graphc.backends"
     raise ImportError(f"{right}, not {__name__}: the link is for people", name=__name__)
