@@ -178,6 +178,19 @@ def test_rows_whose_mask_is_the_least_float(emulated: EmulatedBackend) -> None:
         agree(kernel, launched(emulated, kernel, arrays, {}), meaning(kernel, arrays, {}))
 
 
+def test_what_is_dropped_is_0(emulated: EmulatedBackend) -> None:
+    """Whatever it was: NaN times 0 would be NaN."""
+    kernel = Case(GRAD, dtype=bf16, drop="kept").kernel()
+    arrays = operands(kernel, {})
+    names = [param.name for param in kernel.params]
+    inputs = dict(kernel.template.inputs)  # type: ignore[union-attr]
+    arrays[names.index(inputs["lse"].buffer)].reshape(2, 70)[:, 3] = np.nan
+    want = meaning(kernel, arrays, {})
+    assert all(np.isnan(x.astype("f8")).any() for x in want[-3:])
+    assert not np.isnan(want[-1].astype("f8")).all()
+    agree(kernel, launched(emulated, kernel, arrays, {}), want)
+
+
 @pytest.mark.slow
 def test_scores_of_f16_may_be_large(emulated: EmulatedBackend) -> None:
     """Beyond what f16 has: they are f32, and so is their log-sum-exp."""
