@@ -14,6 +14,7 @@ from typing import Any
 from . import config as config
 from . import late_names as _late_names
 from .backends import numpy as _numpy_backend
+from .engine import draws as _draws
 from .frontend import autograd as _autograd
 from .frontend import dispatch as _dispatch
 from .frontend import functions as _functions
@@ -46,6 +47,7 @@ from .ir.dtypes import DType as dtype
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
 _dispatch.set_runner(_numpy_backend.run)
+_numpy_backend.use(_draws.functions())
 _numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random == "counter")
 
 _placement.look_for(

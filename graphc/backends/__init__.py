@@ -130,6 +130,10 @@ class Backend(Protocol):
     def adapt(self, host: Host) -> None:
         """What is built already has these threads from now on."""
 
+    def draws(self, host: Host) -> Mapping[str, Callable[..., Any]]:
+        """Random operators of the host that it has faster code for, as functions of NumPy's arrays
+        like those of the NumPy backend, and with the same bits. Raises where it cannot compile."""
+
     def findings(self, host: Host) -> Sequence[Finding]:
         """What it needs of this machine, and what of it is there; nothing missing raises."""
 

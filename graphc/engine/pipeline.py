@@ -16,7 +16,7 @@ import numpy as np
 
 from graphc import backends
 from graphc.backends import Backend, Host, Keeper
-from graphc.backends.numpy.ops import TABLE
+from graphc.backends.numpy.ops import HOST
 from graphc.config import Config
 from graphc.engine.built import Built, Stages
 from graphc.ir.digest import UndigestedError, graph_digest
@@ -138,7 +138,7 @@ def _key(
 def host(config: Config) -> Host:
     """What backends may use of this process."""
     return Host(
-        config.threads, config.cache_dir, TABLE, config.cuda_graphs, config.cuda_libraries == "1"
+        config.threads, config.cache_dir, HOST, config.cuda_graphs, config.cuda_libraries == "1"
     )
 
 

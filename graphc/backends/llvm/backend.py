@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.identity import identity
@@ -112,6 +112,12 @@ class LlvmBackend:
         """Starts or ends workers of the pool, if there is one."""
         if self._pool is not None:
             self.pool(host)
+
+    def draws(self, host: Host) -> Mapping[str, Callable[..., Any]]:
+        """Those of torch's stream."""
+        from graphc.backends.llvm.stream import functions
+
+        return functions(host.cache_dir)
 
     def findings(self, host: Host) -> Sequence[Finding]:
         """llvmlite, the CPU, the cache."""
