@@ -10,56 +10,56 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..backends.numpy.ops import TABLE
-from ..config import current
 
 _ENOUGH = 4096  # numbers, which NumPy takes a millisecond for
 _LEAST = 64  # that a draw counts as
+_WORDS = 624  # of a state, which has the place of its next word after them
+_BLOCK = 16  # fewer normal numbers than that come by pairs
 
-# what the CPU's backend has: known without its being imported
+# what a backend may have (Backend.draws)
 NAMES = (
     "rng_uniform", "rng_normal", "rng_bernoulli", "rng_randint", "rng_permutation",
     "rng_exponential",
 )
 
+Functions = Mapping[str, Callable[..., Any]]
 
-class _Native:
-    """The functions, once they are loaded; none where that failed."""
 
-    def __init__(self) -> None:
+class Native:
+    """A backend's functions, once they are loaded; NumPy's where there are none."""
+
+    def __init__(self, load: Callable[[], Functions]) -> None:
+        self._load, self._lock = load, threading.Lock()
         self._drawn = 0
-        self._lock = threading.Lock()
-        self.table: Mapping[str, Callable[..., Any]] | None = None
+        self._table: Functions | None = None
 
-    def wanted(self, count: int) -> Mapping[str, Callable[..., Any]]:
+    def wanted(self, count: int) -> Functions:
         """Asked at each draw of `count` numbers."""
-        if self.table is None:
+        if self._table is None:
             self._drawn += max(count, _LEAST)
             if self._drawn < _ENOUGH:
                 return TABLE
             with self._lock:
-                if self.table is None:
-                    self.table = {**TABLE, **_loaded()}
-        return self.table
+                if self._table is None:
+                    self._table = self._loaded()
+        return self._table
+
+    def _loaded(self) -> Functions:
+        try:
+            return {**TABLE, **self._load()}
+        except (ImportError, OSError, RuntimeError):  # no compiler for this machine
+            return TABLE
 
 
-def _loaded() -> Mapping[str, Callable[..., Any]]:
-    from .. import backends
-    from .pipeline import host
-
-    try:
-        return backends.get("llvm").draws(host(current()))
-    except (ImportError, OSError, RuntimeError):  # no LLVM for this machine
-        return {}
-
-
-_native = _Native()
-
-
-def _draw(name: str, state: Any, **attrs: Any) -> Any:
+def _draw(native: Native, name: str, state: Any, **attrs: Any) -> Any:
     count = attrs["n"] if "n" in attrs else math.prod(attrs["shape"])
-    return _native.wanted(count)[name](state, **attrs)
+    table = native.wanted(count)
+    if not 0 <= int(state[_WORDS]) <= _WORDS or (name == "rng_normal" and count < _BLOCK):
+        table = TABLE
+    return table[name](state, **attrs)
 
 
-def functions() -> dict[str, Callable[..., Any]]:
-    """By operator; see backends.numpy.use."""
-    return {name: functools.partial(_draw, name) for name in NAMES}
+def functions(load: Callable[[], Functions]) -> dict[str, Callable[..., Any]]:
+    """By operator; see backends.numpy.use. `load`: asked once, when it is worth it."""
+    native = Native(load)
+    return {name: functools.partial(_draw, native, name) for name in NAMES}

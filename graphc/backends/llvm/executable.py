@@ -15,6 +15,7 @@ from graphc.backends.llvm.build_stats import BuildStats
 from graphc.backends.llvm.frame import Frame
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
+from graphc.backends.llvm.rows import Rows
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
 from graphc.ir.memory import Array, Memory
@@ -22,7 +23,6 @@ from graphc.ir.memory import Array, Memory
 if TYPE_CHECKING:  # what only compiling needs is imported when something is compiled
     from graphc.backends.llvm.cache import ObjectCache
     from graphc.backends.llvm.callbacks import Callbacks
-    from graphc.backends.llvm.rows import Rows
     from graphc.backends.llvm.target import Target
     from graphc.ir.kernel import Kernel, Program
     from graphc.ir.kernel.program import Visit
@@ -53,7 +53,6 @@ def build(
     from graphc.backends.llvm.cache import ObjectCache
     from graphc.backends.llvm.callbacks import Callbacks
     from graphc.backends.llvm.compile_program import compile_program
-    from graphc.backends.llvm.rows import Rows, by_rows
     from graphc.backends.llvm.target import host_target, require_runnable
 
     if target is not None:
@@ -63,12 +62,7 @@ def build(
     target = target or host_target()
     frame, library, stats = compile_program(program, target, pool, cache)
     callbacks = Callbacks(program, table, memory) if frame.routines else None
-    made = Executable(
-        frame, library, pool, memory, lambda: program, stats, target, callbacks
-    )
-    if by_rows(program):
-        made.rows = functools.partial(Rows, frame, library, target, cache)
-    return made
+    return Executable(frame, library, pool, memory, lambda: program, stats, target, callbacks)
 
 
 def outside(pool: Pool, by_flag: bool) -> dict[str, int]:
@@ -110,12 +104,7 @@ def _aligned(address: int) -> int:
 
 
 class Executable:
-    """A compiled program. `run` may be called from several threads, and from inside itself.
-
-    `rows` makes what runs it many times in one call, where that can be.
-    """
-
-    rows: Callable[[], Rows] | None = None
+    """A compiled program. `run` may be called from several threads, and from inside itself."""
 
     def __init__(
         self, frame: Frame, library: Library, pool: Pool, memory: Memory,
@@ -140,6 +129,13 @@ class Executable:
     def program(self) -> Program:
         """What it computes, step by step."""
         return self._make_program()
+
+    def rows(self) -> Rows | None:
+        """What runs it many times in one call, where that can be."""
+        try:
+            return Rows(self.frame, self.library)
+        except KeyError:
+            return None
 
     @functools.cached_property
     def target(self) -> Target:
@@ -255,8 +251,8 @@ class Executable:
     def _failure(self, lease: _Lease) -> BaseException:
         """The exception for a call that stopped."""
         from graphc.backends.llvm.emit import kernel_checks
+        from graphc.ir.failure import check_error
         from graphc.ir.kernel import Routine, leaves
-        from graphc.ir.kernel.failure import check_error
 
         status = lease.block[words.STATUS : words.STATUS + 4]
         step = list(leaves(self.program.steps))[status[1] - 1]

@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphc.backends.numpy import random as reference
-from graphc.backends.numpy.common import I64, Array, Function
+from graphc.backends.host.store import Store
+from graphc.backends.llvm.identity import identity
+from graphc.backends.llvm.image import Image
+from graphc.backends.llvm.jit import compile_object
+from graphc.backends.llvm.library import Library
+from graphc.backends.llvm.stream_text import SIGNATURES, stream_text
+from graphc.backends.llvm.target import host_target
 from graphc.ir.dtypes import DType
+from graphc.ir.memory import Array
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from graphc.backends.llvm.library import Library
-
-_WORDS = 624
 _CHUNK = 1 << 15  # numbers at a time: their words stay in the cache
-_U32 = np.dtype(np.uint32)
+_U32, I64 = np.dtype(np.uint32), np.dtype(np.int64)
 
 _Native = Callable[..., None]
 
@@ -32,8 +35,6 @@ class _Code:
     """The functions of stream_text.py, called with arrays and integers."""
 
     def __init__(self, library: Library) -> None:
-        from graphc.backends.llvm.stream_text import SIGNATURES
-
         self._library = library  # its memory holds the functions
         for name, signature in SIGNATURES.items():
             kinds = [_KINDS[part.split()[0]] for part in signature.split(",")]
@@ -149,38 +150,26 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
 }
 
 
-def functions(directory: Path | None) -> dict[str, Function]:
-    """See Backend.draws; `directory`: where compiled code is kept."""
+def functions(directory: Path | None) -> dict[str, Callable[..., Any]]:
+    """See Backend.draws: normal numbers by 16 at least, states whose position lies in their words.
+    `directory`: where compiled code is kept."""
     code = _Code(_library(directory))
     return {name: functools.partial(_drawn, code, name) for name in FUNCTIONS}
 
 
 def _drawn(code: _Code, name: str, state: Array, **attrs: Any) -> tuple[Array, Array]:
     shape = (attrs["n"],) if "n" in attrs else tuple(attrs["shape"])
-    few = name == "rng_normal" and math.prod(shape) < 16  # they come by pairs
-    if few or not 0 <= int(state[_WORDS]) <= _WORDS:
-        found: tuple[Array, Array] = reference.TABLE[name](state, **attrs)
-        return found
     stream = Stream(code, state)
     return FUNCTIONS[name](stream, **attrs).reshape(shape), stream.state()
 
 
 def _library(directory: Path | None) -> Library:
-    from graphc.backends.llvm.identity import identity
-    from graphc.backends.llvm.image import Image
-    from graphc.backends.llvm.kept import open_store
-    from graphc.backends.llvm.library import Library
-
-    store = open_store(directory)
-    told = identity()
+    """The code, linked: as an earlier process kept it, or compiled now."""
+    store, told = Store(directory, b"graphc draws 1\n", ".draws"), identity()
     key = hashlib.sha256(b"stream" + (told or b"")).digest()
     found = store.read(key) if told is not None else None
     if found is not None:
         return Library.of(Image.decode(found))
-    from graphc.backends.llvm.jit import compile_object
-    from graphc.backends.llvm.stream_text import stream_text
-    from graphc.backends.llvm.target import host_target
-
     library = Library([compile_object(stream_text(), host_target(), opt_level=2)])
     if told is not None and library.image is not None:
         store.write(key, library.image.encode())

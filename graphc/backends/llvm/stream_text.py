@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 
 from graphc.backends.llvm.text import Function, Module, Value
-from graphc.backends.numpy import random as reference
+from graphc.ir import normal_numbers as constants
 
 _WORDS = 624
 _MIDDLE = 397
@@ -254,7 +254,7 @@ def _normal64(f: Function) -> None:
         log = f.call("double", "@log", f"double {f.let(f'fsub double {_bits(1.0)}, {u}')}")
         inner = f.let(f"fmul double {_bits(-2.0)}, {log}")
         radius = f.call("double", "@llvm.sqrt.f64", f"double {inner}")
-        theta = f.let(f"fmul double {_bits(2.0 * reference.PI)}, {v}")
+        theta = f.let(f"fmul double {_bits(2.0 * constants.PI)}, {v}")
         for name, place in (("cos", first), ("sin", second)):
             value = f.call("double", f"@{name}", f"double {theta}")
             f.store(f.let(f"fmul double {radius}, {value}"), "double", place, 8)
@@ -268,7 +268,7 @@ def _normal32(f: Function) -> None:
         x = _Floats(f)
         u, v = f.load(first, x.kind, 4), f.load(second, x.kind, 4)
         radius = x.sqrt(x.mul(x.of(-2.0), _log(x, x.sub(x.of(1.0), u))))
-        sine, cosine = _sincos(x, x.mul(x.of(reference.TWO_PI), v))
+        sine, cosine = _sincos(x, x.mul(x.of(constants.TWO_PI), v))
         f.store(x.mul(radius, cosine), x.kind, first, 4)
         f.store(x.mul(radius, sine), x.kind, second, 4)
 
@@ -327,31 +327,31 @@ def _log(x: _Floats, value: str) -> str:
     mantissa = x.integer("or", x.integer("and", bits, x.ints(0x7FFFFF)), x.ints(126 << 23))
     m = f.let(f"bitcast {x.whole} {mantissa} to {x.kind}")
     e = f.let(f"sitofp {x.whole} {exponent} to {x.kind}")
-    below = f.let(f"fcmp olt {x.kind} {m}, {x.of(reference.SQRT_HALF)}")
+    below = f.let(f"fcmp olt {x.kind} {m}, {x.of(constants.SQRT_HALF)}")
     e = x.choose(below, x.sub(e, x.of(1.0)), e)
     less = x.sub(m, x.of(1.0))
     r = x.choose(below, x.add(less, m), less)
     z = x.mul(r, r)
-    y = x.mul(x.polynomial(reference.LOG_P, r), r)
-    y = x.fma(y, z, x.mul(e, x.of(reference.LOG_Q1)))
+    y = x.mul(x.polynomial(constants.LOG_P, r), r)
+    y = x.fma(y, z, x.mul(e, x.of(constants.LOG_Q1)))
     y = x.fma(z, x.of(-0.5), y)
-    return x.fma(e, x.of(reference.LOG_Q2), x.add(r, y))
+    return x.fma(e, x.of(constants.LOG_Q2), x.add(r, y))
 
 
 def _sincos(x: _Floats, angle: str) -> tuple[str, str]:
     """Of angles of at least 0."""
     f = x.f
     octant = f.let(
-        f"fptosi {x.kind} {x.mul(angle, x.of(reference.FOUR_OVER_PI))} to {x.whole}"
+        f"fptosi {x.kind} {x.mul(angle, x.of(constants.FOUR_OVER_PI))} to {x.whole}"
     )
     octant = x.integer("and", x.integer("add", octant, x.ints(1)), x.ints(-2))
     y = f.let(f"sitofp {x.whole} {octant} to {x.kind}")
-    for part in reference.DP:
+    for part in constants.DP:
         angle = x.fma(y, x.of(part), angle)
     z = x.mul(angle, angle)
-    c = x.mul(x.polynomial(reference.COS_P, z), z)
+    c = x.mul(x.polynomial(constants.COS_P, z), z)
     c = x.add(x.fma(c, z, x.mul(z, x.of(-0.5))), x.of(1.0))
-    s = x.fma(x.mul(x.polynomial(reference.SIN_P, z), z), angle, angle)
+    s = x.fma(x.mul(x.polynomial(constants.SIN_P, z), z), angle, angle)
 
     def bit(value: str, mask: int) -> str:
         return f.let(f"icmp ne {x.whole} {x.integer('and', value, x.ints(mask))}, {x.ints(0)}")

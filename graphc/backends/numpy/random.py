@@ -14,12 +14,24 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.dtypes import DType
+from graphc.ir.normal_numbers import (
+    COS_P,
+    DP,
+    FOUR_OVER_PI,
+    LOG_P,
+    LOG_Q1,
+    LOG_Q2,
+    SIN_P,
+    SQRT_HALF,
+    TWO_PI,
+)
 
 from .common import F32, I64, Array, Function
 
 NO_SPARE = -1
 _WORDS = 624
 _U64 = np.dtype(np.uint64)
+_BLOCK = 1 << 14  # words that are drawn at a time
 
 
 def seed_state(seed: int) -> Array:
@@ -86,10 +98,25 @@ def _uniforms(stream: Stream, count: int, dtype: DType) -> Array:
 
 def _uniform(state: Array, *, shape: Sequence[int], dtype: DType) -> tuple[Array, Array]:
     stream = Stream(state)
+    if dtype.name == "f32":
+        return _singles(stream, math.prod(shape)).reshape(tuple(shape)), stream.state()
     values = _uniforms(stream, math.prod(shape), dtype).astype(dtype.numpy)
     if dtype.bits == 16:  # what rounds up to 1 becomes 0, as in torch
         values[values == 1] = 0
     return values.reshape(tuple(shape)), stream.state()
+
+
+def _singles(stream: Stream, count: int) -> Array:
+    """`fractions` as float32, which holds 24 bits; by blocks, so that words stay in the cache:
+    weights of layers are made of these."""
+    values = np.empty(count, F32)
+    for start in range(0, count, _BLOCK):
+        part = values[start : start + _BLOCK]
+        words = stream.words(part.size)
+        words &= _U64.type(2**24 - 1)
+        part[...] = words
+        part *= F32.type(2.0**-24)
+    return values
 
 
 def _bernoulli(
@@ -197,14 +224,6 @@ def _box_muller_f32(blocks: Array) -> Array:
     return result
 
 
-def _single(value: float) -> float:
-    return float(np.float32(value))
-
-
-PI = math.pi
-TWO_PI = _single(2.0 * math.pi)
-
-
 def _round(x: Array) -> Array:
     """float64 to the nearest float32, held in float64."""
     return x.astype(F32).astype(np.float64)
@@ -227,14 +246,6 @@ def _fma(a: Array, b: Array | float, c: Array | float) -> Array:
     return _round(total)
 
 
-LOG_P = tuple(map(_single, (
-    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
-    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
-)))
-LOG_Q1, LOG_Q2 = _single(-2.12194440e-4), 0.693359375
-SQRT_HALF = _single(0.707106781186547524)
-
-
 def _cephes_log(x: Array) -> Array:
     mantissa, exponent = np.frexp(x)
     e = exponent.astype(np.float64)
@@ -250,14 +261,6 @@ def _cephes_log(x: Array) -> Array:
     y = _fma(z, -0.5, y)
     x = _round(x + y)
     return _fma(e, LOG_Q2, x)
-
-
-DP = tuple(map(_single, (
-    -0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8,
-)))
-COS_P = tuple(map(_single, (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)))
-SIN_P = tuple(map(_single, (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)))
-FOUR_OVER_PI = _single(1.27323954473516)
 
 
 def _cephes_sincos(x: Array) -> tuple[Array, Array]:
