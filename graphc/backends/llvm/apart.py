@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from graphc.backends.host import messages
-from graphc.backends.llvm.jit import LLVMError, Passes, compile_object
+from graphc.backends.llvm.jit import Passes, compile_object
+from graphc.backends.llvm.library import LLVMError
 from graphc.backends.llvm.target import Target
 
 _ROOT = str(Path(__file__).resolve().parents[3])

@@ -9,10 +9,10 @@ import ctypes
 
 import numpy as np
 
-from graphc.backends.llvm import driver
+from graphc.backends.llvm import words
 from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.compile_program import Compiled
-from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.frame import Frame
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Module
 from graphc.ir.dim import evaluate
@@ -38,15 +38,15 @@ class Rows:
     """A program's rows, run in their order. `run` may be called from several threads."""
 
     def __init__(
-        self, program: Program, compiled: Compiled, target: Target, cache: ObjectCache
+        self, frame: Frame, program: Library, target: Target, cache: ObjectCache
     ) -> None:
-        buffers = len(program.input_types) + len(program.output_types)
-        self.words = buffers + len(program.dims)
-        self._dims, self._arena_bytes = program.dims, program.arena_bytes
-        self._block = ctypes.c_int64 * compiled.layout.words
-        self._compiled = compiled  # keeps the code alive
-        self._program = compiled.library.address(driver.RUN)
-        text = emit_rows(buffers, len(program.dims), compiled.layout.dims)
+        buffers = frame.inputs + frame.outputs
+        self.words = buffers + len(frame.dims)
+        self._dims, self._arena_bytes = frame.dims, frame.arena
+        self._block = ctypes.c_int64 * frame.layout.words
+        self._code = program  # keeps it alive
+        self._program = program.address(words.RUN)
+        text = emit_rows(buffers, len(frame.dims), frame.layout.dims)
         self._library = Library([cache.compile(text, target, opt_level=0)])
         self._run = _RunRows(self._library.address(RUN_ROWS))
 
@@ -58,7 +58,7 @@ class Rows:
             raise ValueError(f"expected rows of {self.words} words, got {table.shape}")
         block = self._block()
         arena = self._arena(table)
-        block[driver.ARENA] = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
+        block[words.ARENA] = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         failed = self._run(
             self._program, ctypes.addressof(block), table.ctypes.data, table.shape[0]
         )
@@ -85,7 +85,7 @@ def emit_rows(buffers: int, dims: int, dims_at: int) -> str:
     failed = f.label("failed")
     loop = f.carry_loop(0, "%rows", 1, [])
     row = f.gep("%table", f.mul(loop.index, buffers + dims), "i64")
-    places = [driver.FIRST_BUFFER + i for i in range(buffers)] + [dims_at + i for i in range(dims)]
+    places = [words.FIRST_BUFFER + i for i in range(buffers)] + [dims_at + i for i in range(dims)]
     for word, place in enumerate(places):
         value = f.load(f.gep(row, word, "i64"), "i64", 8)
         f.store(value, "i64", f.gep("%block", place, "i64"), 8)
