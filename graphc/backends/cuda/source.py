@@ -19,7 +19,8 @@ _WORTH, _PARTS = 0.3, 3
 @dataclass(frozen=True, slots=True)
 class Target:
     """An architecture that NVRTC knows ("sm_80", "sm_90", "sm_90a"). The order of arithmetic does
-    not depend on it; which instructions a template uses may."""
+    not depend on it, but for attention's on sm_90a, whose tiles are larger; which instructions a
+    template uses may."""
 
     architecture: str
 
