@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,9 +63,13 @@ class LlvmBackend:
         """LLVM assembly."""
         return emit.emit(kernel, self.target)
 
-    def link(self, text: str) -> Library:
-        """Native code of LLVM assembly in this process (host/frames.py)."""
-        return Library([compile_object(text, self.target)])
+    def link(self, text: str, symbols: Mapping[str, int] | None = None) -> Library:
+        """Native code of LLVM assembly in this process (host/frames.py, host/entry.py). `symbols`:
+        where what it calls is."""
+        with self._lock:
+            cache = next(iter(self._caches.values()), None)
+        make = compile_object if cache is None else cache.compile
+        return Library([make(text, self.target)], symbols)
 
     def build(self, program: Program, host: Host) -> executable.Executable:
         """Raises LLVMError."""

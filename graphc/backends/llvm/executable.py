@@ -116,8 +116,7 @@ class Executable:
         """
         lease = self._lease(inputs, outputs, dims)
         try:
-            if self._run(lease.address):
-                raise self._failure(lease)
+            self.run_lease(lease)
         finally:
             self._leases.append(lease)
 
@@ -152,23 +151,58 @@ class Executable:
         """A lease, filled in for a call."""
         if len(inputs) + len(outputs) != self._buffers or len(dims) != len(self.program.dims):
             raise ValueError(self._wrong_count(len(inputs), len(outputs), len(dims)))
+        lease = self.borrow(dims)
+        first = driver.FIRST_BUFFER
+        lease.block[first : first + self._buffers] = [
+            *map(self._address_of, inputs),
+            *map(self._address_of, outputs),
+        ]
+        return lease
+
+    # --- calls whose inputs are fetched by native code (engine/version/shortcut.py) ---------------
+
+    @property
+    def first_input(self) -> int:
+        """The word of a lease's block with the first input's address; the outputs' follow."""
+        return driver.FIRST_BUFFER
+
+    @property
+    def first_held(self) -> int:
+        """The first of two words for each input, for whoever holds references during a call."""
+        return self._layout.words
+
+    def borrow(self, dims: Sequence[int]) -> _Lease:
+        """A lease for a call with these dims, whose buffers are yet to be pointed to."""
         try:
             lease = self._leases.pop()  # atomic: no two calls get the same
         except IndexError:
             lease = self._new_lease()
-        block, layout = lease.block, self._layout
-        first = driver.FIRST_BUFFER
-        block[first : first + self._buffers] = [
-            *map(self._address_of, inputs),
-            *map(self._address_of, outputs),
-        ]
-        block[driver.STATUS] = 0
+        lease.block[driver.STATUS] = 0
         workers = self._compiled.pool.threads
         if dims:
-            block[layout.dims : layout.dims + len(dims)] = list(dims)
+            first = self._layout.dims
+            lease.block[first : first + len(dims)] = list(dims)
         if dims or lease.workers != workers:
             lease.lay_out(*self._bytes(tuple(dims), workers))
         return lease
+
+    def give_back(self, lease: _Lease) -> None:
+        """The call is over."""
+        self._leases.append(lease)
+
+    def point(self, lease: _Lease, buffer: int, array: Array) -> None:
+        """A buffer of the call, inputs first, is this array."""
+        lease.block[driver.FIRST_BUFFER + buffer] = self._address_of(array)
+
+    def point_same(self, lease: _Lease, buffer: int, other: int) -> None:
+        """A buffer of the call is another one, too."""
+        first = driver.FIRST_BUFFER
+        lease.block[first + buffer] = lease.block[first + other]
+
+    def run_lease(self, lease: _Lease) -> None:
+        """See run."""
+        if self._run(lease.address):
+            raise self._failure(lease)
 
     def _bytes(self, dims: tuple[int, ...], workers: int) -> tuple[int, int, int]:
         """How much arena and scratch a call with these dims needs, with so many threads."""
@@ -183,7 +217,8 @@ class Executable:
         return found
 
     def _new_lease(self) -> _Lease:
-        lease = _Lease(self._layout.words, self.memory)
+        words = self._layout.words + 2 * len(self.program.input_types)
+        lease = _Lease(words, self.memory)
         lease.block[driver.CALLBACK] = self._callbacks.address
         for position, constant in enumerate(self._constants):
             lease.block[self._layout.constants + position] = self._address_of(constant)

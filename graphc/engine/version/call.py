@@ -11,7 +11,7 @@ class Call:
     """A call on its way: guards are asked of it, native code runs on it, results are made of it."""
 
     __slots__ = (
-        "arguments", "arrays", "dims", "given", "history", "results", "said", "sources"
+        "arguments", "arrays", "dims", "given", "history", "numbers", "results", "said", "sources"
     )
 
     def __init__(self, arguments: list[Any], given: Any) -> None:
@@ -20,6 +20,7 @@ class Call:
         self.arrays: list[np.ndarray] = []  # of the inputs
         self.dims: dict[str, int] = {}  # their values
         self.sources: dict[Any, Any] = {}  # the lifted numbers now
+        self.numbers: list[tuple[int, np.ndarray]] = []  # as inputs, by their number
         # numbers and texts for Python, by the id of their expression
         self.said: dict[int, Any] = {}
         self.results: list[np.ndarray] = []  # of the native code
