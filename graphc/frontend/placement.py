@@ -187,6 +187,11 @@ def _renew() -> None:
         place.run = _wrapped(place.own_run)
 
 
+def is_watched() -> bool:
+    """Whether runners are wrapped: who wraps them is to see every eager operator."""
+    return bool(_wraps)
+
+
 def wrap_runners(wrap: Wrap) -> Callable[[], None]:
     """From here on, `wrap(runner)` runs eager operators, on every device. What is given ends it."""
     if not _wraps:

@@ -118,6 +118,9 @@ class Machine:
 
     What convolutions read and write has its channels last in memory, where it has at least
     `channels_last` of them (0: nothing has).
+
+    Where it has units for products of `halves`, one of floats that are widened halves (a linear
+    layer under autocast adds its bias before the sum is rounded) reads the halves.
     """
 
     kind: str  # "cpu" or "gpu": what a person calls it
@@ -155,6 +158,7 @@ class Machine:
     lasting: int = 0
     channels_last: int = 0
     by_counter: bool = False
+    halves: bool = False
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

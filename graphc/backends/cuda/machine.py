@@ -42,4 +42,5 @@ GPU = Machine(
     ),
     by_counter=True,
     channels_last=8,  # 16 bytes of 16-bit floats
+    halves=True,
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from graphc.backends.llvm.compile_program import BuildStats, Compiled, compile_p
 from graphc.backends.llvm.emit import emit, kernel_checks
 from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.pool import Pool
+from graphc.backends.llvm.rows import Rows, by_rows
 from graphc.backends.llvm.target import Target, host_target, require_runnable
 from graphc.backends.llvm.traced import run_traced
 from graphc.ir.dim import evaluate
@@ -55,7 +57,10 @@ def build(
         cache = ObjectCache(cache_dir)
     target = target or host_target()
     compiled = compile_program(program, target, pool, cache)
-    return Executable(program, compiled, target, memory, Callbacks(program, table, memory))
+    made = Executable(program, compiled, target, memory, Callbacks(program, table, memory))
+    if by_rows(program):
+        made.rows = partial(Rows, program, compiled, target, cache)
+    return made
 
 
 class _Lease:
@@ -84,7 +89,12 @@ def _aligned(address: int) -> int:
 
 
 class Executable:
-    """A compiled program. `run` may be called from several threads, and from inside itself."""
+    """A compiled program. `run` may be called from several threads, and from inside itself.
+
+    `rows` makes what runs it many times in one call, where that can be.
+    """
+
+    rows: Callable[[], Rows] | None = None
 
     def __init__(
         self, program: Program, compiled: Compiled, target: Target, memory: Memory,

@@ -114,6 +114,8 @@ class _Layout:
 
     def _view(self, node: Node) -> Node:
         shape = _reordered(node.shape)
+        if node.op.name == "cast" and node.inputs[0].dtype.itemsize < node.dtype.itemsize:
+            return self.emit("cast", self.as_last(node.inputs[0]), **node.attrs)  # less to move
         if node.op.name == "expand":
             return self.emit("expand", self.aligned(node.inputs[0], len(shape)), shape=shape)
         if node.op.name == "full":

@@ -9,13 +9,14 @@ from typing import TypeAlias
 
 from ... import dtypes
 from ...dim import Size, product, unwrap
+from ...dtypes import DType
 from ...graph import Graph, Node, on_complex
 from ...machine import Machine
 from ...op import ELEMENTWISE
 from ...types import Shape, TensorType
 from ..lower.attention import VARIABLES, sides
 from ..lower.body import Body
-from ..lower.contraction import contraction, operand_index
+from ..lower.contraction import contraction, operand_index, widens_halves
 from ..lower.index_maps import Coordinates
 from ..lower.kinds import ATTENTION, CONTRACTION, HEADS, ROUTINE, SCATTER, SORT, Kind
 from ..lower.moves import MOVES
@@ -191,22 +192,44 @@ def needs_checks(a: Analysis, node: Node) -> bool:
 def _find_operands(a: Analysis, body: Body, node: Node) -> None:
     """The buffers that a template reads, and the views of them that it absorbs."""
     variables, operands = _operands(body, node)
-    chain: dict[Node, None] = {}
-    leaves: list[Node] = []
-    for operand, at in operands:
-        views: list[Node] = []
-        leaf, best = operand, 0
-        while a.category[leaf] == MOVE and leaf.op.name in MOVES and leaf.op.name != "as_strided":
-            views.append(leaf)
-            leaf = leaf.inputs[0]
-            if operand_index(body, operand, at, leaf, variables) is not None:
-                best = len(views)
-        for view in views[:best]:
-            chain[view] = None
-        leaves.append(operand if best == 0 else views[best - 1].inputs[0])
-    a.chains[node] = tuple(chain)
+    widened = a.machine.halves and a.category[node] is CONTRACTION
+    sides = [_views(a, body, side, variables, widened) for side in operands]
+    made_of = {_half(views) for views in sides}
+    if widened and (None in made_of or len(made_of) > 1):  # a template has operands of one dtype
+        sides = [_views(a, body, side, variables, False) for side in operands]
+    leaves = [
+        views[-1].inputs[0] if views else operand
+        for views, (operand, _) in zip(sides, operands, strict=True)
+    ]
+    a.chains[node] = tuple(dict.fromkeys(view for views in sides for view in views))
     a.operands[node] = tuple(leaves)
     a.must.update(leaves)
+
+
+def _views(
+    a: Analysis, body: Body, side: tuple[Node, Coordinates | None], variables: Sequence[str],
+    widened: bool,
+) -> list[Node]:
+    """The views of a buffer that lead to an operand, from it on; with the cast that widens halves,
+    where it may be `widened`."""
+    operand, at = side
+    views: list[Node] = []
+    leaf, best = operand, 0
+    while _is_view(a, leaf) or (widened and widens_halves(leaf)):
+        views.append(leaf)
+        leaf = leaf.inputs[0]
+        if operand_index(body, operand, at, leaf, variables) is not None:
+            best = len(views)
+    return views[:best]
+
+
+def _is_view(a: Analysis, node: Node) -> bool:
+    return a.category[node] == MOVE and node.op.name in MOVES and node.op.name != "as_strided"
+
+
+def _half(views: list[Node]) -> DType | None:
+    """Which halves views widen, if they do."""
+    return next((view.inputs[0].dtype for view in views if widens_halves(view)), None)
 
 
 def _stored_permuted(a: Analysis, node: Node) -> bool:

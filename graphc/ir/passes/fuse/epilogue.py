@@ -7,6 +7,7 @@ on this contraction (two kernels would wait for each other)."""
 from __future__ import annotations
 
 from ...graph import Node
+from ..lower.contraction import widens_halves
 from ..lower.kinds import CONTRACTION, ROUTINE, SCATTER
 from .analysis import POINT, Analysis, can_fail, needs_checks
 
@@ -24,7 +25,10 @@ class Epilogues:
         self._bit: dict[Node, int] = {}
         self._before: dict[Node, int] = {}  # bits of the contractions that a node depends on
         self._order: dict[Node, int] = {}  # changes at each permutation absorbed
-        self._views = {view for chain in a.chains.values() for view in chain}
+        # a cast in a chain stays what it is to others: only its template reads what it widens
+        self._views = {
+            view for chain in a.chains.values() for view in chain if not widens_halves(view)
+        }
         self._ends = _reaches_memory(a)
         self._fails_late = any(
             a.category[n] == ROUTINE or (a.category[n] == SCATTER and needs_checks(a, n))

@@ -176,7 +176,7 @@ class Grouping:
             group = self._group(CONTRACTION)
             self._of_contraction[contraction] = group
         self._add(node, group)
-        outside = [g for g in readers if g is not group]
+        outside = [g for g in readers if g is not group and node not in g.orders]
         if outside or node in self.a.must:
             self._store(node, group, outside)
 

@@ -12,7 +12,7 @@ from ...machine import Machine
 from ...op import get
 from ...rewrite import remade
 from ..lower.body import Body
-from ..lower.contraction import contraction, operand_index
+from ..lower.contraction import contraction, operand_index, widens_halves
 
 
 def affine_operands(graph: Graph, machine: Machine) -> Graph:
@@ -44,6 +44,9 @@ def affine_operands(graph: Graph, machine: Machine) -> Graph:
 
 def _permuted(builder: Builder, operand: Node, attrs: dict[str, object], side: str) -> Node:
     """The operand as (batch, free, contracted); updates the contraction's attributes."""
+    if widens_halves(operand):  # what is copied are halves
+        narrow = _permuted(builder, operand.inputs[0], attrs, side)
+        return builder.emit(operand.op, narrow, **operand.attrs)
     batch: tuple[int, ...] = attrs[f"batch_{side}"]  # type: ignore[assignment]
     contract: tuple[int, ...] = attrs[f"contract_{side}"]  # type: ignore[assignment]
     rank = len(operand.shape)

@@ -140,6 +140,14 @@ def _known(size: Size) -> int:
     return size
 
 
+def widens_halves(node: Node) -> bool:
+    """Whether a node is f32 made of halves, in which a template may read them."""
+    return (
+        node.op.name == "cast" and node.dtype is dtypes.f32
+        and node.inputs[0].dtype in (dtypes.f16, dtypes.bf16)
+    )
+
+
 def operand_index(
     body: Body, operand: Node, at: Coordinates | None, leaf: Node,
     variables: Sequence[str] = "mnk",
@@ -149,6 +157,9 @@ def operand_index(
     tensor in order, or one whose channels lie apart)."""
     node, coordinates = operand, at
     while node is not leaf:
+        if widens_halves(node):
+            node = node.inputs[0]
+            continue
         if node.op.name not in (MOVES if coordinates is not None else ("reshape",)):
             return None
         if coordinates is not None:
@@ -221,7 +232,8 @@ def _write(body: Body, node: Node, swap: bool) -> SumTemplate:
     epilogue = writer.finish()
     if isinstance(t.sizes, ConvGeometry):
         left, right = (
-            Operand(body.buffers[leaf_of(body, side)], t.sizes.planes(tensor), side.dtype)
+            Operand(body.buffers[leaf_of(body, side)], t.sizes.planes(tensor),
+                    leaf_of(body, side).dtype)
             if at is None or side in body.buffers else _operand(body, side, at, VARIABLES)
             for side, at, tensor in zip(
                 (t.left, t.right), (t.left_at, t.right_at), OPERANDS[node.op.name], strict=False
@@ -271,4 +283,4 @@ def _reshaped(place: Coordinates, have: Shape, want: Shape) -> Coordinates:
 
 
 __all__ = ["Contraction", "carrier", "contraction", "forward_places",
-           "lower_contraction", "operand_index"]
+           "lower_contraction", "operand_index", "widens_halves"]
