@@ -67,21 +67,6 @@ nothing:
 """
 
 FACTS = """
-define internal i64 @word(ptr %table, i64 %i) alwaysinline {
-  %at = getelementptr i64, ptr %table, i64 %i
-  %value = load i64, ptr %at
-  ret i64 %value
-}
-define internal ptr @pointer(ptr %table, i64 %i) alwaysinline {
-  %at = getelementptr ptr, ptr %table, i64 %i
-  %value = load ptr, ptr %at
-  ret ptr %value
-}
-define internal ptr @class(ptr %object) alwaysinline {
-  %at = getelementptr i8, ptr %object, i64 8
-  %class = load ptr, ptr %at
-  ret ptr %class
-}
 ; where the attributes of a class of tensors are: one of two, or null
 define internal ptr @indices(ptr %table, ptr %class) {
   %classes = call ptr @pointer(ptr %table, i64 5)
@@ -134,7 +119,7 @@ define internal i64 @requires(ptr %table, ptr %tensor, ptr %indices) {
 known:
   ret i64 %own.is
 view:
-  %class = call ptr @class(ptr %base)
+  %class = call ptr @pointer(ptr %base, i64 1)
   %of.base = call ptr @indices(ptr %table, ptr %class)
   %strange = icmp eq ptr %of.base, null
   br i1 %strange, label %unknown, label %base.is

@@ -17,7 +17,7 @@ captured:
   br label %has
 has:
   %owner = phi ptr [ %arg, %argument ], [ %known, %captured ]
-  %class = call ptr @class(ptr %owner)
+  %class = call ptr @pointer(ptr %owner, i64 1)
   %wanted = call ptr @pointer(ptr %entry, i64 3)
   %is.class = icmp eq ptr %class, %wanted
   br i1 %is.class, label %right, label %no
@@ -32,7 +32,7 @@ gradient:
   %there = icmp ne ptr %grad, null
   br i1 %there, label %grad.is, label %no
 grad.is:
-  %grad.class = call ptr @class(ptr %grad)
+  %grad.class = call ptr @pointer(ptr %grad, i64 1)
   %of.grad.is = call ptr @indices(ptr %table, ptr %grad.class)
   %grad.known = icmp ne ptr %of.grad.is, null
   br i1 %grad.known, label %itself, label %no
@@ -75,7 +75,7 @@ storage.ask:
   %has.storage = icmp ne ptr %its, null
   br i1 %has.storage, label %storage.is, label %no
 storage.is:
-  %storage.class = call ptr @class(ptr %its)
+  %storage.class = call ptr @pointer(ptr %its, i64 1)
   %storage.wanted = call ptr @pointer(ptr %table, i64 11)
   %storage.right = icmp eq ptr %storage.class, %storage.wanted
   br i1 %storage.right, label %inference, label %no
@@ -99,7 +99,7 @@ memory:
   %has.array = icmp ne ptr %array, null
   br i1 %has.array, label %array.is, label %no
 array.is:
-  %array.class = call ptr @class(ptr %array)
+  %array.class = call ptr @pointer(ptr %array, i64 1)
   %array.wanted = call ptr @pointer(ptr %table, i64 10)
   %array.right = icmp eq ptr %array.class, %array.wanted
   br i1 %array.right, label %header, label %no

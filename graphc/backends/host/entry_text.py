@@ -11,6 +11,8 @@ Nothing here runs Python code, but for a dictionary whose keys have an `__eq__` 
 
 from __future__ import annotations
 
+import re
+
 from .entry_attributes import ATTRIBUTE, FACTS, VALUES
 from .entry_fetch import FETCH
 
@@ -46,10 +48,16 @@ FUNCTIONS = {
 }
 
 
+# words are loaded in place: nothing inlines calls
+_LOAD = re.compile(r"(%[\w.]+) = call (i64|ptr) @(?:word|pointer)\(ptr (%[\w.]+), i64 ([\w.%]+)\)")
+_LOADED = r"\1.place = getelementptr i64, ptr \3, i64 \4\n  \1 = load \2, ptr \1.place"
+
+
 def text(version: tuple[int, int]) -> str:
     """The module, for a CPython of this version."""
     declared = [f"declare {r} @{name}({p})" for name, (r, p) in FUNCTIONS.items()]
-    return "\n".join([*declared, VALUES[version], ATTRIBUTE, FACTS, FETCH, _WALK, _DONE])
+    code = "\n".join([VALUES[version], ATTRIBUTE, FACTS, FETCH, _WALK, _DONE])
+    return "\n".join([*declared, _LOAD.sub(_LOADED, code)])
 
 
 _WALK = """
@@ -104,7 +112,7 @@ captured:
   br label %has
 has:
   %tensor = phi ptr [ %arg, %argument ], [ %known, %captured ]
-  %class = call ptr @class(ptr %tensor)
+  %class = call ptr @pointer(ptr %tensor, i64 1)
   %wanted = call ptr @pointer(ptr %entry, i64 3)
   %right = icmp eq ptr %class, %wanted
   br i1 %right, label %ask, label %no
@@ -200,7 +208,7 @@ argument:
 class.of:
   %c.number = call i64 @word(ptr %entry, i64 1)
   %c = call ptr @PyTuple_GetItem(ptr %given, i64 %c.number)
-  %c.class = call ptr @class(ptr %c)
+  %c.class = call ptr @pointer(ptr %c, i64 1)
   %c.wanted = call ptr @pointer(ptr %entry, i64 3)
   %is.c = icmp eq ptr %c.class, %c.wanted
   br i1 %is.c, label %right, label %fails
