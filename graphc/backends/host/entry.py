@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -61,10 +62,13 @@ class Code:
         self.inference = slot_offset(vars(storage)["inference"])
         self.version = slot_offset(vars(storage)["version"])
         self.storage = storage
+        self.weak = [kind.__weakrefoffset__ for kind in (classes[0], np.ndarray, storage)]
+        self.slots = _words([slot_offset(vars(storage)[name]) for name in kinds.SLOTS])
         symbols = {name: address_of(name) for name in kinds.FUNCTIONS}
         self._library = link(kinds.text(found.version), symbols)
         self.check = self._method("graphc_check")
         self.done = self._method("graphc_done")
+        self.keep = self._method("graphc_keep")
 
     def _method(self, name: str) -> _Method:
         return _Method(name.encode(), self._library.address(name), METH_FASTCALL, None)
@@ -93,6 +97,17 @@ class TensorFacts(NamedTuple):
     writes: int  # how many writes its storage sees
 
 
+class Gradient(NamedTuple):
+    """A `.grad` that a call leaves: an array like the former's, by itself."""
+
+    tensor: Any  # that has it
+    output: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    writes: int  # how many its storage has seen
+    inference: bool
+
+
 class Conditions:
     """The entries of a table, in order; `keep` has what must not go."""
 
@@ -100,6 +115,7 @@ class Conditions:
         self.words: list[tuple[int, ...]] = []
         self.keep: list[Any] = []
         self.tensors: list[TensorFacts] = []
+        self.gradients: list[Gradient] = []
 
     def item(self, held: Any, key: str, value: Any, missing: bool = False) -> None:
         """An item of a dictionary is this object, or there is none."""
@@ -132,6 +148,13 @@ class Conditions:
             id(facts.kind), ctypes.addressof(header), facts.input, facts.bits,
         ))
 
+    def items(self, held: list[Any]) -> None:
+        """A list holds the objects that it holds now, and no others."""
+        wanted = list(held)
+        row = _words([id(item) for item in wanted])
+        self.keep += [held, wanted, row]
+        self.words.append((kinds.LIST, id(held), ctypes.addressof(row), len(wanted)))
+
     def argument(self, number: int, value: Any) -> None:
         """An argument is this object, which somebody else keeps, or whose death he tells."""
         self.words.append((kinds.ARGUMENT, number, 0, id(value)))
@@ -159,22 +182,29 @@ class Conditions:
 
 
 class Entry:
-    """`check(arguments, block)` and `done(block, ran)`; see entry_text.py."""
+    """`check(arguments, block)`, `done(block, ran)` and `keep(*gradients)`; see entry_text.py."""
 
     def __init__(
         self, code: Code, conditions: Conditions, inputs: int, arguments: int, first: int,
-        held: int, apart: bool,
+        held: int, apart: bool, mutated: Mapping[int, int],
     ) -> None:
-        """`first`: the word of a block with the first input's address; `held`: the first of 2 *
-        inputs words for references; `apart`: written memory is no other input's."""
+        """`first`: the word of a block with the first input's address, behind which the outputs'
+        are; `held`: the first of those for references, two for each input and one for each output;
+        `apart`: written memory is no other input's; `mutated`: which output goes into which
+        input's memory."""
         spans, counts, written = [0] * inputs, [0] * inputs, [0] * inputs
         for facts in conditions.tensors:
             spans[facts.input] = math.prod(facts.shape) * facts.dtype.itemsize
             counts[facts.input] = facts.writes
             written[facts.input] = int(bool(facts.bits & kinds.WRITTEN))
         padded = [w for row in conditions.words for w in (*row, *[0] * (kinds.WORDS - len(row)))]
-        parts = [_words(part) for part in (padded, [0] * inputs, spans, written, counts)]
-        entries, places, spans_at, written_at, counts_at = map(ctypes.addressof, parts)
+        copies = [w + first for to, of in mutated.items() for w in (inputs + to, of)]
+        grads = self._gradients(conditions, first + inputs)
+        self._spares = _words([0] * len(conditions.gradients))
+        parts = [_words(p) for p in (padded, [0] * inputs, spans, written, counts, copies, grads)]
+        entries, places, spans_at, written_at, counts_at, copies_at, grads_at = map(
+            ctypes.addressof, parts
+        )
         values = {
             "entries": entries, "count": len(conditions.words), "inputs": inputs, "first": first,
             "held": held, "classes": ctypes.addressof(code.rows),
@@ -182,12 +212,42 @@ class Entry:
             "spans": spans_at, "written": written_at, "array": id(np.ndarray),
             "storage": id(code.storage), "inference": code.inference, "version": code.version,
             "none": id(None), "true": id(True), "counts": counts_at, "arguments": arguments,
+            "copies": copies_at, "copied": len(mutated), "grads": grads_at,
+            "graded": len(conditions.gradients), "weak_tensor": code.weak[0],
+            "weak_array": code.weak[1], "weak_storage": code.weak[2],
+            "slots": ctypes.addressof(code.slots), "false": id(False),
+            "spares": ctypes.addressof(self._spares),
         }
         table = _words([values[name] for name in kinds.TABLE])
         self._kept = code, conditions, parts, table
         address = ctypes.addressof(table)
-        self.check: Callable[[tuple[Any, ...], int], int | None] = _function(code.check, address)
+        weakref.finalize(self, _release, self._spares).atexit = False
+        self.check: Callable[[tuple[Any, ...], int], bool | int | None] = _function(code.check, address)
         self.done: Callable[[int, bool], None] = _function(code.done, address)
+        self.keep: Callable[..., None] = _function(code.keep, address)
+
+
+    def _gradients(self, conditions: Conditions, first: int) -> list[int]:
+        """The records of gradients; `first`: the word of a block with the first output's address"""
+        words: list[int] = []
+        for each in conditions.gradients:
+            header = _words([id(each.dtype), len(each.shape), *each.shape])
+            conditions.keep.append(header)
+            words += [
+                id(each.tensor), id(type(each.tensor)), ctypes.addressof(header),
+                first + each.output, id(each.writes), id(each.inference), 0, 0,
+            ]
+        return words
+
+
+_decrement = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("Py_DecRef", ctypes.pythonapi))
+
+
+def _release(spares: Any) -> None:
+    for i, place in enumerate(spares):
+        spares[i] = 0
+        if place:
+            _decrement(place)
 
 
 def _words(values: Sequence[int]) -> Any:

@@ -5,6 +5,46 @@ from __future__ import annotations
 # entry of a tensor: argument number (-1: captured), tensor, class, header, input, bits
 # header: dtype, dims, sizes
 FETCH = """
+; whether an array has this dtype and these sizes, and is row-major
+define internal i1 @laid_out(ptr %array, ptr %expected) {
+  %dtype.at = getelementptr i8, ptr %array, i64 56
+  %dtype = load ptr, ptr %dtype.at
+  %dtype.wanted = call ptr @pointer(ptr %expected, i64 0)
+  %dtype.right = icmp eq ptr %dtype, %dtype.wanted
+  %ndim.at = getelementptr i8, ptr %array, i64 24
+  %ndim.32 = load i32, ptr %ndim.at
+  %ndim = sext i32 %ndim.32 to i64
+  %ndim.wanted = call i64 @word(ptr %expected, i64 1)
+  %ndim.right = icmp eq i64 %ndim, %ndim.wanted
+  %flags.at = getelementptr i8, ptr %array, i64 64
+  %flags = load i32, ptr %flags.at
+  %rows = and i32 %flags, 1
+  %rows.right = icmp ne i32 %rows, 0
+  %right.1 = and i1 %dtype.right, %ndim.right
+  %right.2 = and i1 %right.1, %rows.right
+  br i1 %right.2, label %sizes, label %no
+sizes:
+  %sizes.at = getelementptr i8, ptr %array, i64 32
+  %dims = load ptr, ptr %sizes.at
+  %dims.wanted = getelementptr i64, ptr %expected, i64 2
+  br label %dim
+dim:
+  %d = phi i64 [ 0, %sizes ], [ %d.next, %dim.right ]
+  %d.more = icmp slt i64 %d, %ndim
+  br i1 %d.more, label %dim.ask, label %yes
+dim.ask:
+  %size = call i64 @word(ptr %dims, i64 %d)
+  %size.wanted = call i64 @word(ptr %dims.wanted, i64 %d)
+  %size.right = icmp eq i64 %size, %size.wanted
+  br i1 %size.right, label %dim.right, label %no
+dim.right:
+  %d.next = add i64 %d, 1
+  br label %dim
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
 define internal i1 @fetch(ptr %table, ptr %entry, ptr %given, ptr %block) {
   %number = call i64 @word(ptr %entry, i64 1)
   %is.argument = icmp sge i64 %number, 0
@@ -105,39 +145,8 @@ array.is:
   br i1 %array.right, label %header, label %no
 header:
   %expected = call ptr @pointer(ptr %entry, i64 4)
-  %dtype.at = getelementptr i8, ptr %array, i64 56
-  %dtype = load ptr, ptr %dtype.at
-  %dtype.wanted = call ptr @pointer(ptr %expected, i64 0)
-  %dtype.right = icmp eq ptr %dtype, %dtype.wanted
-  %ndim.at = getelementptr i8, ptr %array, i64 24
-  %ndim.32 = load i32, ptr %ndim.at
-  %ndim = sext i32 %ndim.32 to i64
-  %ndim.wanted = call i64 @word(ptr %expected, i64 1)
-  %ndim.right = icmp eq i64 %ndim, %ndim.wanted
-  %flags.at = getelementptr i8, ptr %array, i64 64
-  %flags = load i32, ptr %flags.at
-  %rows = and i32 %flags, 1
-  %rows.right = icmp ne i32 %rows, 0
-  %right.1 = and i1 %dtype.right, %ndim.right
-  %right.2 = and i1 %right.1, %rows.right
-  br i1 %right.2, label %sizes, label %no
-sizes:
-  %sizes.at = getelementptr i8, ptr %array, i64 32
-  %dims = load ptr, ptr %sizes.at
-  %dims.wanted = getelementptr i64, ptr %expected, i64 2
-  br label %dim
-dim:
-  %d = phi i64 [ 0, %sizes ], [ %d.next, %dim.right ]
-  %d.more = icmp slt i64 %d, %ndim
-  br i1 %d.more, label %dim.ask, label %yes
-dim.ask:
-  %size = call i64 @word(ptr %dims, i64 %d)
-  %size.wanted = call i64 @word(ptr %dims.wanted, i64 %d)
-  %size.right = icmp eq i64 %size, %size.wanted
-  br i1 %size.right, label %dim.right, label %no
-dim.right:
-  %d.next = add i64 %d, 1
-  br label %dim
+  %right.memory = call i1 @laid_out(ptr %array, ptr %expected)
+  br i1 %right.memory, label %yes, label %no
 yes:
   %input = call i64 @word(ptr %entry, i64 5)
   %data.at = getelementptr i8, ptr %array, i64 16

@@ -3,8 +3,10 @@
 `graphc_check(table, args)` is a function for Python: args are the tuple of a call's arguments and
 the address of its block. It gives None where everything is as expected; the addresses of the
 inputs' elements are then in the block, which holds references to their arrays and to the storages
-that will be written. Else it gives the number of the first entry that is not, and holds nothing.
+that will be written; True, if gradients have memory, too (entry_grads.py). Else it gives the number
+of the first entry that is not as expected, and holds nothing.
 `graphc_done(table, args)` counts the writes, if its second argument is true, and lets go.
+`graphc_keep(table, args)` is given the gradients from before a call, one of each, as spares.
 
 Nothing here runs Python code, but for a dictionary whose keys have an `__eq__` of their own.
 """
@@ -15,14 +17,19 @@ import re
 
 from .entry_attributes import ATTRIBUTE, FACTS, VALUES
 from .entry_fetch import FETCH
+from .entry_grads import GRADS
+from .layouts import USED_AT
 
 # the words of a table, of one of its entries, and what a tensor is asked
 TABLE = (
     "entries", "count", "inputs", "first", "held", "classes", "names", "places", "spans",
     "written", "array", "storage", "inference", "version", "none", "true", "counts", "arguments",
+    "copies", "copied", "grads", "graded", "weak_tensor", "weak_array", "weak_storage", "slots",
+    "false", "spares",
 )
+SLOTS = ("array", "_root", "exposed", "segment")  # of a storage
 WORDS = 8  # of an entry: its kind, then its operands
-ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT = range(8)
+ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT, LIST = range(9)
 ATTRIBUTES = (
     "_array", "_storage", "_requires_grad", "_node", "_hooks", "_post_hooks", "_accumulator",
     "_base", "_grad",
@@ -35,6 +42,7 @@ ASK_GRADIENT, REQUIRES, ASK_LEAF, LEAF, ASK_HOOKS, ASK_INFERENCE, INFERENCE, WRI
 FUNCTIONS = {
     "PyDict_GetItemWithError": ("ptr", "ptr, ptr"),
     "PyObject_GetAttr": ("ptr", "ptr, ptr"),
+    "PyObject_SetAttr": ("i32", "ptr, ptr, ptr"),
     "PyTuple_GetItem": ("ptr", "ptr, i64"),
     "PyTuple_Size": ("i64", "ptr"),
     "PyLong_AsVoidPtr": ("ptr", "ptr"),
@@ -56,8 +64,9 @@ _LOADED = r"\1.place = getelementptr i64, ptr \3, i64 \4\n  \1 = load \2, ptr \1
 def text(version: tuple[int, int]) -> str:
     """The module, for a CPython of this version."""
     declared = [f"declare {r} @{name}({p})" for name, (r, p) in FUNCTIONS.items()]
-    code = "\n".join([VALUES[version], ATTRIBUTE, FACTS, FETCH, _WALK, _DONE])
-    return "\n".join([*declared, _LOAD.sub(_LOADED, code)])
+    code = "\n".join([VALUES[version], ATTRIBUTE, FACTS, FETCH, GRADS, _WALK, _DONE])
+    code = _LOAD.sub(_LOADED, code).replace("USED", str(USED_AT[version]))
+    return "\n".join([*declared, code])
 
 
 _WALK = """
@@ -127,6 +136,28 @@ ask:
 no:
   ret i1 false
 }
+; outputs that go into inputs' memory have their addresses: pairs of words
+define internal void @copy(ptr %table, ptr %block) {
+  %pairs = call ptr @pointer(ptr %table, i64 18)
+  %count = call i64 @word(ptr %table, i64 19)
+  br label %next
+next:
+  %i = phi i64 [ 0, %0 ], [ %i.next, %pair.is ]
+  %pair = phi ptr [ %pairs, %0 ], [ %pair.next, %pair.is ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %pair.is, label %end
+pair.is:
+  %to = call i64 @word(ptr %pair, i64 0)
+  %from = call i64 @word(ptr %pair, i64 1)
+  %value = call i64 @word(ptr %block, i64 %from)
+  %at = getelementptr i64, ptr %block, i64 %to
+  store i64 %value, ptr %at
+  %i.next = add i64 %i, 1
+  %pair.next = getelementptr i64, ptr %pair, i64 2
+  br label %next
+end:
+  ret void
+}
 define internal void @let_go(ptr %table, ptr %block) {
   %count = call i64 @word(ptr %table, i64 2)
   %both = shl i64 %count, 1
@@ -179,6 +210,7 @@ ask:
     i64 5, label %class.of
     i64 6, label %same
     i64 7, label %gradient
+    i64 8, label %list
   ]
 item:
   %dict = call ptr @pointer(ptr %entry, i64 1)
@@ -234,6 +266,26 @@ same.both:
 gradient:
   %is.graded = call i1 @graded(ptr %table, ptr %entry, ptr %given)
   br i1 %is.graded, label %right, label %fails
+list:
+  %l = call ptr @pointer(ptr %entry, i64 1)
+  %l.wanted = call ptr @pointer(ptr %entry, i64 2)
+  %l.count.wanted = call i64 @word(ptr %entry, i64 3)
+  %l.count = call i64 @word(ptr %l, i64 2)
+  %l.right = icmp eq i64 %l.count, %l.count.wanted
+  br i1 %l.right, label %list.items, label %fails
+list.items:
+  %l.items = call ptr @pointer(ptr %l, i64 3)
+  br label %list.next
+list.next:
+  %l.i = phi i64 [ 0, %list.items ], [ %l.i.next, %list.item ]
+  %l.more = icmp slt i64 %l.i, %l.count
+  br i1 %l.more, label %list.item, label %right
+list.item:
+  %l.item = call ptr @pointer(ptr %l.items, i64 %l.i)
+  %l.item.wanted = call ptr @pointer(ptr %l.wanted, i64 %l.i)
+  %l.is = icmp eq ptr %l.item, %l.item.wanted
+  %l.i.next = add i64 %l.i, 1
+  br i1 %l.is, label %list.next, label %fails
 right:
   %i.next = add i64 %i, 1
   %entry.next = getelementptr i64, ptr %entry, i64 8
@@ -246,13 +298,16 @@ last:
   %clean = icmp eq ptr %raised, null
   br i1 %clean, label %fits, label %fails
 fits:
-  %none = call ptr @pointer(ptr %table, i64 14)
-  call void @Py_IncRef(ptr %none)
-  ret ptr %none
+  call void @copy(ptr %table, ptr %block)
+  %took = call i1 @take(ptr %table, ptr %block)
+  %answer = select i1 %took, i64 15, i64 14
+  %said = call ptr @pointer(ptr %table, i64 %answer)
+  call void @Py_IncRef(ptr %said)
+  ret ptr %said
 fails:
   %where = phi i64 [ -1, %0 ], [ %i, %ask ], [ %i, %item ], [ %i, %in.memory ], [ %i, %local ],
     [ %i, %tensor ], [ %i, %argument ], [ %i, %class.of ], [ %i, %same.both ], [ %i, %gradient ],
-    [ %count, %together ], [ %count, %last ]
+    [ %i, %list ], [ %i, %list.item ], [ %count, %together ], [ %count, %last ]
   call void @PyErr_Clear()
   call void @let_go(ptr %table, ptr %block)
   %result = call ptr @PyLong_FromLong(i64 %where)
@@ -299,7 +354,33 @@ on:
   %i.next = add i64 %i, 1
   br label %next
 end:
+  call void @hand_over(ptr %table, ptr %block, i1 %counts)
   call void @let_go(ptr %table, ptr %block)
+  %none = call ptr @pointer(ptr %table, i64 14)
+  call void @Py_IncRef(ptr %none)
+  ret ptr %none
+}
+define ptr @graphc_keep(ptr %self, ptr %args, i64 %n) {
+  %table = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %count = call i64 @word(ptr %table, i64 21)
+  %spares = call ptr @pointer(ptr %table, i64 27)
+  br label %next
+next:
+  %i = phi i64 [ 0, %0 ], [ %i.next, %keep ]
+  %more = icmp slt i64 %i, %count
+  %given = icmp slt i64 %i, %n
+  %both = and i1 %more, %given
+  br i1 %both, label %keep, label %end
+keep:
+  %new = call ptr @pointer(ptr %args, i64 %i)
+  %at = getelementptr ptr, ptr %spares, i64 %i
+  %old = load ptr, ptr %at
+  call void @Py_IncRef(ptr %new)
+  store ptr %new, ptr %at
+  call void @Py_DecRef(ptr %old)
+  %i.next = add i64 %i, 1
+  br label %next
+end:
   %none = call ptr @pointer(ptr %table, i64 14)
   call void @Py_IncRef(ptr %none)
   ret ptr %none

@@ -20,15 +20,18 @@ import numpy as np
 
 _WORD = 8
 _HEADER = 2 * _WORD  # of an object: its count of references, and its class
-# an array's data, number of dims (4 bytes), sizes, dtype, flags (4 bytes); behind PyObject_HEAD
-DATA, NDIM, SIZES, DTYPE, FLAGS = 16, 24, 32, 56, 64
+# an array's data, number of dims (4 bytes), sizes, base, dtype, flags (4 bytes)
+DATA, NDIM, SIZES, BASE, DTYPE, FLAGS = 16, 24, 32, 48, 56, 64
 C_CONTIGUOUS = 1
 REFERENT, CONTENTS = 16, 16  # of a weak reference; of a cell
+COUNT, ITEMS = 16, 24  # of a list; a dict's count is there, too
 CODE, DEFAULTS, KEYWORDS = 48, 56, 64  # of a function
 _MEMBER, _OFFSET = 40, 16  # of a slot's descriptor: its PyMemberDef; of that: the slot's offset
 _MANAGED_DICT = 1 << 4  # Py_TPFLAGS_MANAGED_DICT
 _DICT_AT = -3 * _WORD  # of an object whose dict CPython manages; 3.12: or its values, tagged
 _VALUES_AT = -4 * _WORD  # 3.11
+# of the first of an object's values: the byte that says how many there are
+USED_AT = {(3, 11): -2, (3, 12): -2, (3, 13): -7}
 _FLAGS_OF_CLASS = 168  # tp_flags
 _SIZE_OF_CLASS = 32  # tp_basicsize
 
@@ -133,6 +136,7 @@ def _arrays() -> bool:
             word(place + DATA) == array.__array_interface__["data"][0]
             and ctypes.c_int32.from_address(place + NDIM).value == array.ndim
             and tuple(word(sizes + _WORD * i) for i in range(array.ndim)) == array.shape
+            and word(place + BASE) == (0 if array.base is None else id(array.base))
             and word(place + DTYPE) == id(array.dtype)
             and bool(word(place + FLAGS) & C_CONTIGUOUS) == array.flags.c_contiguous
         ):
@@ -142,6 +146,7 @@ def _arrays() -> bool:
 
 class _Slots:
     __slots__ = ("__weakref__", "first", "second")
+    __weakrefoffset__: int
 
 
 def _small_objects() -> bool:
@@ -153,9 +158,13 @@ def _small_objects() -> bool:
     def function(a: Any = one, *, b: Any = one) -> Any:
         return a, b
 
-    at = id(function)
+    at, several, table = id(function), [one, alive], {"a": one, "b": alive, "c": gone}
+    items = word(id(several) + ITEMS)
     return (
-        word(id(one) + slot_offset(_Slots.__dict__["second"])) == id(one.second)
+        word(id(several) + COUNT) == 2 and word(id(table) + COUNT) == 3
+        and [word(items), word(items + _WORD)] == [id(one), id(alive)]
+        and word(id(one) + _Slots.__weakrefoffset__) == id(alive)
+        and word(id(one) + slot_offset(_Slots.__dict__["second"])) == id(one.second)
         and word(id(one) + slot_offset(_Slots.__dict__["first"])) == id(one.first)
         and word(id(alive) + REFERENT) == id(one) and word(id(gone) + REFERENT) == id(None)
         and word(id(cell) + CONTENTS) == id(one)
@@ -181,6 +190,11 @@ def _attributes(found: Layout) -> bool:
         return False
     first = values + _WORD if found.version >= (3, 13) else values
     kept = [word(first + _WORD * (i or 0)) for i in indices]
+    weak = id(one) + _Fields.__weakrefoffset__  # type: ignore[attr-defined]
+    if word(weak) or (reference := weakref.ref(one)) is None or word(weak) != id(reference):
+        return False
+    if ctypes.c_uint8.from_address(first + USED_AT[found.version]).value != 2:
+        return False
     return kept == [id(one.first), id(one.second)] and (
         vars(one) is not None and dict_place(one) is not None
         and (found.version >= (3, 13) or _values(found, one) is None)

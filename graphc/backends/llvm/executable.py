@@ -178,7 +178,8 @@ class Executable:
 
     @property
     def first_held(self) -> int:
-        """The first of two words for each input, for whoever holds references during a call."""
+        """The first of two words for each input, and one for each output, for whoever holds
+        references during a call."""
         return self._layout.words
 
     def borrow(self, dims: Sequence[int]) -> _Lease:
@@ -204,11 +205,6 @@ class Executable:
         """A buffer of the call, inputs first, is this array."""
         lease.block[driver.FIRST_BUFFER + buffer] = self._address_of(array)
 
-    def point_same(self, lease: _Lease, buffer: int, other: int) -> None:
-        """A buffer of the call is another one, too."""
-        first = driver.FIRST_BUFFER
-        lease.block[first + buffer] = lease.block[first + other]
-
     def run_lease(self, lease: _Lease) -> None:
         """See run."""
         if self._run(lease.address):
@@ -227,7 +223,7 @@ class Executable:
         return found
 
     def _new_lease(self) -> _Lease:
-        words = self._layout.words + 2 * len(self.program.input_types)
+        words = self._layout.words + self._buffers + len(self.program.input_types)
         lease = _Lease(words, self.memory)
         lease.block[driver.CALLBACK] = self._callbacks.address
         for position, constant in enumerate(self._constants):

@@ -11,7 +11,7 @@ class Call:
     """A call on its way: guards are asked of it, native code runs on it, results are made of it."""
 
     __slots__ = (
-        "arguments", "arrays", "dims", "given", "history", "numbers", "results", "said", "sources"
+        "arguments", "arrays", "dims", "given", "graded", "history", "numbers", "results", "said", "sources"
     )
 
     def __init__(self, arguments: list[Any], given: Any) -> None:
@@ -24,4 +24,5 @@ class Call:
         # numbers and texts for Python, by the id of their expression
         self.said: dict[int, Any] = {}
         self.results: list[np.ndarray] = []  # of the native code
+        self.graded = False  # gradients are where they belong (shortcut.py)
         self.history: Any = None  # of the results; None: they have none

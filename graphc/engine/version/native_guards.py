@@ -7,15 +7,16 @@ though equal, native code says no, and Python is asked. What is not told here st
 from __future__ import annotations
 
 import gc
+import operator
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from ...backends.host.entry import Conditions
-from ...backends.host.layouts import CODE, CONTENTS, DEFAULTS, KEYWORDS, dict_place, word
+from ...backends.host.layouts import CODE, CONTENTS, COUNT, DEFAULTS, KEYWORDS, dict_place, word
 from ..capture.places import MISSING
-from .guards import Code, Entry, Fields, Guard, Referent, Type
+from .guards import Code, Entry, Fields, Guard, Items, Referent, Result, Type
 
 
 def ask_natively(guard: Guard, conditions: Conditions) -> bool:
@@ -113,7 +114,36 @@ def _referent(guard: Referent, conditions: Conditions) -> bool:
     return True
 
 
+def _items(guard: Items, conditions: Conditions) -> bool:
+    container = guard.container
+    if type(container) is not list:
+        return False
+    conditions.items(container)
+    return True
+
+
+def _result(guard: Result, conditions: Conditions) -> bool:
+    function, arguments = guard.function, guard.arguments
+    first = arguments[0] if arguments else None
+    kind = type(first)
+    counted = issubclass(kind, (list, dict)) and kind.__len__ in (list.__len__, dict.__len__)
+    if counted and (function is len or (function is bool and not hasattr(kind, "__bool__"))):
+        conditions.keep.append(first)
+        conditions.word(id(first) + COUNT, len(first))
+        return True
+    if (
+        function is operator.contains and type(arguments[1]) is str
+        and getattr(kind, "__contains__", None) is dict.__contains__
+    ):
+        now = dict.get(first, arguments[1], MISSING)
+        conditions.keep.append(now)
+        conditions.item(first, arguments[1], now, now is MISSING)
+        return True
+    return False
+
+
 _CLASS = 8  # of an object: where its class is named
 _RULES: dict[type, Callable[[Any, Conditions], bool]] = {
-    Entry: _entry, Type: _type, Code: _code, Fields: _fields, Referent: _referent,
+    Entry: _entry, Type: _type, Code: _code, Fields: _fields, Items: _items,
+    Referent: _referent, Result: _result,
 }

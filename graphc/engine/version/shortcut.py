@@ -9,12 +9,14 @@ wrong in one direction only: what it does ask, it asks for identity.
 from __future__ import annotations
 
 import functools
+import math
+from collections import Counter
 from typing import Any, cast
 
 from ... import backends
 from ... import config as configuration
 from ...backends.host import entry_text as bits
-from ...backends.host.entry import Code, Conditions, Entry, TensorFacts
+from ...backends.host.entry import Code, Conditions, Entry, Gradient, TensorFacts
 from ...frontend import promote, state_version
 from ...frontend.captured import NumberInput, TensorInput
 from ...frontend.context import _Local, local
@@ -37,6 +39,8 @@ from .sources import Stale, number_array, source_value
 from .version import Specialisation
 
 MISSED = object()
+_UNSPARED = 4  # calls that found gradients in use, before no more are kept
+_SPARED = 1 << 27  # bytes of gradients: where there are more, making them costs little
 # of a thread: what a version's key, and the way to it, ask
 _MODES = ("trace", "counted", "instead", "grad", "inference", "place", "autocast")
 
@@ -55,10 +59,10 @@ class Shortcut:
 
     def __init__(
         self, version: Specialisation, structure: Structure, leaves: list[Any], call: Call,
-        entry: Entry, asked: list[Guard], owners: list[Any],
+        entry: Entry, asked: list[Guard], owners: list[Any], gradients: list[Gradient],
     ) -> None:
         """`call`: like the one that was run; `asked`: guards that Python asks; `owners`: the guard
-        of each condition."""
+        of each condition; `gradients`: all that it leaves, where they may be spares."""
         self.version, self.structure = version, structure
         self.flat = all(type(leaf) in LEAVES for leaf in leaves) and (
             structure == flatten_call(tuple(leaves), {})[1]
@@ -70,11 +74,14 @@ class Shortcut:
         self.executable = engine.built.executable
         self.dims = call.dims
         self.sizes = tuple([call.dims[name] for name in engine.dims])
-        types = enumerate(engine.output_types)
         self.outputs = [
-            None if i in engine.mutated else (concrete_shape(t, call.dims), t.dtype.numpy)
-            for i, t in types
+            (i, concrete_shape(type_, call.dims), type_.dtype.numpy)
+            for i, type_ in enumerate(engine.output_types) if i not in engine.mutated
         ]
+        self.gradients = gradients
+        at = {gradient.output for gradient in gradients}
+        self.other_outputs = [output for output in self.outputs if output[0] not in at]
+        self.unspared = 0  # calls in a row that found gradients in use
         self.allocate = engine.allocate
         self.config, self.stance = configuration.current(), Compilers.stance
         self.dtype = promote.Defaults.dtype
@@ -108,11 +115,12 @@ class Shortcut:
         lease = executable.borrow(self.sizes)
         ran = False
         try:
-            self.missed = self.check(leaves, lease.address)
-            if self.missed is not None:
+            answer = self.check(leaves, lease.address)
+            if answer is not None and answer is not True:
+                self.missed = answer
                 return MISSED
             call = Call(leaves, (args, kwargs))
-            call.dims = self.dims
+            call.dims, call.graded = self.dims, answer is True
             if not self._holds(call, lease):
                 return MISSED
             self._call(call, lease)
@@ -123,7 +131,18 @@ class Shortcut:
         finally:
             self.done(lease.address, ran)
             executable.give_back(lease)
+        if self.gradients and not call.graded:
+            return self._with_new_gradients(call)
         return version.finish(call)
+
+    def _with_new_gradients(self, call: Call) -> Any:
+        """The end of a call that found no spares: the gradients from before it are the next."""
+        found = [gradient.tensor._grad for gradient in self.gradients]
+        result = self.version.finish(call)
+        self.unspared += 1
+        if self.unspared < _UNSPARED and all(type(grad) is Tensor for grad in found):
+            self._entry.keep(*found)
+        return result
 
     def _holds(self, call: Call, lease: Any) -> bool:
         """Whether what Python is asked holds, too; run-time numbers are fetched."""
@@ -164,20 +183,20 @@ class Shortcut:
         version, executable = self.version, self.executable
         plan, mutated = version.plan, version.engine.mutated
         first, before = len(version.inputs), {}
+        results: list[Any] = [None] * len(version.engine.output_types)
         if plan is not None:
             call.arrays = version.arrays_of_tensors(call.arguments)
             for number, array in call.numbers:
                 call.arrays[number] = array
             before = kept_for_backward(plan.read, call.arrays, mutated)
-        results: list[Any] = call.results
-        for i, output in enumerate(self.outputs):
-            if output is None:
-                executable.point_same(lease, first + i, mutated[i])
-                results.append(None if plan is None else call.arrays[mutated[i]])
-            else:
-                made = self.allocate(*output)
-                results.append(made)
-                executable.point(lease, first + i, made)
+            for i, target in mutated.items():
+                results[i] = call.arrays[target]
+        for i, shape, dtype in self.other_outputs if call.graded else self.outputs:
+            made = results[i] = self.allocate(shape, dtype)
+            executable.point(lease, first + i, made)
+        call.results = results
+        if call.graded:
+            self.unspared = 0
         executable.run_lease(lease)
         version.calls += 1
         if plan is not None:
@@ -222,14 +241,16 @@ def shortcut_of(
         owners += [guard] * (len(conditions.words) - len(owners))
     if not _tensors(version, call, conditions):
         return None
+    conditions.gradients += _gradients(version, call.dims)
     known = GradIsThere, SameArgument, Differentiable
     asked += [guard for guard in version.guards.of_calls if not isinstance(guard, known)]
     executable = version.engine.built.executable
     entry = Entry(
         code, conditions, len(version.inputs), len(leaves), executable.first_input,
-        executable.first_held, bool(version.traced.mutations),
+        executable.first_held, bool(version.traced.mutations), version.engine.mutated,
     )
-    return Shortcut(version, structure, leaves, call, entry, asked, owners)
+    gradients = conditions.gradients
+    return Shortcut(version, structure, leaves, call, entry, asked, owners, gradients)
 
 
 def _can_be_asked(version: Specialisation) -> bool:
@@ -312,6 +333,32 @@ def _tensors(version: Specialisation, call: Call, conditions: Conditions) -> boo
         i for i, leaf in enumerate(call.arguments) if isinstance(leaf, Tensor) and i not in fetched
     ]
     return not unread and not differentiable
+
+
+def _gradients(version: Specialisation, dims: dict[str, int]) -> list[Gradient]:
+    """The gradients that a call leaves, where each may take the memory of a former one."""
+    traced, found = version.traced, list[Gradient]()
+    outputs = Counter(output.index for output in traced.outputs())
+    reads = any(type(i) is TensorInput and i.kind == "grad" for i in version.inputs)
+    if version.plan is not None or reads:
+        return []
+    for write in traced.grads:
+        value = write.value
+        if (
+            value is None or write.argument >= 0 or type(write.tensor) not in (Tensor, Parameter)
+            or value.kind != "value" or value.requires_grad or value.order is not None
+            or value.outdated or value.behind or value.index in version.engine.mutated
+            or outputs[value.index] != 1
+        ):
+            return []
+        type_ = version.engine.output_types[value.index]
+        shape = concrete_shape(type_, dims)
+        found.append(Gradient(
+            write.tensor, value.index, type_.dtype.numpy, shape, value.versions, value.inference
+        ))
+    several = len({id(each.tensor) for each in found}) < len(found)
+    size = sum(math.prod(each.shape) * each.dtype.itemsize for each in found)
+    return [] if several or size > _SPARED else found
 
 
 def _as_found(tensor: Tensor) -> int:

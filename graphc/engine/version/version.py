@@ -330,8 +330,8 @@ class Specialisation:
         """Everything after the native call, in the trace's order."""
         traced, history = self.traced, call.history
         builder = Results(self, call)
-        if traced.rebinds or traced.grads or traced.flags:
-            self._write_back(call.arguments, builder)
+        if traced.rebinds or (traced.grads and not call.graded) or traced.flags:
+            self._write_back(call, builder)
         if history is not None:
             history.attach(builder)
         if self.writes:
@@ -355,13 +355,13 @@ class Specialisation:
             action()
         return result
 
-    def _write_back(self, arguments: list[Any], builder: Results) -> None:
+    def _write_back(self, call: Call, builder: Results) -> None:
         """What the call did to tensors besides writing to their memory."""
-        traced = self.traced
+        traced, arguments = self.traced, call.arguments
         with no_grad():
             for rebind in traced.rebinds:
                 written_to(rebind, arguments, self.moved).data = builder.tensor(rebind.value)
-            for write in traced.grads:
+            for write in () if call.graded else traced.grads:
                 value = None if write.value is None else builder.tensor(write.value)
                 written_to(write, arguments, self.moved)._grad = value
             for flag in traced.flags:
