@@ -69,6 +69,7 @@ class Code:
         self.check = self._method("graphc_check")
         self.done = self._method("graphc_done")
         self.keep = self._method("graphc_keep")
+        self.run = self._method("graphc_run")
 
     def _method(self, name: str) -> _Method:
         return _Method(name.encode(), self._library.address(name), METH_FASTCALL, None)
@@ -182,16 +183,17 @@ class Conditions:
 
 
 class Entry:
-    """`check(arguments, block)`, `done(block, ran)` and `keep(*gradients)`; see entry_text.py."""
+    """`check(arguments, block)`, `run(block, *outputs)`, `done(block, ran)`, `keep(*gradients)`:
+    see entry_text.py."""
 
     def __init__(
         self, code: Code, conditions: Conditions, inputs: int, arguments: int, first: int,
-        held: int, apart: bool, mutated: Mapping[int, int],
+        held: int, apart: bool, outputs: int, mutated: Mapping[int, int], run: int, releases: bool,
     ) -> None:
         """`first`: the word of a block with the first input's address, behind which the outputs'
         are; `held`: the first of those for references, two for each input and one for each output;
         `apart`: written memory is no other input's; `mutated`: which output goes into which
-        input's memory."""
+        input's memory; `run`: the address of the program's code; `releases`: without the GIL."""
         spans, counts, written = [0] * inputs, [0] * inputs, [0] * inputs
         for facts in conditions.tensors:
             spans[facts.input] = math.prod(facts.shape) * facts.dtype.itemsize
@@ -200,24 +202,30 @@ class Entry:
         padded = [w for row in conditions.words for w in (*row, *[0] * (kinds.WORDS - len(row)))]
         copies = [w + first for to, of in mutated.items() for w in (inputs + to, of)]
         grads = self._gradients(conditions, first + inputs)
+        made = [first + inputs + i for i in range(outputs) if i not in mutated]
+        graded = {first + inputs + each.output for each in conditions.gradients}
+        others = [word for word in made if word not in graded]
         self._spares = _words([0] * len(conditions.gradients))
-        parts = [_words(p) for p in (padded, [0] * inputs, spans, written, counts, copies, grads)]
-        entries, places, spans_at, written_at, counts_at, copies_at, grads_at = map(
-            ctypes.addressof, parts
-        )
-        values = {
-            "entries": entries, "count": len(conditions.words), "inputs": inputs, "first": first,
+        lists = {
+            "entries": padded, "places": [0] * inputs, "spans": spans, "written": written,
+            "counts": counts, "copies": copies, "grads": grads, "made": made, "others": others,
+        }
+        parts = {name: _words(values) for name, values in lists.items()}
+        values = {name: ctypes.addressof(part) for name, part in parts.items()}
+        values |= {
+            "count": len(conditions.words), "inputs": inputs, "first": first,
             "held": held, "classes": ctypes.addressof(code.rows),
-            "names": ctypes.addressof(code.names), "places": places if apart else 0,
-            "spans": spans_at, "written": written_at, "array": id(np.ndarray),
+            "names": ctypes.addressof(code.names), "array": id(np.ndarray),
             "storage": id(code.storage), "inference": code.inference, "version": code.version,
-            "none": id(None), "true": id(True), "counts": counts_at, "arguments": arguments,
-            "copies": copies_at, "copied": len(mutated), "grads": grads_at,
-            "graded": len(conditions.gradients), "weak_tensor": code.weak[0],
+            "none": id(None), "true": id(True), "arguments": arguments,
+            "copied": len(mutated), "graded": len(conditions.gradients), "weak_tensor": code.weak[0],
             "weak_array": code.weak[1], "weak_storage": code.weak[2],
             "slots": ctypes.addressof(code.slots), "false": id(False),
-            "spares": ctypes.addressof(self._spares),
+            "spares": ctypes.addressof(self._spares), "run": run, "releases": int(releases),
+            "made_count": len(made),
         }
+        if not apart:
+            values["places"] = 0
         table = _words([values[name] for name in kinds.TABLE])
         self._kept = code, conditions, parts, table
         address = ctypes.addressof(table)
@@ -225,6 +233,7 @@ class Entry:
         self.check: Callable[[tuple[Any, ...], int], bool | int | None] = _function(code.check, address)
         self.done: Callable[[int, bool], None] = _function(code.done, address)
         self.keep: Callable[..., None] = _function(code.keep, address)
+        self.run: Callable[..., int] = _function(code.run, address)
 
 
     def _gradients(self, conditions: Conditions, first: int) -> list[int]:

@@ -5,6 +5,9 @@ the address of its block. It gives None where everything is as expected; the add
 inputs' elements are then in the block, which holds references to their arrays and to the storages
 that will be written; True, if gradients have memory, too (entry_grads.py). Else it gives the number
 of the first entry that is not as expected, and holds nothing.
+`graphc_run(table, args)` is given the address of the block and the arrays of the outputs that get
+new memory (where gradients have some: of the others). It gives what the program gives, 0 being
+success; the GIL is released meanwhile where that is worth it.
 `graphc_done(table, args)` counts the writes, if its second argument is true, and lets go.
 `graphc_keep(table, args)` is given the gradients from before a call, one of each, as spares.
 
@@ -25,7 +28,7 @@ TABLE = (
     "entries", "count", "inputs", "first", "held", "classes", "names", "places", "spans",
     "written", "array", "storage", "inference", "version", "none", "true", "counts", "arguments",
     "copies", "copied", "grads", "graded", "weak_tensor", "weak_array", "weak_storage", "slots",
-    "false", "spares",
+    "false", "spares", "run", "releases", "made", "others", "made_count",
 )
 SLOTS = ("array", "_root", "exposed", "segment")  # of a storage
 WORDS = 8  # of an entry: its kind, then its operands
@@ -50,6 +53,8 @@ FUNCTIONS = {
     "PyLong_AsLongLong": ("i64", "ptr"),
     "PyLong_FromLongLong": ("ptr", "i64"),
     "PyErr_Clear": ("void", ""),
+    "PyEval_SaveThread": ("ptr", ""),
+    "PyEval_RestoreThread": ("void", "ptr"),
     "PyErr_Occurred": ("ptr", ""),
     "Py_IncRef": ("void", "ptr"),
     "Py_DecRef": ("void", "ptr"),
@@ -359,6 +364,46 @@ end:
   %none = call ptr @pointer(ptr %table, i64 14)
   call void @Py_IncRef(ptr %none)
   ret ptr %none
+}
+define ptr @graphc_run(ptr %self, ptr %args, i64 %n) {
+  %table = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %block.of = load ptr, ptr %args
+  %block = call ptr @PyLong_AsVoidPtr(ptr %block.of)
+  %count = call i64 @word(ptr %table, i64 32)
+  %given = sub i64 %n, 1
+  %all = icmp eq i64 %given, %count
+  %which = select i1 %all, i64 30, i64 31
+  %words = call ptr @pointer(ptr %table, i64 %which)
+  br label %next
+next:
+  %i = phi i64 [ 0, %0 ], [ %i.next, %point ]
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i, %given
+  br i1 %more, label %point, label %begin
+point:
+  %array = call ptr @pointer(ptr %args, i64 %i.next)
+  %data = call i64 @word(ptr %array, i64 2)
+  %word = call i64 @word(ptr %words, i64 %i)
+  %at = getelementptr i64, ptr %block, i64 %word
+  store i64 %data, ptr %at
+  br label %next
+begin:
+  %run = call ptr @pointer(ptr %table, i64 28)
+  %releases = call i64 @word(ptr %table, i64 29)
+  %release = icmp ne i64 %releases, 0
+  br i1 %release, label %alone, label %holding
+alone:
+  %thread = call ptr @PyEval_SaveThread()
+  %status.1 = call i64 %run(ptr %block)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %ran
+holding:
+  %status.2 = call i64 %run(ptr %block)
+  br label %ran
+ran:
+  %status = phi i64 [ %status.1, %alone ], [ %status.2, %holding ]
+  %result = call ptr @PyLong_FromLong(i64 %status)
+  ret ptr %result
 }
 define ptr @graphc_keep(ptr %self, ptr %args, i64 %n) {
   %table = call ptr @PyLong_AsVoidPtr(ptr %self)

@@ -17,6 +17,7 @@ from graphc.backends.llvm.emit import emit, kernel_checks
 from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.rows import Rows, by_rows
+from graphc.backends.llvm.short import is_short
 from graphc.backends.llvm.target import Target, host_target, require_runnable
 from graphc.backends.llvm.traced import run_traced
 from graphc.ir.dim import evaluate
@@ -106,9 +107,12 @@ class Executable:
         self._compiled = compiled  # keeps the code alive
         self._layout = compiled.layout
         library = compiled.library
-        prototype = _RunHoldingGIL if driver.ends_by_flag(program) else _Run
-        self._run = prototype(library.address(driver.RUN))
+        self._takes_gil = driver.ends_by_flag(program)
+        prototype = _RunHoldingGIL if self._takes_gil else _Run
+        self.code = library.address(driver.RUN)
+        self._run = prototype(self.code)
         self._steps = list(leaves(program.steps))
+        self._is_short = is_short(program)
         self._constants = [np.ascontiguousarray(c) for c in program.constants]
         self._callbacks = callbacks
         # by the dims, and the number of threads: see _bytes
@@ -145,7 +149,7 @@ class Executable:
             library = self._compiled.library
             block = lease.block
             if not run_traced(self.program, library, self.memory, block, before, after):
-                raise self._failure(lease)
+                raise self.failure(lease)
         finally:
             self._leases.append(lease)
 
@@ -208,7 +212,13 @@ class Executable:
     def run_lease(self, lease: _Lease) -> None:
         """See run."""
         if self._run(lease.address):
-            raise self._failure(lease)
+            raise self.failure(lease)
+
+    @property
+    def releases(self) -> bool:
+        """Whether somebody is to let the GIL go around the code: not where it does so itself, nor
+        where it is over sooner than another thread would begin."""
+        return not (self._takes_gil or self._is_short)
 
     def _bytes(self, dims: tuple[int, ...], workers: int) -> tuple[int, int, int]:
         """How much arena and scratch a call with these dims needs, with so many threads."""
@@ -238,7 +248,7 @@ class Executable:
             f"got {inputs}, {outputs} and {dims}"
         )
 
-    def _failure(self, lease: _Lease) -> BaseException:
+    def failure(self, lease: _Lease) -> BaseException:
         """The exception for a call that stopped."""
         status = lease.block[driver.STATUS : driver.STATUS + 4]
         step = self._steps[status[1] - 1]

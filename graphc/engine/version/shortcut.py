@@ -13,6 +13,8 @@ import math
 from collections import Counter
 from typing import Any, cast
 
+import numpy as np
+
 from ... import backends
 from ... import config as configuration
 from ...backends.host import entry_text as bits
@@ -23,9 +25,10 @@ from ...frontend.context import _Local, local
 from ...frontend.history import gradient_kind
 from ...frontend.number_expr import is_late
 from ...frontend.storage import Storage, readers
-from ...frontend.tensor import Parameter, Tensor
+from ...frontend.tensor import Parameter, Tensor, from_array
 from ...frontend.tree import LEAVES, Structure, flatten_call
 from ...frontend.values import Eager
+from ...ir.types import TensorType
 from ..built import Built, concrete_shape, kept_for_backward
 from ..capture.streams import Draw
 from ..marks import Compilers
@@ -39,6 +42,7 @@ from .sources import Stale, number_array, source_value
 from .version import Specialisation
 
 MISSED = object()
+_SMALL = 1024  # bytes
 _UNSPARED = 4  # calls that found gradients in use, before no more are kept
 _SPARED = 1 << 27  # bytes of gradients: where there are more, making them costs little
 # of a thread: what a version's key, and the way to it, ask
@@ -67,7 +71,7 @@ class Shortcut:
         self.flat = all(type(leaf) in LEAVES for leaf in leaves) and (
             structure == flatten_call(tuple(leaves), {})[1]
         )
-        self.check, self.done, self._entry = entry.check, entry.done, entry
+        self.check, self._run, self.done, self._entry = entry.check, entry.run, entry.done, entry
         self.asked, self.owners = asked, owners
         self.guards = version.guards
         engine = version.engine
@@ -75,12 +79,14 @@ class Shortcut:
         self.dims = call.dims
         self.sizes = tuple([call.dims[name] for name in engine.dims])
         self.outputs = [
-            (i, concrete_shape(type_, call.dims), type_.dtype.numpy)
+            (i, _is_small(shape := concrete_shape(type_, call.dims), type_), shape, type_.dtype.numpy)
             for i, type_ in enumerate(engine.output_types) if i not in engine.mutated
         ]
         self.gradients = gradients
         at = {gradient.output for gradient in gradients}
         self.other_outputs = [output for output in self.outputs if output[0] not in at]
+        self.results = _plain_results(version) if gradients or not version.traced.grads else None
+        self.makes = None if version.rebuild.gives_its_leaf else version.rebuild.make
         self.unspared = 0  # calls in a row that found gradients in use
         self.allocate = engine.allocate
         self.config, self.stance = configuration.current(), Compilers.stance
@@ -133,7 +139,10 @@ class Shortcut:
             executable.give_back(lease)
         if self.gradients and not call.graded:
             return self._with_new_gradients(call)
-        return version.finish(call)
+        if self.results is None:
+            return version.finish(call)
+        made = [_tensor(call.results[i], writes, state) for i, writes, state in self.results]
+        return made[0] if self.makes is None else self.makes(made)[0]
 
     def _with_new_gradients(self, call: Call) -> Any:
         """The end of a call that found no spares: the gradients from before it are the next."""
@@ -182,7 +191,7 @@ class Shortcut:
         """The native run, and the history of its results."""
         version, executable = self.version, self.executable
         plan, mutated = version.plan, version.engine.mutated
-        first, before = len(version.inputs), {}
+        before: dict[int, Any] = {}
         results: list[Any] = [None] * len(version.engine.output_types)
         if plan is not None:
             call.arrays = version.arrays_of_tensors(call.arguments)
@@ -191,17 +200,52 @@ class Shortcut:
             before = kept_for_backward(plan.read, call.arrays, mutated)
             for i, target in mutated.items():
                 results[i] = call.arrays[target]
-        for i, shape, dtype in self.other_outputs if call.graded else self.outputs:
-            made = results[i] = self.allocate(shape, dtype)
-            executable.point(lease, first + i, made)
+        made: list[Any] = []
+        for i, small, shape, dtype in self.other_outputs if call.graded else self.outputs:
+            array = np.empty(shape, dtype) if small else self.allocate(shape, dtype)
+            results[i] = array
+            made.append(array)
         call.results = results
         if call.graded:
             self.unspared = 0
-        executable.run_lease(lease)
+        if self._run(lease.address, *made):
+            raise executable.failure(lease)
         version.calls += 1
         if plan is not None:
             version.begin_flags(call.arguments)
             call.history = plan.history(version, call, before)
+
+
+def _is_small(shape: tuple[int, ...], type_: TensorType) -> bool:
+    """Whether NumPy keeps memory of this size at hand itself."""
+    return math.prod(shape) * type_.dtype.itemsize <= _SMALL
+
+
+def _tensor(array: np.ndarray, writes: int, inference: bool) -> Tensor:
+    """A result: an array by itself, without history."""
+    tensor = from_array(array)
+    storage = tensor._storage
+    storage.version, storage.inference = writes, inference
+    return tensor
+
+
+def _plain_results(version: Specialisation) -> list[tuple[int, int, bool]] | None:
+    """The output, writes and inference state of each tensor that a call gives, if making them is
+    all that is left when the native code has run."""
+    traced = version.traced
+    if (
+        version.plan is not None or version.writes or version.stored or version.replay
+        or version.order or traced.deferred or traced.rebinds or traced.flags
+    ):
+        return None
+    for output in traced.result:
+        if (
+            output.kind != "value" or output.requires_grad or output.item or output.outdated
+            or output.order is not None or output.index in version.engine.mutated
+        ):
+            return None
+    found = [(each.index, each.versions, each.inference) for each in traced.result]
+    return found if len({each[0] for each in found}) == len(found) else None
 
 
 # --- making one -----------------------------------------------------------------------------------
@@ -247,7 +291,8 @@ def shortcut_of(
     executable = version.engine.built.executable
     entry = Entry(
         code, conditions, len(version.inputs), len(leaves), executable.first_input,
-        executable.first_held, bool(version.traced.mutations), version.engine.mutated,
+        executable.first_held, bool(version.traced.mutations), len(version.engine.output_types),
+        version.engine.mutated, executable.code, executable.releases,
     )
     gradients = conditions.gradients
     return Shortcut(version, structure, leaves, call, entry, asked, owners, gradients)
