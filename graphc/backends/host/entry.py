@@ -21,6 +21,7 @@ from . import entry_text as kinds
 from .layouts import REFERENT, attribute_index, layout, slot_offset
 
 METH_FASTCALL = 0x80
+_FEW = 2  # items that cost as much as asking whether their dictionary was written to
 _HOOKS_OF_NODES = ("pre_hooks", "post_hooks")
 
 
@@ -122,6 +123,29 @@ class Conditions:
         """An item of a dictionary is this object, or there is none."""
         self.keep += [held, key]
         self.words.append((kinds.ITEM, id(held), id(key), 0 if missing else id(value)))
+
+    def gather(self, first: int, owners: list[Any]) -> None:
+        """Put the items among the conditions from `first` on behind the others, by dictionary, and
+        ask those of a dictionary only where it was written to. `owners`: what each stands for,
+        which follows."""
+        pairs = list(zip(self.words[first:], owners[first:], strict=True))
+        by_dict: dict[int, list[tuple[tuple[int, ...], Any]]] = {}
+        for row, owner in pairs:
+            if row[0] == kinds.ITEM:
+                by_dict.setdefault(row[1], []).append((row, owner))
+        pairs = [pair for pair in pairs if pair[0][0] != kinds.ITEM]
+        found = layout()
+        for held, rows in by_dict.items():
+            count = len(rows) + 2
+            if found is None or not found.counts_writes or len(rows) < _FEW:
+                pairs += rows
+                continue
+            back = 2 - kinds.WORDS * (count - 1)  # from the last entry to the first one's word
+            pairs.append(((kinds.DICT, held, 0, count), None))
+            pairs += rows
+            pairs.append(((kinds.HELD, held, back), None))
+        self.words[first:] = [row for row, _ in pairs]
+        owners[first:] = [owner for _, owner in pairs]
 
     def word(self, place: int, value: int) -> None:
         """8 bytes of memory."""

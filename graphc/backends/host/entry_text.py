@@ -32,7 +32,7 @@ TABLE = (
 )
 SLOTS = ("array", "_root", "exposed", "segment")  # of a storage
 WORDS = 8  # of an entry: its kind, then its operands
-ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT, LIST = range(9)
+ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT, LIST, DICT, HELD = range(11)
 ATTRIBUTES = (
     "_array", "_storage", "_requires_grad", "_node", "_hooks", "_post_hooks", "_accumulator",
     "_base", "_grad",
@@ -216,6 +216,8 @@ ask:
     i64 6, label %same
     i64 7, label %gradient
     i64 8, label %list
+    i64 9, label %dict.same
+    i64 10, label %dict.held
   ]
 item:
   %dict = call ptr @pointer(ptr %entry, i64 1)
@@ -291,9 +293,28 @@ list.item:
   %l.is = icmp eq ptr %l.item, %l.item.wanted
   %l.i.next = add i64 %l.i, 1
   br i1 %l.is, label %list.next, label %fails
+dict.same:
+  %d = call ptr @pointer(ptr %entry, i64 1)
+  %d.tag = call i64 @word(ptr %d, i64 3)
+  %d.before = call i64 @word(ptr %entry, i64 2)
+  %d.same = icmp eq i64 %d.tag, %d.before
+  %d.count = call i64 @word(ptr %entry, i64 3)
+  %d.skipped = select i1 %d.same, i64 %d.count, i64 1
+  br label %right
+dict.held:
+  %h = call ptr @pointer(ptr %entry, i64 1)
+  %h.tag = call i64 @word(ptr %h, i64 3)
+  %h.begin = call i64 @word(ptr %entry, i64 2)
+  %h.at = getelementptr i64, ptr %entry, i64 %h.begin
+  store i64 %h.tag, ptr %h.at
+  br label %right
 right:
-  %i.next = add i64 %i, 1
-  %entry.next = getelementptr i64, ptr %entry, i64 8
+  %skipped = phi i64 [ 1, %item ], [ 1, %in.memory ], [ 1, %local ], [ 1, %tensor ],
+    [ 1, %argument ], [ 1, %class.of ], [ 1, %same.both ], [ 1, %gradient ], [ 1, %list.next ],
+    [ %d.skipped, %dict.same ], [ 1, %dict.held ]
+  %i.next = add i64 %i, %skipped
+  %words = shl i64 %skipped, 3
+  %entry.next = getelementptr i64, ptr %entry, i64 %words
   br label %walk
 together:
   %apart = call i1 @apart(ptr %table, ptr %block)

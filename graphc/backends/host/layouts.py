@@ -25,6 +25,7 @@ DATA, NDIM, SIZES, BASE, DTYPE, FLAGS = 16, 24, 32, 48, 56, 64
 C_CONTIGUOUS = 1
 REFERENT, CONTENTS = 16, 16  # of a weak reference; of a cell
 COUNT, ITEMS = 16, 24  # of a list; a dict's count is there, too
+TAG = 24  # of a dict, before 3.13: the number that each write changes
 CODE, DEFAULTS, KEYWORDS = 48, 56, 64  # of a function
 _MEMBER, _OFFSET = 40, 16  # of a slot's descriptor: its PyMemberDef; of that: the slot's offset
 _MANAGED_DICT = 1 << 4  # Py_TPFLAGS_MANAGED_DICT
@@ -37,9 +38,11 @@ _SIZE_OF_CLASS = 32  # tp_basicsize
 
 
 class Layout(NamedTuple):
-    """How objects of Python code keep their attributes: which CPython this is."""
+    """How objects of Python code keep their attributes: which CPython this is; and whether a
+    dictionary has a number that each write to it changes, one that no other has had (PEP 509)."""
 
     version: tuple[int, int]
+    counts_writes: bool = False
 
 
 @functools.cache
@@ -54,7 +57,7 @@ def layout() -> Layout | None:
     )
     if not known or not (_arrays() and _small_objects()):
         return None
-    found = Layout(version)
+    found = Layout(version, version < (3, 13) and _writes_are_counted())
     return found if _attributes(found) else None
 
 
@@ -142,6 +145,27 @@ def _arrays() -> bool:
         ):
             return False
     return True
+
+
+def _writes_are_counted() -> bool:
+    table, other = {"a": 1, "b": 2}, {"a": 1, "b": 2}
+    one: Any = _Fields()
+    one.first, fields = 1, vars(one)
+    seen = {word(id(other) + TAG), before := word(id(table) + TAG)}
+    if table.get("a") != 1 or word(id(table) + TAG) != before:
+        return False
+    writes = (
+        lambda: table.update(a=3), lambda: table.pop("b"), lambda: table.setdefault("c", 4),
+        lambda: table.__setitem__("a", 4), lambda: table.__delitem__("c"), table.popitem,
+    )
+    for write in writes:
+        write()
+        seen.add(word(id(table) + TAG))
+    seen.add(word(id(fields) + TAG))
+    for value in (2, 3):
+        one.first = value
+        seen.add(word(id(fields) + TAG))
+    return len(seen) == 2 + len(writes) + 3 and 0 not in seen
 
 
 class _Slots:

@@ -279,10 +279,12 @@ def shortcut_of(
         elif isinstance(guard, SameArgument):
             conditions.same(guard.index, guard.other, True)
     owners += [None] * (len(conditions.words) - len(owners))
+    first = len(owners)
     for guard in version.guards.loose:
         if guard in version.asked_by_python or not ask_natively(guard, conditions):
             asked.append(guard)
         owners += [guard] * (len(conditions.words) - len(owners))
+    conditions.gather(first, owners)
     if not _tensors(version, call, conditions):
         return None
     conditions.gradients += _gradients(version, call.dims)
