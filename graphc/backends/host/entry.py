@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from . import entry_text as kinds
-from .layouts import REFERENT, attribute_index, layout, slot_offset
+from .layouts import REFERENT, attribute_index, layout, order_offset, slot_offset
 
 METH_FASTCALL = 0x80
 _FEW = 2  # items that cost as much as asking whether their dictionary was written to
@@ -155,6 +155,15 @@ class Conditions:
         """A weak reference refers to this object, which is alive."""
         self.keep.append(reference)
         self.word(id(reference) + REFERENT, id(value))
+
+    def members(self, kind: type) -> bool:
+        """The classes that a class is made of are the same; False: not for native code to say."""
+        offset = order_offset()
+        if offset is None:
+            return False
+        self.keep += [kind, kind.__mro__]
+        self.word(id(kind) + offset, id(kind.__mro__))
+        return True
 
     def modes(self, code: Code, local: Any, values: Sequence[tuple[str, Any, Any]]) -> None:
         """Of this thread: (name, the default, what it has to be) of each."""

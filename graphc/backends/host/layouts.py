@@ -85,6 +85,16 @@ def dict_place(value: Any) -> int | None:
     return place if word(place) == id(fields) else None
 
 
+@functools.cache
+def order_offset() -> int | None:
+    """Where a class refers to its `__mro__`."""
+    kinds = _Slots, _Fields, bool
+    for offset in range(_HEADER, type.__basicsize__, _WORD):
+        if all(word(id(kind) + offset) == id(kind.__mro__) for kind in kinds):
+            return offset
+    return None
+
+
 def attribute_index(kind: type, name: str) -> int | None:
     """Which of an instance's values an attribute is; -1: never one of those that lie together,
     which have no room for further names; None: attributes are not kept so."""

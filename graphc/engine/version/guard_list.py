@@ -30,7 +30,7 @@ class Guards:
         self._of_arguments: set[tuple[int, str]] = set()
         # those that are asked together, in order, once the recording is over
         self.loose: tuple[Guard, ...] = ()  # on state
-        self._counted: tuple[Guard, ...] = ()
+        self.counted: tuple[Guard, ...] = ()
         self.of_calls: tuple[Guard, ...] = ()
         self.of_memory: tuple[Guard, ...] = ()
         self.of_fetched: tuple[Guard, ...] = ()
@@ -76,7 +76,7 @@ class Guards:
         version = state_version.current()
         if version == self.version:
             return None
-        for guard in self._counted:
+        for guard in self.counted:
             if not guard.holds():
                 return guard
         self.version = version
@@ -127,7 +127,7 @@ class Guards:
             )
         }
         self.loose = groups.get((Asked.STATE, False), ())
-        self._counted = groups.get((Asked.STATE, True), ())
+        self.counted = groups.get((Asked.STATE, True), ())
         self.of_calls, self.of_memory, self.of_fetched, self.of_numbers, self._last = (
             groups.get((asked, False), ()) for asked in
             (Asked.CALL, Asked.MEMORY, Asked.FETCHED, Asked.NUMBERS, Asked.LAST)

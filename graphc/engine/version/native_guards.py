@@ -15,6 +15,7 @@ from typing import Any
 
 from ...backends.host.entry import Conditions
 from ...backends.host.layouts import CODE, CONTENTS, COUNT, DEFAULTS, KEYWORDS, dict_place, word
+from ..capture.class_members import members_in_order
 from ..capture.places import MISSING
 from .guards import Code, Entry, Fields, Guard, Items, Referent, Result, Type
 
@@ -131,6 +132,9 @@ def _result(guard: Result, conditions: Conditions) -> bool:
         conditions.keep.append(first)
         conditions.word(id(first) + COUNT, len(first))
         return True
+    if function is members_in_order and isinstance(first, type):
+        conditions.keep.append(guard.value)
+        return conditions.members(first)
     if (
         function is operator.contains and type(arguments[1]) is str
         and getattr(kind, "__contains__", None) is dict.__contains__

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from .sources import Stale, number_array, source_value
 from .version import Specialisation
 
 MISSED = object()
+_RENEWED = 4  # times that native code was wrong to ask what is counted
 _SMALL = 1024  # bytes
 _UNSPARED = 4  # calls that found gradients in use, before no more are kept
 _SPARED = 1 << 27  # bytes of gradients: where there are more, making them costs little
@@ -56,6 +57,14 @@ def native_code() -> Code | None:
         return Code(cast(Any, backends.get("llvm")).link, (Tensor, Parameter), Storage)
     except ValueError:
         return None
+
+
+class Counted(NamedTuple):
+    """The guards of a version that can only break when the count of writes grows: those that native
+    code asks, and those that Python is asked."""
+
+    entry: Entry
+    asked: list[Guard]
 
 
 class Shortcut:
@@ -85,6 +94,7 @@ class Shortcut:
         self.gradients = gradients
         at = {gradient.output for gradient in gradients}
         self.other_outputs = [output for output in self.outputs if output[0] not in at]
+        self.counted, self.renewed = _counted_of(version), 0
         self.results = _plain_results(version) if gradients or not version.traced.grads else None
         self.makes = None if version.rebuild.gives_its_leaf else version.rebuild.make
         self.unspared = 0  # calls in a row that found gradients in use
@@ -156,7 +166,7 @@ class Shortcut:
     def _holds(self, call: Call, lease: Any) -> bool:
         """Whether what Python is asked holds, too; run-time numbers are fetched."""
         guards = self.guards
-        if state_version.current() != guards.version and guards.counted_broken() is not None:
+        if state_version.current() != guards.version and not self._counted_hold(lease):
             return False
         for guard in self.asked:
             if not guard.holds_for(call):
@@ -169,6 +179,22 @@ class Shortcut:
             for number, array in call.numbers:
                 self.executable.point(lease, number, array)
         return guards.last_broken() is None
+
+    def _counted_hold(self, lease: Any) -> bool:
+        """Whether guards hold that can only break when the count of writes grows; it has."""
+        version, counted = state_version.current(), self.counted
+        if counted is not None and counted.entry.check((), lease.address) is None and all(
+            guard.holds() for guard in counted.asked
+        ):
+            self.guards.version = version
+            return True
+        self.counted = None
+        if self.guards.counted_broken() is not None:
+            return False
+        self.renewed += 1
+        if self.renewed < _RENEWED:  # others that are equal may come with every call
+            self.counted = _counted_of(self.version)
+        return True
 
     def _number_arrays(self, call: Call) -> list[tuple[int, Any]]:
         """Run-time numbers as arrays: those of the last call, where nothing has changed."""
@@ -298,6 +324,19 @@ def shortcut_of(
     )
     gradients = conditions.gradients
     return Shortcut(version, structure, leaves, call, entry, asked, owners, gradients)
+
+
+def _counted_of(version: Specialisation) -> Counted | None:
+    """They hold now."""
+    code, conditions, asked, owners = native_code(), Conditions(), list[Guard](), list[Any]()
+    if code is None:
+        return None
+    for guard in version.guards.counted:
+        if guard in version.asked_by_python or not ask_natively(guard, conditions):
+            asked.append(guard)
+        owners += [guard] * (len(conditions.words) - len(owners))
+    conditions.gather(0, owners)
+    return Counted(Entry(code, conditions, 0, 0, 0, 0, False, 0, {}, 0, False), asked)
 
 
 def _can_be_asked(version: Specialisation) -> bool:
