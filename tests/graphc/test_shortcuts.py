@@ -109,6 +109,7 @@ CHANGES = (
 )
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("captured", [True, False])
 def test_a_tensor_that_changes(change: Any, captured: bool, taken: Taken) -> None:

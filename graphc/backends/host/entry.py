@@ -251,8 +251,8 @@ class Entry:
             "names": ctypes.addressof(code.names), "array": id(np.ndarray),
             "storage": id(code.storage), "inference": code.inference, "version": code.version,
             "none": id(None), "true": id(True), "arguments": arguments,
-            "copied": len(mutated), "graded": len(conditions.gradients), "weak_tensor": code.weak[0],
-            "weak_array": code.weak[1], "weak_storage": code.weak[2],
+            "copied": len(mutated), "graded": len(conditions.gradients),
+            "weak_tensor": code.weak[0], "weak_array": code.weak[1], "weak_storage": code.weak[2],
             "slots": ctypes.addressof(code.slots), "false": id(False),
             "spares": ctypes.addressof(self._spares), "run": run, "releases": int(releases),
             "made_count": len(made),
@@ -263,7 +263,8 @@ class Entry:
         self._kept = code, conditions, parts, table
         address = ctypes.addressof(table)
         weakref.finalize(self, _release, self._spares).atexit = False
-        self.check: Callable[[tuple[Any, ...], int], bool | int | None] = _function(code.check, address)
+        self.check: Callable[[tuple[Any, ...], int], bool | int | None]
+        self.check = _function(code.check, address)
         self.done: Callable[[int, bool], None] = _function(code.done, address)
         self.keep: Callable[..., None] = _function(code.keep, address)
         self.run: Callable[..., int] = _function(code.run, address)

@@ -11,7 +11,8 @@ class Call:
     """A call on its way: guards are asked of it, native code runs on it, results are made of it."""
 
     __slots__ = (
-        "arguments", "arrays", "dims", "given", "graded", "history", "numbers", "results", "said", "sources"
+        "arguments", "arrays", "dims", "given", "graded", "history", "numbers", "results",
+        "said", "sources",
     )
 
     def __init__(self, arguments: list[Any], given: Any) -> None:

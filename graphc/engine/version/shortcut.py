@@ -28,7 +28,6 @@ from ...frontend.storage import Storage, readers
 from ...frontend.tensor import Parameter, Tensor, from_array
 from ...frontend.tree import LEAVES, Structure, flatten_call
 from ...frontend.values import Eager
-from ...ir.types import TensorType
 from ..built import Built, concrete_shape, kept_for_backward
 from ..capture.streams import Draw
 from ..marks import Compilers
@@ -87,9 +86,11 @@ class Shortcut:
         self.executable = engine.built.executable
         self.dims = call.dims
         self.sizes = tuple([call.dims[name] for name in engine.dims])
+        types = [(concrete_shape(t, call.dims), t.dtype.numpy) for t in engine.output_types]
+        # those that get new memory: number, whether NumPy keeps such memory at hand itself
         self.outputs = [
-            (i, _is_small(shape := concrete_shape(type_, call.dims), type_), shape, type_.dtype.numpy)
-            for i, type_ in enumerate(engine.output_types) if i not in engine.mutated
+            (i, math.prod(shape) * dtype.itemsize <= _SMALL, shape, dtype)
+            for i, (shape, dtype) in enumerate(types) if i not in engine.mutated
         ]
         self.gradients = gradients
         at = {gradient.output for gradient in gradients}
@@ -240,11 +241,6 @@ class Shortcut:
         if plan is not None:
             version.begin_flags(call.arguments)
             call.history = plan.history(version, call, before)
-
-
-def _is_small(shape: tuple[int, ...], type_: TensorType) -> bool:
-    """Whether NumPy keeps memory of this size at hand itself."""
-    return math.prod(shape) * type_.dtype.itemsize <= _SMALL
 
 
 def _tensor(array: np.ndarray, writes: int, inference: bool) -> Tensor:
