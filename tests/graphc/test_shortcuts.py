@@ -592,3 +592,43 @@ def test_python_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(5):
         assert compiled(torch.ones(2)).tolist() == [2, 2]
     assert not compiled._versions.shortcuts
+
+
+def test_numbers_of_sizes_alone(taken: Taken) -> None:
+    compiled = torch.compile(lambda x: x.sum() / x.shape[0] + x.shape[0] * 0.5, dynamic=True)
+    for n in (3, 4, 5, 5, 5, 6, 6, 6, 5):
+        x = torch.arange(float(n))
+        assert compiled(x).item() == pytest.approx(sum(range(n)) / n + n * 0.5)
+    assert taken.count >= 2
+
+
+def test_a_text_of_a_dictionary_that_gains_a_key(taken: Taken) -> None:
+    state: dict[str, Any] = {"one": 1}
+
+    def function(x: Any) -> Any:
+        return x * 2 if "two" in state else x * (3 if "one" in state else 4)
+
+    compiled = held(function, torch.ones(2))
+    for change in (lambda: None, lambda: state.update(one=5), lambda: state.update(two=1),
+                   lambda: state.pop("two"), lambda: state.pop("one")):
+        change()
+        for _ in range(3):
+            assert compiled(torch.ones(2)).tolist() == function(torch.ones(2)).tolist()
+    assert taken.count
+
+
+def test_an_error_behind_the_native_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written is not written again by Python."""
+    from graphc.engine.version.backward import CompiledBackwardPlan
+
+    w, x = torch.ones(3, requires_grad=True), torch.zeros(3)
+    compiled = held(lambda x: (x.add_(1), w * 2)[1], x)
+    before = x.tolist()
+
+    def history(*given: Any) -> Any:
+        raise ValueError("behind")
+
+    monkeypatch.setattr(CompiledBackwardPlan, "history", history)
+    with pytest.raises(ValueError, match="behind"):
+        compiled(x)
+    assert x.tolist() == [before[0] + 1] * 3

@@ -21,6 +21,7 @@ from . import entry_text as kinds
 from .layouts import REFERENT, attribute_index, layout, order_offset, slot_offset
 
 METH_FASTCALL = 0x80
+_OF_DICTS = (kinds.ITEM, kinds.PRESENT)
 _FEW = 2  # items that cost as much as asking whether their dictionary was written to
 _HOOKS_OF_NODES = ("pre_hooks", "post_hooks")
 
@@ -124,6 +125,11 @@ class Conditions:
         self.keep += [held, key]
         self.words.append((kinds.ITEM, id(held), id(key), 0 if missing else id(value)))
 
+    def present(self, held: Any, key: str) -> None:
+        """A dictionary has an item under a key, whatever it is."""
+        self.keep += [held, key]
+        self.words.append((kinds.PRESENT, id(held), id(key)))
+
     def gather(self, first: int, owners: list[Any]) -> None:
         """Put the items among the conditions from `first` on behind the others, by dictionary, and
         ask those of a dictionary only where it was written to. `owners`: what each stands for,
@@ -131,9 +137,9 @@ class Conditions:
         pairs = list(zip(self.words[first:], owners[first:], strict=True))
         by_dict: dict[int, list[tuple[tuple[int, ...], Any]]] = {}
         for row, owner in pairs:
-            if row[0] == kinds.ITEM:
+            if row[0] in _OF_DICTS:
                 by_dict.setdefault(row[1], []).append((row, owner))
-        pairs = [pair for pair in pairs if pair[0][0] != kinds.ITEM]
+        pairs = [pair for pair in pairs if pair[0][0] not in _OF_DICTS]
         found = layout()
         for held, rows in by_dict.items():
             count = len(rows) + 2

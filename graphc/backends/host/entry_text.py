@@ -32,7 +32,7 @@ TABLE = (
 )
 SLOTS = ("array", "_root", "exposed", "segment")  # of a storage
 WORDS = 8  # of an entry: its kind, then its operands
-ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT, LIST, DICT, HELD = range(11)
+ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT, LIST, DICT, HELD, PRESENT = range(12)
 ATTRIBUTES = (
     "_array", "_storage", "_requires_grad", "_node", "_hooks", "_post_hooks", "_accumulator",
     "_base", "_grad",
@@ -218,6 +218,7 @@ ask:
     i64 8, label %list
     i64 9, label %dict.same
     i64 10, label %dict.held
+    i64 11, label %present
   ]
 item:
   %dict = call ptr @pointer(ptr %entry, i64 1)
@@ -293,6 +294,12 @@ list.item:
   %l.is = icmp eq ptr %l.item, %l.item.wanted
   %l.i.next = add i64 %l.i, 1
   br i1 %l.is, label %list.next, label %fails
+present:
+  %p.dict = call ptr @pointer(ptr %entry, i64 1)
+  %p.key = call ptr @pointer(ptr %entry, i64 2)
+  %p.found = call ptr @PyDict_GetItemWithError(ptr %p.dict, ptr %p.key)
+  %p.is = icmp ne ptr %p.found, null
+  br i1 %p.is, label %right, label %fails
 dict.same:
   %d = call ptr @pointer(ptr %entry, i64 1)
   %d.tag = call i64 @word(ptr %d, i64 3)
@@ -311,7 +318,8 @@ dict.held:
 right:
   %skipped = phi i64 [ 1, %item ], [ 1, %in.memory ], [ 1, %local ], [ 1, %tensor ],
     [ 1, %argument ], [ 1, %class.of ], [ 1, %same.both ], [ 1, %gradient ], [ 1, %list.next ],
-    [ %d.skipped, %dict.same ], [ 1, %dict.held ]
+    [ %d.skipped, %dict.same ], [ 1, %dict.held ],
+    [ 1, %present ]
   %i.next = add i64 %i, %skipped
   %words = shl i64 %skipped, 3
   %entry.next = getelementptr i64, ptr %entry, i64 %words
@@ -333,7 +341,7 @@ fits:
 fails:
   %where = phi i64 [ -1, %0 ], [ %i, %ask ], [ %i, %item ], [ %i, %in.memory ], [ %i, %local ],
     [ %i, %tensor ], [ %i, %argument ], [ %i, %class.of ], [ %i, %same.both ], [ %i, %gradient ],
-    [ %i, %list ], [ %i, %list.item ], [ %count, %together ], [ %count, %last ]
+    [ %i, %list ], [ %i, %list.item ], [ %i, %present ], [ %count, %together ], [ %count, %last ]
   call void @PyErr_Clear()
   call void @let_go(ptr %table, ptr %block)
   %result = call ptr @PyLong_FromLong(i64 %where)

@@ -139,9 +139,10 @@ def _result(guard: Result, conditions: Conditions) -> bool:
         function is operator.contains and type(arguments[1]) is str
         and getattr(kind, "__contains__", None) is dict.__contains__
     ):
-        now = dict.get(first, arguments[1], MISSING)
-        conditions.keep.append(now)
-        conditions.item(first, arguments[1], now, now is MISSING)
+        if arguments[1] in first:
+            conditions.present(first, arguments[1])
+        else:
+            conditions.item(first, arguments[1], None, missing=True)
         return True
     return False
 

@@ -102,7 +102,8 @@ class Shortcut:
         self.allocate = engine.allocate
         self.config, self.stance = configuration.current(), Compilers.stance
         self.dtype = promote.Defaults.dtype
-        self.numbers: tuple[list[Any], dict[Any, Any], list[tuple[int, Any]]] = [], {}, []
+        self.has_numbers = bool(version.computed or version.traced.numbers)
+        self.numbers: tuple[list[Any], dict[Any, Any], list[tuple[int, Any]]] | None = None
         self.missed: int | None = None  # the condition that did not hold last
 
     def owner(self, condition: int) -> Guard | None:
@@ -142,9 +143,6 @@ class Shortcut:
                 return MISSED
             self._call(call, lease)
             ran = True
-        except ERRORS as error:
-            mark(error)
-            raise
         finally:
             self.done(lease.address, ran)
             executable.give_back(lease)
@@ -172,7 +170,7 @@ class Shortcut:
         for guard in self.asked:
             if not guard.holds_for(call):
                 return False
-        if self.version.sources:
+        if self.has_numbers:
             try:
                 call.numbers = self._number_arrays(call)
             except Stale:
@@ -201,8 +199,8 @@ class Shortcut:
         """Run-time numbers as arrays: those of the last call, where nothing has changed."""
         version = self.version
         values = [source_value(source, was, call.arguments) for source, was in version.sources]
-        known, sources, arrays = self.numbers
-        if len(known) != len(values) or any(a is not b for a, b in zip(values, known, strict=True)):
+        last = self.numbers
+        if last is None or any(a is not b for a, b in zip(values, last[0], strict=True)):
             sources = dict(zip((source for source, _ in version.sources), values, strict=True))
             call.sources = sources
             ask(self.guards.of_numbers, call)
@@ -210,9 +208,9 @@ class Shortcut:
                 (source.number, number_array(source, sources, call.dims))
                 for source in version.computed
             ]
-            self.numbers = values, sources, arrays
-        call.sources = sources
-        return arrays
+            self.numbers = last = values, sources, arrays
+        call.sources = last[1]
+        return last[2]
 
     def _call(self, call: Call, lease: Any) -> None:
         """The native run, and the history of its results."""
@@ -236,7 +234,10 @@ class Shortcut:
         if call.graded:
             self.unspared = 0
         if self._run(lease.address, *made):
-            raise executable.failure(lease)
+            error = executable.failure(lease)
+            if isinstance(error, ERRORS):
+                mark(error)
+            raise error
         version.calls += 1
         if plan is not None:
             version.begin_flags(call.arguments)
@@ -287,6 +288,7 @@ def shortcut_of(
         call.arrays = version.arrays_of_tensors(leaves)
         ask(version.guards.of_calls, call)
         ask(version.guards.of_memory, call)
+        ask(version.guards.of_fetched, call)
     except Stale:
         return None
     conditions, asked, owners = Conditions(), list[Guard](), list[Any]()
