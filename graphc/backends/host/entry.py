@@ -54,9 +54,10 @@ class Code:
         rows: list[int] = []
         for kind in classes:
             indices = [attribute_index(kind, name) for name in kinds.ATTRIBUTES]
-            if None in indices:
+            known = [i for i in indices if i is not None and i >= 0]
+            if len(known) < len(indices):
                 raise ValueError(f"the attributes of {kind.__name__} do not lie together")
-            rows += [id(kind), *(i for i in indices if i is not None)]
+            rows += [id(kind), *known]
         self.classes = classes
         self.rows = _words(rows)
         self._texts = (*kinds.ATTRIBUTES, *_HOOKS_OF_NODES, "__dict__")

@@ -95,25 +95,42 @@ define internal ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 %i) {
   %found = select i1 %is.none, ptr null, ptr %value
   ret ptr %found
 }
-define internal i1 @flag(ptr %table, ptr %tensor, ptr %indices, i64 %i) alwaysinline {
-  %value = call ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 %i)
-  %true = call ptr @pointer(ptr %table, i64 15)
-  %is = icmp eq ptr %value, %true
-  ret i1 %is
-}
 ; whether a tensor has a node, or requires a gradient
 define internal i1 @recorded(ptr %table, ptr %tensor, ptr %indices) {
   %node = call ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 3)
   %made = icmp ne ptr %node, null
-  %asked = call i1 @flag(ptr %table, ptr %tensor, ptr %indices, i64 2)
+  %asks = call ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 2)
+  %true = call ptr @pointer(ptr %table, i64 15)
+  %asked = icmp eq ptr %asks, %true
   %is = or i1 %made, %asked
   ret i1 %is
 }
-; 1 or 0: whether it requires a gradient; 2: not for native code to say
-define internal i64 @requires(ptr %table, ptr %tensor, ptr %indices) {
-  %own = call i1 @recorded(ptr %table, ptr %tensor, ptr %indices)
+; by what its attributes are read: its own values, or copies of them at the same places
+define internal ptr @row(ptr %table, ptr %tensor, ptr %indices, ptr %copies) {
+  %values = call ptr @values(ptr %tensor)
+  %together = icmp ne ptr %values, null
+  br i1 %together, label %own, label %name
+own:
+  ret ptr %values
+name:
+  %i = phi i64 [ 0, %0 ], [ %i.next, %name ]
+  %value = call ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 %i)
+  %index = call i64 @word(ptr %indices, i64 %i)
+  %at = getelementptr ptr, ptr %copies, i64 %index
+  store ptr %value, ptr %at
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, 9
+  br i1 %more, label %name, label %end
+end:
+  ret ptr %copies
+}
+; 1 or 0: whether a tensor requires a gradient; 2: not for native code to say
+define internal i64 @requires(ptr %table, ptr %node, ptr %asks, ptr %base) {
+  %made = icmp ne ptr %node, null
+  %true = call ptr @pointer(ptr %table, i64 15)
+  %asked = icmp eq ptr %asks, %true
+  %own = or i1 %made, %asked
   %own.is = zext i1 %own to i64
-  %base = call ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 7)
   %alone = icmp eq ptr %base, null
   br i1 %alone, label %known, label %view
 known:
@@ -136,15 +153,12 @@ unknown:
   ret i64 2
 }
 ; whether a tensor has no hooks, neither its own nor its accumulator's
-define internal i1 @hookless(ptr %table, ptr %tensor, ptr %indices) {
-  %hooks = call ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 4)
-  %post = call ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 5)
+define internal i1 @hookless(ptr %table, ptr %hooks, ptr %post, ptr %reference) {
   %has.hooks = icmp ne ptr %hooks, null
   %has.post = icmp ne ptr %post, null
   %has = or i1 %has.hooks, %has.post
   br i1 %has, label %no, label %further
 further:
-  %reference = call ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 6)
   %never = icmp eq ptr %reference, null
   br i1 %never, label %yes, label %refers
 refers:

@@ -45,7 +45,8 @@ yes:
 no:
   ret i1 false
 }
-define internal i1 @fetch(ptr %table, ptr %entry, ptr %given, ptr %block) {
+define internal i1 @fetch(ptr %table, ptr %entry, ptr %given, ptr %block, ptr %copies) {
+  %none = call ptr @pointer(ptr %table, i64 14)
   %number = call i64 @word(ptr %entry, i64 1)
   %is.argument = icmp sge i64 %number, 0
   br i1 %is.argument, label %argument, label %captured
@@ -79,11 +80,20 @@ grad.is:
 itself:
   %tensor = phi ptr [ %owner, %right ], [ %grad, %grad.is ]
   %indices = phi ptr [ %of.owner, %right ], [ %of.grad.is, %grad.is ]
+  %row = call ptr @row(ptr %table, ptr %tensor, ptr %indices, ptr %copies)
+  %array = call ptr @read(ptr %row, ptr %indices, ptr %none, i64 0)
+  %its = call ptr @read(ptr %row, ptr %indices, ptr %none, i64 1)
+  %asks = call ptr @read(ptr %row, ptr %indices, ptr %none, i64 2)
+  %node = call ptr @read(ptr %row, ptr %indices, ptr %none, i64 3)
+  %own.hooks = call ptr @read(ptr %row, ptr %indices, ptr %none, i64 4)
+  %own.post = call ptr @read(ptr %row, ptr %indices, ptr %none, i64 5)
+  %accumulator = call ptr @read(ptr %row, ptr %indices, ptr %none, i64 6)
+  %base = call ptr @read(ptr %row, ptr %indices, ptr %none, i64 7)
   %bit.1 = and i64 %bits, 1
   %ask.1 = icmp ne i64 %bit.1, 0
   br i1 %ask.1, label %history, label %leaf
 history:
-  %requires = call i64 @requires(ptr %table, ptr %tensor, ptr %indices)
+  %requires = call i64 @requires(ptr %table, ptr %node, ptr %asks, ptr %base)
   %shifted = lshr i64 %bits, 1
   %requires.wanted = and i64 %shifted, 1
   %same.1 = icmp eq i64 %requires, %requires.wanted
@@ -93,7 +103,6 @@ leaf:
   %ask.2 = icmp ne i64 %bit.2, 0
   br i1 %ask.2, label %leaf.ask, label %hooks
 leaf.ask:
-  %node = call ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 3)
   %is.leaf = icmp eq ptr %node, null
   %bit.3 = and i64 %bits, 8
   %leaf.wanted = icmp ne i64 %bit.3, 0
@@ -104,14 +113,14 @@ hooks:
   %ask.4 = icmp ne i64 %bit.4, 0
   br i1 %ask.4, label %hooks.ask, label %storage
 hooks.ask:
-  %hookless = call i1 @hookless(ptr %table, ptr %tensor, ptr %indices)
+  %hookless = call i1 @hookless(
+      ptr %table, ptr %own.hooks, ptr %own.post, ptr %accumulator)
   br i1 %hookless, label %storage, label %no
 storage:
   %bits.5 = and i64 %bits, 160
   %ask.5 = icmp ne i64 %bits.5, 0
   br i1 %ask.5, label %storage.ask, label %memory
 storage.ask:
-  %its = call ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 1)
   %has.storage = icmp ne ptr %its, null
   br i1 %has.storage, label %storage.is, label %no
 storage.is:
@@ -135,7 +144,6 @@ inference.ask:
   br i1 %same.5, label %memory, label %no
 memory:
   %written.storage = phi ptr [ null, %storage ], [ %its, %inference ], [ %its, %inference.ask ]
-  %array = call ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 0)
   %has.array = icmp ne ptr %array, null
   br i1 %has.array, label %array.is, label %no
 array.is:

@@ -65,12 +65,22 @@ FUNCTIONS = {
 _LOAD = re.compile(r"(%[\w.]+) = call (i64|ptr) @(?:word|pointer)\(ptr (%[\w.]+), i64 ([\w.%]+)\)")
 _LOADED = r"\1.place = getelementptr i64, ptr \3, i64 \4\n  \1 = load \2, ptr \1.place"
 
+# an attribute by a row and the indices of a class; null for None
+_READ = re.compile(
+    r"(%[\w.]+) = call ptr @read\(ptr (%[\w.]+), ptr (%[\w.]+), ptr (%[\w.]+), i64 (\d+)\)"
+)
+_WAS_READ = (
+    r"\1.index = call i64 @word(ptr \3, i64 \5)\n"
+    r"  \1.value = call ptr @pointer(ptr \2, i64 \1.index)\n"
+    r"  \1.none = icmp eq ptr \1.value, \4\n  \1 = select i1 \1.none, ptr null, ptr \1.value"
+)
+
 
 def text(version: tuple[int, int]) -> str:
     """The module, for a CPython of this version."""
     declared = [f"declare {r} @{name}({p})" for name, (r, p) in FUNCTIONS.items()]
     code = "\n".join([VALUES[version], ATTRIBUTE, FACTS, FETCH, GRADS, _WALK, _DONE])
-    code = _LOAD.sub(_LOADED, code).replace("USED", str(USED_AT[version]))
+    code = _LOAD.sub(_LOADED, _READ.sub(_WAS_READ, code)).replace("USED", str(USED_AT[version]))
     return "\n".join([*declared, code])
 
 
@@ -189,6 +199,7 @@ end:
   ret void
 }
 define ptr @graphc_check(ptr %self, ptr %args, i64 %n) {
+  %copies = alloca [32 x ptr]
   %table = call ptr @PyLong_AsVoidPtr(ptr %self)
   %given = load ptr, ptr %args
   %block.of = call ptr @pointer(ptr %args, i64 1)
@@ -237,7 +248,8 @@ local:
   %is.mode = call i1 @modes(ptr %entry)
   br i1 %is.mode, label %right, label %fails
 tensor:
-  %is.tensor = call i1 @fetch(ptr %table, ptr %entry, ptr %given, ptr %block)
+  %is.tensor = call i1 @fetch(
+      ptr %table, ptr %entry, ptr %given, ptr %block, ptr %copies)
   br i1 %is.tensor, label %right, label %fails
 argument:
   %a.number = call i64 @word(ptr %entry, i64 1)

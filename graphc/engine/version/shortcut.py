@@ -47,8 +47,6 @@ _UNSPARED = 4  # calls that found gradients in use, before no more are kept
 _SPARED = 1 << 27  # bytes of gradients: where there are more, making them costs little
 # of a thread: what a version's key, and the way to it, ask
 _MODES = ("trace", "counted", "instead", "grad", "inference", "place", "autocast")
-
-
 @functools.cache
 def native_code() -> Code | None:
     """What asks; None: not on this Python."""
