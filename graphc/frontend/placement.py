@@ -483,7 +483,8 @@ def beside(function: F) -> F:
 def place_at(tensor: Any) -> Place | None:
     """Where a tensor lies; None: on the CPU."""
     trace = tensor._trace
-    return of(tensor._array) if trace is None else trace.place or None
+    place: Place | None = of(tensor._array) if trace is None else trace.lies()
+    return place
 
 
 def settled(tensor: Any, place: Place | None, asked: bool, loose: bool) -> Any:

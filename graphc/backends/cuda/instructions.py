@@ -32,7 +32,7 @@ class Instruction:
 
 
 _HOPPER = "__CUDA_ARCH__ >= 900"
-_WGMMA = "defined(__CUDA_ARCH_FEAT_SM90_ALL)"  # sm_90a
+WGMMA = "defined(__CUDA_ARCH_FEAT_SM90_ALL)"  # sm_90a
 
 
 def _asm(code: str, outputs: str = "", inputs: str = "", memory: bool = False) -> str:
@@ -101,7 +101,7 @@ def _wgmma(kind: str, columns: int) -> Instruction:
         f"void wgmma_{kind}_n{columns}(float* d, unsigned long long a, unsigned long long b)",
         _asm(code, _operands("+f", "d", count), '"l"(a), "l"(b)'),
         f"emulated::wgmma(d, a, b, {columns}, emulated::Numbers::{kind});",
-        needs=_WGMMA,
+        needs=WGMMA,
     )
 
 
@@ -141,6 +141,12 @@ _SCALARS = (
         'float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y;',
         "return x < -126.0f ? 0.0f : exp2f(x);",
     ),
+)
+_TF32 = Instruction(
+    "unsigned tf32_round(unsigned x)",
+    'unsigned y; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(float_bits(x))); return y;',
+    # infinities and NaN as they are
+    "return (x & 0x7f800000u) == 0x7f800000u ? x : (x + 0x1000u) & 0xffffe000u;",
 )
 _SHARED = Instruction(
     "unsigned shared_address(const void* pointer)",
@@ -217,15 +223,15 @@ _WARPGROUPS = (
     ),
     Instruction(
         "void wgmma_fence()", _asm("wgmma.fence.sync.aligned;", memory=True),
-        "emulated::wgmma_fence();", needs=_WGMMA,
+        "emulated::wgmma_fence();", needs=WGMMA,
     ),
     Instruction(
         "void wgmma_commit()", _asm("wgmma.commit_group.sync.aligned;", memory=True),
-        "emulated::wgmma_commit();", needs=_WGMMA,
+        "emulated::wgmma_commit();", needs=WGMMA,
     ),
     Instruction(
         "void wgmma_wait()", _asm("wgmma.wait_group.sync.aligned %0;", "", '"n"(N)', memory=True),
-        "emulated::wgmma_wait(N);", template="template <int N> ", needs=_WGMMA,
+        "emulated::wgmma_wait(N);", template="template <int N> ", needs=WGMMA,
     ),
     *(_wgmma(kind, columns) for kind in ("bf16", "f16") for columns in (64, 128, 256)),
 )
@@ -253,7 +259,7 @@ INSTRUCTIONS = "".join((
     *(
         each.text()
         for each in (
-            *_SCALARS, _SHARED, _BARRIER, *_MATRICES, *_COPIES, *_MBARRIERS, *_WARPGROUPS
+            *_SCALARS, _TF32, _SHARED, _BARRIER, *_MATRICES, *_COPIES, *_MBARRIERS, *_WARPGROUPS
         )
     ),
     _DESCRIPTOR,

@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from graphc.backends.host.store import Store
-from graphc.backends.llvm.jit import Library, compile_object
+from graphc.backends.llvm.jit import compile_object
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.target import Target, host_target
 
 _CHAINS = 20  # independent sums: more than a multiply-add's latency times the units

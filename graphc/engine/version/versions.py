@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from ... import config as configuration
-from ...frontend import promote
+from ...frontend import float32, promote
 from ...frontend.context import local
 from ...frontend.errors import TraceError
 from ...frontend.history import gradient_kind
@@ -82,7 +82,7 @@ class Versions:
         """What a version is found by, and the shapes of the tensors among the arguments."""
         parts: list[Any] = [
             structure, local.grad, local.inference, local.place, local.autocast,
-            promote.Defaults.dtype, configuration.current().random,
+            promote.Defaults.dtype, configuration.current().random, float32.in_force(),
         ]
         shapes: list[Any] = []
         for i, leaf in enumerate(leaves):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...frontend import float32, promote
 from ...frontend import functions as T
-from ...frontend import promote
-from ...frontend.autocast import lower_precision
+from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.functions.arguments import named
@@ -34,7 +34,7 @@ def _rounds_once(*given: Tensor) -> bool:
     return dtype.is_float and dtype.bits == 16 and all(x.dtype is dtype for x in given)
 
 
-@lower_precision
+@listed
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias, weight [out, in]."""
     rank = input.dim()
@@ -47,7 +47,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return named(wide.to(input.dtype), "AddmmBackward0" if rank == 2 else "ViewBackward0")
     result = apply(
         ops.dot_general, input, weight, batch_a=(), batch_b=(), contract_a=(rank - 1,),
-        contract_b=(weight.dim() - 1,),
+        contract_b=(weight.dim() - 1,), **float32.of_product(input, weight),
     )
     if bias is None:
         return result if rank == 2 else named(result, "UnsafeViewBackward0")
@@ -90,6 +90,7 @@ def _to_dtype(weight: Tensor) -> str:
     return f"Cure: give the weight's dtype, x.to({weight.dtype}), or convert the model"
 
 
+@listed
 def bilinear(
     input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Tensor:
@@ -191,13 +192,14 @@ def _conv(
     result = apply(
         ops.conv, input if batched else input.unsqueeze(0), weight, stride=stride, pad_low=low,
         pad_high=high, dilation=dilation, groups=groups,
+        **float32.of_convolution(input, weight),
     )
     if bias is not None:
         result = result + bias.reshape([1, -1] + [1] * spatial)
     return result if batched else result.squeeze(0)
 
 
-@lower_precision
+@listed
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,
@@ -206,7 +208,7 @@ def conv1d(
     return _conv(1, input, weight, bias, stride, padding, dilation, groups)
 
 
-@lower_precision
+@listed
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,
@@ -215,7 +217,7 @@ def conv2d(
     return _conv(2, input, weight, bias, stride, padding, dilation, groups)
 
 
-@lower_precision
+@listed
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,
@@ -264,6 +266,7 @@ def _conv_transpose(
         ops.conv_input_grad, x, weight,
         input_shape=(x.shape[0], weight.shape[1] * groups, *sizes), stride=stride,
         pad_low=padding, pad_high=high, dilation=dilation, groups=groups,
+        **float32.of_convolution(x, weight),
     )
     beyond = [max(e - p, 0) for p, e in zip(padding, extra, strict=True)]
     if any(beyond):
@@ -276,7 +279,7 @@ def _conv_transpose(
     return result if batched else result.squeeze(0)
 
 
-@lower_precision
+@listed
 def conv_transpose1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
@@ -287,7 +290,7 @@ def conv_transpose1d(
     )
 
 
-@lower_precision
+@listed
 def conv_transpose2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
@@ -298,7 +301,7 @@ def conv_transpose2d(
     )
 
 
-@lower_precision
+@listed
 def conv_transpose3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     output_padding: Any = 0, groups: int = 1, dilation: Any = 1,

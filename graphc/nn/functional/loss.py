@@ -9,10 +9,10 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend import promote
-from ...frontend.autocast import full_precision
+from ...frontend.autocast import listed
 from ...frontend.context import local
 from ...frontend.dispatch import apply
-from ...frontend.errors import located
+from ...frontend.errors import located, user_location
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -39,11 +39,16 @@ def _reduce(loss: Tensor, reduction: str) -> Tensor:
 
 def _warn_of_broadcasting(input: Tensor, target: Tensor) -> None:
     if tuple(target.shape) != tuple(input.shape):
-        warnings.warn(
+        text = (
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
-            "Please ensure they have the same size.", stacklevel=5,
+            "Please ensure they have the same size."
         )
+        loc = user_location()
+        if loc is None:
+            warnings.warn(text, stacklevel=5)
+        else:
+            warnings.warn_explicit(text, UserWarning, loc.file, loc.line)
 
 
 def _require_floats(name: str, input: Tensor, target: Tensor) -> None:
@@ -68,7 +73,7 @@ def _weighted(loss: Tensor, input: Tensor, weight: Tensor | None, reduction: str
     return total.sum() / weight.sum() if reduction == "mean" else _reduce(total, reduction)
 
 
-@full_precision
+@listed
 @owns_result
 def cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
@@ -157,7 +162,7 @@ def _soft_cross_entropy(
     return _reduce(loss, reduction)
 
 
-@full_precision
+@listed
 @owns_result
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
@@ -177,7 +182,7 @@ def nll_loss(
     return loss.squeeze(0) if unbatched and reduction == "none" else loss
 
 
-@full_precision
+@listed
 def mse_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -189,7 +194,7 @@ def mse_loss(
     return _weighted(loss, input, weight, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -200,7 +205,7 @@ def l1_loss(
     return _weighted(loss, input, weight, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", beta: float = 1.0,
@@ -219,7 +224,7 @@ def smooth_l1_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
     weight: Tensor | None = None,
@@ -242,7 +247,7 @@ def huber_loss(
     return _reduce(loss, reduction)
 
 
-@full_precision
+@listed
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -275,7 +280,7 @@ def binary_cross_entropy(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean", pos_weight: Tensor | None = None,
@@ -295,7 +300,7 @@ def binary_cross_entropy_with_logits(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def kl_div(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", log_target: bool = False,
@@ -312,7 +317,7 @@ def kl_div(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
     size_average: Any = None, eps: float = 1e-8, reduce: Any = None, reduction: str = "mean",
