@@ -8,14 +8,8 @@ from __future__ import annotations
 
 import functools
 import threading
-<<<<<<< HEAD
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-=======
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
->>>>>>> main
 
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.identity import identity
@@ -85,22 +79,14 @@ class LlvmBackend:
 
         return emit(kernel, self.target)
 
-<<<<<<< HEAD
     def link(self, text: str, symbols: Mapping[str, int] | None = None) -> Library:
         """Native code of LLVM assembly in this process (host/frames.py, host/entry.py). `symbols`:
         where what it calls is."""
-        with self._lock:
-            cache = next(iter(self._caches.values()), None)
-        make = compile_object if cache is None else cache.compile
-        return Library([make(text, self.target)], symbols)
-=======
-    def link(self, text: str) -> Library:
-        """Native code of LLVM assembly in this process (host/frames.py)."""
-        from graphc.backends.llvm.jit import compile_object
-        from graphc.backends.llvm.library import Library
+        from graphc.backends.llvm.linked import linked
 
-        return Library([compile_object(text, self.target)])
->>>>>>> main
+        with self._lock:
+            known = next(iter((*self._kept, *self._caches)), None)
+        return linked(text, symbols, self.target, known if self.keeps else None)
 
     def build(self, program: Program, host: Host) -> Executable:
         """Raises LLVMError."""

@@ -15,14 +15,7 @@ from graphc.backends.llvm.build_stats import BuildStats
 from graphc.backends.llvm.frame import Frame
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
-<<<<<<< HEAD
-from graphc.backends.llvm.rows import Rows, by_rows
-from graphc.backends.llvm.short import is_short
-from graphc.backends.llvm.target import Target, host_target, require_runnable
-from graphc.backends.llvm.traced import run_traced
-=======
 from graphc.backends.llvm.rows import Rows
->>>>>>> main
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
 from graphc.ir.memory import Array, Memory
@@ -124,24 +117,10 @@ class Executable:
         self.stats = stats
         self._make_program, self._target, self._callbacks = program, target, callbacks
         self._address_of = memory.address
-<<<<<<< HEAD
-        self.stats: BuildStats = compiled.stats
-        self._compiled = compiled  # keeps the code alive
-        self._layout = compiled.layout
-        library = compiled.library
-        self._takes_gil = driver.ends_by_flag(program)
-        prototype = _RunHoldingGIL if self._takes_gil else _Run
-        self.code = library.address(driver.RUN)
-        self._run = prototype(self.code)
-        self._steps = list(leaves(program.steps))
-        self._is_short = is_short(program)
-        self._constants = [np.ascontiguousarray(c) for c in program.constants]
-        self._callbacks = callbacks
-=======
         self._layout = frame.layout
         prototype = _RunHoldingGIL if frame.by_flag else _Run
-        self._run = prototype(library.address(words.RUN))
->>>>>>> main
+        self.code = library.address(words.RUN)
+        self._run = prototype(self.code)
         # by the dims, and the number of threads: see _bytes
         self._sizes: dict[tuple[int, ...], tuple[int, int, int]] = {}
         self._leases: list[_Lease] = []
@@ -176,7 +155,8 @@ class Executable:
         """
         lease = self._lease(inputs, outputs, dims)
         try:
-            self.run_lease(lease)
+            if self._run(lease.address):
+                raise self.failure(lease)
         finally:
             self._leases.append(lease)
 
@@ -194,16 +174,9 @@ class Executable:
 
         lease = self._lease(inputs, outputs, dims)
         try:
-<<<<<<< HEAD
-            library = self._compiled.library
-            block = lease.block
-            if not run_traced(self.program, library, self.memory, block, before, after):
-                raise self.failure(lease)
-=======
             block, program = lease.block, self.program
             if not run_traced(program, self.library, self.memory, block, before, after):
-                raise self._failure(lease)
->>>>>>> main
+                raise self.failure(lease)
         finally:
             self._leases.append(lease)
 
@@ -224,7 +197,7 @@ class Executable:
         if len(inputs) + len(outputs) != self._buffers or len(dims) != len(self.frame.dims):
             raise ValueError(self._wrong_count(len(inputs), len(outputs), len(dims)))
         lease = self.borrow(dims)
-        first = driver.FIRST_BUFFER
+        first = words.FIRST_BUFFER
         lease.block[first : first + self._buffers] = [
             *map(self._address_of, inputs),
             *map(self._address_of, outputs),
@@ -236,7 +209,7 @@ class Executable:
     @property
     def first_input(self) -> int:
         """The word of a lease's block with the first input's address; the outputs' follow."""
-        return driver.FIRST_BUFFER
+        return words.FIRST_BUFFER
 
     @property
     def first_held(self) -> int:
@@ -244,25 +217,20 @@ class Executable:
         references during a call."""
         return self._layout.words
 
+    @property
+    def releases(self) -> bool:
+        """Whether somebody is to let the GIL go around the code: not where it does so itself, nor
+        where it is over sooner than another thread would begin."""
+        return not (self.frame.by_flag or self.frame.short)
+
     def borrow(self, dims: Sequence[int]) -> _Lease:
         """A lease for a call with these dims, whose buffers are yet to be pointed to."""
         try:
             lease = self._leases.pop()  # atomic: no two calls get the same
         except IndexError:
             lease = self._new_lease()
-<<<<<<< HEAD
-        lease.block[driver.STATUS] = 0
-        workers = self._compiled.pool.threads
-=======
-        block, layout = lease.block, self._layout
-        first = words.FIRST_BUFFER
-        block[first : first + self._buffers] = [
-            *map(self._address_of, inputs),
-            *map(self._address_of, outputs),
-        ]
-        block[words.STATUS] = 0
+        lease.block[words.STATUS] = 0
         workers = self.pool.threads
->>>>>>> main
         if dims:
             first = self._layout.dims
             lease.block[first : first + len(dims)] = list(dims)
@@ -276,18 +244,7 @@ class Executable:
 
     def point(self, lease: _Lease, buffer: int, array: Array) -> None:
         """A buffer of the call, inputs first, is this array."""
-        lease.block[driver.FIRST_BUFFER + buffer] = self._address_of(array)
-
-    def run_lease(self, lease: _Lease) -> None:
-        """See run."""
-        if self._run(lease.address):
-            raise self.failure(lease)
-
-    @property
-    def releases(self) -> bool:
-        """Whether somebody is to let the GIL go around the code: not where it does so itself, nor
-        where it is over sooner than another thread would begin."""
-        return not (self._takes_gil or self._is_short)
+        lease.block[words.FIRST_BUFFER + buffer] = self._address_of(array)
 
     def _bytes(self, dims: tuple[int, ...], workers: int) -> tuple[int, int, int]:
         """How much arena and scratch a call with these dims needs, with so many threads."""
@@ -309,17 +266,11 @@ class Executable:
         return scratch_bytes(self.program, self.target.machine, env, workers)
 
     def _new_lease(self) -> _Lease:
-<<<<<<< HEAD
-        words = self._layout.words + self._buffers + len(self.program.input_types)
-        lease = _Lease(words, self.memory)
-        lease.block[driver.CALLBACK] = self._callbacks.address
-        for position, constant in enumerate(self._constants):
-=======
-        lease = _Lease(self._layout.words, self.memory)
+        room = self._layout.words + self._buffers + self.frame.inputs
+        lease = _Lease(room, self.memory)
         if self._callbacks is not None:
             lease.block[words.CALLBACK] = self._callbacks.address
         for position, constant in enumerate(self.frame.constants):
->>>>>>> main
             lease.block[self._layout.constants + position] = self._address_of(constant)
         return lease
 
