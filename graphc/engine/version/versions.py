@@ -163,7 +163,8 @@ class Versions:
         self, version: Specialisation, structure: Structure, leaves: list[Any], given: Any
     ) -> None:
         """A version has run the long way: find a shorter one for calls like this."""
-        if not is_time(version.calls):
+        doubted = configuration.current().check >= configuration.AGAIN
+        if doubted or not is_time(version.calls):
             return
         others = []
         for known in self.shortcuts:
