@@ -25,11 +25,11 @@ import threading
 import time
 import types
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import backends
 from . import config as configuration
-from .doubt.again import check_again
+from .collecting import FEWER
 from .engine.built import CompileCounter
 from .engine.capture.exits import Constants
 from .engine.capture.places import Place
@@ -54,10 +54,17 @@ from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
 from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, flatten_call, unflatten
-from .inspect import recompiled
-from .inspect.observer import AGAIN
+from .ir.late import late
 from .ir.memory import zeros_like
 from .nn.modules.module import Module
+
+if TYPE_CHECKING:
+    from .doubt import again as doubt
+    from .inspect import bill, recompiled
+else:
+    doubt = late("graphc.doubt.again")
+    bill = late("graphc.inspect.bill")
+    recompiled = late("graphc.inspect.recompiled")
 
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
 
@@ -119,7 +126,7 @@ class CompiledFunction:
         leaves, structure = flatten_call(args, kwargs)
         key, shapes = self._versions.key(leaves, structure)
         reasons: list[str] = []
-        known, doubted = self.compile_count, configuration.current().check >= AGAIN
+        known, doubted = self.compile_count, configuration.current().check >= configuration.AGAIN
         for versions in self._versions.candidates(key, shapes):
             for version in versions:
                 try:
@@ -149,8 +156,13 @@ class CompiledFunction:
         if isinstance(fresh, _Ran):
             return fresh.result
         undo, fresh.undo = fresh.undo, nothing
+        started = time.perf_counter()
         try:
-            return fresh.run(leaves, (args, kwargs))
+            result = fresh.run(leaves, (args, kwargs))
+            if configuration.current().debug:
+                spent = time.perf_counter() - started
+                bill.show(self.name, fresh, spent, self.compile_count == 1)
+            return result
         except Stale as reason:  # the recording does not stand for the very call that made it
             undo()
             if self.fullgraph:
@@ -263,6 +275,13 @@ class CompiledFunction:
             self._versions.renewed_dims(leaves, key, shapes), tuple(self._lifted),
             frozenset(self._versions.lifting), self._constants,
         )
+        with FEWER:
+            return self._made(given, leaves, structure, key, shapes, terms, look)
+
+    def _made(
+        self, given: Any, leaves: list[Any], structure: Structure, key: Any,
+        shapes: tuple[Any, ...], terms: Terms, look: Look | None,
+    ) -> Specialisation | Turned:
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, terms, look)
         if isinstance(recording, Recording) and terms.symbolic and recording.traced.overlaps:
@@ -368,7 +387,7 @@ class CompiledFunction:
         """GRAPHC_CHECK=3: is this what the Python says now? Raises StaleVersionError."""
         if version.fits(leaves, given):
             with self._lock:
-                check_again(version, leaves, given, lambda terms: self._record(
+                doubt.check_again(version, leaves, given, lambda terms: self._record(
                     given, leaves, structure, terms, Look()
                 ))
 

@@ -7,15 +7,18 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from graphc.backends.host.finding import Finding as Finding
-from graphc.ir.graph import Node
-from graphc.ir.interpret import Table
-from graphc.ir.kernel import Kernel, Program, Template
-from graphc.ir.kernel.program import Visit
-from graphc.ir.machine import Machine
-from graphc.ir.memory import Buffer, Memory
+from graphc.backends.host.finding import KeptProgram as KeptProgram
+
+if TYPE_CHECKING:
+    from graphc.ir.graph import Node
+    from graphc.ir.interpret import Table
+    from graphc.ir.kernel import Kernel, Program, Template
+    from graphc.ir.kernel.program import Visit
+    from graphc.ir.machine import Machine
+    from graphc.ir.memory import Buffer, Memory
 
 # torch.backends.fp32_precision: of what has no setting of its own
 fp32_precision = "none"
@@ -95,6 +98,9 @@ class Keeper(Protocol):
 
     def keep(self, key: bytes, executable: Executable) -> None:
         """Keep it, if it can be kept; a full disk is no error."""
+
+    def programs(self) -> Iterator[KeptProgram]:
+        """All that is kept, stale ones too."""
 
 
 class Backend(Protocol):

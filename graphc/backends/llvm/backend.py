@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.identity import identity
-from graphc.backends.llvm.kept import Kept, open_store
-from graphc.backends.llvm.pool import Pool
+from graphc.backends.llvm.kept import Kept
+from graphc.backends.llvm.pool import Pool, kept_pools
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,7 +139,7 @@ class LlvmBackend:
         """The thread pool, which every executable shares, with the host's number of threads."""
         with self._lock:
             if self._pool is None:
-                kept = open_store(host.cache_dir) if self.keeps else None
+                kept = kept_pools(host.cache_dir) if self.keeps else None
                 self._pool = Pool(host.threads, lambda: self.cache(host), kept)
             elif self._pool.threads != host.threads:
                 self._pool.set_threads(host.threads)

@@ -251,8 +251,8 @@ class Executable:
     def _failure(self, lease: _Lease) -> BaseException:
         """The exception for a call that stopped."""
         from graphc.backends.llvm.emit import kernel_checks
+        from graphc.ir.failure import check_error
         from graphc.ir.kernel import Routine, leaves
-        from graphc.ir.kernel.failure import check_error
 
         status = lease.block[words.STATUS : words.STATUS + 4]
         step = list(leaves(self.program.steps))[status[1] - 1]

@@ -11,10 +11,10 @@ import numpy as np
 from graphc.backends import Backend, Finding, Host, KernelStats
 from graphc.backends.host.machine import CPU
 from graphc.backends.host.memory import HOST
+from graphc.ir.failure import check_error
 from graphc.ir.graph import Node
 from graphc.ir.interpret import Table
 from graphc.ir.kernel import Kernel, Program, Template
-from graphc.ir.kernel.failure import check_error
 from graphc.ir.kernel.interpret import CheckFailed, run_program
 from graphc.ir.kernel.program import Visit, unseen
 from graphc.ir.kernel.text import print_kernel

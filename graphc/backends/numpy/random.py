@@ -31,6 +31,7 @@ from .common import F32, I64, Array, Function
 NO_SPARE = -1
 _WORDS = 624
 _U64 = np.dtype(np.uint64)
+_BLOCK = 1 << 14  # words that are drawn at a time
 
 
 def seed_state(seed: int) -> Array:
@@ -97,10 +98,25 @@ def _uniforms(stream: Stream, count: int, dtype: DType) -> Array:
 
 def _uniform(state: Array, *, shape: Sequence[int], dtype: DType) -> tuple[Array, Array]:
     stream = Stream(state)
+    if dtype.name == "f32":
+        return _singles(stream, math.prod(shape)).reshape(tuple(shape)), stream.state()
     values = _uniforms(stream, math.prod(shape), dtype).astype(dtype.numpy)
     if dtype.bits == 16:  # what rounds up to 1 becomes 0, as in torch
         values[values == 1] = 0
     return values.reshape(tuple(shape)), stream.state()
+
+
+def _singles(stream: Stream, count: int) -> Array:
+    """`fractions` as float32, which holds 24 bits; by blocks, so that words stay in the cache:
+    weights of layers are made of these."""
+    values = np.empty(count, F32)
+    for start in range(0, count, _BLOCK):
+        part = values[start : start + _BLOCK]
+        words = stream.words(part.size)
+        words &= _U64.type(2**24 - 1)
+        part[...] = words
+        part *= F32.type(2.0**-24)
+    return values
 
 
 def _bernoulli(

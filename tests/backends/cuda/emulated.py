@@ -19,6 +19,7 @@ from graphc.backends.cuda.status import kernel_checks
 from graphc.backends.host.memory import HOST
 from graphc.backends.numpy.ops import TABLE
 from graphc.ir.dim import evaluate
+from graphc.ir.failure import check_error
 from graphc.ir.kernel import (
     BufferRef,
     Check,
@@ -30,7 +31,6 @@ from graphc.ir.kernel import (
     leaves,
     run_steps,
 )
-from graphc.ir.kernel.failure import check_error
 from graphc.ir.kernel.program import Visit, unseen
 from graphc.ir.kernel.routine import HostRoutine
 from graphc.ir.kernel.text import kernel_symbol
