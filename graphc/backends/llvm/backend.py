@@ -79,12 +79,14 @@ class LlvmBackend:
 
         return emit(kernel, self.target)
 
-    def link(self, text: str) -> Library:
-        """Native code of LLVM assembly in this process (host/frames.py)."""
-        from graphc.backends.llvm.jit import compile_object
-        from graphc.backends.llvm.library import Library
+    def link(self, text: str, symbols: Mapping[str, int] | None = None) -> Library:
+        """Native code of LLVM assembly in this process (host/frames.py, host/entry.py). `symbols`:
+        where what it calls is."""
+        from graphc.backends.llvm.linked import linked
 
-        return Library([compile_object(text, self.target)])
+        with self._lock:
+            known = next(iter((*self._kept, *self._caches)), None)
+        return linked(text, symbols, self.target, known if self.keeps else None)
 
     def build(self, program: Program, host: Host) -> Executable:
         """Raises LLVMError."""
