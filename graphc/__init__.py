@@ -16,9 +16,12 @@ from .collecting import IMPORTING as _IMPORTING
 with _IMPORTING:
     from . import config as config
     from . import late_names as _late_names
+    from .backends import flags as _flags
     from .backends import numpy as _numpy_backend
+    from .engine import draws as _draws
     from .frontend import autograd as _autograd
     from .frontend import dispatch as _dispatch
+    from .frontend import float32 as _float32
     from .frontend import functions as _functions
     from .frontend import placement as _placement
     from .frontend import random_state as random
@@ -49,8 +52,13 @@ with _IMPORTING:
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
 _dispatch.set_runner(_numpy_backend.run)
+_numpy_backend.use(_draws.functions(
+    lambda: importlib.import_module(".engine.pipeline", __name__).draws(config.current())
+))
 _numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random == "counter")
 
+_float32.Settings.products = staticmethod(_flags.products)
+_float32.Settings.convolutions = staticmethod(_flags.convolutions)
 _placement.look_for(
     "cuda", lambda index: importlib.import_module(".cuda.places", __name__).find(index)
 )

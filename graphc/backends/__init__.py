@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from graphc.ir.machine import Machine
     from graphc.ir.memory import Buffer, Memory
 
+# torch.backends.fp32_precision: of what has no setting of its own
+fp32_precision = "none"
+
 if __name__ != "graphc.backends":  # reached through the link at the repository's root
     right = "import graphc.backends"
     raise ImportError(f"{right}, not {__name__}: the link is for people", name=__name__)
@@ -135,6 +138,10 @@ class Backend(Protocol):
 
     def adapt(self, host: Host) -> None:
         """What is built already has these threads from now on."""
+
+    def draws(self, host: Host) -> Mapping[str, Callable[..., Any]]:
+        """Random operators of the host that it has faster code for, as functions of NumPy's arrays
+        like those of the NumPy backend, and with the same bits. Raises where it cannot compile."""
 
     def findings(self, host: Host) -> Sequence[Finding]:
         """What it needs of this machine, and what of it is there; nothing missing raises."""

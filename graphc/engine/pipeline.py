@@ -17,7 +17,7 @@ import numpy as np
 
 from graphc import backends
 from graphc.backends import Backend, Host, Keeper
-from graphc.backends.numpy.ops import TABLE
+from graphc.backends.numpy.ops import HOST
 from graphc.collecting import FEWER
 from graphc.config import Config
 from graphc.engine.built import Built, Stages
@@ -41,12 +41,14 @@ def build(
     name: str | None = None,
     backend: str = backends.DEFAULT,
     example: Sequence[Array] | None = None,
+    any_size: bool = False,
 ) -> Built:
     """Compile a Graph.
 
     `mutated` maps an output's number to that of the input whose memory it is written into.
     `backend` is a registered one's name: "numpy" interprets the same Program. `example` are inputs
     for GRAPHC_CHECK=2; without them small random ones are drawn, in which every integer is 0.
+    `any_size`: nothing is to be assumed of symbolic sizes, so that the code can be kept.
     """
     chosen, called, writes = backends.get(backend), name or graph.name, mutated or {}
 
@@ -56,7 +58,7 @@ def build(
         return stages.build(graph, config, writes, called, chosen, example)
 
     with FEWER:
-        return _kept(config, chosen, False, graph, called, writes, make)
+        return _kept(config, chosen, False, graph, called, writes, make, any_size)
 
 
 def build_pair(
@@ -91,12 +93,12 @@ def build_pair(
 
 def _kept(
     config: Config, backend: Backend, optimised: bool, graph: Graph, name: str, mutated: Writes,
-    make: Callable[[], Built],
+    make: Callable[[], Built], any_size: bool = False,
 ) -> Built:
     """The graph's code as an earlier process has kept it, else what `make` gives, to be kept.
     `optimised`: the graph is that already."""
     start = time.perf_counter()
-    keeper = _keeper(config, backend, graph)
+    keeper = _keeper(config, backend) if any_size or not graph.env.hints else None
     if keeper is None:
         return make()
     try:
@@ -114,7 +116,8 @@ def _kept(
     executable = keeper.find(key, name, lambda: staged().program)
     if executable is None:
         built = make()
-        keeper.keep(key, built.executable)
+        if not built.assumed:
+            keeper.keep(key, built.executable)
         return built
     times = {"kept": time.perf_counter() - start}
     if config.debug:
@@ -123,12 +126,11 @@ def _kept(
     return Built(name, graph, executable, backend, config, staged, times)
 
 
-def _keeper(config: Config, backend: Backend, graph: Graph) -> Keeper | None:
-    """Who keeps the code of a graph; None where nothing is kept: somebody wants to see how it is
-    compiled, or sizes are symbolic, of which compiling decides more."""
+def _keeper(config: Config, backend: Backend) -> Keeper | None:
+    """Who keeps code; None where nothing is kept: somebody wants to see how it is compiled."""
     watched = config.check or config.debug > 1 or config.dump is not None
     keeper = getattr(backend, "keeper", None)
-    return None if watched or keeper is None or graph.env.hints else keeper(host(config))
+    return None if watched or keeper is None else keeper(host(config))
 
 
 def _key(
@@ -145,8 +147,13 @@ def _key(
 def host(config: Config) -> Host:
     """What backends may use of this process."""
     return Host(
-        config.threads, config.cache_dir, TABLE, config.cuda_graphs, config.cuda_libraries == "1"
+        config.threads, config.cache_dir, HOST, config.cuda_graphs, config.cuda_libraries == "1"
     )
+
+
+def draws(config: Config) -> Mapping[str, Callable[..., Any]]:
+    """Random numbers of the CPU in native code."""
+    return backends.get("llvm").draws(host(config))
 
 
 def adapt(config: Config) -> None:

@@ -62,12 +62,12 @@ class Kept:
         return made
 
     def keep(self, key: bytes, executable: backends.Executable) -> None:
-        """See Keeper. Kept is what needs no Program to be called: sizes are known, and no step is
-        the host's."""
+        """See Keeper. Kept is what needs no Program to be called: how much memory is known, and no
+        step is the host's."""
         if not isinstance(executable, Executable) or executable.library.image is None:
             return
         frame = executable.frame
-        known = not frame.dims and frame.scratch is not None and isinstance(frame.arena, int)
+        known = frame.scratch is not None and isinstance(frame.arena, int)
         small = sum(constant.nbytes for constant in frame.constants) <= MOST_CONSTANTS
         if known and small and not frame.routines:
             self.store.write(self._key(key), _encode(executable))

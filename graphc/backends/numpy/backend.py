@@ -3,8 +3,8 @@ to mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,6 +50,10 @@ class NumpyBackend:
 
     def adapt(self, host: Host) -> None:
         """Nothing: one thread."""
+
+    def draws(self, host: Host) -> Mapping[str, Callable[..., Any]]:
+        """None: NumPy's are the host's."""
+        return {}
 
     def findings(self, host: Host) -> Sequence[Finding]:
         """NumPy."""

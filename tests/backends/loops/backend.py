@@ -91,6 +91,9 @@ class LoopsBackend:
     def adapt(self, host: Host) -> None:
         """One thread."""
 
+    def draws(self, host: Host) -> dict[str, Any]:
+        return {}
+
     def findings(self, host: Host) -> tuple[()]:
         """Nothing but NumPy."""
         return ()
