@@ -19,8 +19,8 @@ from graphc.backends.llvm.executable import outside
 from graphc.backends.llvm.frame import Frame, Scratch
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
-from graphc.backends.llvm.side_by_side import side_by_side
 from graphc.backends.llvm.short import is_short
+from graphc.backends.llvm.side_by_side import side_by_side
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.words import Layout
 from graphc.ir.dim import evaluate, is_static
