@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 def linked(
     text: str, symbols: Mapping[str, int] | None, target: Callable[[], Target],
-    directory: Path | None,
+    directory: Path | None, opt_level: int = 1,
 ) -> Library:
-    """The code in this process. `symbols`: where what it calls is; `directory`: where compiled code
-    is kept (None: nowhere). `target` is asked where something is compiled."""
+    """The code in this process. `symbols`: where what it calls is; `target`: asked for where it is
+    compiled; `directory`: where compiled code is kept (None: nowhere)."""
     told = None if directory is None else identity()
-    key = hashlib.sha256(b"linked" + (told or b"") + text.encode()).digest()
-    store = Store(directory if told else None, b"graphc linked 1\n", ".linked")
-    if (found := store.read(key)) is not None:
+    store = Store(directory, b"graphc linked 1\n", ".linked")
+    key = hashlib.sha256(b"%d" % opt_level + (told or b"") + text.encode()).digest()
+    if told is not None and (found := store.read(key)) is not None:
         return Library.of(Image.decode(found), symbols)
     from graphc.backends.llvm.jit import compile_object
 
-    library = Library([compile_object(text, target())], symbols)
-    if library.image is not None:
+    library = Library([compile_object(text, target(), opt_level)], symbols)
+    if told is not None and library.image is not None:
         store.write(key, library.image.encode())
     return library
