@@ -114,7 +114,7 @@ class Config(NamedTuple):
     cache_dir: Path | None = env(
         "GRAPHC_CACHE_DIR",
         _default_cache(),
-        "Folder of compiled kernels; `off` keeps none on disk.",
+        "Folder of compiled programs and kernels; `off` keeps none on disk.",
         _folder,
         shown="`graphc` in the user's cache folder",
     )
