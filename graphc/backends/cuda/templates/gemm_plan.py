@@ -18,6 +18,7 @@ Engine = Literal["mma", "wgmma", "simt"]
 Along = Literal["depth", "rows"]  # what the lines of an operand go along: k, or m (n)
 
 BLOCKS = 128  # that a launch should have
+THIN_BLOCKS = 512  # ... where rows are few, and all that counts is how much is being read at a time
 LARGE = 1024  # what an extent that is not known counts as
 _MOST_PIECES = 32
 _LEAST_STEPS = 4  # of a piece
@@ -72,6 +73,11 @@ WARPGROUPS = (
 )
 
 
+# Of halves, where there are no more rows: each weight is read once, by as many threads as there are
+# columns, many steps ahead.
+THIN = Tile("mma", 16, 64, 64, 128, 6, warp_m=16, warp_n=16)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A product's tile, and the `pieces` in which k is summed; a piece has `piece` steps of k."""
@@ -86,18 +92,20 @@ class Plan:
 
 def plan_product(
     batch: Size, m: Size, n: Size, k: Size, dtype: DType, target: Target = OLDEST,
-    lines: tuple[Along, Along] = ("rows", "rows"),
+    left: Along = "depth",
 ) -> Plan:
-    """The plan of a product of such operands, whose `lines` go so. The pieces are the same for
-    every target, and every engine adds in the same order."""
+    """The plan of a product of such operands; `left`: the lines of the left one. The pieces are the
+    same for every target, and every engine adds in the same order."""
     large, small = TILES[dtype.bits]
-    tile = large if _tiles(large, batch, m, n) >= BLOCKS else small
-    wanted = BLOCKS // max(_tiles(tile, batch, m, n), 1)
+    few = any(isinstance(size, int) and size <= small.m for size in (m, n))  # half would be empty
+    tile, blocks = small if few or _tiles(large, batch, m, n) < BLOCKS else large, BLOCKS
+    if dtype.bits == 16 and left == "depth" and isinstance(m, int) and m <= THIN.m:
+        tile, blocks = THIN, THIN_BLOCKS
+    wanted = blocks // max(_tiles(tile, batch, m, n), 1)
     steps = -(-_known(k) // tile.k)
     pieces = max(1, min(wanted, _MOST_PIECES, steps // _LEAST_STEPS))
     piece = ceil_div(ceil_div(k, tile.k), pieces) * tile.k
-    halves = dtype.bits == 16 and tile is large and lines == ("depth", "depth")
-    if halves and target.architecture == "sm_90a":
+    if dtype.bits == 16 and tile is large and target.architecture == "sm_90a":
         wide, narrow = WARPGROUPS
         tile = wide if _tiles(wide, batch, m, n) >= BLOCKS else narrow
     return Plan(tile, pieces, piece)

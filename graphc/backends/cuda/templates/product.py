@@ -32,6 +32,5 @@ def render(kernel: Kernel, target: Target) -> Source:
     contraction = gemm_kernel.Contraction(
         t.batch, t.m, t.n, t.k, left, right, t.acc_dtype, t.epilogue, sizes
     )
-    lines = left.along, right.along
-    plan = plan_product(t.batch, t.m, t.n, t.k, t.left.dtype, target, lines)
+    plan = plan_product(t.batch, t.m, t.n, t.k, t.left.dtype, target, left.along)
     return gemm_kernel.source(kernel, contraction, plan)

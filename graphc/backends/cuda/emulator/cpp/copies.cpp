@@ -160,14 +160,15 @@ void start_block_copies() {
 void proxy_fence() { fibers[current].unfenced = false; }
 void wgmma_fence() {}
 
-void wgmma(float* d, Word a, Word b, int columns, Numbers numbers) {
+void wgmma(
+    float* d, Word a, Word b, int columns, Numbers numbers, bool a_rows, bool b_rows) {
   if (unfenced)
     fail(Fault::launch, CALLER,
         "wgmma reads shared memory without fence.proxy.async after it was written");
   if (fibers.size() % 128)
     fail(Fault::launch, CALLER,
         "wgmma in a block of %zu threads: a warpgroup has 128", fibers.size());
-  fibers[current].products.open.push_back({d, a, b, columns, numbers, CALLER});
+  fibers[current].products.open.push_back({d, a, b, columns, numbers, a_rows, b_rows, CALLER});
 }
 
 static void multiply(const Product& product);
@@ -182,15 +183,19 @@ void wgmma_commit() {
   products.open.clear();
 }
 
-// Descriptors (PTX ISA, "Matrix descriptor"): bits 0-13 the address, 32-45 the bytes from eight rows
-// to the next eight, both in units of 16; 62-63 the swizzle, of which 1 is that of 128 bytes.
-static float element(Word descriptor, int row, int k, const Product& product) {
+// Descriptors (PTX ISA, "Matrix descriptor"): bits 0-13 the address, 16-29 the leading offset, 32-45
+// the stride offset, all in units of 16 bytes; 62-63 the swizzle, of which 1 is that of 128 bytes.
+// The stride is from eight lines to the next eight; a line has 64 rows, where lines go along rows,
+// and the leading offset is from 64 rows to the next 64.
+static float element(Word descriptor, int row, int k, bool in_rows, const Product& product) {
   const unsigned start = (unsigned)(descriptor & 0x3fff) << 4;
-  const unsigned eight_rows = (unsigned)(descriptor >> 32 & 0x3fff) << 4;
+  const unsigned leading = (unsigned)(descriptor >> 16 & 0x3fff) << 4;
+  const unsigned eight_lines = (unsigned)(descriptor >> 32 & 0x3fff) << 4;
   if (descriptor >> 62 != 1)
     fail(Fault::launch, product.place, "wgmma: only the 128-byte swizzle is emulated");
-  const unsigned r = (unsigned)row;
-  unsigned address = start + r / 8 * eight_rows + r % 8 * 128 + (unsigned)k * 2;
+  const unsigned line = (unsigned)(in_rows ? k : row), along = (unsigned)(in_rows ? row : k);
+  unsigned address =
+      start + line / 8 * eight_lines + line % 8 * 128 + along / 64 * leading + along % 64 * 2;
   address ^= (address >> 7 & 7) << 4;
   unsigned short half;
   memcpy(&half, at_shared(address, 2, 2, product.place), 2);
@@ -205,7 +210,8 @@ static void multiply(const Product& product) {
       const int column = j * 8 + thread % 4 * 2 + e % 2;
       double sum = product.d[4 * j + e];
       for (int k = 0; k < 16; k++)
-        sum += (double)element(product.a, row, k, product) * element(product.b, column, k, product);
+        sum += (double)element(product.a, row, k, product.a_rows, product) *
+               element(product.b, column, k, product.b_rows, product);
       product.d[4 * j + e] = (float)sum;
     }
   }

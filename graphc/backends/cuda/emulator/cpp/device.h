@@ -58,7 +58,8 @@ void mbarrier_wait(unsigned address, int parity);
 
 void proxy_fence();
 void wgmma_fence();
-void wgmma(float* d, Word a, Word b, int columns, Numbers numbers);
+void wgmma(
+    float* d, Word a, Word b, int columns, Numbers numbers, bool a_rows, bool b_rows);
 void wgmma_commit();
 void wgmma_wait(int groups_left);
 

@@ -22,7 +22,14 @@ struct Collective {
 };
 
 struct Copy { unsigned to; const void* from; int size, bytes; const void* place; };
-struct Product { float* d; Word a, b; int columns; Numbers numbers; const void* place; };
+struct Product {
+  float* d;
+  Word a, b;
+  int columns;
+  Numbers numbers;
+  bool a_rows, b_rows;  // whether rows lie one behind the other, and not k
+  const void* place;
+};
 template <class T> struct Groups {  // committed, oldest first; and what has no group yet
   std::vector<std::vector<T>> committed;
   std::vector<T> open;
