@@ -48,8 +48,10 @@ class Writer:
         return index_text(self.sizes.argument(value))
 
     def each(self, values: Sequence[Size]) -> str:
-        """One for each spatial dim."""
-        return f"{{{', '.join(f'(int){self.number(value)}' for value in values)}}}"
+        """One for each spatial dim: arguments, also strides of 1 and paddings of 0, as one text is
+        to serve all; they count once for a line, and not for each of its pieces."""
+        found = (index_text(self.sizes.argument(value)) for value in values)
+        return f"{{{', '.join(f'(int){value}' for value in found)}}}"
 
     def divisor(self, value: Size) -> str:
         """See Divisor."""

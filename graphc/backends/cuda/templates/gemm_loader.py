@@ -66,7 +66,7 @@ template <class X, int LINES> struct DepthTile {
         cp_async_16(shared_address(tile + place(line0 + i, piece)), from, count * 2);
       }
     } else {
-      #pragma unroll 2
+      #pragma unroll 1
       for (int i = 0; i < LINES; i += PASS) {
         const HALF* const from = x.at(lines[line0 + i], along, &count);
         if (X::dense) shifted_piece(tile + place(line0 + i, piece), from, count);
@@ -87,16 +87,28 @@ template <class X, int PANELS> struct RowsTile {
   void load(unsigned char* tile, i64 k) const {
     const int piece = threadIdx.x % 8, line0 = threadIdx.x / 8;
     int count;
-    #pragma unroll
-    for (int i = 0; i < DEEP; i += PASS) {
-      const typename X::Line line = x.line(k + line0 + i);
+    if (wide) {
       #pragma unroll
-      for (int p = 0; p < PANELS; p++) {
-        unsigned char* const to = tile + p * DEEP * 128 + place(line0 + i, piece);
-        const HALF* const from = x.at(line, along[p], &count);
-        if (wide) cp_async_16(shared_address(to), from, count * 2);
-        else if (X::dense) shifted_piece(to, from, count);
-        else strided_piece(to, x, from, count);
+      for (int i = 0; i < DEEP; i += PASS) {
+        const typename X::Line line = x.line(k + line0 + i);
+        const unsigned to = shared_address(tile + place(line0 + i, piece));
+        #pragma unroll
+        for (int p = 0; p < PANELS; p++) {
+          const HALF* const from = x.at(line, along[p], &count);
+          cp_async_16(to + p * DEEP * 128, from, count * 2);
+        }
+      }
+    } else {
+      #pragma unroll 1
+      for (int i = 0; i < DEEP; i += PASS) {
+        const typename X::Line line = x.line(k + line0 + i);
+        unsigned char* const to = tile + place(line0 + i, piece);
+        #pragma unroll
+        for (int p = 0; p < PANELS; p++) {
+          const HALF* const from = x.at(line, along[p], &count);
+          if (X::dense) shifted_piece(to + p * DEEP * 128, from, count);
+          else strided_piece(to + p * DEEP * 128, x, from, count);
+        }
       }
     }
   }
