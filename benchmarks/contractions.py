@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 from graphc.backends.llvm.cache import ObjectCache  # noqa: E402
 from graphc.backends.llvm.contraction import contraction_libraries, emit_library  # noqa: E402
 from graphc.backends.llvm.emit import emit  # noqa: E402
-from graphc.backends.llvm.jit import Library  # noqa: E402
+from graphc.backends.llvm.library import Library  # noqa: E402
 from graphc.backends.llvm.pool import Pool  # noqa: E402
 from graphc.backends.llvm.target import host_target  # noqa: E402
 from graphc.ir.kernel import Kernel  # noqa: E402
@@ -66,7 +66,7 @@ def aligned(shape: tuple[int, ...]) -> Array:
 class Ours:
     """A kernel, compiled and linked; calling it is one native call."""
 
-    _cache, _pool = ObjectCache(), Pool(1, ObjectCache())
+    _cache, _pool = ObjectCache(), Pool(1)
 
     def __init__(self, kernel: Kernel, buffers: list[Array]) -> None:
         target, cache = host_target(), self._cache

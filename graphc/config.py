@@ -146,6 +146,14 @@ class Config(NamedTuple):
         "state; `auto` the first on the CPU, the second on a GPU.",
         _one_of("auto", "torch", "counter"),
     )
+    steps: str = env(
+        "GRAPHC_STEPS",
+        "auto",
+        "optimizer.step() outside of compiled code as one native call, to the same bits: `1` from "
+        "the second step on, `0` never, `auto` once eager steps have cost more than compiling "
+        "does (with `run --compile` as `1`).",
+        _one_of("auto", "0", "1"),
+    )
     cuda_graphs: str = env(
         "GRAPHC_CUDA_GRAPHS",
         "auto",

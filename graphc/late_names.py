@@ -7,6 +7,9 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from .frontend.autocast import listed
+from .frontend.autocast_lists import NAMES
+
 # module -> names that torch has besides those of torch.linalg, torch.fft and torch.special
 _MODULES = {
     ".linalg.former": """
@@ -37,10 +40,12 @@ _NOT_METHODS = frozenset("""
 _IN_PLACE = ("i0", "polygamma", "igamma", "igammac", "mvlgamma")
 
 
+@functools.cache
 def load(name: str) -> Any:
     """The function that torch calls NAME."""
     module, attribute = PLACES[name]
-    return getattr(importlib.import_module(module, __package__), attribute)
+    function = getattr(importlib.import_module(module, __package__), attribute)
+    return listed(function, name) if name in NAMES else function
 
 
 def _method(name: str) -> Callable[..., Any]:

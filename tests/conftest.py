@@ -3,10 +3,21 @@
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from graphc import backends
+
 REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_here() -> None:
+    """Tests put other functions in the compiler's places: what is kept of whole programs goes by
+    its sources, and would hide that. Those of what is kept ask for it."""
+    backend: Any = backends.get("llvm")
+    backend.keeps = False
 
 
 @pytest.fixture

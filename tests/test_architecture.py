@@ -52,6 +52,14 @@ LATE_IMPORTS = {
     ("graphc/vision/transforms/functional/geometry.py", "PIL"),
     ("graphc/vision/transforms/functional/image.py", "PIL"),
     ("graphc/vision/utils.py", "PIL"),
+    # what only compiling needs, of our own: code that is kept of an earlier process runs without it
+    ("graphc/backends/llvm/backend.py", "graphc"),
+    ("graphc/backends/llvm/executable.py", "graphc"),
+    ("graphc/backends/llvm/kept.py", "graphc"),
+    ("graphc/backends/llvm/library.py", "graphc"),
+    ("graphc/backends/llvm/pool.py", "graphc"),
+    ("graphc/engine/built.py", "graphc"),
+    ("graphc/engine/pipeline.py", "graphc"),
 }
 # What `import graphc` must not load.
 HEAVY = ("networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch")

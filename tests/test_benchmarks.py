@@ -45,3 +45,19 @@ def test_overhead(repository: Path) -> None:
 def test_eager(repository: Path) -> None:
     text = run(repository, "eager.py", "--rounds", "1")
     assert "(w * y).sum().backward()" in text and "step " in text
+
+
+def test_suite(repository: Path, tmp_path: Path) -> None:
+    """A row of each family against PyTorch: figures, values that agree, and what is kept."""
+    rows = tmp_path / "rows.jsonl"
+    text = run(
+        repository, "suite", "--only", "mlp b1", "mlp training", "softmax 4096", "--engines",
+        "torch", "graphc", "--rounds", "2", "--seconds", "0.05", "--rows", str(rows), "--out",
+        str(tmp_path),
+    )
+    for row in ("mlp b1 inference | 1 |", "mlp training | 1 |", "softmax 4096x1024 | 1 |"):
+        assert row in text
+    assert "failed" not in text and "differs" not in text
+    assert len(rows.read_text().splitlines()) == 3
+    assert (tmp_path / "benchmarks.svg").exists()
+    assert (tmp_path / "benchmarks.md").read_text() in text

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..cuda.available import is_available
-from ..frontend.autocast import cast
+from ..frontend.autocast import cast, is_narrow
 from ..frontend.context import callout
 from ..frontend.decorated import within
 from ..frontend.tensor import Tensor
@@ -91,13 +91,16 @@ class autocast:
 
 
 def _cast(value: Any, device_type: str, dtype: DType) -> Any:
-    """The device's float tensors as `dtype`, in any container."""
+    """The device's float tensors as `dtype`, in any container; float64 and others stay."""
+
+    def here(tensor: Tensor) -> bool:
+        return is_narrow(tensor) and tensor.device.type == device_type
+
     if isinstance(value, Mapping):
         return {
             _cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in value.items()
         }
-    here = not isinstance(value, Tensor) or value.device.type == device_type
-    return cast(value, dtype) if here else value
+    return cast(value, dtype, here)
 
 
 def custom_fwd(

@@ -80,12 +80,28 @@ class Executable(Protocol):
         each made when it is asked for."""
 
 
+class Keeper(Protocol):
+    """Keeps code of whole programs for other processes, which then need no compiler.
+
+    What a key stands for is the caller's: the graph, and all else that the Program follows from.
+    The keeper adds what the code hangs on besides: the machine, the compiler, its own sources.
+    """
+
+    def find(self, key: bytes, name: str, program: Callable[[], Program]) -> Executable | None:
+        """What was kept. `program` makes the Program anew, to be looked at, or traced."""
+
+    def keep(self, key: bytes, executable: Executable) -> None:
+        """Keep it, if it can be kept; a full disk is no error."""
+
+
 class Backend(Protocol):
     """All that the rest of the house knows of a machine, and of the code that runs on it.
 
     A node of a graph goes one of four ways: the backend claims it, and runs it whole; a composite
     that it does not claim is decomposed; what kernels compute is fused into them; the rest the
     host runs with NumPy, on what it reads from the backend's memory.
+
+    One that keeps programs has a method `keeper(host)` besides, which gives a Keeper, or None.
     """
 
     @property

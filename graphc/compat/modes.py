@@ -11,7 +11,7 @@ from typing import Any
 
 import graphc
 
-from .. import backends
+from .. import backends, config
 from ..frontend.context import callout, local
 from ..frontend.errors import user_location
 from ..nn.modules.module import Module
@@ -32,6 +32,8 @@ def enter(mode: str) -> None:
         vars(graphc)["compile"] = _uncompiled
     elif mode == "compile":
         compile_calls(module.compile_module)
+        if config.current().steps == "auto":
+            config.set_default(steps="1")
 
 
 def _uncompiled(model: Any = None, **options: Any) -> Any:

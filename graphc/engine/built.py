@@ -6,7 +6,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,11 +17,12 @@ from ..frontend.placement import Place
 from ..frontend.storage import Storage, readers
 from ..ir.dim import Guard, evaluate
 from ..ir.graph import Graph
-from ..ir.kernel import Program
 from ..ir.memory import contiguous, write
-from ..ir.rewrite import apart
 from ..ir.types import TensorType
 from .on_host import OnHost
+
+if TYPE_CHECKING:
+    from ..ir.kernel import Program
 
 Allocate: TypeAlias = Callable[[tuple[int, ...], Any], np.ndarray]
 Written: TypeAlias = Iterable[tuple[Storage, int]]  # a storage, and how many writes it sees
@@ -32,30 +34,57 @@ class CompileCounter:
     count = 0
 
 
+class Stages(NamedTuple):
+    """What is made of a graph on the way to code. `program.outputs_in_place` says which outputs
+    are written into an input's buffer."""
+
+    optimised: Graph
+    fused: Graph
+    program: Program
+
+
 @dataclass(eq=False)
 class Built:
     """A compiled graph and everything that was made on the way, for explain().
 
-    `times` are seconds per stage. `program.outputs_in_place` says which outputs are written into
-    an input's buffer. `assumed`: what the stages decided about symbolic sizes, which the graph
-    they were given does not say: the code is for sizes of which it holds.
+    `make` gives the stages: of code that an earlier process has kept, they are made when they are
+    asked for. `times` are seconds per stage. `assumed`: what the stages decided about symbolic
+    sizes, which the graph they were given does not say: the code is for sizes of which it holds.
     """
 
     name: str
     graph: Graph  # as traced
-    optimised: Graph
-    fused: Graph
-    program: Program
     executable: Executable
     backend: Backend
     config: Config
+    make: Callable[[], Stages]
     times: dict[str, float] = field(default_factory=dict)
     assumed: tuple[Guard, ...] = ()
+
+    @cached_property
+    def stages(self) -> Stages:
+        """What was made on the way."""
+        return self.make()
+
+    @property
+    def optimised(self) -> Graph:
+        """After the passes over whole graphs."""
+        return self.stages.optimised
+
+    @property
+    def fused(self) -> Graph:
+        """After fusion."""
+        return self.stages.fused
+
+    @property
+    def program(self) -> Program:
+        """What the backend was given."""
+        return self.stages.program
 
     def run(
         self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], dims: Sequence[int] = ()
     ) -> None:
-        """One call; `dims` are the values of `program.dims`: those of `graph.env.hints`."""
+        """One call; `dims` are the values of those of `graph.env.hints`."""
         self.executable.run(inputs, outputs, dims)
 
 
@@ -87,7 +116,7 @@ class Engine:
     def of(cls, built: Any) -> Engine:
         """A whole graph by itself, in its backend's memory."""
         types = [node.tensor_type for node in built.graph.outputs]
-        return cls(built, types, tuple(built.program.dims), built.backend.memory.allocate)
+        return cls(built, types, tuple(built.graph.env.hints), built.backend.memory.allocate)
 
     def call(
         self, arrays: Sequence[np.ndarray], dims: Mapping[str, int],
@@ -149,6 +178,8 @@ class Engines:
                     self.made.append(self._make(self.graph))
                     found = self._known(dims)
                 if found is None:
+                    from ..ir.rewrite import apart
+
                     found = self._make(apart(self.graph, dims))
                     self.made.append(found)
         return found

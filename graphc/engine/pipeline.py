@@ -1,86 +1,41 @@
-"""Graph -> passes -> fused Graph -> Program -> Executable: the compiler's stages, in order.
+"""From a Graph to native code: kept by an earlier process, or made by the compiler's stages.
 
-`build` does all of it for one Graph, `build_pair` for a joint forward and backward graph. After
-every pass one hook verifies, compares values, prints and dumps, as the Config asks.
+`build` is for one Graph, `build_pair` for a joint forward and backward graph. stages.py, and all
+that it needs, is imported where something has to be compiled.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from graphc import backends
-from graphc.backends import Backend, Host
+from graphc.backends import Backend, Host, Keeper
 from graphc.backends.numpy.ops import TABLE
 from graphc.config import Config
-from graphc.doubt.checked import Checked, case_of
-from graphc.engine.built import Built
-from graphc.inspect.observer import AGAIN, Observer
-from graphc.inspect.value_check import ValueChangedError
-from graphc.ir import passes
-from graphc.ir.graph import Graph, Node
-from graphc.ir.passes.absorb import absorb
-from graphc.ir.passes.counter_random import counter_random
-from graphc.ir.passes.cse import cse
-from graphc.ir.passes.dce import dce
-from graphc.ir.passes.decompose import decompose
-from graphc.ir.passes.fold import fold
-from graphc.ir.passes.fuse import fuse
-from graphc.ir.passes.layout import layout
-from graphc.ir.passes.lower import lower
-from graphc.ir.passes.lower.attention import whole_template
-from graphc.ir.passes.pack import pack
-from graphc.ir.passes.partition import Split, split
-from graphc.ir.passes.plan import plan
-from graphc.ir.passes.roll import roll
-from graphc.ir.passes.simplify import simplify
-from graphc.ir.passes.specialise import specialise
-from graphc.ir.rewrite import apart, assumed
+from graphc.engine.built import Built, Stages
+from graphc.ir.digest import UndigestedError, graph_digest
+from graphc.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from graphc.ir.passes.partition import Split
 
 Array = np.ndarray[Any, Any]
-
-
-class Step(NamedTuple):
-    """One stage of the pipeline, and why it is where it is."""
-
-    name: str
-    function: Callable[..., Any]  # to and including `fuse` a pass: Graph -> Graph
-    reason: str
-
-
-# Runs where `by_counter` says so.
-COUNTER = Step("counter_random", counter_random, "before all: draws become plain arithmetic")
-# Whole-graph passes; a joint graph is cut after them and before fusion.
-ROLL = Step("roll", roll, "first: all that follows then sees one step of an unrolled loop")
-DECOMPOSE = Step("decompose", decompose, "after it, primitives and what a backend claims")
-OPTIMISE: tuple[Step, ...] = (
-    ROLL,
-    DECOMPOSE,
-    Step("fold", lambda graph: fold(graph, TABLE), "rules match numbers, so compute them first"),
-    Step("simplify", simplify, "canonical spelling: cse and fuse then meet one form of each thing"),
-    Step("cse", cse, "after rewriting, which makes unequal spellings equal"),
-    Step("dce", dce, "drops what rewriting and merging left unused, before fusion counts uses"),
-    Step("layout", layout, "no rule undoes its permutes; a joint graph then saves what lies so"),
-)
-# For one Machine, and what its backend renders.
-ABSORB = Step("absorb", absorb, "before pack, which lays out the weights that it puts together")
-PACK = Step("pack", pack, "before fusion, to which layouts are operators like others")
-FUSE = Step("fuse", fuse, "what a kernel computes is decided on the final operators")
-LOWER = Step("lower", lower, "before planning: kernels say what scratch they need, what can fail")
-PLAN = Step("plan", plan, "last: lifetimes are known once the kernels are")
+Writes: TypeAlias = Mapping[int, int]
+# (an optimised graph, its name, its writes, what compiles it)
+Kept: TypeAlias = Callable[[Graph, str, Writes, Callable[[], Built]], Built]
 
 
 def build(
     graph: Graph,
     *,
     config: Config,
-    mutated: Mapping[int, int] | None = None,
+    mutated: Writes | None = None,
     name: str | None = None,
     backend: str = backends.DEFAULT,
     example: Sequence[Array] | None = None,
@@ -91,16 +46,14 @@ def build(
     `backend` is a registered one's name: "numpy" interprets the same Program. `example` are inputs
     for GRAPHC_CHECK=2; without them small random ones are drawn, in which every integer is 0.
     """
-    chosen = backends.get(backend)
-    observer = Observer(config, name or graph.name, TABLE, example)
-    specialised = specialise(apart(graph))
-    times: dict[str, float] = {}
-    with _blamed(observer, specialised, mutated or {}):
-        observer.begin(specialised)
-        optimised = _run(_optimise(config, chosen), specialised, observer, times)
-        built = _finish(graph, optimised, observer, times, mutated or {}, chosen)
-    built.assumed = assumed(graph, built.fused)
-    return built
+    chosen, called, writes = backends.get(backend), name or graph.name, mutated or {}
+
+    def make() -> Built:
+        from graphc.engine import stages
+
+        return stages.build(graph, config, writes, called, chosen, example)
+
+    return _kept(config, chosen, False, graph, called, writes, make)
 
 
 def build_pair(
@@ -109,7 +62,7 @@ def build_pair(
     forward_outputs: int,
     *,
     config: Config,
-    mutated: Mapping[int, int] | None = None,
+    mutated: Writes | None = None,
     name: str | None = None,
     backend: str = backends.DEFAULT,
     example: Sequence[Array] | None = None,
@@ -120,43 +73,66 @@ def build_pair(
     Its first `forward_inputs` inputs and `forward_outputs` outputs are the forward's. `mutated`
     names forward outputs. The Split says what the forward saves for the backward.
     """
+    from graphc.engine import stages
+
     chosen = backends.get(backend)
-    name = name or graph.name
-    observer = Observer(config, name, TABLE, example)
-    specialised = specialise(apart(graph))
-    times: dict[str, float] = {}
-    with _blamed(observer, specialised, {}):
-        observer.begin(specialised)
-        optimised = _run(_optimise(config, chosen), specialised, observer, times)
+    return stages.build_pair(
+        graph, forward_inputs, forward_outputs, config, mutated or {}, name or graph.name, chosen,
+        example, late, functools.partial(_kept, config, chosen, True),
+    )
+
+
+# --- what is kept ------------------------------------------------------------------------------
+
+
+def _kept(
+    config: Config, backend: Backend, optimised: bool, graph: Graph, name: str, mutated: Writes,
+    make: Callable[[], Built],
+) -> Built:
+    """The graph's code as an earlier process has kept it, else what `make` gives, to be kept.
+    `optimised`: the graph is that already."""
     start = time.perf_counter()
-    parts = split(optimised, forward_inputs, forward_outputs)
-    times["partition"] = time.perf_counter() - start
-    forward_example, backward_example = observer.split_example(parts, forward_inputs)
-
-    def built(
-        part: Graph, inputs: Sequence[Array] | None, spent: dict[str, float],
-        writes: Mapping[int, int],
-    ) -> Built:
-        watch = Observer(config, part.name, TABLE, inputs)
-        with _blamed(watch, part, writes):
-            watch.begin(part)
-            built = _finish(part, apart(part), watch, spent, writes, chosen)
-        built.assumed = assumed(graph, built.fused)
-        return built
-
-    forward = built(parts.forward, forward_example, times, mutated or {})
-    return forward, None if late else built(parts.backward, backward_example, {}, {}), parts
-
-
-@contextmanager
-def _blamed(observer: Observer, graph: Graph, mutated: Mapping[int, int]) -> Iterator[None]:
-    """Say for which graph and inputs a value changed."""
+    keeper = _keeper(config, backend, graph)
+    if keeper is None:
+        return make()
     try:
-        yield
-    except ValueChangedError as error:
-        if error.case is None and observer.values is not None:
-            error.case = case_of(graph, observer.values.inputs, mutated, observer.values.dims)
-        raise
+        key = _key(config, backend, optimised, graph, mutated)
+    except UndigestedError:
+        return make()
+
+    @functools.cache
+    def staged() -> Stages:
+        from graphc.engine import stages
+
+        quiet = config._replace(debug=0)
+        return stages.staged(graph, quiet, mutated, name, backend, optimised)
+
+    executable = keeper.find(key, name, lambda: staged().program)
+    if executable is None:
+        built = make()
+        keeper.keep(key, built.executable)
+        return built
+    times = {"kept": time.perf_counter() - start}
+    return Built(name, graph, executable, backend, config, staged, times)
+
+
+def _keeper(config: Config, backend: Backend, graph: Graph) -> Keeper | None:
+    """Who keeps the code of a graph; None where nothing is kept: somebody wants to see how it is
+    compiled, or sizes are symbolic, of which compiling decides more."""
+    watched = config.check or config.debug > 1 or config.dump is not None
+    keeper = getattr(backend, "keeper", None)
+    return None if watched or keeper is None or graph.env.hints else keeper(host(config))
+
+
+def _key(
+    config: Config, backend: Backend, optimised: bool, graph: Graph, mutated: Writes
+) -> bytes:
+    """Of all that the code depends on besides the backend's own. Raises UndigestedError."""
+    parts = graph_digest(graph), optimised, config.random, list(mutated.items())
+    return hashlib.sha256(repr(parts).encode()).digest()
+
+
+# --- what a Config means to backends -----------------------------------------------------------
 
 
 def host(config: Config) -> Host:
@@ -172,96 +148,18 @@ def adapt(config: Config) -> None:
         backend.adapt(host(config))
 
 
-def _optimise(config: Config, backend: Backend) -> list[Step]:
-    given: dict[Any, dict[str, Any]] = {
-        roll: {"machine": backend.machine}, decompose: {"claimed": _kept(backend)},
-        layout: {"machine": backend.machine},
-    }
-    steps = [
-        step._replace(function=partial(step.function, **given[step.function]))
-        if step.function in given else step for step in OPTIMISE
-    ]
-    return [COUNTER, *steps] if by_counter(config, backend) else steps
-
-
 def by_counter(config: Config, backend: Backend) -> bool:
     """Whether a backend's random numbers come from a counter."""
-    chosen = config.random == "auto" and backend.machine.by_counter
-    return chosen or config.random == "counter"
-
-
-def _claimed(backend: Backend) -> Callable[[Node], bool]:
-    return lambda node: backend.claims(node, backend.machine)
-
-
-def _kept(backend: Backend) -> Callable[[Node], bool]:
-    """Which composites are not decomposed: what a backend claims, or renders as a template."""
-    claimed = _claimed(backend)
-
-    def kept(node: Node) -> bool:
-        template = whole_template(node)
-        return claimed(node) or (template is not None and backend.renders(template))
-
-    return kept
+    if config.random != "auto":
+        return config.random == "counter"
+    return backend.machine.by_counter
 
 
 def as_drawn(graph: Graph, config: Config, backend: str) -> Graph:
     """The graph as it may be run by itself, with the random numbers of a backend's code."""
-    return counter_random(apart(graph)) if by_counter(config, backends.get(backend)) else graph
+    if not by_counter(config, backends.get(backend)):
+        return graph
+    from graphc.ir.passes.counter_random import counter_random
+    from graphc.ir.rewrite import apart
 
-
-def _run(
-    steps: Sequence[Step], graph: Graph, observer: Observer, times: dict[str, float]
-) -> Graph:
-    def after(name: str, before: Graph, result: Graph, seconds: float) -> None:
-        times[name] = times.get(name, 0.0) + seconds
-        observer.after_pass(name, before, result)
-
-    return passes.run([(step.name, step.function) for step in steps], graph, after)
-
-
-@contextmanager
-def _timed(step: Step, times: dict[str, float]) -> Iterator[None]:
-    start = time.perf_counter()
-    yield
-    times[step.name] = time.perf_counter() - start
-
-
-def _finish(
-    graph: Graph,
-    optimised: Graph,
-    observer: Observer,
-    times: dict[str, float],
-    mutated: Mapping[int, int],
-    backend: Backend,
-) -> Built:
-    """From the optimised graph to the backend's code."""
-    machine, claimed = backend.machine, _claimed(backend)
-
-    def routine(node: Node) -> bool:
-        return claimed(node) or not backend.computes(node)
-
-    steps = (
-        ABSORB._replace(function=lambda graph: absorb(graph, machine)),
-        PACK._replace(function=lambda graph: pack(graph, machine)),
-        FUSE._replace(function=lambda graph: fuse(graph, machine, routine, tuple(mutated))),
-    )
-    fused = _run(steps, optimised, observer, times)
-    with _timed(LOWER, times):
-        kernels = lower(fused, machine, backend.renders)
-    observer.lowered(kernels)
-    with _timed(PLAN, times):
-        program = plan(fused, kernels, machine, mutated=mutated, claimed=claimed)
-        program = replace(program, name=observer.name, dims=tuple(fused.env.hints))
-    observer.program(program, optimised, fused, machine)
-    executable = backend.build(program, host(observer.config))
-    times.update(executable.stats.seconds)
-    built = Built(
-        observer.name, graph, optimised, fused, program, executable, backend, observer.config,
-        times,
-    )
-    observer.finish(built)
-    if observer.config.check >= AGAIN:
-        meaning = as_drawn(graph, observer.config, backends.name_of(backend))
-        built.executable = Checked(executable, backend, program, meaning, mutated, TABLE)
-    return built
+    return counter_random(apart(graph))

@@ -3,6 +3,7 @@
 pocketfft by way of NumPy: float32 gives complex64. A compiled graph calls the same code.
 """
 
+from graphc.frontend.autocast import all_listed
 from graphc.frontend.tensors_only import tensors_only
 
 from .shifts import fftfreq, fftshift, ifftshift, rfftfreq
@@ -33,4 +34,4 @@ __all__ = [
     "rfft2", "rfftfreq", "rfftn",
 ]
 
-globals().update(tensors_only(globals(), __name__, "fft_"))
+globals().update(tensors_only(all_listed(globals(), "fft_"), __name__, "fft_"))

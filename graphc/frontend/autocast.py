@@ -1,94 +1,175 @@
-"""Which functions autocast runs in lower precision and which in float32: on every device as torch
-does on the CPU.
+"""How functions are called under autocast: what `autocast_lists.py` says of their name.
 
-`@lower_precision` and `@full_precision` mark the functions that users call. Inside a marked
-function autocast is off, as below torch's dispatch key. float64 tensors are left alone.
+`listed` makes the functions that users call read that list: those of torch where its namespace is
+put together, those of torch.nn.functional and torch.linalg where they are defined. Inside a
+listed function autocast is off, as below torch's dispatch key; so it is with `out=`. What
+graphc's own functions call of each other by their files' names (`pointwise.exp`) is not listed;
+methods (`x.exp()`) are.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 
 from . import promote
+from .autocast_lists import NAMES, Policy, policy_of
 from .context import local
-from .placement import place_at
+from .errors import located
+from .placement import is_loose, place_at
 from .tensor import Tensor
 from .tree import flatten
 from .values import Eager
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_HALVES = (dtypes.bf16, dtypes.f16)
+_NARROW = (dtypes.f32, dtypes.bf16, dtypes.f16)  # float64 is left alone
 
 
-def lower_precision(function: F) -> F:
-    """Under autocast, float tensors among the arguments are cast to its dtype."""
+def listed(function: F, name: str = "") -> F:
+    """A function that does under autocast what the list says of its name.
+
+    Raises KeyError for one that no list has.
+    """
+    name = name or function.__name__
+    if name not in NAMES:
+        raise KeyError(f"autocast_lists.py does not list {name}")
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if local.autocast is None:
             return function(*args, **kwargs)
-        dtype = _chosen(local.autocast, args, kwargs)
-        return function(*args, **kwargs) if dtype is None else _call(function, dtype, args, kwargs)
-
-    return wrapper  # type: ignore[return-value]
-
-
-def full_precision(function: F) -> F:
-    """Under autocast, tensors of half precision among the arguments are cast to float32."""
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if local.autocast is None or _chosen(local.autocast, args, kwargs) is None:
+        kind, dtype = _mode(local.autocast, args, kwargs)
+        policy = None if dtype is None else policy_of(name, kind)
+        if policy is None or dtype is None:
             return function(*args, **kwargs)
-        return _call(function, dtypes.f32, args, kwargs)
+        return _Call(function, name, kind, dtype).by(policy, args, kwargs)
 
+    wrapper.__dict__["autocast"] = name
     return wrapper  # type: ignore[return-value]
 
 
-def _chosen(
+def all_listed(functions: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A namespace with those of its functions listed whose name, with the prefix, a list has."""
+    return {
+        name: listed(function, prefix + name) if prefix + name in NAMES else function
+        for name, function in functions.items()
+    }
+
+
+def _mode(
     modes: tuple[tuple[str, DType], ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> DType | None:
-    """The dtype of autocast on the device of the tensors; None: it is off there."""
-    if Eager.elsewhere is None and len(modes) == 1:
-        ((kind, dtype),) = modes
-        return dtype if kind == "cpu" else None
-    tensor = next((x for x in flatten((args, kwargs))[0] if isinstance(x, Tensor)), None)
-    place = None if tensor is None else place_at(tensor)
-    return dict(modes).get("cpu" if place is None else place.device.type)
+) -> tuple[str, DType | None]:
+    """The type of device that a call is on, and autocast's dtype there (None: it is off). Tensors
+    without dimensions may lie on the CPU, beside those of a device."""
+    kind = "cpu"
+    if Eager.elsewhere is not None:
+        kind = next((found for x in _tensors(args, kwargs) if (found := _kind(x)) != kind), kind)
+    return kind, dict(modes).get(kind)
 
 
-def _call(
-    function: Callable[..., Any], dtype: DType, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    saved = local.autocast
-    local.autocast = None
-    try:
-        cast_kwargs = {
-            name: value if name == "out" else cast(value, dtype) for name, value in kwargs.items()
-        }
-        return function(*[cast(value, dtype) for value in args], **cast_kwargs)
-    finally:
-        local.autocast = saved
+def _tensors(*trees: Any) -> Iterator[Tensor]:
+    return (x for x in flatten(trees)[0] if isinstance(x, Tensor))
 
 
-def cast(value: Any, dtype: DType) -> Any:
-    """Float tensors as `dtype`, also within lists, tuples and dicts; float64 and others stay."""
+def _kind(tensor: Tensor) -> str:
+    place = place_at(tensor)
+    return "cpu" if place is None else place.device.type
+
+
+class _Call:
+    """A call of a function under autocast, on a type of device, with autocast's dtype there."""
+
+    def __init__(self, function: Callable[..., Any], name: str, kind: str, dtype: DType) -> None:
+        self.function, self.name, self.kind, self.dtype = function, name, kind, dtype
+
+    def by(self, policy: Policy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        saved = local.autocast
+        local.autocast = None
+        try:
+            if policy is Policy.INSIDE or kwargs.get("out") is not None:
+                return self.function(*args, **kwargs)
+            if policy is Policy.REFUSED:
+                raise RuntimeError(located(_UNSAFE))
+            if policy is Policy.RESULT:
+                return self._with_dtype(args, kwargs)
+            to = {Policy.LOWER: self.dtype, Policy.FULL: dtypes.f32}.get(policy)
+            if to is None:
+                to = self._widest(args, kwargs)
+            return self.function(
+                *self._cast(args, to), **{k: self._cast(v, to) for k, v in kwargs.items()}
+            )
+        finally:
+            local.autocast = saved
+
+    def _cast(self, value: Any, dtype: DType) -> Any:
+        return cast(value, dtype, self._takes)
+
+    def _takes(self, tensor: Tensor) -> bool:
+        """Whether autocast is about a tensor: not, where it is on another device to stay."""
+        if not is_narrow(tensor):
+            return False
+        return Eager.elsewhere is None or _kind(tensor) == self.kind or is_loose(tensor)
+
+    def _with_dtype(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        names = _parameters(self.function)
+        first = args[0] if args else kwargs.get(names[0])
+        at = names.index("dtype")
+        given = args[at] if len(args) > at else kwargs.get("dtype")
+        if given is not None or not isinstance(first, Tensor) or not self._takes(first):
+            return self.function(*args, **kwargs)
+        if len(args) > at:
+            return self.function(*args[:at], dtypes.f32, *args[at + 1 :], **kwargs)
+        return self.function(*args, **{**kwargs, "dtype": dtypes.f32})
+
+    def _widest(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> DType:
+        kinds = {x.dtype for x in _tensors(args, kwargs) if self._takes(x)}
+        if dtypes.f32 in kinds:
+            return dtypes.f32
+        if not kinds <= {self.dtype}:
+            (other,) = kinds - {self.dtype}
+            raise RuntimeError(located(
+                f"{self.name}: a {promote._name(other)} tensor where autocast's dtype is "
+                f"{promote._name(self.dtype)}: Unexpected floating ScalarType in "
+                "at::autocast::prioritize. Cure: convert it with .to(dtype)"
+            ))
+        return self.dtype
+
+
+@functools.lru_cache(128)
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
+_UNSAFE = """\
+torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.
+Many models use a sigmoid layer right before the binary cross entropy layer.
+In this case, combine the two layers using torch.nn.functional.binary_cross_entropy_with_logits
+or torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are
+safe to autocast."""
+
+
+def is_narrow(tensor: Tensor) -> bool:
+    """Whether autocast casts tensors of its dtype at all."""
+    return tensor.dtype in _NARROW
+
+
+def cast(value: Any, dtype: DType, takes: Callable[[Tensor], bool] = is_narrow) -> Any:
+    """The tensors that it `takes` as `dtype`, also within lists, tuples and dicts."""
     if isinstance(value, Tensor):
-        kind = value.dtype
-        if kind is dtype or not (kind is dtypes.f32 or kind in _HALVES):
+        if value.dtype is dtype or not takes(value):
             return value
         return promote.cast(value, dtype)
     if isinstance(value, (list, tuple)):
-        items = [cast(item, dtype) for item in value]
+        items = [cast(item, dtype, takes) for item in value]
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*items)
         return type(value)(items)
     if isinstance(value, dict):
-        return {cast(key, dtype): cast(item, dtype) for key, item in value.items()}
+        return {cast(key, dtype, takes): cast(item, dtype, takes) for key, item in value.items()}
     return value

@@ -33,7 +33,7 @@ class Body:
     """A function traced as a sub-graph: its own inputs, then the outside tensors it reads."""
 
     def __init__(self, name: str, function: Function, operands: Sequence[Tensor]) -> None:
-        with SubTrace(name) as trace:
+        with SubTrace(name, operands) as trace:
             with trace.enclosing():
                 types = [t._type for t in operands]
             given = [trace.own_input(t, f"operand{i}") for i, t in enumerate(types)]

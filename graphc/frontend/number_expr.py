@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from graphc.ir.dim import evaluate
 from graphc.ir.graph import Loc
 
@@ -17,6 +19,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "and": operator.and_, "or": operator.or_, "xor": operator.xor, "invert": operator.invert,
     "lshift": operator.lshift, "rshift": operator.rshift,
     "round": round, "floor": math.floor, "ceil": math.ceil,
+    "float32": lambda x: float(np.float32(x)),
     "eq": operator.eq, "lt": operator.lt, "le": operator.le,
     "item": operator.getitem,  # of a constant: a schedule's table
 }

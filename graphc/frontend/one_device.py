@@ -17,8 +17,13 @@ class OneDevice(OneGraph):
 
     # where its tensors lie (None: on the CPU); False: it has met none
     place: Place | Literal[False] | None = False
+    home: Place | None = None  # of the trace of a part: where the values that the part is given lie
     stepping = 0  # optimizer steps that are running
     beside = False  # what is captured now the host alone reads, ahead of each call
+
+    def lies(self) -> Place | None:
+        """Where its tensors lie; None: on the CPU, or it has met none."""
+        return self.place or self.home
 
     def joins(self, place: Place | None) -> bool:
         """Whether tensors of a device can be part of this recording."""

@@ -187,6 +187,11 @@ def _renew() -> None:
         place.run = _wrapped(place.own_run)
 
 
+def is_watched() -> bool:
+    """Whether runners are wrapped: who wraps them is to see every eager operator."""
+    return bool(_wraps)
+
+
 def wrap_runners(wrap: Wrap) -> Callable[[], None]:
     """From here on, `wrap(runner)` runs eager operators, on every device. What is given ends it."""
     if not _wraps:
@@ -478,7 +483,8 @@ def beside(function: F) -> F:
 def place_at(tensor: Any) -> Place | None:
     """Where a tensor lies; None: on the CPU."""
     trace = tensor._trace
-    return of(tensor._array) if trace is None else trace.place or None
+    place: Place | None = of(tensor._array) if trace is None else trace.lies()
+    return place
 
 
 def settled(tensor: Any, place: Place | None, asked: bool, loose: bool) -> Any:

@@ -7,7 +7,7 @@ through the history that outside tensors have, whose saved values become inputs,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,8 +21,10 @@ from .errors import located
 from .functionalize import TracedState, TracedStorage
 from .history import edge, requires_grad
 from .nodes import Edge
+from .placement import place_at
 from .tensor import Tensor, alias, current, from_array
 from .trace import Trace
+from .values import Eager
 from .views import Chain
 
 
@@ -31,7 +33,7 @@ class SubTrace(Trace):
 
     accumulates = False  # backward() would add to `.grad` of tensors outside
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, given: Sequence[Tensor] = ()) -> None:
         parent = local.trace
         super().__init__(name, None if parent is None else parent.env)
         self.parent = parent
@@ -39,6 +41,10 @@ class SubTrace(Trace):
             self.builder.loc = parent.builder.loc
             self.names = parent.names
             self.module, self.in_optimizer = parent.module, parent.in_optimizer
+        if Eager.elsewhere is not None:
+            places = (place_at(tensor) for tensor in given)
+            outside = None if parent is None else parent.lies()
+            self.home = next((place for place in places if place is not None), outside)
         # outside tensors that were read, and the graph input and shadow of each
         self.captured: list[tuple[Tensor, Node, Tensor]] = []
         self.tapes: list[Edge] = []  # keeps accumulators alive

@@ -101,8 +101,8 @@ class Tensor:
             if trace is not None and trace.whole:
                 current(self)  # as an input, it is guarded
             return placement.device_of(self._array)
-        place = self._trace.place
-        return place.device if place else CPU
+        place = self._trace.lies()
+        return CPU if place is None else place.device
 
     @property
     def ndim(self) -> int:

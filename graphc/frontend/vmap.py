@@ -75,7 +75,8 @@ class _Call:
         kwargs: dict[str, Any],
     ) -> Any:
         """Trace one sample, then run the graph on the batch."""
-        with SubTrace(f"vmap({self.name})") as trace:
+        batched = [leaf for leaf, dim in zip(leaves, dims, strict=True) if dim is not None]
+        with SubTrace(f"vmap({self.name})", batched) as trace:
             mapped: list[tuple[Tensor, int, Tensor]] = []
             given: list[Any] = list(leaves)
             for i, (leaf, dim) in enumerate(zip(leaves, dims, strict=True)):

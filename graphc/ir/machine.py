@@ -20,7 +20,9 @@ class Tiling:
     second cache. At most `pack_bytes` of the right operand are packed at a time, `pointed_columns`
     columns where tiles go through pointers. A right operand of up to `in_place_bytes`, or one that
     at most `in_place_rows` rows meet, is read where it lies; one of up to `shared_bytes` may be
-    packed once for all chunks. Chunks that split the rows are at least `row_tiles` tiles high.
+    packed once for all chunks. A larger one that few rows meet is a stream, which memory gives
+    fastest in long runs: `stream_steps` rows of it at a time, in chunks of `stream_columns`
+    columns. Chunks that split the rows are at least `row_tiles` tiles high.
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
     before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
@@ -34,6 +36,8 @@ class Tiling:
     pointed_columns: int
     in_place_bytes: int
     in_place_rows: int
+    stream_steps: int
+    stream_columns: int
     shared_bytes: int
     row_tiles: int
     dot_rows: int

@@ -3,6 +3,7 @@
 LAPACK by way of NumPy; a compiled graph calls the same code.
 """
 
+from graphc.frontend.autocast import all_listed
 from graphc.frontend.tensors_only import tensors_only
 from graphc.ir.op import LinAlgError
 
@@ -50,4 +51,4 @@ __all__ = [
     "vander", "vecdot", "vector_norm",
 ]
 
-globals().update(tensors_only(globals(), __name__, "linalg_"))
+globals().update(tensors_only(all_listed(globals(), "linalg_"), __name__, "linalg_"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import graphc
 from graphc import Tensor
+from graphc.frontend.autocast import all_listed
 
 __all__ = [
     "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp",
@@ -284,3 +285,5 @@ def normalize(
     x = input if dtype is None else input.to(dtype)
     size = norm(x, ord, dim, keepdim=True, mask=mask)
     return _filled(x, mask, 0) / graphc.clamp(size, min=eps)
+
+globals().update(all_listed(globals(), "masked_"))

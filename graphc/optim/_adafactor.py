@@ -13,6 +13,8 @@ from .per_parameter import PerParameter
 class Adafactor(PerParameter):
     """Adafactor (Shazeer and Stern 2018): second moments of matrices by rows and columns."""
 
+    _counts = None
+
     def __init__(
         self, params: Any, lr: Any = 1e-2, beta2_decay: float = -0.8,
         eps: tuple[float | None, float] = (None, 1e-3), d: float = 1.0,

@@ -14,6 +14,8 @@ from .per_parameter import PerParameter
 class Muon(PerParameter):
     """Momentum made orthogonal by Newton-Schulz iterations (Jordan 2024), for 2-D parameters."""
 
+    _counts = None
+
     def __init__(
         self, params: Any, lr: Any = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95,
         nesterov: bool = True,

@@ -14,6 +14,8 @@ from .real_parts import real_parts
 class ASGD(PerParameter):
     """Averaged stochastic gradient descent (Polyak and Juditsky 1992)."""
 
+    _counts = ("step", "eta", "mu")
+
     def __init__(
         self, params: Any, lr: Any = 1e-2, lambd: float = 1e-4, alpha: float = 0.75,
         t0: float = 1e6, weight_decay: float = 0, foreach: bool | None = None,
@@ -45,7 +47,7 @@ class ASGD(PerParameter):
         param.add_(grad, alpha=scalar_like(-rate, param))
         share = mu.to(param.dtype)
         mean.copy_(T.where(share == 1, param, mean + (param - mean) * share))
-        eta.copy_(T.as_tensor(lr / (1 + lambd * lr * steps) ** group["alpha"]))
+        eta.fill_(lr / (1 + lambd * lr * steps) ** group["alpha"])
         passed = steps - group["t0"]
         bounded = passed.clamp_min(1.0) if isinstance(passed, Tensor) else max(1, passed)
-        mu.copy_(T.as_tensor(1 / bounded))
+        mu.fill_(1 / bounded)

@@ -14,6 +14,8 @@ from .real_parts import real_parts
 class NAdam(PerParameter):
     """Adam with Nesterov momentum (Dozat 2016)."""
 
+    _counts = ("step", "mu_product")
+
     def __init__(
         self, params: Any, lr: Any = 2e-3, betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8, weight_decay: float = 0, momentum_decay: float = 4e-3,

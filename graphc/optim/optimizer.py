@@ -425,9 +425,9 @@ def with_grad(group: ParamGroup) -> Iterable[tuple[Tensor, Tensor]]:
             yield param, grad
 
 
-def step_number(step: Tensor) -> Any:
+def step_number(step: Any) -> Any:
     """The step count for bias corrections: a Python float, or float64 arithmetic under a trace."""
-    if local.trace is None:
+    if local.trace is None or not isinstance(step, Tensor):
         return step.item()
     return step.double()
 

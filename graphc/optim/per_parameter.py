@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..frontend.context import local
 from ..frontend.tensor import Tensor
 from .optimizer import Optimizer, run_closure, with_grad
+from .whole_step import whole_step
 
 
 class PerParameter(Optimizer):
     """An Optimizer that says how one parameter is updated: `_update(group, param, grad)`."""
 
+    # states without dimensions, whose numbers Python works with; None: an update is more than a
+    # loop over the elements of a parameter and of states like it
+    _counts: tuple[str, ...] | None = ("step",)
+
     def step(self, closure: Any = None) -> Any:
         """One update of every parameter that has a gradient."""
         loss = run_closure(closure)
+        if local.trace is None and self._counts is not None and whole_step(self, self._counts):
+            return loss
         for group in self.param_groups:
             for param, grad in with_grad(group):
                 self._update(group, param, grad)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..frontend.decorated import within
 from ..frontend.placement import wrap_runners
-from .kernels import Kernels
+from .kernels import TITLES, Kernels, Work, said
 
 
 @dataclass
@@ -25,6 +25,7 @@ class Event:
     self_total: float = 0.0  # without what ran inside
     count: int = 1
     device_total: float = 0.0  # of a kernel on a GPU, which no block of the host includes
+    work: Work | None = None  # that the kernel had to do
 
     @property
     def name(self) -> str:
@@ -60,6 +61,16 @@ class Event:
 
     cuda_time = device_time
 
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of a GPU's kernels."""
+        return self.work.flops if self.work is not None else 0
+
+    @property
+    def bytes(self) -> int:
+        """That a GPU's kernels have to read and write."""
+        return self.work.bytes if self.work is not None else 0
+
 
 class EventList(list[Event]):
     """Events, and their table."""
@@ -81,6 +92,8 @@ class EventList(list[Event]):
             into.self_total += event.self_total
             into.device_total += event.device_total
             into.count += event.count
+            if event.work is not None:
+                into.work = event.work if into.work is None else into.work.and_(event.work)
         return EventList(sums.values())
 
     def total_average(self) -> Event:
@@ -103,16 +116,19 @@ class EventList(list[Event]):
         rows = rows[:row_limit] if row_limit >= 0 else rows
         whole = sum(event.self_total for event in self) or 1.0
         device = sum(event.device_total for event in self)
+        works = any(event.work is not None for event in rows)
         titles = (
             "Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg",
             *(("Self CUDA", "Self CUDA %", "CUDA time avg") if device else ()), "# of Calls",
+            *(TITLES if works else ()),
         )
         cells = [
             (event.key[:max_name_column_width], f"{event.self_total / whole:.2%}",
              _text(event.self_total), f"{event.total / whole:.2%}", _text(event.total),
              _text(event.total / event.count),
              *((_text(event.device_total), f"{event.device_total / device:.2%}",
-                _text(event.device_total / event.count)) if device else ()), str(event.count))
+                _text(event.device_total / event.count)) if device else ()), str(event.count),
+             *(said(event.work) if works else ()))
             for event in rows
         ]
         widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
@@ -176,7 +192,8 @@ class Recorder:
         _recorders.remove(self)
         if self._kernels is not None:
             self.events += [
-                Event(name, start, device_total=taken) for name, start, taken in self._kernels.end()
+                Event(ran.name, ran.began, device_total=ran.seconds, work=ran.work)
+                for ran in self._kernels.end()
             ]
         if not _recorders:
             _Watch.end()

@@ -1,6 +1,7 @@
 """torch.special: special functions, elementwise, with gradients where torch has them."""
 
 import graphc
+from graphc.frontend.autocast import all_listed
 
 from .functions import (
     airy_ai,
@@ -68,3 +69,5 @@ __all__ = [
     "shifted_chebyshev_polynomial_w", "sinc", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy",
     "zeta",
 ]
+
+globals().update(all_listed(globals(), "special_"))

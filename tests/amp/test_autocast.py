@@ -47,6 +47,14 @@ CALLS: dict[str, Call] = {
     "avg_pool3d": lambda t, a: t.nn.functional.avg_pool3d(
         a[None, None].expand(1, 4, 4, 4), 2),
     "relu": lambda t, a: a.relu(), "gelu": lambda t, a: t.nn.functional.gelu(a),
+    "mm with out": lambda t, a: t.mm(a, a, out=t.empty_like(a)),
+    "addmm_": lambda t, a: a.clone().addmm_(a, a), "exp_": lambda t, a: a.clone().exp_(),
+    "chain_matmul": lambda t, a: t.linalg.multi_dot([a, a, a]),
+    "outer": lambda t, a: a[0].outer(a[0]),
+    "cov": lambda t, a: a.cov(), "inner": lambda t, a: t.inner(a, a[0]),
+    "matrix_power": lambda t, a: a.matrix_power(3), "inv": lambda t, a: t.linalg.inv(a),
+    "qr": lambda t, a: t.linalg.qr(a)[1].abs(), "rfft": lambda t, a: t.fft.rfft(a).real,
+    "quantile": lambda t, a: a.quantile(0.5),
     "indices": lambda t, a: t.from_numpy(CLASSES) @ t.from_numpy(CLASSES),
 }
 

@@ -11,7 +11,7 @@ import pytest
 
 from graphc.doubt.case import Case
 from graphc.doubt.shrink import shrink
-from graphc.engine import pipeline
+from graphc.engine import stages
 from graphc.ir import ops
 from graphc.ir.graph import Graph, Node
 from graphc.ir.machine import Machine
@@ -118,7 +118,7 @@ def test_a_wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
         fused = fuse(graph, machine, *options, **named)
         return everywhere(fused, lambda g: g if g.name == fused.name else one(g))
 
-    monkeypatch.setattr(pipeline, "fuse", wrong)
+    monkeypatch.setattr(stages, "fuse", wrong)
 
     def suits(case: Case) -> bool:
         return case.forward is None and "sub" in names(case.graph)

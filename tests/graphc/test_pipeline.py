@@ -16,7 +16,7 @@ import graphc.nn as nn
 from graphc import backends
 from graphc.backends.host.machine import CPU
 from graphc.config import Config
-from graphc.engine import pipeline
+from graphc.engine import pipeline, stages
 from graphc.inspect import observer
 from graphc.inspect.value_check import ValueChangedError, difference, draw_inputs
 from graphc.ir import dtypes, ops
@@ -27,7 +27,7 @@ from graphc.ir.verify import VerifyError
 
 ROOT = Path(__file__).parents[2]
 STEPS = (
-    *pipeline.OPTIMISE, pipeline.ABSORB, pipeline.PACK, pipeline.FUSE, pipeline.LOWER, pipeline.PLAN
+    *stages.OPTIMISE, stages.ABSORB, stages.PACK, stages.FUSE, stages.LOWER, stages.PLAN
 )
 STAGES = [step.name for step in STEPS]
 QUIET = Config()._replace(debug=0, check=0, dump=None, cache_dir=None, threads=2)
@@ -60,14 +60,14 @@ def arrays(batch: int = 8) -> list[np.ndarray]:
 def planted(monkeypatch: pytest.MonkeyPatch, name: str, wrong: Any) -> Iterator[None]:
     """The pipeline with one pass followed by a wrong one of the same name."""
 
-    def changed(step: pipeline.Step) -> pipeline.Step:
+    def changed(step: stages.Step) -> stages.Step:
         if step.name != name:
             return step
         return step._replace(function=lambda graph: wrong(step.function(graph)))
 
-    steps = tuple(map(changed, pipeline.OPTIMISE))
+    steps = tuple(map(changed, stages.OPTIMISE))
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "OPTIMISE", steps)
+        patch.setattr(stages, "OPTIMISE", steps)
         yield
 
 
@@ -181,15 +181,15 @@ def test_value_check_names_the_pass_and_shows_the_graph(monkeypatch: pytest.Monk
 
 
 def test_value_check_sees_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    lower, plan, wrong = pipeline.lower, pipeline.plan, scaled_fused()
-    monkeypatch.setattr(pipeline, "lower", lambda graph, *rest: lower(wrong, *rest))
-    monkeypatch.setattr(pipeline, "plan", lambda graph, *rest, **kw: plan(wrong, *rest, **kw))
+    lower, plan, wrong = stages.lower, stages.plan, scaled_fused()
+    monkeypatch.setattr(stages, "lower", lambda graph, *rest: lower(wrong, *rest))
+    monkeypatch.setattr(stages, "plan", lambda graph, *rest, **kw: plan(wrong, *rest, **kw))
     with pytest.raises(ValueChangedError, match="lower or plan changed output 0"):
         pipeline.build(mlp(), config=QUIET._replace(check=2), backend="numpy")
 
 
 def scaled_fused() -> Graph:
-    return pipeline.fuse(pipeline.simplify(pipeline.decompose(scaled(mlp()))), CPU)
+    return stages.fuse(stages.simplify(stages.decompose(scaled(mlp()))), CPU)
 
 
 def test_value_check_sees_wrong_native_code(monkeypatch: pytest.MonkeyPatch) -> None:

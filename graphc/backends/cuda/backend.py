@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 
 from graphc.backends import Backend, Finding, Host
 from graphc.backends.cuda import emit, libraries, scalar, templates
 from graphc.backends.cuda.apart import Products
+from graphc.backends.cuda.ceilings import Ceilings, ceilings
 from graphc.backends.cuda.code import Code
 from graphc.backends.cuda.compilers import Compilers, WithNvrtc
 from graphc.backends.cuda.cublaslt import CublasLt
@@ -33,10 +35,13 @@ class CudaBackend:
     ) -> None:
         self.gpus, self._index = gpus, index
         self._compilers = compilers or WithNvrtc()
+        self._most: dict[int, Ceilings | None] = {}
 
     def on(self, index: int) -> CudaBackend:
         """The same with another of the devices, and memory there."""
-        return type(self)(self.gpus, self._compilers, index)
+        made = type(self)(self.gpus, self._compilers, index)
+        made._most = self._most
+        return made
 
     @property
     def _device(self) -> Device:
@@ -52,6 +57,16 @@ class CudaBackend:
         """Of the device. Raises MissingLibrary, or CudaError where there is no device: both say
         the cure."""
         return CudaMemory(self._device, self.code)
+
+    def ceilings(self, directory: Path | None) -> Ceilings | None:
+        """See ceilings.py. Raises as `memory` does."""
+        if self._index not in self._most:
+            self._device.activate()
+            target = self._compilers.target(self._device)
+            code = Code(self._device, self._compilers)
+            code.directory = directory
+            self._most[self._index] = ceilings(self._device, code, target)
+        return self._most[self._index]
 
     @functools.cached_property
     def products(self) -> Products:

@@ -1,5 +1,6 @@
-"""Machine code of many kernels. What is new in a program is compiled as one text; which text a
-kernel was part of is kept, so that it is found again alone, or beside others."""
+"""Machine code of many kernels. What is new in a program is compiled as one text, or as several at
+a time; which text a kernel was part of is kept, so that it is found again alone, or beside
+others."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from graphc.backends.cuda.compilers import Compiler, Compilers
 from graphc.backends.cuda.device import Device
 from graphc.backends.cuda.driver import SHARED_DEFAULT, Function, Module
-from graphc.backends.cuda.source import Source, batch
+from graphc.backends.cuda.source import Source, batch, shared_out
 from graphc.backends.host.store import Store
 
 _MAGIC = b"graphc kernel 1\n"
@@ -81,13 +82,16 @@ class Code:
 
     def _compile(self, sources: Sequence[Source]) -> None:
         compiler, places = self._here
-        text = batch(sources)
-        module = self._device.driver.load(compiler.compile(text))
-        place = compiler.key(text)
-        self._modules[place] = module
-        for source in sources:
-            self._take(source, module)
-            places.write(compiler.key(source.text), place)
+        groups = shared_out(sources, compiler.processes)
+        texts = [batch(group) for group in groups]
+        images = compiler.compile(texts)
+        for group, text, image in zip(groups, texts, images, strict=True):
+            module = self._device.driver.load(image)
+            place = compiler.key(text)
+            self._modules[place] = module
+            for source in group:
+                self._take(source, module)
+                places.write(compiler.key(source.text), place)
 
     def _take(self, source: Source, module: Module) -> None:
         driver, functions = self._device.driver, []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -9,6 +11,8 @@ from graphc.backends.cuda import nvrtc
 from graphc.backends.cuda.cubins import CubinCache, cubin_key
 from graphc.backends.cuda.device import Device
 from graphc.backends.cuda.source import Target
+
+_MOST = 32  # processes; each has some 100 MB
 
 
 class Compiler(Protocol):
@@ -21,8 +25,12 @@ class Compiler(Protocol):
     def find(self, key: bytes) -> bytes | None:
         """What was compiled under a key; None: nothing."""
 
-    def compile(self, text: str) -> bytes:
-        """What a Driver loads."""
+    @property
+    def processes(self) -> int:
+        """How many texts it compiles at a time."""
+
+    def compile(self, texts: Sequence[str]) -> list[bytes]:
+        """What a Driver loads, of each."""
 
 
 class Compilers(Protocol):
@@ -65,6 +73,14 @@ class NvrtcCompiler:
         found = self._cache.find(key)
         return found.cubin if found is not None else None
 
-    def compile(self, text: str) -> bytes:
-        """A cubin. Raises NvrtcError."""
-        return self._cache.compile(self._nvrtc, text, self._architecture).cubin
+    @property
+    def processes(self) -> int:
+        """The cores that this process may use."""
+        if hasattr(os, "sched_getaffinity"):
+            return min(len(os.sched_getaffinity(0)), _MOST)
+        return min(os.cpu_count() or 1, _MOST)
+
+    def compile(self, texts: Sequence[str]) -> list[bytes]:
+        """Cubins. Raises NvrtcError."""
+        made = self._cache.compile_all(self._nvrtc, texts, self._architecture, self.processes)
+        return [each.cubin for each in made]

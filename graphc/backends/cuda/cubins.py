@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
+from graphc.backends.cuda import crew
 from graphc.backends.cuda.libraries import Version, dotted
 from graphc.backends.cuda.nvrtc import LOOPS, Compiled, Nvrtc, Options
 from graphc.backends.host.store import Store
@@ -28,17 +30,25 @@ class CubinCache:
         self, nvrtc: Nvrtc, text: str, architecture: str, options: Options = LOOPS
     ) -> Compiled:
         """Nvrtc.compile, unless its result is known. Raises NvrtcError."""
-        key = cubin_key(nvrtc.version, text, options.flags(architecture))
-        found = self.find(key)
-        hit = found is not None
-        if found is None:
-            found = nvrtc.compile(text, architecture, options)
-            self._store.write(key, _closed(found))
+        return self.compile_all(nvrtc, [text], architecture, 1, options)[0]
+
+    def compile_all(
+        self, nvrtc: Nvrtc, texts: Sequence[str], architecture: str, count: int,
+        options: Options = LOOPS,
+    ) -> list[Compiled]:
+        """The same of several, by up to so many processes. Raises NvrtcError."""
+        flags = options.flags(architecture)
+        keys = [cubin_key(nvrtc.version, text, flags) for text in texts]
+        found = {key: self.find(key) for key in keys}
+        new = {key: text for key, text in zip(keys, texts, strict=True) if found[key] is None}
+        made = _compiled(nvrtc, list(new.values()), architecture, count, options)
+        for key, each in zip(new, made, strict=True):
+            self._store.write(key, each.packed())
         with self._lock:
-            self._known[key] = found
-            self.hits += hit
-            self.misses += not hit
-        return found
+            self._known.update(zip(new, made, strict=True))
+            self.hits += len(keys) - len(new)
+            self.misses += len(new)
+            return [found[key] or self._known[key] for key in keys]
 
     def find(self, key: bytes) -> Compiled | None:
         """What was compiled under a `cubin_key`, here or in another process."""
@@ -46,7 +56,7 @@ class CubinCache:
             found = self._known.get(key)
         if found is None:
             stored = self._store.read(key)
-            found = _opened(stored) if stored is not None else None
+            found = Compiled.unpacked(stored) if stored is not None else None
         return found
 
 
@@ -59,11 +69,12 @@ def cubin_key(version: Version, text: str, flags: tuple[str, ...]) -> bytes:
     return digest.digest()
 
 
-def _closed(compiled: Compiled) -> bytes:
-    log = compiled.log.encode()
-    return len(log).to_bytes(8, "little") + log + compiled.cubin
-
-
-def _opened(data: bytes) -> Compiled:
-    end = 8 + int.from_bytes(data[:8], "little")
-    return Compiled(data[end:], data[8:end].decode())
+def _compiled(
+    nvrtc: Nvrtc, texts: Sequence[str], architecture: str, count: int, options: Options
+) -> list[Compiled]:
+    if min(count, len(texts)) > 1:
+        try:
+            return crew.compile_all(nvrtc.found, texts, architecture, count, options)
+        except crew.NoWorker:
+            pass
+    return [nvrtc.compile(text, architecture, options) for text in texts]

@@ -161,8 +161,14 @@ class Executable:
             assert isinstance(constant, np.ndarray)
             self._constants.append(memory.allocate(constant.shape, constant.dtype))
             memory.write(self._constants[-1], constant)
-        self._plan = self._planned(graphs)
-        self.stats = self._kernels.stats._replace(remarks=remarks(self._plan.parts, graphs))
+        self._graphs, self._plan = graphs, self._planned(graphs)
+
+    @property
+    def stats(self) -> Stats:
+        """See graphc.backends.Stats."""
+        self.memory.device.activate()
+        said = remarks(self._plan.parts, self._graphs, self.memory.driver)
+        return self._kernels.stats._replace(remarks=said)
 
     def _planned(self, graphs: str, single: bool = False) -> Plan:
         parts = parts_of(self.program, self._kernels, self._gathered, single)

@@ -5,11 +5,13 @@ arguments or grids have changed."""
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from contextlib import suppress
 
 from graphc.backends.cuda.device import Device
 from graphc.backends.cuda.driver import Executable, Graph, Launch, Node, Stream
 from graphc.backends.cuda.errors import CudaError
+from graphc.ir.kernel import Launch as Step
 
 LEAST = 8  # launches that "auto" makes a graph of, not at the first call
 _UPDATES = 2  # it sends them one by one where more than one of so many has changed
@@ -18,10 +20,10 @@ _UPDATES = 2  # it sends them one by one where more than one of so many has chan
 class Ready:
     """A prepared launch in its Run. Its arguments are words of 8 bytes."""
 
-    __slots__ = ("_call", "_run", "changed", "launch", "name", "words")
+    __slots__ = ("_call", "_run", "changed", "launch", "name", "of", "words")
 
-    def __init__(self, run: Run, launch: Launch, name: str) -> None:
-        self._run, self.launch, self.name = run, launch, name
+    def __init__(self, run: Run, launch: Launch, name: str, of: tuple[Step, ...]) -> None:
+        self._run, self.launch, self.name, self.of = run, launch, name, of
         self.words = launch.arguments.cast("q")
         self.changed = False
         self._call = -1  # at which it was changed last
@@ -49,15 +51,15 @@ class Run:
         self._executable: Executable | None = None
         self._nodes: dict[int, Node] = {}
 
-    def begin(self, stream: Stream) -> None:
-        """Sends them to a stream."""
+    def begin(self, dims: Mapping[str, int], stream: Stream) -> None:
+        """Sends them to a stream, in a call with these values of the program's dims."""
         driver, timer = self._device.driver, self._device.timer
         as_graph = self._as_graph()
         self.calls += 1
         self.touched = 0
         if timer is not None:
             for ready in self.launches:
-                with timer.timing(ready.name, stream):
+                with timer.timing(ready.name, ready.of, dims, stream):
                     driver.launch(ready.launch, stream)
             return
         if not as_graph:

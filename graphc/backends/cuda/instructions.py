@@ -32,7 +32,7 @@ class Instruction:
 
 
 _HOPPER = "__CUDA_ARCH__ >= 900"
-_WGMMA = "defined(__CUDA_ARCH_FEAT_SM90_ALL)"  # sm_90a
+WGMMA = "defined(__CUDA_ARCH_FEAT_SM90_ALL)"  # sm_90a
 
 
 def _asm(code: str, outputs: str = "", inputs: str = "", memory: bool = False) -> str:
@@ -102,7 +102,7 @@ def _wgmma(kind: str, columns: int) -> Instruction:
         f"void wgmma_{kind}_n{columns}(float* d, unsigned long long a, unsigned long long b)",
         _asm(code, _operands("+f", "d", count), '"l"(a), "l"(b), "n"(LEFT), "n"(RIGHT)'),
         f"emulated::wgmma(d, a, b, {columns}, emulated::Numbers::{kind}, LEFT, RIGHT);",
-        template="template <int LEFT = 0, int RIGHT = 0> ", needs=_WGMMA,
+        template="template <int LEFT = 0, int RIGHT = 0> ", needs=WGMMA,
     )
 
 
@@ -227,15 +227,15 @@ _WARPGROUPS = (
     ),
     Instruction(
         "void wgmma_fence()", _asm("wgmma.fence.sync.aligned;", memory=True),
-        "emulated::wgmma_fence();", needs=_WGMMA,
+        "emulated::wgmma_fence();", needs=WGMMA,
     ),
     Instruction(
         "void wgmma_commit()", _asm("wgmma.commit_group.sync.aligned;", memory=True),
-        "emulated::wgmma_commit();", needs=_WGMMA,
+        "emulated::wgmma_commit();", needs=WGMMA,
     ),
     Instruction(
         "void wgmma_wait()", _asm("wgmma.wait_group.sync.aligned %0;", "", '"n"(N)', memory=True),
-        "emulated::wgmma_wait(N);", template="template <int N> ", needs=_WGMMA,
+        "emulated::wgmma_wait(N);", template="template <int N> ", needs=WGMMA,
     ),
     *(_wgmma(kind, columns) for kind in ("bf16", "f16") for columns in (64, 128, 256)),
 )

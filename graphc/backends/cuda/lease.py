@@ -24,7 +24,7 @@ from graphc.backends.cuda.steps import (
 )
 from graphc.ir.device_array import DeviceArray
 from graphc.ir.dim import Dim, Size, evaluate
-from graphc.ir.kernel import BufferRef, Program
+from graphc.ir.kernel import BufferRef, Launch, Program
 
 ALIGNMENT = 256  # of what lies behind the arena
 Base = tuple[str, int]  # a space of a program, and the number of a buffer there
@@ -74,6 +74,7 @@ class Lease:
         self.plan, self.stream = plan, stream
         memory, self._driver = plan.memory, plan.memory.driver
         self._ready: dict[int, tuple[KernelLaunch, Ready]] = {}  # by the step's id
+        self._of: dict[int, tuple[Launch, ...]] = {}  # calls of libraries, by their ids
         self._runs = {id(line): self._runs_of(line) for line in plan.lines}
         self.env: dict[str, int] = {}
         self._dims: tuple[int, ...] | None = None
@@ -98,20 +99,22 @@ class Lease:
             if not isinstance(step, KernelLaunch):
                 found.append(step)
                 continue
-            run = found[-1] if found else None
+            run, of = found[-1] if found else None, step.of
             if not isinstance(run, Run):
+                if run is not None:  # a call, and what takes its sums: one kernel
+                    self._of[id(run)], of = of, ()
                 run = Run(self.plan.memory.device, self.plan.graphs)
                 found.append(run)
-            ready = self._prepared(step, run)
+            ready = self._prepared(step, run, of)
             run.launches.append(ready)
             self._ready[id(step)] = step, ready
         return found
 
-    def _prepared(self, step: KernelLaunch, run: Run) -> Ready:
+    def _prepared(self, step: KernelLaunch, run: Run, of: tuple[Launch, ...]) -> Ready:
         count = len(step.buffers) + len(step.dims) + 1 + (step.scratch != 0)
         ready = Ready(run, self._driver.prepare(
             step.function, (1, 1, 1), (step.threads, 1, 1), bytes(8 * count), step.shared
-        ), step.name)
+        ), step.name, of)
         device = self.plan.memory.status.device
         ready.words[len(step.buffers) + len(step.dims)] = self.plan.status.get(id(step), device)
         return ready
@@ -150,14 +153,14 @@ class Lease:
 
     def begin(self, line: Line) -> None:
         """Sends a line's steps to the stream."""
+        timer = self.plan.memory.device.timer
         for run in self._runs[id(line)]:
             if isinstance(run, Run):
-                run.begin(self.stream)
+                run.begin(self.env, self.stream)
             else:
                 addresses = [self.address(ref) for ref in run.buffers]
-                timer = self.plan.memory.device.timer
                 with nullcontext() if timer is None else timer.timing(
-                    type(run).__name__, self.stream
+                    type(run).__name__, self._of.get(id(run), ()), self.env, self.stream
                 ):
                     run.begin(self._driver, addresses, self.env, self._scratch, self.stream)
 

@@ -113,7 +113,7 @@ def find(library: Library, release: int | None = None) -> Found:
     """A library, of a release of CUDA where one is named. Raises MissingLibrary."""
     title = library.title if release is None else f"{library.title} of CUDA {release}"
     try:
-        found = _loaded(library, _pathfinder().load_nvidia_dynamic_lib(library.name).abs_path)
+        found = loaded(library, _pathfinder().load_nvidia_dynamic_lib(library.name).abs_path)
         if release is None or found.release == release:
             return found
         detail = f"there is {dotted(found.version)}"
@@ -124,7 +124,7 @@ def find(library: Library, release: int | None = None) -> Found:
     # pathfinder stops at the first that it meets, and knows site-packages alone
     for number in RELEASES if release is None else (release,):
         try:
-            return _loaded(library, _other(library, number))
+            return loaded(library, _other(library, number))
         except OSError:
             continue
     raise MissingLibrary(title, library.cure(release), detail)
@@ -181,7 +181,8 @@ def _pathfinder() -> Any:
     return pathfinder
 
 
-def _loaded(library: Library, path: str | None) -> Found:
+def loaded(library: Library, path: str | None) -> Found:
+    """A library by its file, or as the system's loader finds it. Raises OSError."""
     name = path or ("nvcuda.dll" if sys.platform == "win32" else f"lib{library.name}.so.1")
     handle = ctypes.CDLL(name)
     return Found(library, handle, name, library.version(handle))

@@ -81,6 +81,22 @@ class Compiled(NamedTuple):
         """Of each function."""
         return {match["name"]: _use(match["text"]) for match in _FUNCTION.finditer(self.log)}
 
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """What the assembler could not do as it was written: wgmma one after another, say."""
+        return tuple(line for line in self.log.splitlines() if "Potential Performance Loss" in line)
+
+    def packed(self) -> bytes:
+        """As files and pipes have it."""
+        log = self.log.encode()
+        return len(log).to_bytes(8, "little") + log + self.cubin
+
+    @staticmethod
+    def unpacked(data: bytes) -> Compiled:
+        """What `packed` made."""
+        end = 8 + int.from_bytes(data[:8], "little")
+        return Compiled(data[end:], data[8:end].decode())
+
 
 _FUNCTION = re.compile(
     r"Compiling entry function '(?P<name>\w+)' for '\w+'\n"

@@ -1,28 +1,82 @@
-"""What explain() says of how a program runs on a GPU: launches, graphs, where the host waits."""
+"""What explain() says of how a program runs on a GPU: launches, graphs and what cuts them, what
+threads and blocks take, where the host waits."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
 
+from graphc.backends.cuda.driver import Driver
 from graphc.backends.cuda.graphs import LEAST
-from graphc.backends.cuda.steps import Either, HostStep, KernelLaunch, Loop, Part, lines
+from graphc.backends.cuda.steps import (
+    Either,
+    HostStep,
+    KernelLaunch,
+    Line,
+    Loop,
+    Part,
+    lines,
+)
+
+_NAMES = 4  # of functions that a line shows
 
 
-def remarks(parts: tuple[Part, ...], choice: str) -> tuple[str, ...]:
+def remarks(parts: tuple[Part, ...], choice: str, driver: Driver) -> tuple[str, ...]:
     """Lines; `choice` is GRAPHC_CUDA_GRAPHS."""
-    found = list(lines(parts))
-    launches = sum(isinstance(step, KernelLaunch) for line in found for step in line.steps)
-    calls = sum(len(line.steps) for line in found) - launches
-    said = [_counted(launches, "launch", "launches")]
+    runs = [run for line in lines(parts) for run in _runs(line)]
+    launches = [step for run in runs for step in run]
+    calls = sum(len(line.steps) for line in lines(parts)) - len(launches)
+    said = [_counted(len(launches), "launch", "launches")]
+    batches = [len(step.of) for step in launches if len(step.of) > 1]
+    if batches:
+        said[0] += f" ({len(batches)} of them of {sum(batches)} equal kernels)"
     if calls:
         said.append(_counted(calls, "library call", "library calls"))
     least = {"0": None, "1": 1}.get(choice, LEAST)
-    graphs = 0 if least is None else sum(len(line.steps) >= least for line in found)
+    graphs = 0 if least is None else sum(len(run) >= least for run in runs)
     said.append(_counted(graphs, "CUDA graph", "CUDA graphs") + f" (GRAPHC_CUDA_GRAPHS={choice})")
+    found = [", ".join(said)]
+    if calls and least is not None:
+        found.append(f"no CUDA graph holds a library's call: it ends there, x {calls}")
     waits = Counter(_waits(parts))
-    cut = [f"the host waits for {name}" + f" x {n}" * (n > 1) for name, n in waits.items()]
-    return (", ".join(said), *cut)
+    found += [f"the host waits for {name}" + f" x {n}" * (n > 1) for name, n in waits.items()]
+    return (*found, *_takes(launches, driver))
+
+
+def _runs(line: Line) -> Iterable[list[KernelLaunch]]:
+    """Launches between a library's calls: what may be a graph."""
+    run: list[KernelLaunch] = []
+    for step in line.steps:
+        if isinstance(step, KernelLaunch):
+            run.append(step)
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _takes(launches: Iterable[KernelLaunch], driver: Driver) -> Iterable[str]:
+    """The most that functions take of a multiprocessor, and those whose threads have memory of
+    their own: what did not fit into registers, or is indexed by data."""
+    distinct = {step.function: step for step in launches}
+    if not distinct:
+        return
+    uses = {step.name: (driver.usage(step.function), step) for step in distinct.values()}
+    registers = max(uses, key=lambda name: uses[name][0].registers)
+    shared = max(uses, key=lambda name: uses[name][0].shared_bytes + uses[name][1].shared)
+    use, step = uses[shared]
+    yield (
+        f"of a multiprocessor: at most {uses[registers][0].registers} registers a thread "
+        f"({registers}), {use.shared_bytes + step.shared:,} bytes of shared memory a block "
+        f"({shared})"
+    )
+    spilled = {name: use.local_bytes for name, (use, _) in uses.items() if use.local_bytes}
+    if spilled:
+        named = sorted(spilled, key=lambda name: -spilled[name])
+        shown = ", ".join(f"{name} {spilled[name]} bytes" for name in named[:_NAMES])
+        more = f" and {len(named) - _NAMES} more" if len(named) > _NAMES else ""
+        yield f"local memory (spills) of a thread: {shown}{more}"
 
 
 def _counted(number: int, one: str, several: str) -> str:

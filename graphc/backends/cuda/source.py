@@ -10,12 +10,17 @@ from graphc.ir.dim import Dim, Size, evaluate
 
 SHARED_MOST = 227 << 10  # bytes that a block may have, on sm_90; 163 KiB on sm_80
 GRID_MOST = (1 << 31) - 1
+# What NVRTC takes, about: for any text, and for each character of it behind the prelude. A process
+# is begun for so many seconds of its work, and gets so many texts, so that all end together.
+_SECONDS_OF_TEXT, _SECONDS = 0.02, 3e-5
+_WORTH, _PARTS = 0.3, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """An architecture that NVRTC knows ("sm_80", "sm_90", "sm_90a"). The order of arithmetic does
-    not depend on it; which instructions a template uses may."""
+    not depend on it, but for attention's on sm_90a, whose tiles are larger; which instructions a
+    template uses may."""
 
     architecture: str
 
@@ -56,6 +61,30 @@ def batch(sources: Iterable[Source]) -> str:
     texts = dict.fromkeys(source.text.removeprefix(PRELUDE) for source in sources)
     parts = [f"inline namespace part{n} {{\n{text}}}" for n, text in enumerate(texts)]
     return "\n".join((PRELUDE, *parts, ""))
+
+
+def shared_out(sources: Sequence[Source], processes: int) -> list[list[Source]]:
+    """What is compiled as one text each, by so many processes: texts that take long alone, others
+    together; where there is little to compile, or one process, all together."""
+    seconds = {id(source): _SECONDS_OF_TEXT + _SECONDS * _own(source) for source in sources}
+    whole = sum(seconds.values())
+    count = min(processes, int(whole / _WORTH))
+    if count < 2:
+        return [list(sources)]
+    share = whole / (_PARTS * count)
+    groups: list[list[Source]] = []
+    room = 0.0
+    for source in sorted(sources, key=lambda source: -seconds[id(source)]):
+        if seconds[id(source)] > room:
+            groups.append([])
+            room = share
+        groups[-1].append(source)
+        room -= seconds[id(source)]
+    return groups
+
+
+def _own(source: Source) -> int:
+    return len(source.text.removeprefix(PRELUDE))
 
 
 def grid(stage: Stage, dims: Sequence[tuple[str, int]]) -> int:

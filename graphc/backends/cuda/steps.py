@@ -35,7 +35,7 @@ class KernelLaunch:
     """One launch. Its arguments are words of 8 bytes: the buffers' addresses, `dims` (and sizes
     that the text leaves open) over the program's, the status words, and, where `scratch` is not 0,
     the address of so many bytes. `blocks` are over the program's dims. `checked`: what it may say
-    has failed."""
+    has failed. `of`: what of the program it, and those behind it that have none, are."""
 
     name: str
     function: Function
@@ -46,12 +46,14 @@ class KernelLaunch:
     dims: tuple[Size, ...] = ()
     scratch: Size = 0
     checked: Checked | None = None
+    of: tuple[Launch, ...] = ()
 
 
 @runtime_checkable
 class LibraryCall(Protocol):
     """What a library does on a stream. It is never guarded, so what it writes lies in the arena;
-    `workspace`: bytes that it may use, over the program's dims."""
+    `workspace`: bytes that it may use, over the program's dims. The launch behind it is
+    of the same kernel."""
 
     @property
     def buffers(self) -> tuple[BufferRef, ...]: ...
@@ -143,6 +145,7 @@ def launches_of(step: Launch, kernels: Kernels) -> list[KernelLaunch | LibraryCa
         found.append(KernelLaunch(
             stage.name, function, here(stage.blocks), stage.threads, stage.shared, step.buffers,
             numbers, here(source.scratch), Checked(checks, step.locs) if checks else None,
+            (step,) if stage is source.stages[0] else (),
         ))
     return found
 
@@ -162,7 +165,8 @@ def launches_together(
         for stage, function in zip(source.stages, functions, strict=True):
             words, blocks = batches.words(stage, part)
             found.append(KernelLaunch(
-                stage.name, function, blocks, stage.threads, stage.shared, buffers, words
+                stage.name, function, blocks, stage.threads, stage.shared, buffers, words,
+                of=tuple(part) if stage is source.stages[0] else (),
             ))
     return found
 

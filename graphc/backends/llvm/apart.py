@@ -4,8 +4,7 @@ LLVM answers what a CPU cannot do (64-bit code for an i386, a register class tha
 aborting the process. On targets other than the host's that is one helper process, which is started
 when first needed and again after it has died; the caller gets an LLVMError with LLVM's words.
 
-A request and its reply are frames: 8 bytes of length, little-endian, then as many bytes. Requests
-are JSON; the first byte of a reply says whether an object follows or an error's text.
+Requests are JSON; the first byte of a reply says whether an object follows or an error's text.
 """
 
 from __future__ import annotations
@@ -22,7 +21,9 @@ import weakref
 from pathlib import Path
 from typing import IO, Any
 
-from graphc.backends.llvm.jit import LLVMError, Passes, compile_object
+from graphc.backends.host import messages
+from graphc.backends.llvm.jit import Passes, compile_object
+from graphc.backends.llvm.library import LLVMError
 from graphc.backends.llvm.target import Target
 
 _ROOT = str(Path(__file__).resolve().parents[3])
@@ -52,8 +53,8 @@ class Helper:
             process = self._started()
             assert process.stdin is not None and process.stdout is not None
             try:
-                _write(process.stdin, request)
-                reply = _read(process.stdout)
+                messages.write(process.stdin, request)
+                reply = messages.read(process.stdout)
             except OSError:
                 reply = None
             if reply is None:
@@ -125,24 +126,9 @@ def compile_apart(
     return _helper.compile(text, target, opt_level, passes, verify)
 
 
-def _write(stream: IO[bytes], data: bytes) -> None:
-    stream.write(len(data).to_bytes(8, "little") + data)
-    stream.flush()
-
-
-def _read(stream: IO[bytes]) -> bytes | None:
-    """The next frame, None where the stream ends."""
-    head = stream.read(8)
-    if len(head) < 8:
-        return None
-    size = int.from_bytes(head, "little")
-    data = stream.read(size)
-    return data if len(data) == size else None
-
-
 def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
     """The helper's loop: answers until its input ends."""
-    while (request := _read(requests)) is not None:
+    while (request := messages.read(requests)) is not None:
         text, target, opt_level, passes, verify = json.loads(request)
         try:
             made = compile_object(text, Target(*target), opt_level, passes, verify)
@@ -150,4 +136,4 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
             reply = _ERROR + str(error).encode()
         else:
             reply = _OBJECT + made
-        _write(replies, reply)
+        messages.write(replies, reply)

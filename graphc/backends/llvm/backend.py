@@ -1,43 +1,54 @@
-"""The CPU's Backend: LLVM code for kernels and every template, in this process."""
+"""The CPU's Backend: LLVM code for kernels and every template, in this process.
+
+What only compiling needs is imported when something is compiled: code that is kept of an earlier
+process runs without it.
+"""
 
 from __future__ import annotations
 
 import functools
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphc.backends.host.memory import HOST
-from graphc.backends.llvm import emit, executable
-from graphc.backends.llvm.attention import renders_attention
-from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.findings import findings
-from graphc.backends.llvm.jit import Library, compile_object
+from graphc.backends.llvm.identity import identity
+from graphc.backends.llvm.kept import Kept, open_store
 from graphc.backends.llvm.pool import Pool
-from graphc.backends.llvm.target import Target, host_target
-from graphc.ir.graph import Node
-from graphc.ir.kernel import Attention, Convolution, Kernel, Program, Template
-from graphc.ir.machine import Machine
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from graphc.backends import Backend, Finding, Host
+    from graphc.backends.llvm.cache import ObjectCache
+    from graphc.backends.llvm.executable import Executable
+    from graphc.backends.llvm.library import Library
+    from graphc.backends.llvm.target import Target
+    from graphc.ir.graph import Node
+    from graphc.ir.kernel import Kernel, Program, Template
+    from graphc.ir.machine import Machine
 
 
 class LlvmBackend:
-    """See Backend. `target`: what code is emitted for; None: the machine that runs this process."""
+    """See Backend. `target`: what code is emitted for; None: the machine that runs this process.
+    `keeps`: whether whole programs are kept; not where something else than sources decides what a
+    graph is compiled to."""
 
     memory = HOST
 
-    def __init__(self, target: Target | None = None) -> None:
+    def __init__(self, target: Target | None = None, keeps: bool = False) -> None:
         self._target = target
-        self._lock = threading.Lock()
+        self.keeps = keeps
+        self._lock = threading.RLock()
         self._caches: dict[Path | None, ObjectCache] = {}
+        self._kept: dict[Path | None, Kept] = {}
         self._pool: Pool | None = None
 
     @functools.cached_property
     def target(self) -> Target:
         """What code is emitted for."""
+        from graphc.backends.llvm.target import host_target
+
         return self._target or host_target()
 
     @functools.cached_property
@@ -55,24 +66,47 @@ class LlvmBackend:
 
     def renders(self, template: Template) -> bool:
         """Products; convolutions whose operands lie in memory as torch has them; attention."""
+        from graphc.backends.llvm.attention import renders_attention
+        from graphc.ir.kernel import Attention, Convolution
+
         if isinstance(template, Attention):
             return renders_attention(template)
         return not isinstance(template, Convolution) or template.in_planes()
 
     def emit(self, kernel: Kernel) -> str:
         """LLVM assembly."""
-        return emit.emit(kernel, self.target)
+        from graphc.backends.llvm.emit import emit
+
+        return emit(kernel, self.target)
 
     def link(self, text: str) -> Library:
         """Native code of LLVM assembly in this process (host/frames.py)."""
+        from graphc.backends.llvm.jit import compile_object
+        from graphc.backends.llvm.library import Library
+
         return Library([compile_object(text, self.target)])
 
-    def build(self, program: Program, host: Host) -> executable.Executable:
+    def build(self, program: Program, host: Host) -> Executable:
         """Raises LLVMError."""
-        return executable.build(
+        from graphc.backends.llvm.executable import build
+
+        return build(
             program, pool=self.pool(host), target=self._target, cache=self.cache(host),
             memory=self.memory, table=host.table,
         )
+
+    def keeper(self, host: Host) -> Kept | None:
+        """Programs of earlier processes; None where none are kept."""
+        if not self.keeps or self._target is not None or host.cache_dir is None:
+            return None
+        if identity() is None:
+            return None
+        pool = self.pool(host)
+        with self._lock:
+            found = self._kept.get(host.cache_dir)
+            if found is None:
+                found = self._kept[host.cache_dir] = Kept(host.cache_dir, pool)
+            return found
 
     def adapt(self, host: Host) -> None:
         """Starts or ends workers of the pool, if there is one."""
@@ -81,10 +115,14 @@ class LlvmBackend:
 
     def findings(self, host: Host) -> Sequence[Finding]:
         """llvmlite, the CPU, the cache."""
+        from graphc.backends.llvm.findings import findings
+
         return findings(host.cache_dir)
 
     def cache(self, host: Host) -> ObjectCache:
         """The process's cache of compiled kernels over a directory."""
+        from graphc.backends.llvm.cache import ObjectCache
+
         with self._lock:
             found = self._caches.get(host.cache_dir)
             if found is None:
@@ -93,13 +131,13 @@ class LlvmBackend:
 
     def pool(self, host: Host) -> Pool:
         """The thread pool, which every executable shares, with the host's number of threads."""
-        cache = self.cache(host)
         with self._lock:
             if self._pool is None:
-                self._pool = Pool(host.threads, cache)
+                kept = open_store(host.cache_dir) if self.keeps else None
+                self._pool = Pool(host.threads, lambda: self.cache(host), kept)
             elif self._pool.threads != host.threads:
                 self._pool.set_threads(host.threads)
             return self._pool
 
 
-BACKEND: Backend = LlvmBackend()
+BACKEND: Backend = LlvmBackend(keeps=True)

@@ -2,7 +2,10 @@
 
 import functools
 import sys
+import threading
 from typing import Any
+
+LOCK = threading.RLock()  # LLVM's objects are used by one thread at a time
 
 
 @functools.cache

@@ -2,87 +2,113 @@
 
 from __future__ import annotations
 
-import ctypes
+import hashlib
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from graphc.backends.llvm.build_stats import BuildStats, KernelStats
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.contraction import emit_library, template_libraries
-from graphc.backends.llvm.driver import PYTHON, Layout, emit_driver, ends_by_flag
+from graphc.backends.llvm.driver import emit_driver, ends_by_flag
 from graphc.backends.llvm.emit import emit, kernel_checks
-from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.executable import outside
+from graphc.backends.llvm.frame import Frame, Scratch
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target
-from graphc.ir.kernel import Kernel, Launch, Program, Routine, leaves
+from graphc.backends.llvm.words import Layout
+from graphc.ir.dim import evaluate, is_static
+from graphc.ir.kernel import Kernel, Launch, Leaf, Program, Routine, leaves
+from graphc.ir.kernel.blocking import Blocking
+from graphc.ir.kernel.plan_contraction import plan_template
 from graphc.ir.kernel.text import kernel_symbol, print_kernel
 
 
-@dataclass(slots=True)
-class KernelStats:
-    """One compiled kernel: its symbol, first name, size in bytes, and whether it was cached."""
-
-    symbol: str
-    name: str
-    object_bytes: int
-    cached: bool
-
-
-@dataclass(slots=True)
-class BuildStats:
-    """Where a build's time went, in seconds."""
-
-    emit: float = 0.0  # kernels to LLVM assembly
-    codegen: float = 0.0  # assembly to objects
-    driver: float = 0.0  # the driver, from text to object
-    link: float = 0.0
-    kernels: list[KernelStats] = field(default_factory=list)
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """All of them, by stage."""
-        return {name: getattr(self, name) for name in ("emit", "codegen", "driver", "link")}
-
-
-@dataclass(slots=True)
-class Compiled:
-    """A linked program."""
-
-    library: Library
-    layout: Layout
-    stats: BuildStats
-    pool: Pool  # its workers run the library's code
-
-
-def compile_program(program: Program, target: Target, pool: Pool, cache: ObjectCache) -> Compiled:
+def compile_program(
+    program: Program, target: Target, pool: Pool, cache: ObjectCache
+) -> tuple[Frame, Library, BuildStats]:
     """Compiles what the cache lacks and links it with the driver."""
     stats = BuildStats()
     compiler = _Compiler(target, cache, stats)
     steps = list(leaves(program.steps))
-    symbols = [
-        compiler.kernel(step.kernel) if isinstance(step, Launch) else "" for step in steps
-    ]
-    checks = [
-        isinstance(step, Routine) or compiler.checked[symbol]
-        for step, symbol in zip(steps, symbols, strict=True)
-    ]
+    for step in steps:
+        if isinstance(step, Launch):
+            compiler.kernel(step.kernel)
     start = time.perf_counter()
-    text, layout = emit_driver(program, symbols, checks, target)
+    text, layout, told = _driver(program, target, compiler.symbols)
     driver = cache.compile(text, target, opt_level=0)
     stats.driver = time.perf_counter() - start
     start = time.perf_counter()
     objects = [*compiler.objects.values(), *compiler.libraries.values(), driver]
-    shared = {"graphc_par": pool.address}
-    if ends_by_flag(program):
-        shared |= {name: _address(name) for name in PYTHON}
-    library = Library(objects, shared)
+    frame = _frame(program, layout, steps, target, told)
+    library = Library(objects, outside(pool, frame.by_flag))
     stats.link = time.perf_counter() - start
-    return Compiled(library, layout, stats, pool)
+    return frame, library, stats
 
 
-def _address(name: str) -> int:
-    """Where a function of CPython's API lies."""
-    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+def told_of(program: Program, target: Target) -> str:
+    """A digest of all that a program's code is made of."""
+    kernels = {
+        id(step.kernel): step.kernel for step in leaves(program.steps) if isinstance(step, Launch)
+    }
+    symbols = {number: kernel_symbol(kernel) for number, kernel in kernels.items()}
+    return _driver(program, target, symbols)[2]
+
+
+def _driver(
+    program: Program, target: Target, symbols: Mapping[int, str]
+) -> tuple[str, Layout, str]:
+    """The driver's text, its block's layout, and a digest of the program: kernels are in it by
+    their texts' digests. `symbols`: the kernels', by identity."""
+    checked: dict[int, bool] = {}
+    names: list[str] = []
+    checks: list[bool] = []
+    for step in leaves(program.steps):
+        if isinstance(step, Routine):
+            names.append("")
+            checks.append(True)
+            continue
+        number = id(step.kernel)
+        if number not in checked:
+            checked[number] = bool(kernel_checks(step.kernel))
+        names.append(symbols[number])
+        checks.append(checked[number])
+    text, layout = emit_driver(program, names, checks, target)
+    digest = hashlib.sha256(text.encode())
+    for constant in program.constants:
+        assert isinstance(constant, np.ndarray)
+        digest.update(constant.tobytes())
+    return text, layout, digest.hexdigest()
+
+
+def _frame(
+    program: Program, layout: Layout, steps: Sequence[Leaf], target: Target, told: str
+) -> Frame:
+    return Frame(
+        program.name, len(program.input_types), len(program.output_types), program.dims,
+        program.arena_bytes, _scratch(steps, target), layout,
+        tuple(np.ascontiguousarray(c) for c in program.constants), ends_by_flag(program),
+        any(isinstance(step, Routine) for step in steps), told,
+    )
+
+
+def _scratch(steps: Sequence[Leaf], target: Target) -> tuple[Scratch, ...] | None:
+    """Of each template; None where its plan depends on sizes."""
+    found: dict[Scratch, None] = {}
+    for step in steps:
+        if not isinstance(step, Launch) or step.kernel.template is None:
+            continue
+        if not is_static(step.dims):
+            return None
+        own = {name: evaluate(n, {}) for name, n in zip(step.kernel.dims, step.dims, strict=True)}
+        plan = plan_template(step.kernel.template, target.machine, own)
+        if plan is not None:
+            fixed = plan.chunks_at if isinstance(plan, Blocking) else 0
+            sizes = int(fixed), int(plan.chunk_scratch), int(plan.slots)
+            found[Scratch(*sizes)] = None
+    return tuple(found)
 
 
 class _Compiler:
@@ -92,22 +118,19 @@ class _Compiler:
         self.target, self.cache, self.stats = target, cache, stats
         self.objects: dict[str, bytes] = {}
         self.libraries: dict[str, bytes] = {}
-        self.checked: dict[str, bool] = {}
-        self._symbols: dict[int, str] = {}  # by identity: launches often share a kernel
+        self.symbols: dict[int, str] = {}  # by identity: launches often share a kernel
 
-    def kernel(self, kernel: Kernel) -> str:
-        """The symbol of a kernel, which is compiled if it is new."""
-        symbol = self._symbols.get(id(kernel))
-        if symbol is None:
-            symbol = self._symbols[id(kernel)] = kernel_symbol(kernel)
+    def kernel(self, kernel: Kernel) -> None:
+        """A kernel, which is compiled if it is new."""
+        if id(kernel) in self.symbols:
+            return
+        symbol = self.symbols[id(kernel)] = kernel_symbol(kernel)
         if symbol not in self.objects:
-            self.checked[symbol] = bool(kernel_checks(kernel))
             self.objects[symbol] = self._compile(kernel, symbol)
             if kernel.template is not None:
                 for name in template_libraries(kernel, self.target):
                     if name not in self.libraries:
                         self.libraries[name] = self._library(name)
-        return symbol
 
     def _compile(self, kernel: Kernel, symbol: str) -> bytes:
         text = ""

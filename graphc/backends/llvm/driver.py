@@ -20,12 +20,23 @@ numbers are one case.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from graphc.backends.llvm.emit_index import Indices
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.backends.llvm.values import Value
+from graphc.backends.llvm.words import (
+    ARENA,
+    CALLBACK,
+    FIRST_BUFFER,
+    PYTHON,
+    RUN,
+    RUN_STEPS,
+    SIZES,
+    STATUS,
+    ZERO,
+    Layout,
+)
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.kernel import (
@@ -39,32 +50,10 @@ from graphc.ir.kernel import (
     leaves,
 )
 
-ZERO, ARENA, CALLBACK, STATUS, SCRATCH, WORKERS = 0, 1, 2, 3, 7, 8
-FIRST_BUFFER = 9
-RUN = "graphc_run_program"
-RUN_STEPS = "graphc_run_steps"
-SIZES = "graphc_sizes"
 LOOK_EVERY = 4096  # iterations of a loop that ends by a flag
-# of CPython's API, by name: (result, parameters)
-PYTHON = {
-    "PyEval_SaveThread": ("ptr", ""),
-    "PyEval_RestoreThread": ("void", "ptr"),
-    "PyErr_CheckSignals": ("i32", ""),
-}
 
 _STEP = "{ ptr, i32, i32, i64 }"  # kernel (null: the callback), first operand, count, has Checks
 _OPERAND = "{ i32, i32, i64 }"  # two words and a constant
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Which word of the block holds what."""
-
-    inputs: int
-    outputs: int
-    constants: int
-    dims: int
-    words: int
 
 
 class Block:

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.backends.llvm import driver
-from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.callbacks import Callbacks
-from graphc.backends.llvm.compile_program import BuildStats, Compiled, compile_program
-from graphc.backends.llvm.emit import emit, kernel_checks
-from graphc.backends.llvm.jit import compile_assembly
+from graphc.backends.llvm import words
+from graphc.backends.llvm.build_stats import BuildStats
+from graphc.backends.llvm.frame import Frame
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
-from graphc.backends.llvm.target import Target, host_target, require_runnable
-from graphc.backends.llvm.traced import run_traced
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
-from graphc.ir.kernel import Kernel, Program, Routine, leaves
-from graphc.ir.kernel.failure import check_error
-from graphc.ir.kernel.plan_contraction import scratch_bytes
-from graphc.ir.kernel.program import Visit
-from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.memory import Array, Memory
+
+if TYPE_CHECKING:  # what only compiling needs is imported when something is compiled
+    from graphc.backends.llvm.cache import ObjectCache
+    from graphc.backends.llvm.callbacks import Callbacks
+    from graphc.backends.llvm.rows import Rows
+    from graphc.backends.llvm.target import Target
+    from graphc.ir.kernel import Kernel, Program
+    from graphc.ir.kernel.program import Visit
 
 ARENA_ALIGNMENT = 64
 MOST_SIZES = 1024  # values of the dims whose memory is kept in mind
@@ -49,13 +50,38 @@ def build(
     `memory`; `table` holds NumPy's functions for the operators that its Callbacks name. Raises
     ValueError for a target that is not a subset of this machine, and LLVMError.
     """
+    from graphc.backends.llvm.cache import ObjectCache
+    from graphc.backends.llvm.callbacks import Callbacks
+    from graphc.backends.llvm.compile_program import compile_program
+    from graphc.backends.llvm.rows import Rows, by_rows
+    from graphc.backends.llvm.target import host_target, require_runnable
+
     if target is not None:
         require_runnable(target)
     if cache is None:
         cache = ObjectCache(cache_dir)
     target = target or host_target()
-    compiled = compile_program(program, target, pool, cache)
-    return Executable(program, compiled, target, memory, Callbacks(program, table, memory))
+    frame, library, stats = compile_program(program, target, pool, cache)
+    callbacks = Callbacks(program, table, memory) if frame.routines else None
+    made = Executable(
+        frame, library, pool, memory, lambda: program, stats, target, callbacks
+    )
+    if by_rows(program):
+        made.rows = functools.partial(Rows, frame, library, target, cache)
+    return made
+
+
+def outside(pool: Pool, by_flag: bool) -> dict[str, int]:
+    """Addresses of what a program's code calls that is not its own."""
+    found = {"graphc_par": pool.address}
+    if by_flag:
+        found |= {name: _python(name) for name in words.PYTHON}
+    return found
+
+
+def _python(name: str) -> int:
+    """Where a function of CPython's API lies."""
+    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
 class _Lease:
@@ -74,9 +100,9 @@ class _Lease:
         if self.arena.size < arena + scratch + 3 * ARENA_ALIGNMENT:
             self.arena = np.empty(arena + scratch + 3 * ARENA_ALIGNMENT, np.uint8)
         start = _aligned(self.memory.address(self.arena))
-        self.block[driver.ARENA] = start
-        self.block[driver.SCRATCH] = _aligned(start + arena)
-        self.block[driver.WORKERS] = self.workers = workers
+        self.block[words.ARENA] = start
+        self.block[words.SCRATCH] = _aligned(start + arena)
+        self.block[words.WORKERS] = self.workers = workers
 
 
 def _aligned(address: int) -> int:
@@ -84,27 +110,43 @@ def _aligned(address: int) -> int:
 
 
 class Executable:
-    """A compiled program. `run` may be called from several threads, and from inside itself."""
+    """A compiled program. `run` may be called from several threads, and from inside itself.
+
+    `rows` makes what runs it many times in one call, where that can be.
+    """
+
+    rows: Callable[[], Rows] | None = None
 
     def __init__(
-        self, program: Program, compiled: Compiled, target: Target, memory: Memory,
-        callbacks: Callbacks,
+        self, frame: Frame, library: Library, pool: Pool, memory: Memory,
+        program: Callable[[], Program], stats: BuildStats, target: Target | None = None,
+        callbacks: Callbacks | None = None,
     ) -> None:
-        self.program, self.target, self.memory = program, target, memory
+        """`program`: asked for where a call fails, or is traced. `target`: None for this machine;
+        `callbacks`: None where no step is a Routine."""
+        self.frame, self.library, self.pool, self.memory = frame, library, pool, memory
+        self.stats = stats
+        self._make_program, self._target, self._callbacks = program, target, callbacks
         self._address_of = memory.address
-        self.stats: BuildStats = compiled.stats
-        self._compiled = compiled  # keeps the code alive
-        self._layout = compiled.layout
-        library = compiled.library
-        prototype = _RunHoldingGIL if driver.ends_by_flag(program) else _Run
-        self._run = prototype(library.address(driver.RUN))
-        self._steps = list(leaves(program.steps))
-        self._constants = [np.ascontiguousarray(c) for c in program.constants]
-        self._callbacks = callbacks
+        self._layout = frame.layout
+        prototype = _RunHoldingGIL if frame.by_flag else _Run
+        self._run = prototype(library.address(words.RUN))
         # by the dims, and the number of threads: see _bytes
         self._sizes: dict[tuple[int, ...], tuple[int, int, int]] = {}
         self._leases: list[_Lease] = []
-        self._buffers = len(program.input_types) + len(program.output_types)
+        self._buffers = frame.inputs + frame.outputs
+
+    @functools.cached_property
+    def program(self) -> Program:
+        """What it computes, step by step."""
+        return self._make_program()
+
+    @functools.cached_property
+    def target(self) -> Target:
+        """What its code is made for."""
+        from graphc.backends.llvm.target import host_target
+
+        return self._target or host_target()
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int] = ()
@@ -131,17 +173,22 @@ class Executable:
     ) -> None:
         """Like run, one step at a time, with `before` and `after` called around each Launch and
         Routine (for debugging)."""
+        from graphc.backends.llvm.traced import run_traced
+
         lease = self._lease(inputs, outputs, dims)
         try:
-            library = self._compiled.library
-            block = lease.block
-            if not run_traced(self.program, library, self.memory, block, before, after):
+            block, program = lease.block, self.program
+            if not run_traced(program, self.library, self.memory, block, before, after):
                 raise self._failure(lease)
         finally:
             self._leases.append(lease)
 
     def texts(self, kernel: Kernel) -> Iterator[tuple[str, str]]:
         """LLVM assembly, and the machine's."""
+        from graphc.backends.llvm.emit import emit
+        from graphc.backends.llvm.jit import compile_assembly
+        from graphc.ir.kernel.text import kernel_symbol
+
         text = emit(kernel, self.target)
         yield "ll", f"; {kernel_symbol(kernel)}\n{text}"
         yield "s", compile_assembly(text, self.target)
@@ -150,20 +197,20 @@ class Executable:
         self, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int]
     ) -> _Lease:
         """A lease, filled in for a call."""
-        if len(inputs) + len(outputs) != self._buffers or len(dims) != len(self.program.dims):
+        if len(inputs) + len(outputs) != self._buffers or len(dims) != len(self.frame.dims):
             raise ValueError(self._wrong_count(len(inputs), len(outputs), len(dims)))
         try:
             lease = self._leases.pop()  # atomic: no two calls get the same
         except IndexError:
             lease = self._new_lease()
         block, layout = lease.block, self._layout
-        first = driver.FIRST_BUFFER
+        first = words.FIRST_BUFFER
         block[first : first + self._buffers] = [
             *map(self._address_of, inputs),
             *map(self._address_of, outputs),
         ]
-        block[driver.STATUS] = 0
-        workers = self._compiled.pool.threads
+        block[words.STATUS] = 0
+        workers = self.pool.threads
         if dims:
             block[layout.dims : layout.dims + len(dims)] = list(dims)
         if dims or lease.workers != workers:
@@ -176,32 +223,45 @@ class Executable:
         if found is None:
             if len(self._sizes) >= MOST_SIZES:
                 self._sizes.clear()
-            env = dict(zip(self.program.dims, dims, strict=True))
-            arena = evaluate(self.program.arena_bytes, env)
-            scratch = scratch_bytes(self.program, self.target.machine, env, workers)
+            env = dict(zip(self.frame.dims, dims, strict=True))
+            arena = evaluate(self.frame.arena, env)
+            scratch = self._scratch(env, workers)
             found = self._sizes[*dims, workers] = arena, scratch, workers
         return found
 
+    def _scratch(self, env: dict[str, int], workers: int) -> int:
+        if self.frame.scratch is not None:
+            return self.frame.scratch_bytes(workers)
+        from graphc.ir.kernel.plan_contraction import scratch_bytes
+
+        return scratch_bytes(self.program, self.target.machine, env, workers)
+
     def _new_lease(self) -> _Lease:
         lease = _Lease(self._layout.words, self.memory)
-        lease.block[driver.CALLBACK] = self._callbacks.address
-        for position, constant in enumerate(self._constants):
+        if self._callbacks is not None:
+            lease.block[words.CALLBACK] = self._callbacks.address
+        for position, constant in enumerate(self.frame.constants):
             lease.block[self._layout.constants + position] = self._address_of(constant)
         return lease
 
     def _wrong_count(self, inputs: int, outputs: int, dims: int) -> str:
-        program = self.program
+        frame = self.frame
         return (
-            f"program {program.name} takes {len(program.input_types)} inputs, "
-            f"{len(program.output_types)} outputs and {len(program.dims)} dims, "
+            f"program {frame.name} takes {frame.inputs} inputs, "
+            f"{frame.outputs} outputs and {len(frame.dims)} dims, "
             f"got {inputs}, {outputs} and {dims}"
         )
 
     def _failure(self, lease: _Lease) -> BaseException:
         """The exception for a call that stopped."""
-        status = lease.block[driver.STATUS : driver.STATUS + 4]
-        step = self._steps[status[1] - 1]
+        from graphc.backends.llvm.emit import kernel_checks
+        from graphc.ir.kernel import Routine, leaves
+        from graphc.ir.kernel.failure import check_error
+
+        status = lease.block[words.STATUS : words.STATUS + 4]
+        step = list(leaves(self.program.steps))[status[1] - 1]
         if isinstance(step, Routine):
+            assert self._callbacks is not None
             return self._callbacks.take_failure()
         check = kernel_checks(step.kernel)[status[2]]
         return check_error(check.message.replace("{value}", str(status[3])), step.locs)

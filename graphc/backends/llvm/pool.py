@@ -6,15 +6,25 @@ worker has begun, never for a worker to wake up. A region inside a region, or at
 another thread's, runs on its caller alone. Results must not depend on who runs a chunk.
 """
 
+from __future__ import annotations
+
 import ctypes
 import functools
+import hashlib
 import os
 import threading
 import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.jit import Library
-from graphc.backends.llvm.target import Target, host_target
+from graphc.backends.host.store import Store
+from graphc.backends.llvm.identity import identity
+from graphc.backends.llvm.image import Image
+from graphc.backends.llvm.library import Library
+
+if TYPE_CHECKING:
+    from graphc.backends.llvm.cache import ObjectCache
+    from graphc.backends.llvm.target import Target
 
 MAX_THREADS = 1024
 MASK_BYTES = 128  # of a cpu_set_t
@@ -372,9 +382,14 @@ class Pool:
     It survives fork: the child's first parallel region starts workers of its own.
     """
 
-    def __init__(self, threads: int | None = None, cache: ObjectCache | None = None) -> None:
+    def __init__(
+        self, threads: int | None = None, cache: Callable[[], ObjectCache] | None = None,
+        kept: Store | None = None,
+    ) -> None:
+        """`cache`: of compiled text, asked for when something is compiled. `kept`: where it is
+        found linked, if an earlier process has left it there."""
         self._threads = _checked(len(_available_cpus()) if threads is None else threads)
-        self._cache = cache or ObjectCache()
+        self._cache, self._kept = cache, kept
         self._library: Library | None = None
         self._lock = threading.Lock()
 
@@ -398,8 +413,7 @@ class Pool:
     def _built(self) -> Library:
         with self._lock:
             if self._library is None:
-                target = host_target()
-                self._library = Library([self._cache.compile(pool_text(target), target)])
+                self._library = self._linked()
                 _resize(self._library, self._threads)
                 _follow_forks()
                 _built_pools.add(self)
@@ -407,13 +421,27 @@ class Pool:
                 weakref.finalize(self, _resize, self._library, 1)
             return self._library
 
+    def _linked(self) -> Library:
+        key = hashlib.sha256(b"pool" + (identity() or b"")).digest()
+        found = self._kept.read(key) if self._kept is not None else None
+        if found is not None:
+            return Library.of(Image.decode(found))
+        from graphc.backends.llvm.cache import ObjectCache
+        from graphc.backends.llvm.target import host_target
+
+        target, cache = host_target(), (self._cache or ObjectCache)()
+        library = Library([cache.compile(pool_text(target), target)])
+        if self._kept is not None and library.image is not None:
+            self._kept.write(key, library.image.encode())
+        return library
+
     def _after_fork(self) -> None:
         self._lock = threading.Lock()  # whoever held it is not in this process
         if self._library is not None:
             ctypes.CFUNCTYPE(None)(self._library.address("graphc_pool_reset"))()
 
 
-_built_pools: "weakref.WeakSet[Pool]" = weakref.WeakSet()
+_built_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
 @functools.cache

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.backends.llvm import driver
-from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm import driver, words
+from graphc.backends.llvm.library import Library
 from graphc.ir.kernel import BufferRef, Leaf, Program, run_steps
 from graphc.ir.kernel.program import Visit
 from graphc.ir.memory import Array, Memory
@@ -22,13 +22,13 @@ def run_traced(
 ) -> bool:
     """One call on a filled block of words, `before` and `after` around each leaf. False where a
     step failed."""
-    words = driver.Block(program)
+    places = driver.Block(program)
     address = ctypes.addressof(block)
-    run = _RunSteps(library.address(driver.RUN_STEPS))
-    env = {name: int(block[words.word(name)]) for name in program.dims}
+    run = _RunSteps(library.address(words.RUN_STEPS))
+    env = {name: int(block[places.word(name)]) for name in program.dims}
 
     def fetch(buffer: BufferRef, dtype: np.dtype[Any], elements: int) -> Array:
-        first, second, constant = words.buffer(buffer)
+        first, second, constant = places.buffer(buffer)
         found: Array = memory.at(block[first] + block[second] + constant, (elements,), dtype)
         return found
 
@@ -39,10 +39,10 @@ def run_traced(
         after(number, step, fetch)
 
     def moved(name: str) -> None:
-        block[words.word(name)] = env[name]
-        _Sizes(library.address(f"{driver.SIZES}_{name}"))(address)
+        block[places.word(name)] = env[name]
+        _Sizes(library.address(f"{words.SIZES}_{name}"))(address)
 
-    _Sizes(library.address(driver.SIZES))(address)
+    _Sizes(library.address(words.SIZES))(address)
     try:
         run_steps(
             program.steps, env, lambda ref: bool(fetch(ref, np.dtype(bool), 1)[0]), leaf, moved

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphc.ir import dtypes
 
+from ..autocast import all_listed, listed
 from ..device import device as device
 from ..numbers import Size as Size
 from ..promote import get_default_dtype as get_default_dtype
@@ -207,15 +208,15 @@ def _properties() -> dict[str, Any]:
     }
 
 
-_both = _table(_BOTH)
+_both = all_listed(_table(_BOTH))
 
 # the whole namespace; torch's names of the dtypes hide those of Python
 NAMES: dict[str, Any] = {
     **_both,
-    **_table(_FUNCTIONS),
+    **all_listed(_table(_FUNCTIONS)),
     **dtype_names.NAMES,
     "take": gathering.take_flat,
-    "einsum": einsum_module.einsum,
+    "einsum": listed(einsum_module.einsum),
     "promote_types": dtypes.promote,
     "result_type": result_type,
     "get_default_dtype": get_default_dtype,
@@ -243,8 +244,8 @@ register_methods({
     "__deepcopy__": deep_copies.deepcopied,
     "take": gathering.take_flat,
     "where": pointwise.where_method,
-    "__matmul__": linalg_basic.matmul,
-    "__rmatmul__": linalg_basic.rmatmul,
+    "__matmul__": _both["matmul"],
+    "__rmatmul__": listed(linalg_basic.rmatmul, "matmul"),
 })
 # functions that write into their first argument: torch.relu_(x), torch.zero_(x), ...
 NAMES |= {

@@ -7,7 +7,6 @@ from typing import Any
 from graphc.ir import dtypes, ops
 
 from .. import promote
-from ..autocast import lower_precision
 from ..dispatch import apply
 from ..errors import kind_name, located
 from ..tensor import Tensor
@@ -18,7 +17,6 @@ from .linalg_basic import dot_general
 Labels = tuple[str, ...]
 
 
-@lower_precision
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Sums of products named by labels: einsum("bij,bjk->bik", x, y)."""
     if not isinstance(equation, str):

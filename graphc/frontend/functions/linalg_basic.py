@@ -9,7 +9,6 @@ from graphc.ir.dim import product
 from graphc.ir.dtypes import DType
 
 from .. import promote
-from ..autocast import full_precision, lower_precision
 from ..dispatch import apply
 from ..errors import kind_name, located
 from ..numbers import is_traced_number
@@ -73,7 +72,6 @@ def _require_tensors(name: str, *values: Any) -> None:
 _SECOND = {"mm": "mat2", "bmm": "mat2", "mv": "vec", "dot": "tensor"}
 
 
-@lower_precision
 @with_out
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product with broadcast batch dims; 1-d tensors are vectors."""
@@ -141,7 +139,6 @@ def _require_rank(argument: str, x: Tensor, rank: int) -> None:
         raise RuntimeError(located(f"{argument} must be a {rank}D tensor, got {x.ndim}D"))
 
 
-@lower_precision
 @with_out
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices."""
@@ -152,7 +149,6 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return matmul(input, mat2)
 
 
-@lower_precision
 @with_out
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """[b, n, k] @ [b, k, m]; no broadcasting."""
@@ -307,16 +303,15 @@ def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
     return with_out(function)
 
 
-addmm = lower_precision(_scaled_sum("addmm", mm, "mat1", "mat2"))
+addmm = _scaled_sum("addmm", mm, "mat1", "mat2")
 addmv = _scaled_sum("addmv", mv, "mat", "vec")
 addr = _scaled_sum("addr", _rank_one, "vec1", "vec2")
-baddbmm = lower_precision(_scaled_sum("baddbmm", bmm, "batch1", "batch2"))
-addbmm = lower_precision(
-    _scaled_sum("addbmm", lambda a, b: bmm(a, b).sum(0, dtype=a.dtype), "batch1", "batch2")
+baddbmm = _scaled_sum("baddbmm", bmm, "batch1", "batch2")
+addbmm = _scaled_sum(
+    "addbmm", lambda a, b: bmm(a, b).sum(0, dtype=a.dtype), "batch1", "batch2"
 )
 
 
-@lower_precision
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     """Contract the last `dims` dims of a with the first of b, or the named pairs."""
     if isinstance(dims, Tensor):
@@ -397,7 +392,6 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     return result
 
 
-@full_precision
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
     if input.ndim != 2:
@@ -424,7 +418,6 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     return stack(parts, dim if dim >= 0 else dim + rank)
 
 
-@full_precision
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Tensor:
     """Distances between the rows of two batches of matrices."""
     difference = P.sub(x1.unsqueeze(-2), x2.unsqueeze(-3))

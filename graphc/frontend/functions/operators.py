@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..autocast import listed
 from ..dispatch import constant
 from ..errors import located
 from ..promote import is_number
@@ -31,7 +32,7 @@ def _operator(function: Callable[..., Any], swap: bool = False) -> Callable[[Any
 
 OPERATORS = {
     "add": P.add, "sub": P.sub, "mul": P.mul, "truediv": P.div, "floordiv": P.floor_divide,
-    "mod": P.remainder, "pow": P.pow, "and": P.bitwise_and, "or": P.bitwise_or,
+    "mod": P.remainder, "pow": listed(P.pow), "and": P.bitwise_and, "or": P.bitwise_or,
     "xor": P.bitwise_xor, "lshift": P.bitwise_left_shift, "rshift": P.bitwise_right_shift,
 }
 COMPARISONS = {"eq": P.eq, "ne": P.ne, "lt": P.lt, "le": P.le, "gt": P.gt, "ge": P.ge}
@@ -43,6 +44,8 @@ def operator_methods() -> dict[str, Any]:
     for name, function in OPERATORS.items():
         table[f"__{name}__"] = _operator(function)
         table[f"__r{name}__"] = _operator(function, swap=True)
+    # torch's is a reciprocal, times the number
+    table["__rtruediv__"] = _operator(listed(P.div, "reciprocal"), swap=True)
     table["__rdiv__"] = table["__rtruediv__"]
     for name, function in COMPARISONS.items():
         table[f"__{name}__"] = _operator(function)

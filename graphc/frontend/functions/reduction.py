@@ -9,7 +9,6 @@ from graphc.ir.dim import Dim, product
 from graphc.ir.dtypes import DType
 
 from .. import promote
-from ..autocast import full_precision
 from ..context import local
 from ..dispatch import apply, filled_beside
 from ..errors import located
@@ -116,7 +115,6 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
     return P.div(nansum(input, dim, keepdim, dtype=dtype), sum(factor, dim, keepdim))
 
 
-@full_precision
 @with_out
 @numpy_names
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:

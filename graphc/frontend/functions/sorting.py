@@ -9,7 +9,6 @@ import numpy as np
 from graphc.ir import dtypes, ops
 
 from .. import promote
-from ..autocast import full_precision
 from ..context import local
 from ..dispatch import apply, constant, filled_beside
 from ..errors import located
@@ -217,7 +216,6 @@ def _quantile(
 
 @beside
 @with_out
-@full_precision
 @owns_result
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,
@@ -229,7 +227,6 @@ def quantile(
 
 @beside
 @with_out
-@full_precision
 @owns_result
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,

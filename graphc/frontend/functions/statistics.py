@@ -16,7 +16,7 @@ from ..errors import located
 from ..numbers import Size, plain_size, plain_sizes
 from ..promote import get_default_dtype
 from ..tensor import Tensor
-from . import complex_numbers, linalg_basic, parts, shape
+from . import complex_numbers, parts, shape
 from . import pointwise as P
 from .arguments import as_sequence, broadcast_sizes, environment, public_size
 from .arguments import shape as shape_of_tensor
@@ -24,7 +24,6 @@ from .cumulative import cumsum, diff
 from .joining import stack
 from .parts import slice_dim
 from .reduction import mean
-from .reduction import sum as sum_
 
 
 def cov(
@@ -43,7 +42,7 @@ def cov(
     weights = _weights(fweights, aweights, count, x)
     if weights is None:
         centred = P.sub(x, mean(x, 1, True))
-        found = linalg_basic.mm(centred, _adjoint(centred))
+        found = centred.mm(_adjoint(centred))
         once: Tensor = P.div(found, float(max(count - correction, 0))).squeeze()
         return once
     total = weights.sum()
@@ -52,7 +51,7 @@ def cov(
     if aweights is not None and correction:
         squared = P.mul(weights, promote.cast(aweights, weights.dtype)).sum()
         used = P.div(P.mul(squared, correction), total)
-    found = linalg_basic.mm(centred, _adjoint(P.mul(centred, weights)))
+    found = centred.mm(_adjoint(P.mul(centred, weights)))
     scale = P.clamp(P.sub(total, used), min=0)
     result: Tensor = P.div(found, scale).squeeze()
     return result
@@ -176,7 +175,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     )
     if not dims and not extra:
         return self
-    total = sum_(self, dims, True) if dims else self
+    total = self.sum(dims, True) if dims else self
     if total.dtype is dtypes.bool_ and tuple(have) != tuple(want):
         total = promote.cast(total, dtypes.i64)
     return total.reshape(want)  # type: ignore[no-any-return]

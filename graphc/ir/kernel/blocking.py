@@ -153,14 +153,17 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     assert t is not None
     lanes, columns = t.lanes(itemsize), t.columns(itemsize)
 
+    small = r.k * r.n * itemsize <= t.in_place_bytes
+    in_place = r.right_direct & (small | (r.m <= t.in_place_rows))
+    streams = equal(choose(in_place, choose(small, 0, 1), 0), 1)
+
     # blocks of k, and how much of the right operand is packed at a time
     segment = choose(r.left_direct, r.segment, r.k)
-    parts = most(quotient_up(segment, most(r.most_steps, 1)), 1)
+    steps = choose(streams, least(r.most_steps, t.stream_steps), r.most_steps)
+    parts = most(quotient_up(segment, most(steps, 1)), 1)
     block_k = most(multiple(quotient_up(segment, parts), r.quantum), 1)
     per_segment = most(quotient_up(segment, block_k), 1)
     blocks = most(r.k // most(segment, 1), 1) * per_segment
-    small = r.k * r.n * itemsize <= t.in_place_bytes
-    in_place = r.right_direct & (small | (r.m <= t.in_place_rows))
     packed = choose(r.dense, t.pack_bytes // itemsize // block_k, t.pointed_columns)
     block_n = choose(in_place, most(r.n, 1), most(packed // columns, 1) * columns)
 
@@ -173,6 +176,7 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     per_batch = quotient_up(want, most(r.batch, 1))
     tiles = most(quotient_up(r.n, columns), 1)
     width = quotient_up(tiles, least(tiles, per_batch))
+    width = most(width, choose(streams, least(tiles, t.stream_columns // columns), 1))
     split_n = quotient_up(tiles, width)
     rest = most(per_batch // split_n, 1)
     most_rows = most(quotient_up(r.m, t.rows) // t.row_tiles, 1)

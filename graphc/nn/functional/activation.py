@@ -8,7 +8,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend import promote
-from ...frontend.autocast import lower_precision
+from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.functions.arguments import with_out
@@ -77,7 +77,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     return _in_place(lambda x: T.where(x > 0, x, x * negative_slope), input, inplace)
 
 
-@lower_precision
+@listed
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, else weight * x, weight per channel (dim 1)."""
     if weight.dim() > 1:
@@ -108,6 +108,7 @@ def _require_float(name: str, x: Tensor) -> None:
         raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{promote._name(x.dtype)}'")
 
 
+@listed
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1)."""
     _require_float("elu", input)
@@ -119,6 +120,7 @@ def _negative(x: Tensor) -> Tensor:
     return T.where(x > 0, T.zeros_like(x), x)
 
 
+@listed
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Self-normalising elu (Klambauer et al. 2017)."""
     _require_float("elu", input)
@@ -129,6 +131,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     )
 
 
+@listed
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     if alpha == 0:
@@ -153,6 +156,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     return _in_place(lambda x: apply(ops.silu, x), input, inplace)
 
 
+@listed
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x))."""
     return _in_place(lambda x: x * T.tanh(softplus(x)), input, inplace)
@@ -168,6 +172,7 @@ def tanh(input: Tensor) -> Tensor:
     return T.tanh(input)
 
 
+@listed
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), stable."""
     return T.minimum(input, T.zeros_like(input)) - T.log1p(T.exp(-T.abs(input)))
@@ -188,6 +193,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     return _in_place(swish, input, inplace)
 
 
+@listed
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold."""
     return apply(ops.softplus, input, beta=float(beta), threshold=float(threshold))
@@ -238,6 +244,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return first * T.sigmoid(second)
 
 
+@listed
 @owns_result
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
@@ -258,6 +265,7 @@ def softmin(
     return softmax(-input, dim, dtype=dtype)
 
 
+@listed
 @owns_result
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None

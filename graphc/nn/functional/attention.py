@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...frontend import functions as T
-from ...frontend.autocast import lower_precision
+from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.functions.dtype_names import CPP_NAMES
@@ -18,7 +18,7 @@ from .norm import dropout
 from .padding import pad
 
 
-@lower_precision
+@listed
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,

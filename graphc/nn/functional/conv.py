@@ -6,7 +6,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend import promote
-from ...frontend.autocast import lower_precision
+from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.functions.arguments import named
@@ -34,7 +34,7 @@ def _rounds_once(*given: Tensor) -> bool:
     return dtype.is_float and dtype.bits == 16 and all(x.dtype is dtype for x in given)
 
 
-@lower_precision
+@listed
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias, weight [out, in]."""
     rank = input.dim()
@@ -90,6 +90,7 @@ def _to_dtype(weight: Tensor) -> str:
     return f"Cure: give the weight's dtype, x.to({weight.dtype}), or convert the model"
 
 
+@listed
 def bilinear(
     input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Tensor:
@@ -197,7 +198,7 @@ def _conv(
     return result if batched else result.squeeze(0)
 
 
-@lower_precision
+@listed
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,
@@ -206,7 +207,7 @@ def conv1d(
     return _conv(1, input, weight, bias, stride, padding, dilation, groups)
 
 
-@lower_precision
+@listed
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,
@@ -215,7 +216,7 @@ def conv2d(
     return _conv(2, input, weight, bias, stride, padding, dilation, groups)
 
 
-@lower_precision
+@listed
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,
@@ -276,7 +277,7 @@ def _conv_transpose(
     return result if batched else result.squeeze(0)
 
 
-@lower_precision
+@listed
 def conv_transpose1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
@@ -287,7 +288,7 @@ def conv_transpose1d(
     )
 
 
-@lower_precision
+@listed
 def conv_transpose2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
@@ -298,7 +299,7 @@ def conv_transpose2d(
     )
 
 
-@lower_precision
+@listed
 def conv_transpose3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     output_padding: Any = 0, groups: int = 1, dilation: Any = 1,

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...frontend import functions as T
 from ...frontend.ahead import made_ahead
-from ...frontend.autocast import full_precision
+from ...frontend.autocast import listed
 from ...frontend.control import scan
 from ...frontend.tensor import Tensor
 
@@ -16,7 +16,7 @@ from ...frontend.tensor import Tensor
 _NEVER = -1e30
 
 
-@full_precision
+@listed
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
     reduction: str = "mean", zero_infinity: bool = False,

@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from ...frontend import functions as T
-from ...frontend.autocast import full_precision
+from ...frontend.autocast import listed
 from ...frontend.functions.zero_gradient import flat_in
 from ...frontend.tensor import Tensor
 from .resize import cubic_weights
@@ -60,7 +60,7 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
     return T.bmm(flat, theta.transpose(1, 2)).reshape([size[0], *sizes, spatial])
 
 
-@full_precision
+@listed
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
     align_corners: bool | None = None,

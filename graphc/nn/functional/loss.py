@@ -9,7 +9,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend import promote
-from ...frontend.autocast import full_precision
+from ...frontend.autocast import listed
 from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
@@ -68,7 +68,7 @@ def _weighted(loss: Tensor, input: Tensor, weight: Tensor | None, reduction: str
     return total.sum() / weight.sum() if reduction == "mean" else _reduce(total, reduction)
 
 
-@full_precision
+@listed
 @owns_result
 def cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
@@ -157,7 +157,7 @@ def _soft_cross_entropy(
     return _reduce(loss, reduction)
 
 
-@full_precision
+@listed
 @owns_result
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
@@ -177,7 +177,7 @@ def nll_loss(
     return loss.squeeze(0) if unbatched and reduction == "none" else loss
 
 
-@full_precision
+@listed
 def mse_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -189,7 +189,7 @@ def mse_loss(
     return _weighted(loss, input, weight, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -200,7 +200,7 @@ def l1_loss(
     return _weighted(loss, input, weight, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", beta: float = 1.0,
@@ -219,7 +219,7 @@ def smooth_l1_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
     weight: Tensor | None = None,
@@ -242,7 +242,7 @@ def huber_loss(
     return _reduce(loss, reduction)
 
 
-@full_precision
+@listed
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -275,7 +275,7 @@ def binary_cross_entropy(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean", pos_weight: Tensor | None = None,
@@ -295,7 +295,7 @@ def binary_cross_entropy_with_logits(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def kl_div(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", log_target: bool = False,
@@ -312,7 +312,7 @@ def kl_div(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
     size_average: Any = None, eps: float = 1e-8, reduce: Any = None, reduction: str = "mean",

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ...frontend import functions as T
-from ...frontend.autocast import full_precision
+from ...frontend.autocast import listed
 from ...frontend.tensor import Tensor
 from .activation import logsigmoid
 from .loss import _legacy, _reduce
 from .padding import cosine_similarity, pairwise_distance
 
 
-@full_precision
+@listed
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -26,7 +26,7 @@ def hinge_embedding_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -36,7 +36,7 @@ def margin_ranking_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean",
@@ -46,6 +46,7 @@ def soft_margin_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
+@listed
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -57,7 +58,7 @@ def multilabel_soft_margin_loss(
     return _reduce(loss.mean(-1), _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -74,7 +75,7 @@ def cosine_embedding_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
     eps: float = 1e-6, swap: bool = False, size_average: Any = None, reduce: Any = None,
@@ -91,7 +92,7 @@ def triplet_margin_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: Any = None, reduce: Any = None, reduction: str = "mean",
@@ -129,7 +130,7 @@ def multi_margin_loss(
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
-@full_precision
+@listed
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean",

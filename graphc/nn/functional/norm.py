@@ -6,6 +6,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend import promote
+from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.grad_mode import no_grad
@@ -181,6 +182,7 @@ def _normalized(
     return shape
 
 
+@listed
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
     bias: Tensor | None = None, eps: float = 1e-5,
@@ -199,6 +201,7 @@ def layer_norm(
     return result if bias is None or weight is not None else result + bias
 
 
+@listed
 def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -213,6 +216,7 @@ def rms_norm(
     return (result if weight is None else result * weight).to(input.dtype)
 
 
+@listed
 @owns_result
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,

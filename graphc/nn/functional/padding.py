@@ -6,6 +6,7 @@ from typing import Any
 
 import graphc.frontend.functions as T
 
+from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
@@ -108,6 +109,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return split.permute(order).reshape([*lead, channels * r * r, height // r, width // r])
 
 
+@listed
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
     x1, x2 = T.broadcast_tensors(x1, x2)

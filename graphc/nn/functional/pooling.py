@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...frontend import functions as T
-from ...frontend.autocast import full_precision
+from ...frontend.autocast import listed
 from ...frontend.dispatch import apply, constant
 from ...frontend.numbers import is_traced_number
 from ...frontend.ownership import owns_result
@@ -110,7 +110,7 @@ def max_pool2d(
     )
 
 
-@full_precision
+@listed
 def max_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
@@ -177,7 +177,7 @@ def avg_pool2d(
     )
 
 
-@full_precision
+@listed
 def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
@@ -308,7 +308,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg(2, input, output_size)
 
 
-@full_precision
+@listed
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output size."""
     return _adaptive_avg(3, input, output_size)
@@ -328,7 +328,7 @@ def adaptive_max_pool2d(
     return _adaptive_max(2, input, output_size, return_indices)
 
 
-@full_precision
+@listed
 def adaptive_max_pool3d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Any:

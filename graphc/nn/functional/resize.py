@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...frontend import functions as T
+from ...frontend.autocast import listed
 from ...frontend.dispatch import constant
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
@@ -32,11 +33,14 @@ def interpolate(
     sizes, scales = _sizes(input, size, scale_factor, recompute_scale_factor)
     if mode == "area":
         return _AREA[input.dim()](input, sizes)
+    return _upsampled(input, sizes, scales, mode, align_corners, antialias)
+
+
+def _upsample(
+    input: Tensor, sizes: Any, scales: Any, mode: str, align_corners: bool | None, antialias: bool
+) -> Tensor:
     if input.dtype in (T.float16, T.bfloat16) and not mode.startswith("nearest"):
-        wide = interpolate(
-            input.float(), size, scale_factor, mode, align_corners, recompute_scale_factor,
-            antialias,
-        )
+        wide = _upsample(input.float(), sizes, scales, mode, align_corners, antialias)
         return wide.to(input.dtype)  # rounded once, not after each dim
     if not (input.dtype.is_floating_point or mode.startswith("nearest")):
         return _integers(input, sizes, scales, mode, bool(align_corners), antialias)
@@ -56,6 +60,9 @@ def interpolate(
         else:
             result = _linear(result, dim, count, given, align, real)
     return result
+
+
+_upsampled = listed(_upsample, "upsample")
 
 
 def _integers(

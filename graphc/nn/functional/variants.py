@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...frontend import functions as T
+from ...frontend.autocast import listed
 from ...frontend.grad_mode import no_grad
 from ...frontend.placement import beside
 from ...frontend.random_state import draw_from
@@ -99,12 +100,14 @@ def feature_alpha_dropout(
     return input.copy_(result) if inplace else result
 
 
+@listed
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Convolution over time of [T, B, C]; weight [K, C, O]."""
     result = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
     return result.permute(2, 0, 1)
 
 
+@listed
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Distances of every pair of rows, as one row."""
     if input.dim() != 2:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.ahead import made_ahead
+from ...frontend.autocast import listed
 from ...frontend.context import Uncounted, local
 from ...frontend.tensor import Parameter, Tensor
 from .. import functional as F
@@ -17,6 +18,9 @@ from ..utils.packing import check_rows, rows_and_places
 from ..utils.rnn import PackedSequence, count_of
 from .module import Module
 from .recurrence import STEPS, Packing, Padding, State, run_steps
+
+# by their names without the layer: weight_ih, bias_hh, ...
+Weights = dict[str, Tensor]
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
@@ -87,7 +91,7 @@ class RNNBase(Module):
             name = "RNN" if self.mode.startswith("RNN") else self.mode
             raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
         weight = self.weight_ih_l0
-        if input.dtype is not weight.dtype:
+        if input.dtype is not weight.dtype and local.autocast is None:
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
                 f"Convert input: input.to({weight.dtype}), or convert model: "
@@ -138,7 +142,7 @@ class RNNBase(Module):
         if input.shape[0] == 0:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
         initial = self._initial(input.shape[1], input.dtype, given, batched)
-        input, states = self._layers(input, initial, None)
+        input, states = self.recurrent_layers(input, initial, None, self._weights())
         if not batched:
             return input.squeeze(1), tuple(state.squeeze(1) for state in states)
         return (input.transpose(0, 1) if self.batch_first else input), states
@@ -162,13 +166,20 @@ class RNNBase(Module):
         if given is not None and order is not None:
             given = tuple(state.index_select(1, order) for state in given)
         initial = self._initial(count, data.dtype, given)
-        output, states = self._layers(data, initial, packing)
+        output, states = self.recurrent_layers(data, initial, packing, self._weights())
         if back is not None:
             states = tuple(state.index_select(1, back) for state in states)
         return PackedSequence(output, sizes, order, back), states
 
-    def _layers(
-        self, input: Tensor, initial: State, packing: Packing | None
+    def _weights(self) -> list[Weights]:
+        return [
+            {name.rsplit("_l", 1)[0]: getattr(self, name) for name in names}
+            for names in self._all_weights
+        ]
+
+    @listed
+    def recurrent_layers(
+        self, input: Tensor, initial: State, packing: Packing | None, weights: list[Weights]
     ) -> tuple[Tensor, State]:
         """All layers over [L, N, inputs], or over packed steps."""
         last: list[State] = []
@@ -177,7 +188,9 @@ class RNNBase(Module):
             for direction in range(self._directions):
                 number = layer * self._directions + direction
                 start = tuple(state[number] for state in initial)
-                output, end = self._direction(input, start, number, bool(direction), packing)
+                output, end = self._direction(
+                    input, start, weights[number], bool(direction), packing
+                )
                 outputs.append(output)
                 last.append(end)
             input = outputs[0] if len(outputs) == 1 else T.cat(outputs, -1)
@@ -186,13 +199,10 @@ class RNNBase(Module):
         return input, tuple(T.stack(list(parts)) for parts in zip(*last, strict=True))
 
     def _direction(
-        self, input: Tensor, state: State, number: int, backwards: bool,
+        self, input: Tensor, state: State, weights: Weights, backwards: bool,
         packing: Packing | None,
     ) -> tuple[Tensor, State]:
         """One layer in one direction."""
-        weights = {
-            name.rsplit("_l", 1)[0]: getattr(self, name) for name in self._all_weights[number]
-        }
         bias, hidden_bias = weights.get("bias_ih"), weights.get("bias_hh")
         if bias is not None and self.mode != "GRU":
             bias, hidden_bias = bias + hidden_bias, None  # GRU's is inside the reset gate
@@ -389,8 +399,9 @@ class RNNCellBase(Module):
             given = (zeros,) * count
         elif not batched:
             given = tuple(state.unsqueeze(0) for state in given)
-        projected = F.linear(x, self.weight_ih, self.bias_ih)
-        found = STEPS[self.mode](projected, given, self.weight_hh, self.bias_hh, None)
+        found = recurrent_cell(
+            self.mode, x, given, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+        )
         return found if batched else tuple(state.squeeze(0) for state in found)
 
     def extra_repr(self) -> str:
@@ -399,6 +410,14 @@ class RNNCellBase(Module):
             text += f", bias={self.bias}"
         nonlinearity = self.__dict__.get("nonlinearity", "tanh")
         return text if nonlinearity == "tanh" else f"{text}, nonlinearity={nonlinearity}"
+
+
+@listed
+def recurrent_cell(
+    mode: str, x: Tensor, state: State, weight: Tensor, recurrent: Tensor, bias: Tensor | None,
+    recurrent_bias: Tensor | None,
+) -> State:
+    return STEPS[mode](F.linear(x, weight, bias), state, recurrent, recurrent_bias, None)
 
 
 class RNNCell(RNNCellBase):

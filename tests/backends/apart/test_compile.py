@@ -12,7 +12,7 @@ import pytest
 import graphc as torch
 import graphc.nn.functional as F
 from graphc import nn
-from graphc.engine import pipeline
+from graphc.engine import stages
 from graphc.inspect.explain import explain
 
 HERE = "apart"
@@ -28,13 +28,13 @@ def equal(got: Any, want: Any) -> None:
 def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The backends of what is built."""
     names: list[str] = []
-    finish = pipeline._finish
+    finish = stages._finish
 
     def noted(*args: Any) -> Any:
         names.append(args[-1].memory.place)
         return finish(*args)
 
-    monkeypatch.setattr(pipeline, "_finish", noted)
+    monkeypatch.setattr(stages, "_finish", noted)
     return names
 
 

@@ -14,7 +14,7 @@ from graphc.backends import Host
 from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, Library, Schedule, Toolchain
-from graphc.backends.cuda.source import Source, grid
+from graphc.backends.cuda.source import OLDEST, Source, Target, grid
 from graphc.backends.cuda.status import kernel_checks
 from graphc.backends.host.memory import HOST
 from graphc.backends.numpy.ops import TABLE
@@ -46,9 +46,9 @@ class EmulatedBackend(CudaBackend):
 
     memory = HOST  # type: ignore[assignment]
 
-    def __init__(self, toolchain: Toolchain) -> None:
+    def __init__(self, toolchain: Toolchain, target: Target = OLDEST) -> None:
         super().__init__()
-        self.toolchain = toolchain
+        self.toolchain, self.target = toolchain, target
         self.schedule = Schedule()
         self.sources: dict[str, Source] = {}
         self._texts: dict[str, str] = {}  # the symbol of the first kernel with a text
@@ -59,7 +59,7 @@ class EmulatedBackend(CudaBackend):
         """The symbol of a kernel, which is compiled at the next call."""
         symbol = kernel_symbol(kernel)
         if symbol not in self.sources:
-            source = self.sources[symbol] = emit(kernel)
+            source = self.sources[symbol] = emit(kernel, self.target)
             if source.text not in self._texts:
                 self._pending[symbol] = source.text
             self._texts.setdefault(source.text, symbol)

@@ -75,11 +75,16 @@ class ByToolchain:
     def find(self, key: bytes) -> bytes | None:
         return self._images.get(key)
 
-    def compile(self, text: str) -> bytes:
-        self.compiled.append(text)
-        image = self.toolchain.compile({"text": text}).path.read_bytes()
-        self._images[self.key(text)] = image
-        return image
+    @property
+    def processes(self) -> int:
+        return 1
+
+    def compile(self, texts: Sequence[str]) -> list[bytes]:
+        self.compiled += texts
+        for text in texts:
+            image = self.toolchain.compile({"text": text}).path.read_bytes()
+            self._images[self.key(text)] = image
+        return [self._images[self.key(text)] for text in texts]
 
 
 @contextmanager

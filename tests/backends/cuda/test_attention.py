@@ -213,10 +213,10 @@ FAULTS = {
     "no barrier of a warp": Fault(
         _F32, "__syncwarp();\n  for (int column", "for (int column", "race: "
     ),
-    "a missing zero fill": Fault(_BF16, "inside ? 16 : 0", "16"),
+    "a missing zero fill": Fault(_BF16, "source : x.base, inside ? 16 : 0", "source : x.base, 16"),
     "a transposed fragment": Fault(_BF16, "ldmatrix_x4_trans(b", "ldmatrix_x4(b"),
     "keys beyond the diagonal": Fault(_BF16, "key <= query + pairs", "key <= 1 + query + pairs"),
-    "sums that keep their size": Fault(_F32, "i, j)] *= shrunk", "i, j)] *= 1.0f"),
+    "sums that keep their size": Fault(_F32, "i, j)] *= shrunk[i]", "i, j)] *= 1.0f"),
 }
 
 
@@ -277,17 +277,12 @@ def test_planted_faults(name: str, made: Made) -> None:
                 agree(kernel, got, want)
 
 
-# Bytes. One register: beside 128 sums, 16 scores and what a draw takes, on tiles of 16 keys, which
-# are the smallest.
-SPILLED = {("sm_80", "bf16 dq, heads of 256, mask, drawn"): 4}
-
-
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.slow
 def test_what_nvrtc_makes_of_it(
     architecture: str, golden: Callable[[str, str], None]
 ) -> None:
-    """Registers are recorded; nothing spills but what is explained."""
+    """Registers are recorded; nothing spills."""
     nvrtc, lines = needs.compiler(12), []
     for dtype, width, kind in itertools.product((bf16, f32), (64, 128, 256), ("attention", GRAD)):
         plain_case = Case(kind, m=300, n=300, e=width, f=width, dtype=dtype, causal=True)
@@ -298,7 +293,7 @@ def test_what_nvrtc_makes_of_it(
                 use = uses[stage.name]
                 name = stage.name.split("_")[-1]
                 what = f"{dtype.name} {name}, heads of {width}{', mask, drawn' * bool(case.drop)}"
-                assert use.spilled <= SPILLED.get((architecture, what), 0), (case, stage, use)
+                assert use.spilled == 0, (case, stage, use)
                 lines.append(
                     f"{what}: {use.registers} registers, {stage.threads} threads, "
                     f"{stage.shared} bytes\n"

@@ -10,7 +10,7 @@ import numpy as np
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.emit import emit
-from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target, make_target
 from graphc.ir import dtypes
@@ -41,7 +41,7 @@ B, M, N, K = (Dim.var(name) for name in "bmnk")
 @functools.cache
 def pool(threads: int = 1) -> Pool:
     """One pool per number of threads."""
-    return Pool(threads, ObjectCache())
+    return Pool(threads)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import numpy as np
 
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.emit import emit, kernel_checks
-from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.numpy.elementwise import TABLE
@@ -24,7 +24,7 @@ GUARD = 0xAB
 @functools.cache
 def pool(threads: int = 1) -> Pool:
     """One pool per number of threads."""
-    return Pool(threads, ObjectCache())
+    return Pool(threads)
 
 
 class Native:

@@ -10,8 +10,9 @@ import pytest
 from graphc.backends.host import memory
 from graphc.backends.llvm import apart
 from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.elf import global_names
 from graphc.backends.llvm.executable import build
-from graphc.backends.llvm.jit import LLVMError, compile_object, elf_symbols
+from graphc.backends.llvm.jit import LLVMError, compile_object
 from graphc.backends.llvm.target import Target, host_target, make_target, require_runnable
 from graphc.ir import dtypes
 from graphc.ir.kernel import BufferRef, Launch, Program
@@ -29,7 +30,7 @@ def test_another_targets_object_is_the_one_made_in_process() -> None:
     cache = ObjectCache()
     assert cache.compile(TEXT, GENERIC) == compile_object(TEXT, GENERIC)
     assert apart._helper._process is not None
-    assert elf_symbols(cache.compile(TEXT, GENERIC)) == ({"f"}, set())
+    assert global_names(cache.compile(TEXT, GENERIC)) == ({"f"}, set())
     assert (cache.hits, cache.misses) == (1, 1)
 
 

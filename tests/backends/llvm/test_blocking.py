@@ -12,7 +12,7 @@ from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.executable import build
 from graphc.backends.llvm.gemm_descriptor import PLAN, WORDS, Word
 from graphc.backends.llvm.gemm_plan import emit_plan
-from graphc.backends.llvm.jit import Library
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.microkernel import ACCUMULATORS, MR, Tile
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target
@@ -135,7 +135,7 @@ def test_threads_may_come_and_go_between_calls_and_sizes_may_change() -> None:
     program = Program(
         "p", ("d0",), (a, b), (c,), (), (Launch(kernel, places, (rows,)),), 0,
     )
-    pool = Pool(1, ObjectCache())
+    pool = Pool(1)
     executable = build(program, pool=pool, memory=HOST, table={})
     results: dict[int, bytes] = {}
     for threads, m in ((1, 400), (3, 400), (2, 7), (1, 7), (2, 900), (1, 900), (2, 400)):

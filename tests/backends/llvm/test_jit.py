@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from graphc.backends.llvm.binding import binding, llvm_version
+from graphc.backends.llvm.elf import global_names
 from graphc.backends.llvm.jit import (
-    Library,
     LLVMError,
     compile_assembly,
     compile_object,
-    elf_symbols,
 )
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.target import host_target, make_target
 
 TARGET = host_target()
@@ -189,7 +189,7 @@ print(gc.collect() > 0)
 def test_symbols_are_checked_before_llvm_sees_them() -> None:
     caller = "declare void @nowhere()\ndefine void @f() {\n  call void @nowhere()\n  ret void\n}"
     objects = compiled(caller)
-    assert elf_symbols(objects[0]) == ({"f"}, {"nowhere"})
+    assert global_names(objects[0]) == ({"f"}, {"nowhere"})
     with pytest.raises(LLVMError, match="undefined symbols: nowhere"):
         Library(objects)
     twice = compiled("define void @f() {\n  ret void\n}")

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphc.backends.llvm.jit import Library, compile_object
+from graphc.backends.llvm.jit import compile_object
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import MAX_THREADS, Pool, pool_text
 from graphc.backends.llvm.target import host_target, make_target
 

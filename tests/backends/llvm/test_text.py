@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from graphc.backends.llvm.jit import Library, compile_object
+from graphc.backends.llvm.jit import compile_object
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.target import host_target
 from graphc.backends.llvm.text import Function, Module, Value
 

@@ -10,8 +10,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from graphc.backends.llvm.jit import Library, compile_object
+from graphc.backends.llvm.jit import compile_object
 from graphc.backends.llvm.lanes import Dtype
+from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.target import Target, host_target, make_target
 from graphc.backends.llvm.text import Module
 from graphc.backends.llvm.vmath import ULP_BOUNDS, VectorMath

@@ -18,7 +18,7 @@ from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
 
 _FOLDER = Path(__file__).parent / "cpp"
-_RUNTIME = ("blocks.cpp", "warp.cpp", "copies.cpp", "memory.cpp")
+_RUNTIME = ("blocks.cpp", "warp.cpp", "copies.cpp", "wgmma.cpp", "memory.cpp")
 _COMMON = "-std=c++17 -fPIC -ffp-contract=off -fwrapv".split()
 # What the emulator watches is put in by the compiler; memory.cpp has the functions that are called.
 _KERNELS = (

@@ -16,6 +16,7 @@ from graphc.backends.cuda.scalar import c_type
 from graphc.backends.cuda.source import Source, Stage, Target
 from graphc.backends.cuda.templates import attention_engines as engines
 from graphc.backends.cuda.templates import attention_text as texts
+from graphc.backends.cuda.templates import attention_warpgroups as groups
 from graphc.backends.cuda.templates.attention_plan import (
     FEW,
     FEW_KEYS,
@@ -48,7 +49,7 @@ def takes(template: Template) -> bool:
 def render(kernel: Kernel, target: Target) -> Source:
     """See Renderer."""
     assert isinstance(kernel.template, Attention)
-    writer = _Writer(kernel, kernel.template)
+    writer = _Writer(kernel, kernel.template, target)
     if kernel.template.kind == "attention":
         _forward(writer)
     else:
@@ -59,7 +60,7 @@ def render(kernel: Kernel, target: Target) -> Source:
 def _forward(w: _Writer) -> None:
     t = w.t
     few = isinstance(t.m, int) and t.m <= FEW and not (isinstance(t.n, int) and t.n <= FEW_KEYS)
-    tiles, places = forward_tiles(t, few)
+    tiles, places = forward_tiles(t, few, w.target)
     words = {"ROW_COUNT": "m", "QUERY_TILE": "ROWS", "KEY_TILE": "COLUMNS", "PARTS": "1"}
     flags = {"OF_KEYS": False, "LAST_FIRST": t.causal, "HELD": tiles.held}
     wanted = [name for name, _ in t.results]
@@ -70,7 +71,8 @@ def _forward(w: _Writer) -> None:
         w.scratch = product((t.batch, t.m, parts, tiles.f + 2, 4))
     words["FINISH"] = texts.FINISH["part"] if few else "".join(texts.FINISH[x] for x in wanted)
     blocks = product((t.batch, ceil_div(t.m, tiles.rows), parts))
-    w.stage("forward", texts.FORWARD, tiles, places, words, flags, blocks)
+    text = groups.FORWARD if tiles.engine == "wgmma" else texts.FORWARD
+    w.stage("forward", text, tiles, places, words, flags, blocks)
     if few:
         words["COMBINED"] = "".join(texts.COMBINED[x] for x in wanted)
         w.combine(tiles, words, product((t.batch, t.m)))
@@ -82,7 +84,7 @@ def _backward(w: _Writer) -> None:
     if "dq" in wanted:
         _gradient(w, "dq", ("dq",), ("q", "g", "k", "v"))
     of_keys = [name for name in ("dk", "dv") if name in wanted]
-    tiles, _ = backward_tiles(t, _VALUES)
+    tiles, _ = backward_tiles(t, _VALUES, w.target)
     together = [tuple(of_keys)] if sums_together(tiles) else [(name,) for name in of_keys]
     for names in together:
         if names:
@@ -94,7 +96,7 @@ def _gradient(w: _Writer, name: str, results: tuple[str, ...], operands: Sequenc
     as wide as e and as f, and what its columns have."""
     t = w.t
     of_keys = results != ("dq",)
-    tiles, places = backward_tiles(t, _VALUES if of_keys else 0)
+    tiles, places = backward_tiles(t, _VALUES if of_keys else 0, w.target)
     queries, keys = ("COLUMNS", "ROWS") if of_keys else ("ROWS", "COLUMNS")
     rows, columns = ("n", "m") if of_keys else ("m", "n")
     sides = ("MATRIX_LEFT_E", "MATRIX_LEFT_F", "MATRIX_RIGHT_E", "MATRIX_RIGHT_F")
@@ -110,21 +112,25 @@ def _gradient(w: _Writer, name: str, results: tuple[str, ...], operands: Sequenc
         "SUMS_E": results != ("dv",), "SUMS_F": "dv" in results,
     }
     blocks = product((t.batch, ceil_div(t.n if of_keys else t.m, tiles.rows)))
-    w.stage(name, texts.BACKWARD, tiles, places, words, flags, blocks)
+    text = groups.BACKWARD if tiles.engine == "wgmma" else texts.BACKWARD
+    w.stage(name, text, tiles, places, words, flags, blocks)
 
 
 class _Writer:
     """The stages of one kernel. Functions are named by their text: kernels that differ in shape
     alone have the same."""
 
-    def __init__(self, kernel: Kernel, t: Attention) -> None:
-        self.kernel, self.t = kernel, t
+    def __init__(self, kernel: Kernel, t: Attention, target: Target) -> None:
+        self.kernel, self.t, self.target = kernel, t, target
         self.numbers = _Numbers(kernel)
         self.scratch: Size = 0
         self._functions: list[str] = []
         self._stages: list[Stage] = []
         mask = t.optional("mask")
-        in_powers = t.wide is not t.dtype and (mask is None or not mask.dtype.is_float)
+        added = mask is not None and mask.dtype.is_float
+        in_powers = t.wide is not t.dtype and not added
+        # the largest product has the largest score
+        self._raw = _bits(t.scale) > 0 and t.scale > 0 and not added
         self.units = engines.IN_POWERS_OF_2 if in_powers else engines.AS_THEY_ARE
         if t.wide is t.dtype:
             self.units = engines.EXACTLY
@@ -148,14 +154,22 @@ class _Writer:
             "F": tiles.f, "STAGES": tiles.stages, "PITCH": tiles.pitch, "PART_KEYS": FEW_KEYS,
             **{name.upper(): value for name, value in places._asdict().items()},
         }
-        flags = {"CAUSAL": self.t.causal, "DROPOUT": self.t.dropout > 0, **flags}
+        flags = {
+            "CAUSAL": self.t.causal, "DROPOUT": self.t.dropout > 0, "RAW": self._raw, **flags,
+        }
         drawn = self.t.optional("draw") is not None
         parts = (
             *(f"const bool {name} = {str(value).lower()};" for name, value in flags.items()),
-            self.units, engines.COMMON, engines.TENSOR if tiles.tensor else engines.FFMA,
-            texts.SOFTMAX, texts.SQUARES * drawn, texts.PAIRS, text,
+            self.units, engines.COMMON, self._engine(tiles), texts.SOFTMAX,
+            texts.SQUARES * drawn, texts.PAIRS, text,
         )
+        words = {**words, "BOUNDS": f"THREADS, {tiles.at_once}"}
         self._add(name, parts, tiles.threads, numbers, words, blocks, places.size)
+
+    def _engine(self, tiles: Tiles) -> str:
+        if tiles.engine == "wgmma":
+            return groups.engine(self.t.dtype.name, tiles.columns, (tiles.e, tiles.f))
+        return engines.TENSOR if tiles.tensor else engines.FFMA
 
     def combine(self, tiles: Tiles, words: Mapping[str, str], blocks: Size) -> None:
         """Adds a function that puts parts together."""
@@ -174,9 +188,7 @@ class _Writer:
             *(f"const int {name} = {value};" for name, value in constants.items()), *parts,
         ))
         filled = {
-            **self.words, **words, "FUNCTION": f"ATTENTION_{name}",
-            # so few blocks at a time that a thread may have 255 registers: ptxas spills for more
-            "BOUNDS": f"THREADS, {1 if kind is dtypes.f32 else 2}",
+            "BOUNDS": "THREADS", **self.words, **words, "FUNCTION": f"ATTENTION_{name}",
             "MULTIPLY": f"mma_{kind.name}", "PACK": f"pack_{kind.name}",
         }
         body = _filled(text, filled)

@@ -43,6 +43,20 @@ template <int HEIGHT, int WIDTH> __device__ __forceinline__ void load(
     unsigned char* to, const Matrix& x, i64 first, i64 end) {
   const int pieces = WIDTH / PIECE, rows = end - first < HEIGHT ? (int)(end - first) : HEIGHT;
   const T* const from = x.base + first * x.row;
+  if (x.whole && THREADS % (pieces * 8) == 0) {
+    // a thread's pieces are below each other; one register for all their addresses
+    const int piece = threadIdx.x % pieces, step = THREADS / pieces;
+    const bool within = piece * PIECE < x.width;
+    int row = threadIdx.x / pieces;
+    const T* source = from + row * x.row + piece * PIECE;
+    unsigned address = shared_address(to) + place<HEIGHT>(row, piece);
+    #pragma unroll 1
+    for (; row < HEIGHT; row += step, source += step * x.row, address += step * 128) {
+      const bool inside = row < rows && within;
+      cp_async_16(address, inside ? source : x.base, inside ? 16 : 0);
+    }
+    return;
+  }
   if (x.whole) {
     const unsigned address = shared_address(to);
     for (int n = threadIdx.x; n < HEIGHT * pieces; n += THREADS) {

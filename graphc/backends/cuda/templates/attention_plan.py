@@ -5,33 +5,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from graphc.backends.cuda.source import Target
 from graphc.ir.dim import ceil_div
 from graphc.ir.kernel import Attention
 
+Engine = Literal["mma", "wgmma", "ffma"]
+
 SHARED = 99 << 10  # bytes: what a block may have on every architecture from sm_80 on
 LINE = 128  # bytes of a row in a panel of a tile
+_REPEATS = 8 * LINE  # after so many bytes a swizzle is as it was: where tiles of wgmma begin
 _FRAGMENT_ROWS = 16  # of a tensor core's product
 _HELD_WIDTH = 128  # up to which a warp's rows stay in registers
 _MOST_SUMS = 256  # columns that a block sums at a time
 FEW = 8  # queries, at most: their keys are shared out
 FEW_KEYS = 256  # of a block, where they are
+_FEW_ROWS = 64  # for which no warpgroup is called
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """A block has `rows` (queries, or keys) to itself and walks along tiles of `columns`, of which
-    `stages` are in shared memory at a time. `e` and `f` are widths of heads, rounded up; `tensor`:
-    products are those of tensor cores, whose warps have 16 rows each."""
+    `stages` are in shared memory at a time. `e` and `f` are widths of heads, rounded up; `at_once`:
+    blocks that a multiprocessor should have registers for."""
 
-    tensor: bool
+    engine: Engine
     itemsize: int
     rows: int
     columns: int
     stages: int
     e: int
     f: int
+    at_once: int
+
+    @property
+    def tensor(self) -> bool:
+        """Whether products are those of tensor cores, whose warps have 16 rows each."""
+        return self.engine != "ffma"
 
     @property
     def threads(self) -> int:
@@ -56,7 +67,7 @@ class Tiles:
     @property
     def held(self) -> bool:
         """Whether queries stay in registers along all keys."""
-        return self.tensor and self.e <= _HELD_WIDTH
+        return self.engine == "mma" and self.e <= _HELD_WIDTH
 
     def tile(self, rows: int, width: int) -> int:
         """Bytes of so many rows: panels of lines."""
@@ -80,7 +91,8 @@ class Tiles:
         stage = left_f + both * self.tile(self.rows, self.f)
         right_f = self.tile(self.columns, self.e)
         beside = right_f + self.tile(self.columns, self.f)
-        size = beside + -(-values * self.columns * 4 // LINE) * LINE
+        unit = _REPEATS if self.engine == "wgmma" else LINE
+        size = beside + -(-values * self.columns * 4 // unit) * unit
         through = stage + self.stages * size
         return Places(left_f, stage, size, right_f, beside, through, through + self.probabilities)
 
@@ -113,8 +125,20 @@ _WIDEST = {64: (128, 32), 32: (256, 128), 16: (256, 256)}
 _WIDEST_SUMS = {64: (128, 64), 32: (256, 128), 16: (512, 512)}
 
 
-def forward_tiles(t: Attention, few: bool) -> tuple[Tiles, Places]:
+# The same of wgmma, for the widest of both: columns of queries without a burden, with dropout that
+# is drawn alone, and with any other; of queries' gradients, and of keys'.
+_GROUP_COLUMNS = {64: (128, 128, 64), 128: (128, 128, 64), 256: (64, 32, 32)}
+_GROUP_COLUMNS_OF_SUMS = {64: (64, 64), 128: (64, 48), 256: (32, 32)}
+_GROUP_ROWS = 128
+
+
+def forward_tiles(t: Attention, few: bool, target: Target) -> tuple[Tiles, Places]:
     """Queries along keys."""
+    if not few and by_warpgroups(t, target):
+        mask = t.optional("mask") is not None or t.optional("kept") is not None
+        columns = _for_widest(t, _GROUP_COLUMNS)[2 if mask else t.dropout > 0]
+        tiles = _group_tiles(t, columns, 2)
+        return tiles, tiles.places(False, 0)
     for tiles in _tiles(t, _FEW_CUTS if few else _CUTS):
         places = tiles.places(False, 0)
         light = max(tiles.e, tiles.f) <= _WIDEST[tiles.columns][_burdened(t)]
@@ -123,14 +147,24 @@ def forward_tiles(t: Attention, few: bool) -> tuple[Tiles, Places]:
     raise AssertionError(f"no tiles for heads of {t.e} and {t.f}")
 
 
-def backward_tiles(t: Attention, values: int) -> tuple[Tiles, Places]:
+def backward_tiles(t: Attention, values: int, target: Target) -> tuple[Tiles, Places]:
     """Queries along keys, or keys along queries, each of which has `values` besides."""
+    if by_warpgroups(t, target):
+        columns = _for_widest(t, _GROUP_COLUMNS_OF_SUMS)[values > 0]
+        tiles = _group_tiles(t, columns, 3)
+        return tiles, tiles.places(True, values)
     for tiles in _tiles(t, _CUTS):
         places = tiles.places(True, values)
         light = tiles.e + tiles.f <= _WIDEST_SUMS[tiles.columns][_burdened(t)]
         if (light or not tiles.tensor) and places.size <= SHARED:
             return tiles, places
     raise AssertionError(f"no tiles for heads of {t.e} and {t.f}")
+
+
+def by_warpgroups(t: Attention, target: Target) -> bool:
+    """Whether wgmma multiplies: there are rows for a block's two warpgroups."""
+    enough = all(not isinstance(size, int) or size > _FEW_ROWS for size in (t.m, t.n))
+    return target.architecture == "sm_90a" and t.dtype.itemsize == 2 and enough
 
 
 def _burdened(t: Attention) -> bool:
@@ -143,11 +177,26 @@ def _tiles(t: Attention, cuts: Mapping[bool, Sequence[tuple[int, int, int]]]) ->
     """In order of preference, for the class of a head's width."""
     size = t.dtype.itemsize
     tensor = size == 2
-    quantum = 32 if tensor else 64
+    e, f = _widths(t, 32 if tensor else 64)
+    for rows, columns, stages in cuts[tensor]:
+        engine: Engine = "mma" if tensor else "ffma"
+        yield Tiles(engine, size, rows, columns, stages, e, f, 2 if tensor else 1)
+
+
+def _for_widest(t: Attention, table: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
+    """What a table has for the narrowest class of heads that e and f are of."""
+    return table[min(width for width in table if max(_widths(t, 1)) <= width)]
+
+
+def _group_tiles(t: Attention, columns: int, stages: int) -> Tiles:
+    e, f = _widths(t, 32)
+    return Tiles("wgmma", t.dtype.itemsize, _GROUP_ROWS, columns, stages, e, f, 1)
+
+
+def _widths(t: Attention, quantum: int) -> tuple[int, int]:
     e, f = (ceil_div(width, quantum) * quantum for width in (t.e, t.f))
     assert isinstance(e, int) and isinstance(f, int)
-    for rows, columns, stages in cuts[tensor]:
-        yield Tiles(tensor, size, rows, columns, stages, e, f)
+    return e, f
 
 
 def sums_together(tiles: Tiles) -> bool:

@@ -22,10 +22,13 @@ __device__ __forceinline__ bool inside(const Pairs& pairs, int query, int key) {
 template <bool WHOLE> __device__ __forceinline__ float score(
     const Pairs& pairs, float product, int query, int key) {
   if (!WHOLE && !inside(pairs, query, key)) return lowest();
-  float x = product * pairs.scale;
+  float x = RAW ? product : product * pairs.scale;
   MASKED
   return x;
 }
+// What scores still have to be multiplied by: RAW ones are products, which the same instruction
+// that subtracts from them scales.
+__device__ __forceinline__ float scores_by(const Pairs& pairs) { return RAW ? pairs.scale : 1.0f; }
 template <bool WHOLE> __device__ __forceinline__ void scores(float* s, const Pairs& pairs) {
   #pragma unroll
   for (int i = 0; i < THREAD_ROWS; i++)
@@ -38,6 +41,25 @@ template <bool WHOLE> __device__ __forceinline__ void scores(float* s, const Pai
 }
 __device__ __forceinline__ bool keeps(const Pairs& pairs, int query, int key) {
   KEEPS
+}
+// What dropout keeps, a bit for each of a thread's columns: it is drawn before there are scores,
+// which take the registers.
+__device__ __forceinline__ void draw_tile(unsigned* kept, const Pairs& pairs) {
+  if (!DROPOUT) return;
+  #pragma unroll
+  for (int i = 0; i < THREAD_ROWS; i++) {
+    const int row = row_of(i);
+    kept[i] = 0;
+    #pragma unroll 4
+    for (int j = 0; j < THREAD_COLUMNS; j++) {
+      const int column = column_of(j);
+      const bool stays = keeps(pairs, OF_KEYS ? column : row, OF_KEYS ? row : column);
+      kept[i] |= (unsigned)stays << j;
+    }
+  }
+}
+__device__ __forceinline__ bool is_kept(const unsigned* kept, int i, int j) {
+  return !DROPOUT || (kept[i] >> j & 1);
 }
 """
 MASKED = {
@@ -67,7 +89,7 @@ __device__ __forceinline__ unsigned squares32(u64 counter, u64 key) {
 }
 """
 
-_BLOCKS = """
+BLOCKS = """
 extern "C" __global__ void __launch_bounds__(BOUNDS) FUNCTION(PARAMETERS) {
   NUMBERS
   DYNAMIC_SHARED(shared);
@@ -76,13 +98,40 @@ extern "C" __global__ void __launch_bounds__(BOUNDS) FUNCTION(PARAMETERS) {
     const i64 b = block / PARTS / tiles, turn = block / PARTS % tiles;
     const i64 first = (LAST_FIRST ? tiles - 1 - turn : turn) * ROWS;  // what is longest comes first
 """
-_PAIRS_HERE = """\
+PAIRS_HERE = """\
       const bool whole = first_query + QUERY_TILE <= m && first_key + KEY_TILE <= n &&
           (!CAUSAL || first_key + KEY_TILE - 1 <= first_query);
       const Pairs pairs = {(int)(m - first_query), (int)(n - first_key),
           (int)(first_query - first_key), whole, float_bits((unsigned)scale), PAIR_VALUES};
 """
-FORWARD = _BLOCKS + """\
+# What a tile's products become: dropped or not, what each adds; and by how much what was summed
+# before shrinks.
+SOFTEN = """
+__device__ __forceinline__ void soften(
+    float* s, const Pairs& pairs, const unsigned* kept, float* peak, float* total, float* shrunk) {
+  const float by = scores_by(pairs);
+  if (pairs.whole) scores<true>(s, pairs); else scores<false>(s, pairs);
+  #pragma unroll
+  for (int i = 0; i < THREAD_ROWS; i++) {
+    float top = lowest(), sum = 0;
+    #pragma unroll
+    for (int j = 0; j < THREAD_COLUMNS; j++) top = fmaxf(top, s[at(THREAD_COLUMNS, i, j)]);
+    top = fmaxf(peak[i], over_row(top, larger) * by);
+    const float away = top == lowest() ? 0 : top;
+    shrunk[i] = power(peak[i] - away);
+    peak[i] = top;
+    #pragma unroll
+    for (int j = 0; j < THREAD_COLUMNS; j++) {
+      float* const x = s + at(THREAD_COLUMNS, i, j);
+      *x = power(fmaf(*x, by, -away));
+      sum += *x;
+      if (!is_kept(kept, i, j)) *x = 0;
+    }
+    total[i] = fmaf(total[i], shrunk[i], sum);
+  }
+}
+"""
+FORWARD = SOFTEN + BLOCKS + """\
     const i64 part = block % PARTS;
     const Matrix q = matrix(MATRIX_q), k = matrix(MATRIX_k), v = matrix(MATRIX_v);
     PAIR_BASES
@@ -90,6 +139,7 @@ FORWARD = _BLOCKS + """\
     if (PARTS > 1 && end > (part + 1) * PART_KEYS) end = (part + 1) * PART_KEYS;
     const i64 start = PARTS > 1 ? part * PART_KEYS : 0;
     float sums[THREAD_ROWS * (F / SHARING)], peak[THREAD_ROWS], total[THREAD_ROWS];
+    float shrunk[THREAD_ROWS];
     unsigned held[HELD ? E / 4 : 1];
     #pragma unroll
     for (int c = 0; c < THREAD_ROWS * (F / SHARING); c++) sums[c] = 0;
@@ -120,29 +170,16 @@ FORWARD = _BLOCKS + """\
         }
         cp_async_commit();
       }
-""" + _PAIRS_HERE + """\
+""" + PAIRS_HERE + """\
       float s[THREAD_ROWS * THREAD_COLUMNS];
+      unsigned kept_bits[THREAD_ROWS];
+      draw_tile(kept_bits, pairs);
       products<E, HELD>(s, held, shared, right, q.width);
-      if (whole) scores<true>(s, pairs); else scores<false>(s, pairs);
+      soften(s, pairs, kept_bits, peak, total, shrunk);
       #pragma unroll
-      for (int i = 0; i < THREAD_ROWS; i++) {
-        float top = peak[i], sum = 0;
+      for (int i = 0; i < THREAD_ROWS; i++)
         #pragma unroll
-        for (int j = 0; j < THREAD_COLUMNS; j++) top = fmaxf(top, s[at(THREAD_COLUMNS, i, j)]);
-        top = over_row(top, larger);
-        const float away = top == lowest() ? 0 : top, shrunk = power(peak[i] - away);
-        peak[i] = top;
-        #pragma unroll
-        for (int j = 0; j < THREAD_COLUMNS; j++) {
-          float* const x = s + at(THREAD_COLUMNS, i, j);
-          *x = power(*x - away);
-          sum += *x;
-          if (DROPOUT && !keeps(pairs, row_of(i), column_of(j))) *x = 0;
-        }
-        total[i] = fmaf(total[i], shrunk, sum);
-        #pragma unroll
-        for (int j = 0; j < F / SHARING; j++) sums[at(F / SHARING, i, j)] *= shrunk;
-      }
+        for (int j = 0; j < F / SHARING; j++) sums[at(F / SHARING, i, j)] *= shrunk[i];
       add<F>(sums, s, right + RIGHT_F, shared + THROUGH);
       if (STAGES == 1) {
         __syncthreads();
@@ -237,7 +274,7 @@ const float factor = all == 0 ? 0 : float_bits((unsigned)kept_factor) / all;
 }
 
 # Rows' products with what their columns have twice: scores, and how much a result would rise.
-BACKWARD = _BLOCKS + """\
+BACKWARD = BLOCKS + """\
     const Matrix left_e = matrix(MATRIX_LEFT_E), left_f = matrix(MATRIX_LEFT_F);
     const Matrix right_e = matrix(MATRIX_RIGHT_E), right_f = matrix(MATRIX_RIGHT_F);
     const float* const lse = PLACE_lse;
@@ -277,23 +314,25 @@ BACKWARD = _BLOCKS + """\
         LOAD_NEXT
         cp_async_commit();
       }
-""" + _PAIRS_HERE + """\
+""" + PAIRS_HERE + """\
       float s[THREAD_ROWS * THREAD_COLUMNS], rise[THREAD_ROWS * THREAD_COLUMNS];
+      unsigned kept_bits[THREAD_ROWS];
+      draw_tile(kept_bits, pairs);
       products<E, false>(s, nullptr, shared, right, left_e.width);
       if (SUMS_E)
         products<F, false>(rise, nullptr, shared + LEFT_F, right + RIGHT_F, left_f.width);
       if (whole) scores<true>(s, pairs); else scores<false>(s, pairs);
       const float* const values = (const float*)(right + VALUES);
+      const float by = scores_by(pairs);
       #pragma unroll
       for (int j = 0; j < THREAD_COLUMNS; j++) {
-        const int c = column_of(j);
-        const float column_lse = OF_KEYS ? values[c] : 0;
-        const float column_slope = OF_KEYS && SUMS_E ? values[COLUMNS + c] : 0;
+        const float column_lse = OF_KEYS ? values[column_of(j)] : 0;
+        const float column_slope = OF_KEYS && SUMS_E ? values[COLUMNS + column_of(j)] : 0;
         #pragma unroll
         for (int i = 0; i < THREAD_ROWS; i++) {
-          const int here = at(THREAD_COLUMNS, i, j), r = row_of(i);
-          const float p = power(s[here] - (OF_KEYS ? column_lse : row_lse[i]) * UNIT);
-          const bool stays = !DROPOUT || keeps(pairs, OF_KEYS ? c : r, OF_KEYS ? r : c);
+          const int here = at(THREAD_COLUMNS, i, j);
+          const float p = power(fmaf(s[here], by, (OF_KEYS ? column_lse : row_lse[i]) * -UNIT));
+          const bool stays = is_kept(kept_bits, i, j);
           const float factor = stays ? float_bits((unsigned)kept_factor) : 0;
           s[here] = p * factor;
           if (SUMS_E) {
@@ -328,8 +367,10 @@ if (WHERE < end) {
           if (OF_KEYS)
             for (int c = threadIdx.x; c < COLUMNS; c += THREADS) {
               const bool there = WHERE + c < m;
-              float* const values = (float*)(stage + VALUES) + c;
-              values[0] = there ? lse[(WHERE + c) * lse_by_m] : 0;
-              if (SUMS_E) values[COLUMNS] = there ? slope[(WHERE + c) * slope_by_m] : 0;
+              const i64 query = there ? WHERE + c : 0;
+              const unsigned value = shared_address((float*)(stage + VALUES) + c);
+              cp_async_4(value, lse + query * lse_by_m, there ? 4 : 0);
+              if (SUMS_E)
+                cp_async_4(value + COLUMNS * 4, slope + query * slope_by_m, there ? 4 : 0);
             }
         }"""

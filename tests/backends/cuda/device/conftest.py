@@ -12,10 +12,19 @@ from graphc import backends
 from graphc.backends import Backend
 from graphc.frontend import placement
 
-from ...apart import test_compile, test_databases, test_eager, test_functions, test_programs
+from ...apart import (
+    test_autocast,
+    test_compile,
+    test_databases,
+    test_eager,
+    test_functions,
+    test_programs,
+)
 from ..emulated_device import registered
 
-SHARED = (test_compile, test_databases, test_eager, test_functions, test_programs)
+SHARED = (
+    test_autocast, test_compile, test_databases, test_eager, test_functions, test_programs
+)
 
 
 def _nvidia() -> AbstractContextManager[Backend]:

@@ -7,6 +7,7 @@ import pytest
 
 from graphc import config
 
+from ...apart.test_autocast import *  # noqa: F403
 from ...apart.test_compile import *  # noqa: F403
 from ...apart.test_databases import *  # noqa: F403
 from ...apart.test_eager import *  # noqa: F403
@@ -14,7 +15,7 @@ from ...apart.test_functions import *  # noqa: F403
 from ...apart.test_programs import *  # noqa: F403
 
 del test_what_there_is_not_of_this_device  # noqa: F821 of apart alone
-del test_what_is_known_is_so_in_pytorch  # noqa: F821 of no device
+del test_what_is_known_is_so_in_pytorch, test_every_name_on_the_lists_is_a_function  # noqa: F821 of no device
 
 pytestmark = pytest.mark.slow
 

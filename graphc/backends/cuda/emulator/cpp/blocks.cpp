@@ -259,6 +259,9 @@ static void start_block(int threads) {
     fiber.unfenced = false;
     fiber.copies = {};
     fiber.products = {};
+    fiber.over.clear();
+    fiber.registers.clear();
+    fiber.fenced = false;
     fiber.stack_pointer = fresh_stack(stacks + (size_t)t * STACK, STACK, enter);
   }
   start_block_memory();

@@ -1,5 +1,5 @@
-// What goes on behind a thread's back: cp.async, bulk copies and mbarriers, wgmma. It happens as
-// late as the waits allow, or at once, as the schedule says.
+// What is copied behind a thread's back: cp.async, bulk copies and mbarriers. It happens as late as
+// the waits allow, or at once, as the schedule says.
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
@@ -7,8 +7,6 @@
 #include "state.h"
 
 namespace emulated {
-float half_number(unsigned half, Numbers numbers);
-
 // cp.async
 
 static void land(Copy& copy) {
@@ -153,75 +151,5 @@ bool land_late() {
 void start_block_copies() {
   mbarriers.clear();
   bulks.clear();
-}
-
-// wgmma: a warp's lanes need not meet; each thread multiplies for its own part of the result
-
-void proxy_fence() { fibers[current].unfenced = false; }
-void wgmma_fence() {}
-
-void wgmma(
-    float* d, Word a, Word b, int columns, Numbers numbers, bool a_rows, bool b_rows) {
-  if (unfenced)
-    fail(Fault::launch, CALLER,
-        "wgmma reads shared memory without fence.proxy.async after it was written");
-  if (fibers.size() % 128)
-    fail(Fault::launch, CALLER,
-        "wgmma in a block of %zu threads: a warpgroup has 128", fibers.size());
-  fibers[current].products.open.push_back({d, a, b, columns, numbers, a_rows, b_rows, CALLER});
-}
-
-static void multiply(const Product& product);
-
-void wgmma_commit() {
-  Groups<Product>& products = fibers[current].products;
-  if (schedule.early) {
-    for (const Product& product : products.open) multiply(product);
-    products.open.clear();
-  }
-  products.committed.push_back(std::move(products.open));
-  products.open.clear();
-}
-
-// Descriptors (PTX ISA, "Matrix descriptor"): bits 0-13 the address, 16-29 the leading offset, 32-45
-// the stride offset, all in units of 16 bytes; 62-63 the swizzle, of which 1 is that of 128 bytes.
-// The stride is from eight lines to the next eight; a line has 64 rows, where lines go along rows,
-// and the leading offset is from 64 rows to the next 64.
-static float element(Word descriptor, int row, int k, bool in_rows, const Product& product) {
-  const unsigned start = (unsigned)(descriptor & 0x3fff) << 4;
-  const unsigned leading = (unsigned)(descriptor >> 16 & 0x3fff) << 4;
-  const unsigned eight_lines = (unsigned)(descriptor >> 32 & 0x3fff) << 4;
-  if (descriptor >> 62 != 1)
-    fail(Fault::launch, product.place, "wgmma: only the 128-byte swizzle is emulated");
-  const unsigned line = (unsigned)(in_rows ? k : row), along = (unsigned)(in_rows ? row : k);
-  unsigned address =
-      start + line / 8 * eight_lines + line % 8 * 128 + along / 64 * leading + along % 64 * 2;
-  address ^= (address >> 7 & 7) << 4;
-  unsigned short half;
-  memcpy(&half, at_shared(address, 2, 2, product.place), 2);
-  return half_number(half, product.numbers);
-}
-
-static void multiply(const Product& product) {
-  const int thread = current % 128;
-  for (int j = 0; j < product.columns / 8; j++) {
-    for (int e = 0; e < 4; e++) {
-      const int row = thread / 32 * 16 + thread % 32 / 4 + e / 2 * 8;
-      const int column = j * 8 + thread % 4 * 2 + e % 2;
-      double sum = product.d[4 * j + e];
-      for (int k = 0; k < 16; k++)
-        sum += (double)element(product.a, row, k, product.a_rows, product) *
-               element(product.b, column, k, product.b_rows, product);
-      product.d[4 * j + e] = (float)sum;
-    }
-  }
-}
-
-void wgmma_wait(int groups_left) {
-  auto& groups = fibers[current].products.committed;
-  while ((int)groups.size() > groups_left) {
-    for (const Product& product : groups.front()) multiply(product);
-    groups.erase(groups.begin());
-  }
 }
 }  // namespace emulated

@@ -58,8 +58,16 @@ void mbarrier_wait(unsigned address, int parity);
 
 void proxy_fence();
 void wgmma_fence();
+struct WgmmaOperands {
+  Word a, b;                      // descriptors
+  const unsigned* registers;      // four of a, in the place of its descriptor; null: none
+  bool accumulate;                // else d begins at 0
+  bool rows_of_left, rows_of_right;  // lines do not go along k
+};
+void wgmma(const WgmmaOperands& operands, float* d, int columns, Numbers numbers);
 void wgmma(
-    float* d, Word a, Word b, int columns, Numbers numbers, bool a_rows, bool b_rows);
+    float* d, Word a, Word b, int columns, Numbers numbers, bool rows_of_left = false,
+    bool rows_of_right = false);
 void wgmma_commit();
 void wgmma_wait(int groups_left);
 

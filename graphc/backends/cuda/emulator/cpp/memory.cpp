@@ -48,7 +48,7 @@ void start_memory() {
     free(buffer.traces);
     buffer.traces = nullptr;
   }
-  const size_t all = (STATIC_WINDOW + SHARED_MOST) * sizeof(Traces);
+  const size_t all = (STATIC_WINDOW + STATIC_MOST) * sizeof(Traces);
   if (schedule.watch && !shared_traces) shared_traces = (Traces*)malloc(all);
 }
 
@@ -57,8 +57,9 @@ void start_block_memory() {
   if (static_begin) memset(static_begin, 0xff, (size_t)(static_end - static_begin));
   sites.clear();
   if (!schedule.watch) return;
-  memset((void*)shared_traces, 0, (size_t)(static_end - static_begin) * sizeof(Traces));
-  memset((void*)(shared_traces + STATIC_WINDOW), 0, shared_bytes * sizeof(Traces));
+  const size_t fixed = (size_t)(static_end - static_begin);
+  memset((void*)(shared_traces + STATIC_WINDOW), 0, fixed * sizeof(Traces));
+  memset((void*)shared_traces, 0, shared_bytes * sizeof(Traces));
 }
 
 // 32-bit addresses
@@ -68,31 +69,30 @@ static bool in_dynamic(const void* pointer) {
 }
 static bool in_static(const void* pointer) { return pointer >= static_begin && pointer < static_end; }
 
+static unsigned address_in_shared(const void* pointer) {
+  const auto at = (const unsigned char*)pointer;
+  return in_static(pointer) ? STATIC_WINDOW + (unsigned)(at - static_begin) : (unsigned)(at - memory);
+}
+
 unsigned shared_address(const void* pointer) {
-  if (in_static(pointer)) return (unsigned)((const unsigned char*)pointer - static_begin);
-  if (!in_dynamic(pointer))
+  if (!in_dynamic(pointer) && !in_static(pointer))
     fail(Fault::address, CALLER, "the address %p is not one of shared memory", pointer);
-  return STATIC_WINDOW + (unsigned)((const unsigned char*)pointer - memory);
+  return address_in_shared(pointer);
 }
 
 unsigned char* dynamic_shared() { return memory; }
 
-static unsigned address_in_shared(const void* pointer) {
-  const auto at = (const unsigned char*)pointer;
-  return in_static(pointer) ? (unsigned)(at - static_begin) : STATIC_WINDOW + (unsigned)(at - memory);
-}
-
 unsigned char* at_shared(unsigned address, int bytes, int alignment, const void* place) {
-  const unsigned last = address + (unsigned)bytes;
-  const bool dynamic = address >= STATIC_WINDOW;
-  const unsigned most = dynamic ? STATIC_WINDOW + shared_bytes : (unsigned)(static_end - static_begin);
-  if (last > most) fail(Fault::address, place,
-      "%d bytes of shared memory at %u end behind its %u bytes", bytes,
-                        dynamic ? address - STATIC_WINDOW : address, dynamic ? shared_bytes : most);
+  const bool dynamic = address < STATIC_WINDOW;
+  const unsigned start = dynamic ? address : address - STATIC_WINDOW;
+  const unsigned most = dynamic ? shared_bytes : (unsigned)(static_end - static_begin);
+  if (start + (unsigned)bytes > most)
+    fail(Fault::address, place,
+        "%d bytes of shared memory at %u end behind its %u bytes", bytes, start, most);
   if (address % (unsigned)alignment)
     fail(Fault::alignment, place,
         "shared memory at %u is not aligned to %d bytes", address, alignment);
-  return dynamic ? memory + (address - STATIC_WINDOW) : static_begin + address;
+  return dynamic ? memory + start : static_begin + start;
 }
 
 // Order
@@ -217,6 +217,11 @@ static void touch_shared(const void* pointer, unsigned bytes, bool write, const 
   counts.accesses++;
   note_site(pointer, bytes, place);
   check_order(shared_traces + address_in_shared(pointer), bytes, write, false, pointer, place);
+}
+
+void touch_unnoted(const void* pointer, unsigned bytes, const void* place) {
+  check_order(
+      shared_traces + address_in_shared(pointer), bytes, false, false, pointer, place);
 }
 
 static std::vector<Buffer>::iterator first_behind(const unsigned char* at) {

@@ -9,8 +9,9 @@
 namespace emulated {
 constexpr int LANES = 32;
 constexpr unsigned STACK = 1 << 16;           // bytes of a thread's stack
-constexpr unsigned STATIC_WINDOW = 48 << 10;  // 32-bit addresses of static shared memory come first
 constexpr unsigned SHARED_MOST = 227 << 10;
+constexpr unsigned STATIC_WINDOW = 256 << 10;  // 32-bit addresses of static shared memory come last:
+constexpr unsigned STATIC_MOST = 48 << 10;     // descriptors have 18 bits for those of dynamic
 
 enum class State : unsigned char { ready, barrier, warp, poll, done };
 
@@ -22,14 +23,8 @@ struct Collective {
 };
 
 struct Copy { unsigned to; const void* from; int size, bytes; const void* place; };
-struct Product {
-  float* d;
-  Word a, b;
-  int columns;
-  Numbers numbers;
-  bool a_rows, b_rows;  // whether rows lie one behind the other, and not k
-  const void* place;
-};
+struct Product : WgmmaOperands { float* d; int columns; Numbers numbers; const void* place; };
+struct Registers { const void* place; std::vector<unsigned> seen; };
 template <class T> struct Groups {  // committed, oldest first; and what has no group yet
   std::vector<std::vector<T>> committed;
   std::vector<T> open;
@@ -51,6 +46,9 @@ struct Fiber {
   bool unfenced;  // it has written to shared memory since its last fence.proxy.async
   Groups<Copy> copies;
   Groups<Product> products;
+  std::vector<Product> over;         // just now
+  bool fenced;                       // by a wgmma.fence
+  std::vector<Registers> registers;  // of wgmma, as they were then
 };
 
 struct Schedule {  // as schedule.py's
@@ -93,6 +91,7 @@ void end_block_memory();
 unsigned char* at_shared(unsigned address, int bytes, int alignment, const void* place);
 void touch(const void* pointer, unsigned bytes, bool write, const void* place);
 void touch_row(unsigned address, int phase_lane, const void* place);  // one lane's row of ldmatrix
+void touch_unnoted(const void* pointer, unsigned bytes, const void* place);  // a read; not by a warp
 void begin_flight(const void* pointer, unsigned bytes, const void* place);
 void start_block_copies();
 bool land_late();  // a copy that nothing but the hardware waits for; false where there is none

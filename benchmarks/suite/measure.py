@@ -1,0 +1,202 @@
+"""Rounds of fresh processes: in each, every engine gets one, and they take turns."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from engines import EAGER, ENGINES, OURS
+from worker import HERE, ROOT, Worker
+from workloads import Workload
+
+TURNS = 4  # of each process in a round
+
+
+@dataclass
+class Found:
+    """What was measured of one engine on one row; a number of each round's process.
+
+    seconds: the median call. cold, warm: the first call with empty caches, and with those of the
+    process before. started: from the process's start to the first result, warm.
+    """
+
+    seconds: list[float] = field(default_factory=list)
+    cold: float | None = None
+    cold_started: float | None = None
+    warm: list[float] = field(default_factory=list)
+    started: list[float] = field(default_factory=list)
+    bytes: int = 0
+    failed: str = ""
+    wrong: float = 0.0  # the largest difference from PyTorch's values, over their size
+
+    def record(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def installed(wanted: list[str] | None) -> list[str]:
+    """The engines that can be imported here, ours last; those asked for must be there."""
+    there = [
+        name for name, engine in ENGINES.items()
+        if importlib.util.find_spec(engine.module) is not None
+    ]
+    for name in wanted or ():
+        if name not in ENGINES:
+            raise SystemExit(f"no engine {name!r}; there are {', '.join(ENGINES)}")
+        if name not in there:
+            raise SystemExit(f"{name} is asked for, but {ENGINES[name].module} is not installed")
+    return [name for name in there if name in wanted] if wanted else [
+        name for name in there if name != EAGER
+    ]
+
+
+def measure(
+    row: Workload, engines: list[str], threads: int, rounds: int, seconds: float
+) -> dict[str, Found]:
+    """By engine; `seconds`: of each process's turns together, in a round."""
+    engines = [name for name in engines if ENGINES[name].takes(row)]
+    found = {name: Found() for name in engines}
+    with tempfile.TemporaryDirectory(prefix="graphc-suite-") as folder:
+        files = Path(folder)
+        if importlib.util.find_spec("torch") is not None and set(engines) - {OURS, EAGER}:
+            problem = _files(row, files)
+            for name in ("onnxruntime", "openvino"):
+                if problem and name in found:
+                    found[name].failed = problem
+        for name in engines:
+            (files / name).mkdir()
+        for number in range(rounds):
+            _round(row, threads, number, seconds, files, found)
+    return found
+
+
+def _files(row: Workload, folder: Path) -> str:
+    """What went wrong with the export; "" if nothing did."""
+    path = f"{ROOT}:{ROOT / 'benchmarks'}:{HERE}"
+    done = subprocess.run(
+        [sys.executable, str(HERE / "files.py"), row.name, str(folder)], text=True,
+        capture_output=True, env={**os.environ, "PYTHONPATH": path},
+    )
+    exported = not row.exports or (folder / "model.onnx").exists()
+    return "" if exported else f"not exported: {done.stderr.strip()[-200:]}"
+
+
+def _round(
+    row: Workload, threads: int, number: int, seconds: float, files: Path,
+    found: dict[str, Found],
+) -> None:
+    values: dict[str, list[float]] = {}
+    spent: dict[str, list[float]] = {}
+    with ExitStack() as closing:
+        workers = {}
+        for name in _turned(list(found), number):
+            if found[name].failed:
+                continue
+            worker = Worker(name, row.name, threads, files / name, files)
+            closing.callback(worker.close)
+            workers[name] = worker
+            with _excused(found[name]):
+                answer = worker.ask("first")
+                values[name] = answer["values"]
+                _first(found[name], answer["seconds"], worker.since_start(), number)
+        for turn in range(TURNS):
+            for name in _turned(list(workers), turn):
+                if found[name].failed:
+                    continue
+                with _excused(found[name]):
+                    spent.setdefault(name, []).extend(
+                        workers[name].ask("sample", seconds=seconds / TURNS)["seconds"]
+                    )
+        for name, worker in workers.items():
+            if not found[name].failed:
+                with _excused(found[name]):
+                    found[name].bytes = max(found[name].bytes, worker.ask("memory")["bytes"])
+    for name, samples in spent.items():
+        if not found[name].failed:
+            found[name].seconds.append(float(np.median(samples)))
+    _compare(values, found)
+
+
+def _first(entry: Found, seconds: float, started: float, number: int) -> None:
+    if number == 0:
+        entry.cold, entry.cold_started = seconds, started
+    else:
+        entry.warm.append(seconds)
+        entry.started.append(started)
+
+
+class _excused:
+    """An engine that dies has no figures; the others go on."""
+
+    def __init__(self, entry: Found) -> None:
+        self.entry = entry
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        if not isinstance(error, RuntimeError):
+            return False
+        self.entry.failed = str(error)
+        return True
+
+
+def _turned(names: list[str], by: int) -> list[str]:
+    by %= len(names) or 1
+    return names[by:] + names[:by]
+
+
+def _compare(values: dict[str, list[float]], found: dict[str, Found]) -> None:
+    """Every engine must have computed the same thing."""
+    if "torch" not in values:
+        return
+    right = np.array(values["torch"])
+    size = max(1e-6, float(np.abs(right).max()))
+    for name, given in values.items():
+        if len(given) != len(right):
+            found[name].failed = f"{len(given)} values where PyTorch gives {len(right)}"
+            continue
+        with np.errstate(invalid="ignore"):
+            wrong = float(np.nanmax(np.abs(np.array(given) - right))) / size
+        found[name].wrong = max(found[name].wrong, wrong)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The best peer's time over ours: its median, and the interval that has 95% of resamples."""
+
+    peer: str
+    median: float
+    low: float
+    high: float
+
+
+def ratio(found: dict[str, Found]) -> Ratio | None:
+    """None where either side is missing."""
+    ours = found.get(OURS)
+    peers = {
+        name: entry.seconds for name, entry in found.items()
+        if name not in (OURS, EAGER) and entry.seconds and not entry.failed
+    }
+    if ours is None or not ours.seconds or not peers:
+        return None
+    best = min(peers, key=lambda name: float(np.median(peers[name])))
+    theirs, mine = np.array(peers[best]), np.array(ours.seconds)
+    drawn = sorted(_resampled(theirs, mine))
+    return Ratio(best, float(np.median(theirs) / np.median(mine)),
+                 drawn[int(0.025 * len(drawn))], drawn[int(0.975 * len(drawn))])
+
+
+def _resampled(theirs: np.ndarray, mine: np.ndarray) -> Iterator[float]:
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        yield float(np.median(rng.choice(theirs, len(theirs)))
+                    / np.median(rng.choice(mine, len(mine))))

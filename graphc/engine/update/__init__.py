@@ -1,0 +1,1 @@
+"""The step of an optimizer, outside of any trace, as one native call."""

@@ -1,0 +1,167 @@
+"""What of an optimizer's parameters lies where: rows of the table that a native call reads."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...frontend.storage import Storage, readers
+from ...frontend.tensor import Tensor
+from .rule import Rule
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class Row:
+    """A parameter with its state: memory that is written to, and from where it is."""
+
+    __slots__ = (
+        "addresses", "array", "counts", "items", "names", "param", "spans", "state", "storages",
+        "tensors", "watched",
+    )
+
+    def __init__(
+        self, param: Tensor, state: Any, counts: Sequence[str], address: Callable[[Any], int],
+        watched: type,
+    ) -> None:
+        """Raises Unfit for what the native code does not take."""
+        self.param, self.state = param, state
+        self.array = _flat(param)
+        self.items = list(state.items())
+        self.names = tuple(state)
+        self.watched = type(state) is watched
+        self.tensors: list[tuple[Tensor, np.ndarray]] = []
+        self.counts: list[tuple[np.ndarray, Storage]] = []
+        self.storages = [param._storage, None]
+        self.addresses = [address(self.array), 0]
+        self.spans = [_span(self.addresses[0], self.array)]
+        for name, value in self.items:
+            array = _flat(value)
+            place = address(array)
+            self.spans.append(_span(place, array))
+            self.tensors.append((value, array))
+            if name in counts:
+                if array.shape != () or array.dtype != np.float32:
+                    raise Unfit
+                self.counts.append((array, value._storage))
+            elif array.shape != self.array.shape or array.dtype != self.array.dtype:
+                raise Unfit
+            self.storages.append(value._storage)
+            self.addresses.append(place)
+
+    def stands(self, states: Any) -> bool:
+        """Whether all is where it was. `states`: None where no dictionary has changed."""
+        if self.param._array is not self.array:
+            return False
+        if states is not None or not self.watched:
+            state = self.state if states is None else states.get(self.param)
+            if state is not self.state or len(state) != len(self.items):
+                return False
+            for name, value in self.items:
+                if state.get(name) is not value:
+                    return False
+        return all(tensor._array is array for tensor, array in self.tensors)
+
+
+class Unfit(Exception):
+    """A parameter or a state that the native code does not take."""
+
+
+def _flat(tensor: Any) -> np.ndarray:
+    """The array of a tensor whose elements lie side by side."""
+    array = getattr(tensor, "_array", None)
+    if not (
+        isinstance(tensor, Tensor) and type(array) is np.ndarray and array.dtype in _FLOATS
+        and array.flags.c_contiguous and array.flags.writeable and tensor._trace is None
+        and not tensor._storage.inference and type(tensor).__module__.startswith("graphc.")
+    ):
+        raise Unfit
+    return array
+
+
+def _span(address: int, array: np.ndarray) -> tuple[int, int]:
+    return address, address + array.nbytes
+
+
+class Spans:
+    """Memory that is written to; nothing else may lie there."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        """Raises Unfit where two of them meet."""
+        found = sorted(span for row in rows for span in row.spans if span[0] < span[1])
+        self._starts = [start for start, _ in found]
+        self._ends = [end for _, end in found]
+        if any(end > start for end, start in zip(self._ends, self._starts[1:], strict=False)):
+            raise Unfit
+
+    def meet(self, start: int, size: int) -> bool:
+        """Whether so many bytes from an address on meet any of it."""
+        place = bisect_right(self._starts, start + size - 1) - 1
+        return place >= 0 and size > 0 and self._ends[place] > start
+
+
+class Batch:
+    """The rows that one native call updates, with the numbers that they share."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self._rows: list[Row] = []
+        self._table = np.zeros((0, rule.rows.words), np.int64)
+        # a number has eight bytes, whatever its dtype
+        self._numbers = np.zeros(max(1, len(rule.dtypes)), np.float64)
+        self._places = [
+            self._numbers[i : i + 1].view(dtype)[:1] for i, dtype in enumerate(rule.dtypes)
+        ]
+        self._counts: list[Any] = []
+        self._gradient = [i for i, column in enumerate(rule.columns) if column == 1]
+        self._kept: list[np.ndarray] = []
+
+    def fill(
+        self, rows: list[Row], gradients: Sequence[np.ndarray], addresses: Sequence[int],
+        numbers: Sequence[Any], counts: Sequence[Any],
+    ) -> None:
+        """Make the table what the call is to do."""
+        if rows != self._rows:
+            self._lay_out(rows)
+        for column in self._gradient:
+            self._table[:, column] = addresses
+        for place, number in zip(self._places, numbers, strict=True):
+            place[0] = number
+        self._counts = list(counts)
+        self._kept = list(gradients)
+
+    def _lay_out(self, rows: list[Row]) -> None:
+        rule = self.rule
+        self._rows = list(rows)
+        self._table = table = np.empty((len(rows), rule.rows.words), np.int64)
+        places = np.array([row.addresses for row in rows], np.int64)
+        numbers = rule.address(self._numbers)
+        for i, column in enumerate(rule.columns):
+            table[:, i] = numbers + 8 * ~column if column < 0 else places[:, column]
+        table[:, len(rule.columns) :] = np.array([[row.array.size] for row in rows])
+
+    def run(self) -> None:
+        """The native call, and what else the step writes."""
+        rule, rows = self.rule, self._rows
+        written = [
+            (storages[index], versions)
+            for row in rows for storages in (row.storages,) for index, versions in rule.writes
+        ]
+        written += [
+            (storage, versions)
+            for row in rows
+            for (_, storage), versions in zip(row.counts, rule.count_writes, strict=True)
+        ]
+        if readers:
+            for storage, versions in written:
+                storage.before_write(versions > 0)
+        rule.rows.run(self._table)
+        for row in rows:
+            for (array, _), count in zip(row.counts, self._counts, strict=True):
+                array.fill(count)
+        for storage, versions in written:
+            storage.version += versions
+        self._kept = []
