@@ -8,7 +8,9 @@ gathered (convolution_operand). Rows and columns are as the results lie, channel
 - conv_weight_grad: rows are filters, columns taps and channels, k goes along all pixels of the
   result, in pieces that a second stage adds.
 
-Groups are the products of a batch; those of few channels are computed directly.
+Groups are the products of a batch; those of few channels are computed directly. Taps outside of an
+image are products by 0, in all three: an infinite weight makes NaN of what it meets there. (On
+a CPU an input's gradient has no such terms.)
 """
 
 from __future__ import annotations
@@ -63,9 +65,8 @@ def render(kernel: Kernel, target: Target) -> Source:
         made.batch, made.m, made.n, made.k, made.left, made.right, c.acc_dtype, made.epilogue,
         sizes, made.place, made.along,
     )
-    plan = plan_product(
-        made.batch, made.m, made.n, made.k, c.left.dtype, target, made.left.along
-    )
+    lines = made.left.along, made.right.along
+    plan = plan_product(made.batch, made.m, made.n, made.k, c.left.dtype, target, lines)
     return gemm_kernel.source(kernel, contraction, plan)
 
 

@@ -17,7 +17,7 @@ from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import c_type
 from graphc.backends.cuda.source import Source, Stage
-from graphc.backends.cuda.templates import gemm_loader, gemm_mma, gemm_simt, gemm_wgmma
+from graphc.backends.cuda.templates import gemm_dots, gemm_loader, gemm_mma, gemm_simt, gemm_wgmma
 from graphc.backends.cuda.templates.epilogue import Epilogue, epilogue, lanes_of
 from graphc.backends.cuda.templates.gemm_operand import LINES, TileSource
 from graphc.backends.cuda.templates.gemm_plan import Plan, Tile
@@ -210,14 +210,17 @@ def _multiply(c: Contraction, tile: Tile) -> str:
         return gemm_wgmma.multiply(tile, c.left, c.right)
     if tile.engine == "mma":
         return gemm_mma.multiply(tile, c.left, c.right)
+    if tile.engine == "dots":
+        return gemm_dots.multiply(tile, c.left.dtype)
     return gemm_simt.multiply(tile, c.left.along, c.right.along, c.left.dtype)
 
 
 def _shared(c: Contraction, tile: Tile) -> int:
     """Bytes: the stages of the operands, then the sums in their place."""
+    stages = 0
     if tile.engine == "simt":
         stages = gemm_simt.shared_bytes(tile, c.left.along, c.right.along, c.left.dtype)
-    else:
+    elif tile.engine != "dots":
         stages = gemm_loader.shared_bytes(tile, c.left, c.right)
     return max(stages, tile.m * tile.pitch * c.acc.itemsize)
 

@@ -14,7 +14,7 @@ from graphc.backends.cuda.source import OLDEST, Target
 from graphc.ir.dim import Size, ceil_div
 from graphc.ir.dtypes import DType
 
-Engine = Literal["mma", "wgmma", "simt"]
+Engine = Literal["mma", "wgmma", "simt", "dots"]
 Along = Literal["depth", "rows"]  # what the lines of an operand go along: k, or m (n)
 
 BLOCKS = 128  # that a launch should have
@@ -28,7 +28,7 @@ _LEAST_STEPS = 4  # of a piece
 class Tile:
     """What a block computes at a time: `m` by `n` sums, `k` of each in one step. "mma": warps have
     tiles of `warp_m` by `warp_n`; "wgmma": so have groups of four warps; "simt": a thread has `own`
-    by `own` sums."""
+    by `own` sums; "dots": a warp has `own` columns."""
 
     engine: Engine
     m: int
@@ -46,8 +46,9 @@ class Tile:
         return self.n + 8
 
     def __str__(self) -> str:
-        who = {"mma": "warp", "wgmma": "warpgroup", "simt": "thread"}[self.engine]
-        inner = f"{self.warp_m or self.own} x {self.warp_n or self.own} a {who}"
+        who = {"mma": "warp", "wgmma": "warpgroup", "simt": "thread", "dots": "warp"}[self.engine]
+        rows = self.m if self.engine == "dots" else self.warp_m or self.own
+        inner = f"{rows} x {self.warp_n or self.own} a {who}"
         return (
             f"{self.engine} {self.m} x {self.n} x {self.k}, {inner}, {self.threads} threads, "
             f"{self.stages} stages"
@@ -77,6 +78,12 @@ WARPGROUPS = (
 # columns, many steps ahead.
 THIN = Tile("mma", 16, 64, 64, 128, 6, warp_m=16, warp_n=16)
 
+# The same for what has no such units: by the bits of an element; a step is what a warp reads of a
+# line at a time.
+DOTS: dict[int, Tile] = {
+    32: Tile("dots", 8, 32, 128, 256, own=4), 64: Tile("dots", 8, 32, 64, 256, own=4),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -92,15 +99,17 @@ class Plan:
 
 def plan_product(
     batch: Size, m: Size, n: Size, k: Size, dtype: DType, target: Target = OLDEST,
-    left: Along = "depth",
+    lines: tuple[Along, Along] = ("rows", "rows"),
 ) -> Plan:
-    """The plan of a product of such operands; `left`: the lines of the left one. The pieces are the
-    same for every target, and every engine adds in the same order."""
+    """The plan of a product of such operands, whose `lines` go so. The pieces are the same for
+    every target, and every engine of tensor cores adds in the same order."""
     large, small = TILES[dtype.bits]
     few = any(isinstance(size, int) and size <= small.m for size in (m, n))  # half would be empty
     tile, blocks = small if few or _tiles(large, batch, m, n) < BLOCKS else large, BLOCKS
-    if dtype.bits == 16 and left == "depth" and isinstance(m, int) and m <= THIN.m:
-        tile, blocks = THIN, THIN_BLOCKS
+    thin = DOTS.get(dtype.bits, THIN)
+    in_depth = lines == ("depth", "depth") or (thin is THIN and lines[0] == "depth")
+    if in_depth and isinstance(m, int) and m <= thin.m:
+        tile, blocks = thin, THIN_BLOCKS
     wanted = blocks // max(_tiles(tile, batch, m, n), 1)
     steps = -(-_known(k) // tile.k)
     pieces = max(1, min(wanted, _MOST_PIECES, steps // _LEAST_STEPS))

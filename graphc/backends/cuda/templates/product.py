@@ -32,5 +32,6 @@ def render(kernel: Kernel, target: Target) -> Source:
     contraction = gemm_kernel.Contraction(
         t.batch, t.m, t.n, t.k, left, right, t.acc_dtype, t.epilogue, sizes
     )
-    plan = plan_product(t.batch, t.m, t.n, t.k, t.left.dtype, target, left.along)
+    lines = left.along, right.along
+    plan = plan_product(t.batch, t.m, t.n, t.k, t.left.dtype, target, lines)
     return gemm_kernel.source(kernel, contraction, plan)
