@@ -66,7 +66,9 @@ def render(kernel: Kernel, target: Target) -> Source:
         sizes, made.place, made.along,
     )
     lines = made.left.along, made.right.along
-    plan = plan_product(made.batch, made.m, made.n, made.k, c.left.dtype, target, lines)
+    plan = plan_product(
+        made.batch, made.m, made.n, made.k, c.left.dtype, target, lines, c.tf32
+    )
     return gemm_kernel.source(kernel, contraction, plan)
 
 

@@ -17,7 +17,14 @@ from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import c_type
 from graphc.backends.cuda.source import Source, Stage
-from graphc.backends.cuda.templates import gemm_dots, gemm_loader, gemm_mma, gemm_simt, gemm_wgmma
+from graphc.backends.cuda.templates import (
+    gemm_dots,
+    gemm_loader,
+    gemm_mma,
+    gemm_simt,
+    gemm_tf32,
+    gemm_wgmma,
+)
 from graphc.backends.cuda.templates.epilogue import Epilogue, epilogue, lanes_of
 from graphc.backends.cuda.templates.gemm_operand import LINES, TileSource
 from graphc.backends.cuda.templates.gemm_plan import Plan, Tile
@@ -208,6 +215,8 @@ def _constants(tile: Tile) -> dict[str, int]:
 def _multiply(c: Contraction, tile: Tile) -> str:
     if tile.engine == "wgmma":
         return gemm_wgmma.multiply(tile, c.left, c.right)
+    if tile.engine == "tf32":
+        return gemm_tf32.multiply(tile, c.left.along, c.right.along)
     if tile.engine == "mma":
         return gemm_mma.multiply(tile, c.left, c.right)
     if tile.engine == "dots":
@@ -220,6 +229,8 @@ def _shared(c: Contraction, tile: Tile) -> int:
     stages = 0
     if tile.engine == "simt":
         stages = gemm_simt.shared_bytes(tile, c.left.along, c.right.along, c.left.dtype)
+    elif tile.engine == "tf32":
+        stages = gemm_tf32.shared_bytes(tile)
     elif tile.engine != "dots":
         stages = gemm_loader.shared_bytes(tile, c.left, c.right)
     return max(stages, tile.m * tile.pitch * c.acc.itemsize)
