@@ -117,7 +117,7 @@ def plan_product(
     tile, blocks = small if few or _tiles(large, batch, m, n) < BLOCKS else large, BLOCKS
     thin = DOTS.get(dtype.bits, THIN)
     in_depth = lines == ("depth", "depth") or (thin is THIN and lines[0] == "depth")
-    if in_depth and isinstance(m, int) and m <= thin.m:
+    if in_depth and isinstance(m, int) and m <= thin.m and not tf32:
         tile, blocks = thin, THIN_BLOCKS
     wanted = blocks // max(_tiles(tile, batch, m, n), 1)
     steps = -(-_known(k) // tile.k)
