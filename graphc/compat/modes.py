@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import threading
@@ -14,7 +15,11 @@ import graphc
 from .. import backends, config
 from ..frontend.context import callout, local
 from ..frontend.errors import user_location
+from ..nn import functional
+from ..nn.modules.linear import Linear
+from ..nn.modules.loss import _Loss
 from ..nn.modules.module import Module
+from ..nn.modules.sparse import Embedding
 
 # Compiled Modules are kept alive, and so are their parameters: a script that makes a new model per
 # fold or trial must not keep them all.
@@ -32,6 +37,7 @@ def enter(mode: str) -> None:
         vars(graphc)["compile"] = _uncompiled
     elif mode == "compile":
         compile_calls(module.compile_module)
+        compile_losses(module.compile)
         if config.current().steps == "auto":
             config.set_default(steps="1")
 
@@ -57,7 +63,8 @@ _known: OrderedDict[int, tuple[Module, Callable[..., Any] | None]] = OrderedDict
 
 
 def compile_calls(compile_module: Callable[..., Any]) -> None:
-    """From now on a call of a Module with parameters, outside any other's, runs compiled.
+    """From now on a call of a Module that has parameters, or is a loss, runs compiled where it is
+    outside any other's.
 
     A Module that cannot be compiled runs as in eager mode from then on, and one line on stderr
     says which and why.
@@ -69,12 +76,20 @@ def compile_calls(compile_module: Callable[..., Any]) -> None:
 
 def _prepare(module: Module) -> Callable[..., Any] | None:
     run = None
-    if next(module.parameters(), None) is not None and not _compiles_itself(module):
+    if _gains(module) and not _compiles_itself(module):
         run = _compile(module, dynamic=None, backend=backends.DEFAULT)
     _known[id(module)] = module, run
     if len(_known) > _KEPT:
         _known.popitem(last=False)
     return run
+
+
+def _gains(module: Module) -> bool:
+    """Whether its calls are worth compiling: not where it is one operator that NumPy runs as
+    fast."""
+    if type(module) in (Linear, Embedding):
+        return False
+    return isinstance(module, _Loss) or next(module.parameters(), None) is not None
 
 
 def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
@@ -93,10 +108,51 @@ def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
         # the call changed nothing; the script's own mistake is raised here once more
         result = _eager(self, *args, **kwargs)
         _known[id(self)] = self, None
-        _warn(self, reason)
+        _warn(type(self).__name__, reason)
         return result
     finally:
         _inside.value = False
+
+
+# --- functions -----------------------------------------------------------------------------------
+
+# Functions of nn.functional that are several operators, and whose Python needs no value.
+_LOSSES = """
+    binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy
+    hinge_embedding_loss huber_loss kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss
+    multilabel_soft_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss
+    triplet_margin_loss
+""".split()
+
+
+def compile_losses(compiler: Callable[..., Any]) -> None:
+    """From now on a call of a loss function, outside any Module's, runs compiled."""
+    for name in _LOSSES:
+        setattr(functional, name, _joined(vars(functional)[name], compiler))
+
+
+def _joined(function: Callable[..., Any], compiler: Callable[..., Any]) -> Callable[..., Any]:
+    run: Callable[..., Any] | None = compiler(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal run
+        if run is None or _inside.value or local.trace is not None:
+            return function(*args, **kwargs)
+        _inside.value = True
+        try:
+            try:
+                return run(*args, **kwargs)
+            except Exception as error:
+                reason = error
+            result = function(*args, **kwargs)
+            run = None
+            _warn(function.__name__, reason)
+            return result
+        finally:
+            _inside.value = False
+
+    return call
 
 
 def _compiles_itself(module: Module) -> bool:
@@ -104,10 +160,10 @@ def _compiles_itself(module: Module) -> bool:
     return "_compiled_function" in vars(type(module))
 
 
-def _warn(module: Module, reason: Exception) -> None:
+def _warn(name: str, reason: Exception) -> None:
     text = " ".join(str(reason).split()) or type(reason).__name__
     print(
-        f"graphc: {type(module).__name__}, called at {user_location()}, runs eager: "
+        f"graphc: {name}, called at {user_location()}, runs eager: "
         f"{type(reason).__name__}: {text[:400]}",
         file=sys.stderr,
     )

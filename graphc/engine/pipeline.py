@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,7 +17,8 @@ import numpy as np
 
 from graphc import backends
 from graphc.backends import Backend, Host, Keeper
-from graphc.backends.numpy.ops import TABLE
+from graphc.backends.numpy.ops import HOST
+from graphc.collecting import FEWER
 from graphc.config import Config
 from graphc.engine.built import Built, Stages
 from graphc.ir.digest import UndigestedError, graph_digest
@@ -39,12 +41,14 @@ def build(
     name: str | None = None,
     backend: str = backends.DEFAULT,
     example: Sequence[Array] | None = None,
+    any_size: bool = False,
 ) -> Built:
     """Compile a Graph.
 
     `mutated` maps an output's number to that of the input whose memory it is written into.
     `backend` is a registered one's name: "numpy" interprets the same Program. `example` are inputs
     for GRAPHC_CHECK=2; without them small random ones are drawn, in which every integer is 0.
+    `any_size`: nothing is to be assumed of symbolic sizes, so that the code can be kept.
     """
     chosen, called, writes = backends.get(backend), name or graph.name, mutated or {}
 
@@ -53,7 +57,8 @@ def build(
 
         return stages.build(graph, config, writes, called, chosen, example)
 
-    return _kept(config, chosen, False, graph, called, writes, make)
+    with FEWER:
+        return _kept(config, chosen, False, graph, called, writes, make, any_size)
 
 
 def build_pair(
@@ -73,13 +78,14 @@ def build_pair(
     Its first `forward_inputs` inputs and `forward_outputs` outputs are the forward's. `mutated`
     names forward outputs. The Split says what the forward saves for the backward.
     """
-    from graphc.engine import stages
+    with FEWER:
+        from graphc.engine import stages
 
-    chosen = backends.get(backend)
-    return stages.build_pair(
-        graph, forward_inputs, forward_outputs, config, mutated or {}, name or graph.name, chosen,
-        example, late, functools.partial(_kept, config, chosen, True),
-    )
+        chosen = backends.get(backend)
+        return stages.build_pair(
+            graph, forward_inputs, forward_outputs, config, mutated or {}, name or graph.name,
+            chosen, example, late, functools.partial(_kept, config, chosen, True),
+        )
 
 
 # --- what is kept ------------------------------------------------------------------------------
@@ -87,12 +93,12 @@ def build_pair(
 
 def _kept(
     config: Config, backend: Backend, optimised: bool, graph: Graph, name: str, mutated: Writes,
-    make: Callable[[], Built],
+    make: Callable[[], Built], any_size: bool = False,
 ) -> Built:
     """The graph's code as an earlier process has kept it, else what `make` gives, to be kept.
     `optimised`: the graph is that already."""
     start = time.perf_counter()
-    keeper = _keeper(config, backend, graph)
+    keeper = _keeper(config, backend) if any_size or not graph.env.hints else None
     if keeper is None:
         return make()
     try:
@@ -110,18 +116,21 @@ def _kept(
     executable = keeper.find(key, name, lambda: staged().program)
     if executable is None:
         built = make()
-        keeper.keep(key, built.executable)
+        if not built.assumed:
+            keeper.keep(key, built.executable)
         return built
     times = {"kept": time.perf_counter() - start}
+    if config.debug:
+        seconds = f"{1e3 * times['kept']:.1f} ms"
+        print(f"graphc: {name}: {seconds} (kept by an earlier process)", file=sys.stderr)
     return Built(name, graph, executable, backend, config, staged, times)
 
 
-def _keeper(config: Config, backend: Backend, graph: Graph) -> Keeper | None:
-    """Who keeps the code of a graph; None where nothing is kept: somebody wants to see how it is
-    compiled, or sizes are symbolic, of which compiling decides more."""
+def _keeper(config: Config, backend: Backend) -> Keeper | None:
+    """Who keeps code; None where nothing is kept: somebody wants to see how it is compiled."""
     watched = config.check or config.debug > 1 or config.dump is not None
     keeper = getattr(backend, "keeper", None)
-    return None if watched or keeper is None or graph.env.hints else keeper(host(config))
+    return None if watched or keeper is None else keeper(host(config))
 
 
 def _key(
@@ -138,8 +147,13 @@ def _key(
 def host(config: Config) -> Host:
     """What backends may use of this process."""
     return Host(
-        config.threads, config.cache_dir, TABLE, config.cuda_graphs, config.cuda_libraries == "1"
+        config.threads, config.cache_dir, HOST, config.cuda_graphs, config.cuda_libraries == "1"
     )
+
+
+def draws(config: Config) -> Mapping[str, Callable[..., Any]]:
+    """Random numbers of the CPU in native code."""
+    return backends.get("llvm").draws(host(config))
 
 
 def adapt(config: Config) -> None:

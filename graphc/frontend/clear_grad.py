@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .context import local
+from .plain import fill_with_zeros
 from .tensor import Tensor, current
 
 
@@ -16,4 +17,5 @@ def clear_grad(tensor: Tensor) -> None:
         grad.detach_()
     else:
         grad.requires_grad_(False)
-    grad.zero_()
+    if not fill_with_zeros(grad):
+        grad.zero_()

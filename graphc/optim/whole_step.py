@@ -12,15 +12,14 @@ import weakref
 from typing import Any
 
 from .. import config
-from ..frontend.context import local
-from ..frontend.placement import is_watched
+from ..frontend.plain import is_unwatched
 
 # what is counted: operators on small tensors that take as long as compiling the first update of a
 # process, and one of those after it
 FIRST, LATER = 40_000, 8_000
 OPERATORS = 12  # of a parameter's update
 NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
-_COMPILER = "graphc.engine.pipeline"
+_COMPILER = "graphc.engine.stages"
 _WAIT = 64  # steps after which a step that could not be made so is tried again; doubles
 
 
@@ -48,7 +47,7 @@ def whole_step(optimizer: Any, counts: tuple[str, ...]) -> bool:
     states without dimensions, whose numbers Python works with."""
     switches = config.current()
     mode = switches.steps
-    if mode == "0" or switches.check >= 3 or not _quiet():
+    if mode == "0" or switches.check >= 3 or not is_unwatched():
         return False
     waits = _waits(optimizer)
     if waits.left:
@@ -75,13 +74,6 @@ def _waits(optimizer: Any) -> Waits:
         reference = weakref.ref(optimizer, lambda _: _known.pop(number, None))
         found = _known[number] = reference, Waits()
     return found[1]
-
-
-def _quiet() -> bool:
-    """Whether nobody watches, or changes, what eager operators do."""
-    return not (
-        local.counted is not None or local.inference or local.autocast is not None or is_watched()
-    )
 
 
 def _price() -> int:

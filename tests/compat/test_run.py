@@ -148,3 +148,57 @@ def test_spawned_processes_find_graphc_too(tmp_path: Path) -> None:
     have = python("-m", "graphc", "run", "program.py", cwd=tmp_path)
     assert have.returncode == 0, have.stderr
     assert have.stdout == "1 True\n"
+
+
+STEPS = """
+import sys, torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.functional import mse_loss
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5))
+one = nn.Linear(5, 1)
+criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
+optimizer = torch.optim.Adam([*model.parameters(), *one.parameters()], lr=1e-2)
+for i in range(6):
+    x, y = torch.randn(4 + i, 6), torch.randint(0, 5, (4 + i,))
+    optimizer.zero_grad(set_to_none=False)
+    out = model(x)
+    logit = one(out).squeeze(1)
+    loss = criterion(out, y) + F.nll_loss(out.log_softmax(1), y)
+    loss = loss + F.binary_cross_entropy(logit.sigmoid(), (y > 2).float())
+    loss = loss + mse_loss(logit, y.float(), reduction="sum")
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    optimizer.step()
+    print("%.4f %.4f" % (loss.item(), norm.item()))
+for wrong in (lambda: F.mse_loss(out, "text"), lambda: F.nll_loss(out, y + 7)):
+    try:
+        wrong()
+    except (TypeError, IndexError) as error:
+        print(type(error).__name__)
+print("%.4f" % F.nll_loss(out, y).item())
+print("%.4f" % F.l1_loss(torch.ones(3), torch.zeros(3, 1)).item())
+(double,) = torch.autograd.grad(F.mse_loss(one(out.detach()), torch.ones(9, 1)),
+                                one.weight, create_graph=True)
+print("%.4f" % torch.autograd.grad(double.square().sum(), one.weight)[0].sum().item())
+
+from graphc.engine.marks import Compilers
+from graphc.engine.update import steps
+print("compiled", sorted(f.name for f in Compilers.functions if f.compile_count), len(steps._plans),
+      file=sys.stderr)
+"""
+
+
+def test_losses_and_steps_are_compiled_too(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(STEPS)
+    want = python("-m", "graphc", "run", "--eager", "program.py", cwd=tmp_path)
+    have = python("-m", "graphc", "run", "--compile", "program.py", cwd=tmp_path)
+    assert (want.returncode, have.returncode) == (0, 0), want.stderr + have.stderr
+    same(have.stdout, want.stdout)
+    *warned, counts = have.stderr.splitlines()
+    names = "CrossEntropyLoss Sequential binary_cross_entropy l1_loss mse_loss nll_loss".split()
+    assert counts == f"compiled {names} 1"
+    # the user's line is named, once
+    assert warned == want.stderr.splitlines()[:-1]
+    assert "program.py:29: UserWarning: Using a target size" in warned[0]

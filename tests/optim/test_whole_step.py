@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -379,3 +382,46 @@ def test_many_threads_of_optimizers(native: list[int]) -> None:
         run(alone := {}, 0)
     assert len(results) == 4
     assert all(result == alone[0] for result in results.values())
+
+
+_AGAIN = """
+import sys
+import graphc
+from graphc import config, optim
+from graphc.engine.update import steps
+with config.override(steps="1"):
+    param = graphc.ones(3, requires_grad=True)
+    optimizer = optim.AdamW([param])
+    for _ in range(3):
+        param.grad = graphc.ones(3)
+        optimizer.step()
+print(len(steps._plans[id(optimizer)][1]._made), "llvmlite" in sys.modules, param.tolist())
+"""
+
+
+def test_another_process_needs_no_compiler(tmp_path: Path) -> None:
+    def run() -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", _AGAIN], capture_output=True, text=True, check=True,
+            env={"GRAPHC_CACHE_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"},
+            cwd=Path(__file__).parents[2],
+        )
+        return done.stdout.split(maxsplit=2)
+
+    first, second = run(), run()
+    assert first[:2] == ["1", "True"]
+    assert second == ["1", "False", first[2]]
+
+
+def test_rates_of_numpy(native: list[int]) -> None:
+    def run() -> list[Any]:
+        params = leaves(shapes=((6,), (2, 3)))
+        optimizer = optim.ASGD(params, np.float64(0.1))
+        for i in range(4):
+            give(params, i)
+            optimizer.param_groups[0]["lr"] = 0.1 * np.cos(i / 3)
+            optimizer.step()
+        return seen(params, optimizer)
+
+    both(run)
+    assert native == [2, 2, 2]

@@ -31,6 +31,7 @@ from graphc.backends.llvm.words import (
     FIRST_BUFFER,
     PYTHON,
     RUN,
+    RUN_ROWS,
     RUN_STEPS,
     SIZES,
     STATUS,
@@ -142,7 +143,8 @@ def emit_driver(
     `symbols`: per leaf the kernel's name, or "" for a Routine; `checks`: may the leaf fail.
     Defines i64 @graphc_run_program(ptr block) and, for one leaf at a time, void
     @graphc_sizes(ptr block) and i64 @graphc_run_steps(ptr block, i64 first, i64 last). The result
-    is 0, or the number of the leaf that failed plus one.
+    is 0, or the number of the leaf that failed plus one. Of some programs (has_rows), i64
+    @graphc_run_rows(ptr block, ptr table, i64 rows), too, whose result is that of a row.
     """
     module, block = Module(), Block(program)
     steps: list[str] = []
@@ -164,7 +166,16 @@ def emit_driver(
     ]
     _emit_run_steps(module, most)
     _Main(module, block, target).emit()
+    if has_rows(program):
+        _emit_rows(module, block)
     return module.text(), block.layout()
+
+
+def has_rows(program: Program) -> bool:
+    """Whether its code has an entry for many calls: kernels of symbolic sizes, of no template."""
+    return bool(program.dims) and not program.constants and all(
+        isinstance(step, Launch) and step.kernel.template is None for step in program.steps
+    )
 
 
 class _Main:
@@ -340,6 +351,27 @@ def _emit_run_steps(module: Module, most: int) -> None:
     number = f.add(loop.index, 1)
     f.store(number, "i64", f.gep(status, 1, "i64"), 8)
     f.ret(f"i64 {number}")
+
+
+def _emit_rows(module: Module, block: Block) -> None:
+    """Copies each row of a table into the block, and runs the program."""
+    program = block.program
+    places = [block.inputs + i for i in range(len(program.input_types) + len(program.output_types))]
+    places += [block.dims + i for i in range(len(program.dims))]
+    f = module.function(f"i64 @{RUN_ROWS}(ptr %block, ptr %table, i64 %rows)")
+    failed = f.label("failed")
+    loop = f.carry_loop(0, "%rows", 1, [])
+    row = f.gep("%table", f.mul(loop.index, len(places)), "i64")
+    for word, place in enumerate(places):
+        value = f.load(f.gep(row, word, "i64"), "i64", 8)
+        f.store(value, "i64", f.gep("%block", place, "i64"), 8)
+    answer, done = f.call("i64", f"@{RUN}", "ptr %block"), f.label("done")
+    f.cond_br(f.cmp("ne", answer, 0), failed, done)
+    f.block(done)
+    loop.close()
+    f.ret("i64 0")
+    f.block(failed)
+    f.ret(f"i64 {f.add(loop.index, 1)}")
 
 
 def _field(f: Function, step: str, field: int, kind: str) -> str:

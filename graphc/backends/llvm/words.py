@@ -8,6 +8,7 @@ ZERO, ARENA, CALLBACK, STATUS, SCRATCH, WORKERS = 0, 1, 2, 3, 7, 8
 FIRST_BUFFER = 9
 RUN = "graphc_run_program"
 RUN_STEPS = "graphc_run_steps"
+RUN_ROWS = "graphc_run_rows"
 SIZES = "graphc_sizes"
 # of CPython's API, what a loop that ends by a flag calls, by name: (result, parameters)
 PYTHON = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ class Row:
     """A parameter with its state: memory that is written to, and from where it is."""
 
     __slots__ = (
-        "addresses", "array", "counts", "items", "names", "param", "spans", "state", "storages",
+        "addresses", "array", "counts", "items", "kind", "param", "spans", "state", "storages",
         "tensors", "watched",
     )
 
@@ -31,7 +30,7 @@ class Row:
         self.param, self.state = param, state
         self.array = _flat(param)
         self.items = list(state.items())
-        self.names = tuple(state)
+        self.kind = self.array.dtype.char, tuple(state)
         self.watched = type(state) is watched
         self.tensors: list[tuple[Tensor, np.ndarray]] = []
         self.counts: list[tuple[np.ndarray, Storage]] = []
@@ -63,7 +62,16 @@ class Row:
             for name, value in self.items:
                 if state.get(name) is not value:
                     return False
-        return all(tensor._array is array for tensor, array in self.tensors)
+        for tensor, array in self.tensors:
+            if tensor._array is not array:
+                break
+        else:
+            return True
+        return False
+
+    def numbers(self) -> tuple[Any, ...]:
+        """The counts now."""
+        return tuple([array.item() for array, _ in self.counts])
 
 
 class Unfit(Exception):
@@ -92,15 +100,15 @@ class Spans:
     def __init__(self, rows: Sequence[Row]) -> None:
         """Raises Unfit where two of them meet."""
         found = sorted(span for row in rows for span in row.spans if span[0] < span[1])
-        self._starts = [start for start, _ in found]
-        self._ends = [end for _, end in found]
-        if any(end > start for end, start in zip(self._ends, self._starts[1:], strict=False)):
+        self._starts = np.array([0, *[start for start, _ in found]], np.int64)
+        self._ends = np.array([0, *[end for _, end in found]], np.int64)
+        if (self._ends[:-1] > self._starts[1:]).any():
             raise Unfit
 
-    def meet(self, start: int, size: int) -> bool:
-        """Whether so many bytes from an address on meet any of it."""
-        place = bisect_right(self._starts, start + size - 1) - 1
-        return place >= 0 and size > 0 and self._ends[place] > start
+    def meet(self, starts: np.ndarray, sizes: np.ndarray) -> bool:
+        """Whether any of so many bytes from so many addresses on meet any of it."""
+        places = np.searchsorted(self._starts, starts + sizes, "left") - 1
+        return bool(((self._ends[places] > starts) & (sizes > 0)).any())
 
 
 class Batch:
@@ -116,16 +124,22 @@ class Batch:
             self._numbers[i : i + 1].view(dtype)[:1] for i, dtype in enumerate(rule.dtypes)
         ]
         self._counts: list[Any] = []
+        self._written: list[tuple[Storage, int]] = []
+        self._sizes = np.zeros(0, np.int64)
         self._gradient = [i for i, column in enumerate(rule.columns) if column == 1]
         self._kept: list[np.ndarray] = []
 
     def fill(
-        self, rows: list[Row], gradients: Sequence[np.ndarray], addresses: Sequence[int],
+        self, rows: list[Row], gradients: Sequence[np.ndarray], spans: Spans,
         numbers: Sequence[Any], counts: Sequence[Any],
     ) -> None:
-        """Make the table what the call is to do."""
+        """Make the table what the call is to do. Raises Unfit where a gradient lies in memory that
+        is written to."""
         if rows != self._rows:
             self._lay_out(rows)
+        addresses = np.array(list(map(self.rule.address, gradients)), np.int64)
+        if spans.meet(addresses, self._sizes):
+            raise Unfit
         for column in self._gradient:
             self._table[:, column] = addresses
         for place, number in zip(self._places, numbers, strict=True):
@@ -142,25 +156,26 @@ class Batch:
         for i, column in enumerate(rule.columns):
             table[:, i] = numbers + 8 * ~column if column < 0 else places[:, column]
         table[:, len(rule.columns) :] = np.array([[row.array.size] for row in rows])
-
-    def run(self) -> None:
-        """The native call, and what else the step writes."""
-        rule, rows = self.rule, self._rows
-        written = [
+        self._sizes = np.array([row.array.nbytes for row in rows], np.int64)
+        self._written = [
             (storages[index], versions)
             for row in rows for storages in (row.storages,) for index, versions in rule.writes
         ]
-        written += [
+        self._written += [
             (storage, versions)
             for row in rows
             for (_, storage), versions in zip(row.counts, rule.count_writes, strict=True)
         ]
+
+    def run(self) -> None:
+        """The native call, and what else the step writes."""
+        written, counts = self._written, self._counts
         if readers:
             for storage, versions in written:
                 storage.before_write(versions > 0)
-        rule.rows.run(self._table)
-        for row in rows:
-            for (array, _), count in zip(row.counts, self._counts, strict=True):
+        self.rule.rows.run(self._table)
+        for row in self._rows if counts else ():
+            for (array, _), count in zip(row.counts, counts, strict=True):
                 array.fill(count)
         for storage, versions in written:
             storage.version += versions

@@ -154,12 +154,12 @@ class Rule:
         """Raises TraceError where the recording is no loop over the elements."""
         built = pipeline.build(
             traced.graph, config=config.current(), mutated=mutated,
-            name=f"{kind.owner.__name__}_step",
+            name=f"{kind.owner.__name__}_step", any_size=True,
         )
-        rows = getattr(built.executable, "rows", None)
-        if rows is None or built.assumed or traced.graph.env.guards or len(built.program.dims) != 1:
+        rows = getattr(built.executable, "rows", lambda: None)()
+        if rows is None or built.assumed or traced.graph.env.guards:
             raise TraceError(f"{kind.owner.__name__} does not update elements one by one")
-        self.rows = rows()
+        self.rows = rows
         self.address = built.backend.memory.address
         numbers = [i for i in traced.inputs if isinstance(i, NumberInput)]
         self.dtypes = [i.type.dtype.numpy for i in numbers]

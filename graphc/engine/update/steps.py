@@ -89,30 +89,33 @@ class Plan:
         """Rows that share their numbers: (what the batch is known by, rows, gradients, numbers)."""
         options, given = _options(group, defaults)
         together: dict[Any, tuple[list[Row], list[Any]]] = {}
+        known = self._rows.get
         for param in dict.__getitem__(group, "params"):
-            gradient = param.grad
+            gradient = param._grad
             if gradient is None:
                 continue
-            row = self._rows.get(id(param))
+            row = known(id(param))
             if row is None or not row.stands(changed):  # (the row keeps its parameter's id taken)
                 row = self._row(param, states)
-            array = gradient._array
-            if type(array) is not np.ndarray or array.shape != row.array.shape or (
-                array.dtype != row.array.dtype
+            array, own = gradient._array, row.array
+            if type(array) is not np.ndarray or array.shape != own.shape or (
+                array.dtype is not own.dtype and array.dtype != own.dtype
             ):
                 raise Unfit
-            key = (row.array.dtype.char, row.names, *[a.item() for a, _ in row.counts])
-            rows, arrays = together.setdefault(key, ([], []))
-            rows.append(row)
-            arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
+            key = row.kind, row.numbers()
+            found = together.get(key)
+            if found is None:
+                found = together[key] = [], []
+            found[0].append(row)
+            found[1].append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
         result = []
-        for place, (key, (rows, arrays)) in enumerate(together.items()):
+        for place, (((_, names), values), (rows, arrays)) in enumerate(together.items()):
             what = Kind(
-                owner, options, dtypes.from_numpy(rows[0].array.dtype), key[1],
-                tuple([name for name in key[1] if name in self._counts]),
+                owner, options, dtypes.from_numpy(rows[0].array.dtype), names,
+                tuple([name for name in names if name in self._counts]),
             )
             numbers = dict(given)
-            for name, value in zip(what.counts, key[2:], strict=True):
+            for name, value in zip(what.counts, values, strict=True):
                 numbers[name, OPTION] = value
             result.append(((number, place), rows, arrays, [what, numbers]))
         return result
@@ -130,16 +133,11 @@ class Plan:
         self, place: Any, rows: list[Row], arrays: list[Any], asked: list[Any]
     ) -> Batch:
         rule, numbers, counts = _rule(*asked)
-        spans = self._spans
-        assert spans is not None
-        addresses = [rule.address(array) for array in arrays]
-        for address, array in zip(addresses, arrays, strict=True):
-            if spans.meet(address, array.nbytes):
-                raise Unfit
+        assert self._spans is not None
         batch = self._made.get((place, rule))
         if batch is None:
             batch = self._made[place, rule] = Batch(rule)
-        batch.fill(rows, arrays, addresses, numbers, counts)
+        batch.fill(rows, arrays, self._spans, numbers, counts)
         return batch
 
 
@@ -160,6 +158,8 @@ def _options(group: Any, names: Any) -> tuple[tuple[tuple[str, Any], ...], dict[
     for name in names:
         value = dict.get(group, name, ())
         kind = type(value)
+        if kind is np.float64:  # a float, of a schedule that NumPy computes
+            kind, value = float, float(value)
         if kind is float or kind is int:
             given[name, OPTION] = value
             options.append((name, Numbers((kind,), False)))

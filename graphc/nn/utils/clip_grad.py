@@ -9,6 +9,8 @@ from typing import Any
 from ...frontend import functions as T
 from ...frontend.grad_mode import no_grad
 from ...frontend.placement import place_at
+from ...frontend.plain import euclidean_norm
+from ...frontend.plain import scale as scale_all
 from ...frontend.tensor import Tensor
 from ...frontend.transfer import moved
 
@@ -28,9 +30,14 @@ def get_total_norm(
     norm_type = float(norm_type)
     if not given:
         return T.tensor(0.0)
+    if norm_type == 2.0 and (quick := euclidean_norm(given)) is not None:
+        return _finite(quick, norm_type, error_if_nonfinite)
     # tensors may lie on several devices, as in torch: the norm is where the first one is
     norms = [moved(tensor.norm(norm_type), place_at(given[0])) for tensor in given]
-    total: Tensor = T.stack(norms).norm(norm_type)
+    return _finite(T.stack(norms).norm(norm_type), norm_type, error_if_nonfinite)
+
+
+def _finite(total: Tensor, norm_type: float, error_if_nonfinite: bool) -> Tensor:
     if error_if_nonfinite and not bool(T.isfinite(total)):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
@@ -47,7 +54,10 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale gradients, whose norm is total_norm, so that it is at most max_norm."""
     scale: Any = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    for grad in _grads(parameters):
+    grads = _grads(parameters)
+    if scale_all(grads, scale):
+        return
+    for grad in grads:
         grad.mul_(moved(scale, place_at(grad)))
 
 

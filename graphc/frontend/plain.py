@@ -1,0 +1,90 @@
+"""What is done to many gradients at once, on their arrays: eager mode's operators, without a
+Tensor around each, and in place where eager mode would copy. The bits are eager mode's.
+
+Each function says whether it has done its work: not where anybody records or watches operators, or
+where tensors are not plain memory on the CPU; then nothing has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphc.ir import ops
+
+from .context import local
+from .placement import is_watched
+from .storage import readers
+from .tensor import Tensor, from_array
+from .values import Eager
+
+
+def is_unwatched() -> bool:
+    """Whether nobody records, counts, watches or changes what operators of this thread do."""
+    return (
+        local.trace is None and local.counted is None and not local.inference
+        and local.autocast is None and not is_watched()
+    )
+
+
+def arrays_of(tensors: Sequence[Tensor]) -> list[np.ndarray] | None:
+    """The arrays of tensors of one dtype, float32 or float64, that may be written to."""
+    if not tensors or Eager.elsewhere is not None or not is_unwatched():
+        return None
+    found = []
+    for tensor in tensors:
+        array = tensor._array
+        if (
+            type(array) is not np.ndarray or array.dtype.char not in "fd"
+            or array.dtype.char != tensors[0]._array.dtype.char or not array.flags.c_contiguous
+            or not array.flags.writeable or tensor._trace is not None
+            or tensor._storage.inference or (local.grad and tensor.requires_grad)
+        ):
+            return None
+        found.append(array)
+    return found
+
+
+def fill_with_zeros(tensor: Tensor) -> bool:
+    """zero_()."""
+    arrays = arrays_of([tensor])
+    if arrays is None:
+        return False
+    _begin(tensor)
+    arrays[0].fill(0)
+    return True
+
+
+def euclidean_norm(tensors: Sequence[Tensor]) -> Tensor | None:
+    """The 2-norm of the 2-norms of tensors."""
+    arrays = arrays_of(tensors)
+    if arrays is None:
+        return None
+    return from_array(_norm(np.array([_norm(array) for array in arrays])))
+
+
+def _norm(array: np.ndarray) -> np.ndarray:
+    squares = Eager.run(ops.square, [array], {})
+    attrs = {"dims": tuple(range(array.ndim)), "keepdim": False}
+    return np.asarray(Eager.run(ops.sqrt, [Eager.run(ops.sum, [squares], attrs)], {}))
+
+
+def scale(tensors: Sequence[Tensor], factor: Tensor) -> bool:
+    """tensor.mul_(factor) of each; `factor` has no dimensions."""
+    arrays = arrays_of(tensors)
+    if arrays is None or arrays_of([factor]) is None or factor.dtype is not tensors[0].dtype:
+        return False
+    number = factor._array
+    with np.errstate(all="ignore"):
+        for tensor, array in zip(tensors, arrays, strict=True):
+            _begin(tensor)
+            np.multiply(array, number, out=array)
+    return True
+
+
+def _begin(tensor: Tensor) -> None:
+    storage = tensor._storage
+    if readers:
+        storage.before_write()
+    storage.version += 1
