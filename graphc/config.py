@@ -161,8 +161,8 @@ class Config(NamedTuple):
         "GRAPHC_CUDA_GRAPHS",
         "auto",
         "On a GPU, launches that follow each other as one CUDA graph: `1` always, with what "
-        "libraries begin, `0` never (one by one, to debug), `auto` where there are many of them, and "
-        "the call has come before.",
+        "libraries begin, `0` never (one by one, to debug), `auto` where there are many of them, "
+        "and the call has come before.",
         _one_of("auto", "0", "1"),
     )
     cuda_launch_blocking: int = env(

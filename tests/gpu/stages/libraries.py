@@ -1,5 +1,5 @@
-"""Products by cuBLASLt: alone, between CUDA graphs, and captured in them; losses of small steps beside
-the CPU's, and what a call of the large ones takes."""
+"""Products by cuBLASLt: alone, between CUDA graphs, and captured in them; losses of small steps
+beside the CPU's, and what a call of the large ones takes."""
 
 from __future__ import annotations
 
