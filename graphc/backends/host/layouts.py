@@ -89,7 +89,8 @@ def dict_place(value: Any) -> int | None:
 def order_offset() -> int | None:
     """Where a class refers to its `__mro__`."""
     kinds = _Slots, _Fields, bool
-    for offset in range(_HEADER, type.__basicsize__, _WORD):
+    size: Any = type.__basicsize__
+    for offset in range(_HEADER, size, _WORD):
         if all(word(id(kind) + offset) == id(kind.__mro__) for kind in kinds):
             return offset
     return None
@@ -224,7 +225,7 @@ def _attributes(found: Layout) -> bool:
         return False
     first = values + _WORD if found.version >= (3, 13) else values
     kept = [word(first + _WORD * (i or 0)) for i in indices]
-    weak = id(one) + _Fields.__weakrefoffset__  # type: ignore[attr-defined]
+    weak = id(one) + _Fields.__weakrefoffset__
     if word(weak) or (reference := weakref.ref(one)) is None or word(weak) != id(reference):
         return False
     if ctypes.c_uint8.from_address(first + USED_AT[found.version]).value != 2:

@@ -125,7 +125,7 @@ def _items(guard: Items, conditions: Conditions) -> bool:
 
 def _result(guard: Result, conditions: Conditions) -> bool:
     function, arguments = guard.function, guard.arguments
-    first = arguments[0] if arguments else None
+    first: Any = arguments[0] if arguments else None
     kind = type(first)
     counted = issubclass(kind, (list, dict)) and kind.__len__ in (list.__len__, dict.__len__)
     if counted and (function is len or (function is bool and not hasattr(kind, "__bool__"))):
