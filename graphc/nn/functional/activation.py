@@ -23,7 +23,7 @@ def _dim(dim: int | None, rank: int) -> int:
         warnings.warn(
             "Implicit dimension choice for softmax has been deprecated. Change the call to "
             "include dim=X as an argument.",
-            stacklevel=5,
+            stacklevel=6,
         )
         return 0 if rank in (0, 1, 3) else 1
     if not -max(rank, 1) <= dim < max(rank, 1):
