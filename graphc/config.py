@@ -160,8 +160,9 @@ class Config(NamedTuple):
     cuda_graphs: str = env(
         "GRAPHC_CUDA_GRAPHS",
         "auto",
-        "On a GPU, launches that follow each other as one CUDA graph: `1` always, `0` never (one "
-        "by one, to debug), `auto` where there are many of them, and the call has come before.",
+        "On a GPU, launches that follow each other as one CUDA graph: `1` always, with what "
+        "libraries begin, `0` never (one by one, to debug), `auto` where there are many of them, "
+        "and the call has come before.",
         _one_of("auto", "0", "1"),
     )
     cuda_launch_blocking: int = env(
